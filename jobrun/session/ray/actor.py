@@ -17,12 +17,11 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-import numpy as np
 from ray.exceptions import RayError
 
 from jobrun.core.captured_output import STREAMS
@@ -31,7 +30,7 @@ from jobrun.core.events import TaskLimited
 from jobrun.runtime.context.cancel import CancelScope
 from jobrun.session.processes.worker import Worker
 from jobrun.session.ray.code_upload import make_importable
-from jobrun.session.wire.codec import WIRE_TYPES, decode, encode
+from jobrun.session.ray.messages import Frame, Resequencer, decode_frame, encode_frame, frame_size
 from jobrun.session.wire.rpc import Reply
 from jobrun.session.wire.serialized_errors import (
     SerializedError,
@@ -57,9 +56,6 @@ _AHEAD = 4
 _MEET_S = 10.0
 # The longest wait for the master to receive a time limit.
 _ARRIVE_S = 10.0
-
-# The head of a message, and the memory (uint8) of its large arrays.
-Frame = tuple[bytes, list[np.ndarray[Any, np.dtype[np.uint8]]]]
 
 
 class ActorChannel:
@@ -263,52 +259,3 @@ class NodeActor:
         self._worker.serve()
         sys.stdout.flush()
         wire.close()
-
-
-def encode_frame(value: Any, *, copied: bool = False) -> Frame:
-    """Encode a value as an argument of an actor call, which shares its memory unless ``copied``.
-
-    Raises:
-        TaskFailedError: E274, an array's dtype cannot be encoded.
-    """
-    head, out_of_band = encode(value, WIRE_TYPES)
-    arrays = [np.frombuffer(memory, np.uint8) for memory in out_of_band]
-    return bytes(head), [one.copy() for one in arrays] if copied else arrays
-
-
-def frame_size(frame: Frame) -> int:
-    """Return the size in bytes of a message to or from an actor."""
-    return len(frame[0]) + sum(one.nbytes for one in frame[1])
-
-
-def decode_frame(frame: Frame) -> Any:
-    """Decode the value of a message to or from an actor; its arrays own their memory."""
-    head, arrays = frame
-    left = iter(arrays)
-
-    def fill(memory: memoryview) -> None:
-        memory[:] = next(left).data
-
-    return decode(head, WIRE_TYPES, fill)
-
-
-class Resequencer:
-    """Passes on numbered messages in order 0, 1, …; those that come too early wait.
-
-    Args:
-        put: Takes each frame; must not block.
-    """
-
-    def __init__(self, put: Callable[[Frame], None]) -> None:
-        self._put = put
-        self._lock = threading.Lock()
-        self._early: dict[int, Frame] = {}
-        self._next = 0
-
-    def receive(self, number: int, frame: Frame) -> None:
-        """Accept a numbered message of an actor call, in any order. Any thread."""
-        with self._lock:
-            self._early[number] = frame
-            while self._next in self._early:
-                self._put(self._early.pop(self._next))
-                self._next += 1

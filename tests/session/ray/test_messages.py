@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jobrun.session.ray.actor import Resequencer, decode_frame, encode_frame, frame_size
+from jobrun.session.ray.messages import Resequencer, decode_frame, encode_frame, frame_size
 from jobrun.session.wire.codec import OUT_OF_BAND_BYTES
 
 
