@@ -120,11 +120,10 @@ def _what_git_ignores(folder: str, names: Sequence[str]) -> list[str]:
 def _with_checkout(services: Services, folder: Path, _: Path, __: ExitStack) -> Services:
     """Make the folder a checkout of the project, where the tests to run are a few of all."""
     shutil.copytree(ROOT, folder, ignore=_what_git_ignores, dirs_exist_ok=True)
-    kept = {
-        name: value
-        for name, value in services.variables.items()
-        if name not in {"PYTHONPATH", "PIP_TARGET", "PIP_NO_DEPS", "PIP_NO_BUILD_ISOLATION"}
-    }
+    # A reader's make is told nothing by the one, and by the CI, that runs these tests.
+    ours = {"VENV", "PYTEST_ADDOPTS", "MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL"}
+    pip = {"PYTHONPATH", "PIP_TARGET", "PIP_NO_DEPS", "PIP_NO_BUILD_ISOLATION"}
+    kept = {name: value for name, value in services.variables.items() if name not in ours | pip}
     few = '"not long and not benchmark" tests/core/text'
     ready = f"VENV={_BIN.parent} --assume-old={_BIN.parent}/.installed-dev"
     return replace(
