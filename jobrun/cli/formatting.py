@@ -27,7 +27,7 @@ __all__ = [
     "size",
     "span",
     "wrap_line",
-]  # fmt: skip
+]
 # By the status of a run, as recorded or as determined from outside.
 STATUS_COLOURS = {
     "running": "cyan", "finished": "green", "stopped": "yellow", "interrupted": "yellow",

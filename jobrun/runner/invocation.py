@@ -570,9 +570,11 @@ def fan_out_events(
             from jobrun.runner.listeners.fan_out import ListenerFanOut  # noqa: PLC0415
 
             facts = {
-                "job": job.name, "name": run.path.name, "run_id": run.record.run_id,
+                "job": job.name,
+                "name": run.path.name,
+                "run_id": run.record.run_id,
                 "params": dict(job.params),
-            }  # fmt: skip
+            }
             made = ListenerFanOut(run.path, names, facts, options.keep)
             sinks.append(stack.enter_context(contextlib.closing(made)))
         yield partial(_forward, logs, sinks, [listener])

@@ -247,8 +247,12 @@ def advise(times: TimeUse, job: Job) -> str:
         times: The account of the time.
         job: The job that was run.
     """
-    losses = {"saves": times.saves, "data": times.data, "nodes": times.nodes,
-              "upload": times.upload}  # fmt: skip
+    losses = {
+        "saves": times.saves,
+        "data": times.data,
+        "nodes": times.nodes,
+        "upload": times.upload,
+    }
     row, lost_s = max(losses.items(), key=lambda one: one[1])
     total_s = times.total_s
     if lost_s <= _LOST_PART * total_s or lost_s < _LOST_S:

@@ -124,8 +124,13 @@ def start(
         records: Metrics by epoch, which it gets then.
         is_killed: Kill the process with SIGKILL then, instead of ending the run.
     """
-    facts = {"directory": str(run.directory), "job": run.job, "name": run.name,
-             "run_id": run.run_id, "params": run.params}  # fmt: skip
+    facts = {
+        "directory": str(run.directory),
+        "job": run.job,
+        "name": run.name,
+        "run_id": run.run_id,
+        "params": run.params,
+    }
     given = json.dumps([name, facts, history, records, is_killed])
     ended = subprocess.run(
         [sys.executable, "-m", "jobrun.testing.listeners"],

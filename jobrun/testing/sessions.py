@@ -1051,16 +1051,25 @@ class SessionContract:
 
     def test_a_pull_keeps_kind_dtype_and_bits(self, harnesses: Harnesses) -> None:
         harness = harnesses("a", "b")
-        made = {"x": "1.5", "y": "transpose(reshape(arange(6, dtype=float32), (2, 3)))",
-                "z": "sum(arange(3, dtype=float32))", "n": "nan", "c": "counter(3)"}  # fmt: skip
+        made = {
+            "x": "1.5",
+            "y": "transpose(reshape(arange(6, dtype=float32), (2, 3)))",
+            "z": "sum(arange(3, dtype=float32))",
+            "n": "nan",
+            "c": "counter(3)",
+        }
         harness.init("; ".join(f"{k} = {v}" for k, v in made.items()), " ".join(made), "b")
         step = Pull(tuple(PulledBlob(name, ("b",), name) for name in made), "e/t/pull")
         one = task("t", step, node="a", outputs={name: name for name in made if name != "c"})
 
         outputs = harness.run(group(one))
 
-        expected = {"x": 1.5, "y": np.arange(6, dtype=np.float32).reshape(2, 3).T,
-                    "z": np.float32(3), "n": float("nan")}  # fmt: skip
+        expected = {
+            "x": 1.5,
+            "y": np.arange(6, dtype=np.float32).reshape(2, 3).T,
+            "z": np.float32(3),
+            "n": float("nan"),
+        }
         for name, value in expected.items():
             assert same_bits(outputs[ref("t", name, "a")], value)
         assert outputs[ref("t", "y", "a")].flags.f_contiguous

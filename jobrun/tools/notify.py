@@ -52,9 +52,12 @@ def build_message(run: Path, news: News, exit_code: int | None, detail: str = ""
         detail: What to say in place of the recorded reason.
     """
     message: dict[str, Any] = {
-        "news": news, "run": f"{run.parent.name}/{run.name}", "directory": str(run),
-        "host": os.uname().nodename, "exit_code": exit_code,
-    }  # fmt: skip
+        "news": news,
+        "run": f"{run.parent.name}/{run.name}",
+        "directory": str(run),
+        "host": os.uname().nodename,
+        "exit_code": exit_code,
+    }
     reason = detail
     try:
         record = read_record(run)

@@ -262,8 +262,10 @@ def _sample(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _counts_changes(value: Any) -> bool:
     torch = tensors.loaded_torch()
-    kinds = [getattr(getattr(torch, "nn", None), "Module", None),
-             getattr(getattr(torch, "optim", None), "Optimizer", None)]  # fmt: skip
+    kinds = [
+        getattr(getattr(torch, "nn", None), "Module", None),
+        getattr(getattr(torch, "optim", None), "Optimizer", None),
+    ]
     return any(kind is not None and isinstance(value, kind) for kind in kinds)
 
 

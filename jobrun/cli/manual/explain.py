@@ -55,9 +55,14 @@ TOPIC = CompletedText("topic", lambda _ctx, _word: ((name, "") for name in list_
 @click.command("explain", cls=Command)
 @click.argument("code", type=TOPIC, metavar="[TOPIC|CODE|KEY|NAME]", required=False)
 @option(
-    "-o", "--out", "--html", "out", metavar="FILE", default="",
+    "-o",
+    "--out",
+    "--html",
+    "out",
+    metavar="FILE",
+    default="",
     help="Write the whole manual as one page (HTML); '-' is stdout.",
-)  # fmt: skip
+)
 @json_option
 @click.pass_obj
 def command(shell: Shell, code: str | None, out: str, as_json: bool) -> None:

@@ -67,9 +67,12 @@ _RESET = "\x1b[0m"
 )
 @option("--plot", is_flag=True, help="Draw histograms, and matrices as pictures.")
 @option(
-    "-o", "--out", metavar="FILE", default="",
+    "-o",
+    "--out",
+    metavar="FILE",
+    default="",
     help="Write a page (HTML) with drawings instead; '-' is stdout.",
-)  # fmt: skip
+)
 @json_option
 @run_dir_option
 @click.pass_obj

@@ -77,9 +77,17 @@ class TaskFlow:
         """Return every name that the steps of a drafted task read or write."""
         once, inner, reporting = self.once, self.inner, self.reporting
         return {
-            *inner.reads, *inner.writes, *inner.atomic, *once.reads, *once.writes, *once.atomic,
-            *reporting.reads, *reporting.writes, *reporting.atomic, *self.outputs,
-        }  # fmt: skip
+            *inner.reads,
+            *inner.writes,
+            *inner.atomic,
+            *once.reads,
+            *once.writes,
+            *once.atomic,
+            *reporting.reads,
+            *reporting.writes,
+            *reporting.atomic,
+            *self.outputs,
+        }
 
     def lent(self) -> set[str]:
         """Return the names that a drafted task passes to callables, which may change them."""

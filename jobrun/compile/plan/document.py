@@ -66,9 +66,15 @@ def plan_json(job: Job, sizes: Sizes | None = None, made: Made | None = None) ->
             {"path": path, "reason": reason} for path, reason in job.exactness.reasons
         ],
         "nodes": [
-            {"name": node.name, "family": node.family, "index": node.index, "count": node.count,
-             "props": dict(node.props), "resources": dict(node.resources),
-             "host": node.host or None}
+            {
+                "name": node.name,
+                "family": node.family,
+                "index": node.index,
+                "count": node.count,
+                "props": dict(node.props),
+                "resources": dict(node.resources),
+                "host": node.host or None,
+            }
             for node in job.cluster
         ],
         "readers": readers_json(job),
@@ -86,7 +92,7 @@ def plan_json(job: Job, sizes: Sizes | None = None, made: Made | None = None) ->
         "metrics": [{"name": name, **_probe(probe)} for name, probe in job.metrics],
         "fail_if": [_probe(probe) for probe in job.fail_if],
         "expect": [_probe(probe) for probe in job.expect],
-    }  # fmt: skip
+    }
 
 
 def _group(group: TaskGroup, blobs: _Blobs) -> dict[str, Any]:

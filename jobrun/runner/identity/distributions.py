@@ -121,9 +121,10 @@ def _version(info: Path) -> str:
 
 def _code_digest(info: Path) -> str:
     lines = sorted(
-        line for line in (info / "RECORD").read_text().splitlines()
+        line
+        for line in (info / "RECORD").read_text().splitlines()
         if ",sha256=" in line and not line.startswith(("..", info.name))
-    )  # fmt: skip
+    )
     return f"sha256:{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:16]}"
 
 

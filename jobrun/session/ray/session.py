@@ -52,8 +52,17 @@ _PROBE_S = 10.0
 _JOIN_S = 180.0
 _JOIN_POLL_S = 0.2
 # Prefixes of variables that belong to a machine, not to the job.
-_MACHINE_VARIABLES = ("RAY_", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-                 "HOSTNAME", "SLURM_", "PMI_", "LD_", "PYTHON")  # fmt: skip
+_MACHINE_VARIABLES = (
+    "RAY_",
+    "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "HOSTNAME",
+    "SLURM_",
+    "PMI_",
+    "LD_",
+    "PYTHON",
+)
 
 
 class ActorFactory:
@@ -69,11 +78,15 @@ class ActorFactory:
         """Create an actor for a node of the ``ray`` session; Ray itself never restarts it."""
         asks = dict(place.asks)
         options: dict[str, Any] = {
-            "num_cpus": asks.pop("CPU", 0), "num_gpus": asks.pop("GPU", 0),
-            "memory": asks.pop("memory", 0) or None, "resources": asks,
-            "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": "SPREAD",
+            "num_cpus": asks.pop("CPU", 0),
+            "num_gpus": asks.pop("GPU", 0),
+            "memory": asks.pop("memory", 0) or None,
+            "resources": asks,
+            "max_restarts": 0,
+            "max_task_retries": 0,
+            "scheduling_strategy": "SPREAD",
             "runtime_env": {"env_vars": _set_at_start()},
-        }  # fmt: skip
+        }
         if place.machine:
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(
                 place.machine, soft=False
@@ -120,9 +133,13 @@ class RaySession(ProcessesSession):
             self._has_attached = True
         self._actors = self._actors or ActorFactory()
         self._start_facts = {
-            "version": __version__, "environment": _environment(), "paths": list(sys.path),
-            "shows": STREAMS.is_shown, "umask": _umask(), "code": (context.folder, digest),
-        }  # fmt: skip
+            "version": __version__,
+            "environment": _environment(),
+            "paths": list(sys.path),
+            "shows": STREAMS.is_shown,
+            "umask": _umask(),
+            "code": (context.folder, digest),
+        }
         try:
             super().open(cluster, context)
             self._raise_refusals()

@@ -112,15 +112,25 @@ def _bar(
     name: str, category: str, start: float, seconds: float, thread: int, process: int = _RUN
 ) -> dict[str, Any]:
     return {
-        "ph": "X", "name": name, "cat": category, "pid": process, "tid": thread,
-        "ts": round(start * _MICROSECONDS, 3), "dur": round(seconds * _MICROSECONDS, 3),
-    }  # fmt: skip
+        "ph": "X",
+        "name": name,
+        "cat": category,
+        "pid": process,
+        "tid": thread,
+        "ts": round(start * _MICROSECONDS, 3),
+        "dur": round(seconds * _MICROSECONDS, 3),
+    }
 
 
 def _placed(process: int, place: int) -> dict[str, Any]:
     """Build the event of a trace that orders the processes in the viewer."""
-    return {"ph": "M", "name": "process_sort_index", "pid": process, "tid": 0,
-            "args": {"sort_index": place}}  # fmt: skip
+    return {
+        "ph": "M",
+        "name": "process_sort_index",
+        "pid": process,
+        "tid": 0,
+        "args": {"sort_index": place},
+    }
 
 
 def _named(what: str, process: int, thread: int, name: str) -> dict[str, Any]:

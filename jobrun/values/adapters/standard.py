@@ -113,19 +113,22 @@ _ADAPTERS: dict[type, Adapter] = {
         _deque_tree, lambda _, tree: deque(tree["items"], tree["maxlen"]), immutable=False
     ),
     defaultdict: _value(
-        _defaultdict_tree, lambda _, tree: defaultdict(tree["default"], tree["items"]),
+        _defaultdict_tree,
+        lambda _, tree: defaultdict(tree["default"], tree["items"]),
         immutable=False,
     ),
     array.array: Adapter(
         lambda value: {"typecode": value.typecode, "bytes": value.tobytes()},
-        lambda _, tree: array.array(tree["typecode"], tree["bytes"]), memory=_bytes_of,
+        lambda _, tree: array.array(tree["typecode"], tree["bytes"]),
+        memory=_bytes_of,
     ),
     bytearray: Adapter(bytes, lambda _, tree: bytearray(tree), memory=_bytes_of),
     range: _value(
         lambda value: [value.start, value.stop, value.step], lambda _, tree: range(*tree)
     ),
     slice: Adapter(
-        lambda value: (value.start, value.stop, value.step), lambda _, tree: slice(*tree),
+        lambda value: (value.start, value.stop, value.step),
+        lambda _, tree: slice(*tree),
         inner=True,
     ),
     type(Ellipsis): Adapter(lambda _: None, lambda _, _tree: Ellipsis, immutable=True, inner=True),
@@ -145,14 +148,13 @@ _ADAPTERS: dict[type, Adapter] = {
     uuid.UUID: _value(str, lambda _, tree: uuid.UUID(tree)),
     MethodType: Adapter(
         lambda value: {"object": value.__self__, "name": value.__name__},
-        lambda _, tree: getattr(tree["object"], tree["name"]), inner=True,
+        lambda _, tree: getattr(tree["object"], tree["name"]),
+        inner=True,
     ),
     functools.partial: Adapter(
         _partial_tree,
         lambda _, tree: functools.partial(tree["function"], *tree["arguments"], **tree["named"]),
         inner=True,
     ),
-    random.Random: Adapter(
-        lambda value: value.getstate(), _random, inner=True
-    ),
-}  # fmt: skip
+    random.Random: Adapter(lambda value: value.getstate(), _random, inner=True),
+}
