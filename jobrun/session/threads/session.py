@@ -20,6 +20,7 @@ from jobrun.core import captured_output as printed_output
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import ignore
 from jobrun.core.system_calls import usable_cpus
+from jobrun.graph.query import find_concurrent_callables
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.codegen.numpy_warnings import NumpyWarnings
 from jobrun.runtime.context.cancel import CancelScope
@@ -340,6 +341,7 @@ class ThreadsSession:
         """Enter what the ``threads`` session keeps, and restores, of the process around calls."""
         may_call = any(task.may_block for task in plan.tasks)
         if may_call or any(one.setup or one.reports for one in plan.nodes):
+            self._settings.find_concurrent = partial(find_concurrent_callables, plan.group)
             with self._settings.watch(), self._surroundings.preserve():
                 yield
         else:
