@@ -24,7 +24,7 @@ from jobrun.values.blob_kinds import (
     require_storable,
 )
 from jobrun.values.compare import same_bits
-from jobrun.values.shared_places import find_overlapping
+from jobrun.values.shared_parts import find_overlapping
 
 _OWN_FORM: frozenset[type] = PLAIN_KINDS | {Counter}
 # Of numpy's, immutable as well.

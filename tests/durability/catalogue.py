@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 _SPEC = "spec/test_rows"
 _CLI = "cli/test_rows"
-_START = "runner/test_start"
+_START = "runner/test_start_or_resume"
 _DIRECTORY = "e2e/test_run_directory"
 _FILE = "checkpoint/test_checkpoint_file"
 _FILE_SYSTEM = "runner/preflight/test_filesystem"

@@ -6,7 +6,7 @@ import pytest
 
 import jobrun
 from jobrun.api import expression, steps
-from jobrun.compile.job import complete
+from jobrun.compile.pipeline import complete
 from jobrun.core.errors import SpecError
 from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.group_transforms import remap_nodes, tasks_by_node, to_task

@@ -20,7 +20,7 @@ _LATE = (
     "h5py", "jobrun.api", "jobrun.cli.runs.inspect_checkpoint", "jobrun.cli.progress.live",
     "jobrun.cli.jobs.resume", "jobrun.cli.jobs.run", "jobrun.runner.invocation",
     "jobrun.session.threads.session",
-    "jobrun.tools.inspect", "numpy",
+    "jobrun.tools.inspection", "numpy",
 )  # fmt: skip
 _POLL_S = 0.002
 
@@ -50,7 +50,7 @@ def _child(order: dict[str, Any], library: Any) -> None:
             os.dup2(target, number)
         os.chdir(order["cwd"])
         os.environ.update(order["environment"])
-        invoke = importlib.import_module("jobrun.cli.process.run_command").invoke
+        invoke = importlib.import_module("jobrun.cli.process.command_line").invoke
         for name in order.get("patches", ()):
             module, _, function = name.partition(":")
             getattr(importlib.import_module(module), function)()

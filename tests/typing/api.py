@@ -14,7 +14,7 @@ from jobrun.graph.query import used_nodes
 from jobrun.graph.steps import Loop, Step
 from jobrun.runner.options import RunResult
 from jobrun.spec.load import LoadedSpec
-from jobrun.tools.inspect import Inspection
+from jobrun.tools.inspection import Inspection
 from jobrun.tools.runs.status import Status
 from jobrun.tools.stored_run import StoredRuns
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from jobrun.checkpoint.hdf5 import user_block as userblock
 from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES, block_span, digest
-from jobrun.checkpoint.hdf5.index import StructureError, parse_tail, require_parts
+from jobrun.checkpoint.hdf5.index_parser import StructureError, parse_tail, require_parts
 from jobrun.checkpoint.hdf5.user_block import Parts
 from jobrun.core.errors import CheckpointError
 from jobrun.core.files.disk import rename_noreplace

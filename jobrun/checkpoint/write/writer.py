@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from jobrun.checkpoint.flatten import flatten_values
+from jobrun.checkpoint.blob_parts import flatten_values
 from jobrun.checkpoint.hdf5 import user_block as userblock
 from jobrun.checkpoint.hdf5.file_layout import PAGE
 from jobrun.checkpoint.hdf5.user_block import Header

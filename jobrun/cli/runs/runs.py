@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from jobrun.cli.app import SubcommandGroup
-from jobrun.cli.completed_names import JOB, RUN
+from jobrun.cli.completion_candidates import JOB, RUN
 from jobrun.cli.formatting import STATUS_COLOURS, render_json_document, shorten_path, size
 from jobrun.cli.options import (
     Command,

@@ -13,7 +13,7 @@ from jobrun.core.events import GroupEnded, GroupStarted, Listener, Noted
 from jobrun.core.failpoints import reach
 from jobrun.graph.checkpoint_policy import UploadPolicy
 from jobrun.session.base import Session
-from jobrun.session.errors import GroupCancelledError, TasksStuckError
+from jobrun.session.group_errors import GroupCancelledError, TasksStuckError
 
 # For a builder that was handed over where the spec says nothing of uploads.
 DEFAULT_UPLOAD = UploadPolicy(to="", when="end", required=True)

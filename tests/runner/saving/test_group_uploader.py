@@ -10,7 +10,7 @@ from jobrun.core.events import GroupEnded, GroupStarted, Noted
 from jobrun.graph.checkpoint_policy import UploadPolicy
 from jobrun.graph.types import OutputRef, Task, TaskGroup
 from jobrun.runner.saving.upload_by_task_groups import GroupUploader
-from jobrun.session.errors import GroupCancelledError
+from jobrun.session.group_errors import GroupCancelledError
 from jobrun.testing.stores import write_epoch
 from tests.support.scripted_session import ScriptedSession
 

@@ -12,7 +12,7 @@ import pytest
 
 import jobrun
 from jobrun.core.errors import CheckpointError, TaskFailedError
-from jobrun.runtime.snapshots.object_state import load_object_state
+from jobrun.runtime.snapshots.node_objects import load_object_state
 from jobrun.testing.adapters import Adapted, AdapterContract
 from jobrun.values import container_flattening
 from jobrun.values.adapters import registry

@@ -1,0 +1,415 @@
+"""Start a run, resume one, or do what the ``--resume`` policy says.
+
+Nothing here imports numpy at the top: the number of BLAS threads must be set before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from jobrun.core.errors import CheckpointError, Fault, JobrunError, UsageError
+from jobrun.core.events import Listener, Noted, ignore
+from jobrun.core.failpoints import reach
+from jobrun.core.files.disk import write_file
+from jobrun.core.hash_seed import RANDOM, hash_seed, recorded_seed
+from jobrun.core.object_url import is_object_url
+from jobrun.graph.query import has_callables
+from jobrun.graph.types import Job
+from jobrun.runner.elastic.node_map import parse_node_map
+from jobrun.runner.identity.code_digests import digest_code
+from jobrun.runner.identity.data_fingerprints import fingerprint_data
+from jobrun.runner.identity.data_lock import require_locked
+from jobrun.runner.identity.environment import set_blas_threads
+from jobrun.runner.identity.provenance import collect_provenance
+from jobrun.runner.identity.recorded_job import (
+    Authored,
+    check_record,
+    compile_authored,
+    digest_authored,
+    install_authored,
+    load_recorded,
+    recordable_params,
+    require_secrets,
+    stage_authored,
+)
+from jobrun.runner.loop.deadline import require_valid_deadline
+from jobrun.runner.options import Resume, RunOptions, RunResult
+from jobrun.runner.preflight.checks import check_upload, preflight, raise_errors
+from jobrun.runner.preflight.filesystem import (
+    check_file_system,
+    find_file_system,
+    probe_directory,
+    require_space,
+)
+from jobrun.runner.preflight.memory import estimate_state_bytes
+from jobrun.runner.preflight.permissions import require_own_parent
+from jobrun.runner.resume.finished import finished_result
+from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
+from jobrun.runner.rundir.run_directories import (
+    LATEST,
+    Run,
+    create_directory,
+    find_moved_latest,
+    find_run,
+    newest_run,
+    newest_unfinished,
+    next_order,
+    open_run,
+    point_latest,
+    remove_directory,
+    runs,
+    unreadable_runs,
+)
+from jobrun.runner.rundir.run_json import RunRecord, write_record
+from jobrun.runner.stop_requests import REQUEST_NAME, exit_on_early_signal
+from jobrun.spec.load import LoadedSpec
+from jobrun.version import __version__
+
+# Of a new run's directory, what its ``run.json`` says of its parent.
+Parent = Callable[[Path], dict[str, Any]]
+
+_MINUTE = len("20261121-0942")
+
+__all__ = [
+    "RunOptions", "RunResult", "choose_run", "request_stop", "resume_run", "run_with_policy",
+    "start_run",
+]  # fmt: skip
+
+
+def start_run(
+    loaded: Authored,
+    job: Job,
+    options: RunOptions,
+    listener: Listener = ignore,
+    *,
+    parent: Parent | None = None,
+    notes: tuple[Fault, ...] = (),
+) -> RunResult:
+    """Start a new run of a job, and run it to its end.
+
+    Args:
+        loaded: What is run.
+        job: What it compiles to.
+        options: Of this invocation.
+        listener: Receives the events of the run.
+        parent: For a fork: of the new run's directory, what is recorded of where it comes from.
+        notes: Warnings to give with those that are found here.
+
+    Raises:
+        EnvironmentFaultError: Something that the job needs is missing, or writing failed.
+        TaskFailedError: A step failed.
+    """
+    with exit_on_early_signal():
+        return _start(loaded, job, options, listener, parent, notes)
+
+
+def _start(
+    loaded: Authored,
+    job: Job,
+    options: RunOptions,
+    listener: Listener,
+    parent: Parent | None,
+    notes: tuple[Fault, ...],
+) -> RunResult:
+    require_secrets(loaded)
+    parse_node_map(job.cluster, options.places)
+    set_blas_threads(job.blas_threads)
+    folder = Path(loaded.folder)
+    require_valid_deadline(job.deadline, os.environ)
+    warnings = preflight(job, folder, options.listeners, imports=options.imports)
+    warnings += check_upload(job)
+    raise_errors(warnings)
+    warnings = (*check_record(loaded), *notes, *warnings, *require_locked(loaded, job))
+    warnings += _hash_seed_warning(job)
+    if not options.trust:
+        for place in (options.run_dir, options.run_dir / job.name):
+            require_own_parent(place)
+    if options.metadata is not None:
+        import_module("jobrun.runner.run_metadata_handler").require_new_run(options.metadata)
+    path = create_directory(options.run_dir, job.name)
+    reach("runner.directory-made")
+    with RunLock.acquire(path) as lock:
+        warnings += probe_directory(path)
+        require_space(str(path), estimate_state_bytes(job, folder), len(job.cluster.nodes))
+        warnings += check_file_system(path, find_file_system(path))
+        digest = stage_authored(path, loaded, job)
+        install_authored(path, loaded)
+        reach("runner.spec-written")
+        record = replace(_new_record(path, loaded, job, options), resolved_digest=digest)
+        run = Run(path, replace(record, parent=parent(path) if parent else {}))
+        # With this file the directory becomes a run.
+        write_record(path, run.record)
+        reach("runner.run-made")
+        point_latest(path)
+        try:
+            return _invocation().run_new(run, job, lock, options, listener, warnings)
+        except (CheckpointError, UsageError):
+            # The parent's epoch cannot be had, or has nothing left to run: nothing was begun that
+            # could be continued.
+            if parent and not run.has_saved:
+                _discard(run, options.run_dir)
+            raise
+
+
+def _discard(run: Run, run_dir: Path) -> None:
+    """Remove a new run that failed to start; ignore an error, to show why the start failed."""
+    with contextlib.suppress(JobrunError):
+        remove_directory(run.path)
+        before = newest_run(run_dir, run.record.job)
+        if before is not None:
+            point_latest(before.path)
+
+
+def resume_run(
+    run: Run,
+    options: RunOptions,
+    listener: Listener = ignore,
+    *,
+    loaded: Authored | None = None,
+) -> RunResult:
+    """Start an existing run again from its newest good checkpoint, or from ``options.epoch``.
+
+    A finished run returns at once with the code it ended with, unless a limit that was
+    changed no longer holds.
+
+    Args:
+        run: The run.
+        options: Of this invocation.
+        listener: Receives the events of the run.
+        loaded: The spec to continue with; the recorded one if None.
+
+    Raises:
+        CheckpointError: There is no usable checkpoint, or not the wanted one.
+        DriftError: The job differs from the one that was run.
+        LockedError: A live process runs it.
+        EnvironmentFaultError: Something that the job needs is missing, or writing failed.
+        TaskFailedError: A step failed.
+    """
+    if not run.record.resumable:
+        raise CheckpointError.of(
+            "E361",
+            f"run {run.name} kept no checkpoints ('checkpoint: none')",
+            "start a new run; to be able to resume, take 'checkpoint: none' out of the spec",
+        )
+    if run.record.status == "finished" and _has_nothing_new(run, options, loaded):
+        return finished_result(run, options, loaded, listener)
+    present = loaded if loaded is not None else load_recorded(run)
+    require_secrets(present)
+    job = compile_authored(present)
+    match_hash_seed(run, options)
+    parse_node_map(job.cluster, options.places)
+    set_blas_threads(job.blas_threads)
+    with exit_on_early_signal(), RunLock.acquire(run.path) as lock:
+        # Read again: its holder may have come further since it was looked up.
+        run = open_run(run.path)
+        return _invocation().continue_run(run, present, job, lock, options, listener)
+
+
+def match_hash_seed(run: Run, options: RunOptions) -> None:
+    """Start a resumed run in a new process if its recorded hash seed is not this process's.
+
+    Where it cannot, the difference is drift of the numerics.
+    """
+    wanted = recorded_seed(str(run.record.environment.get("hash_seed", "")))
+    if options.restart is not None and wanted and wanted != hash_seed():
+        options.restart(wanted)
+
+
+def run_with_policy(
+    loaded: Authored,
+    job: Job,
+    options: RunOptions,
+    listener: Listener = ignore,
+    resume: Resume = "",
+) -> RunResult:
+    """Start a new run, or the newest one again, as a ``Resume`` policy says.
+
+    Args:
+        loaded: The spec.
+        job: What it compiles to.
+        options: Of this invocation.
+        listener: Receives the events of the run.
+        resume: ``auto`` continues the newest run, or starts one when there is none;
+            ``must`` needs one; ``never`` starts one; empty starts one, unless the newest
+            is unfinished and has saved something, or runs now.
+
+    Raises:
+        UsageError: The newest run is unfinished, and the policy is empty.
+        CheckpointError: The policy is ``must``, and there is no run; or a newer one has saved
+            epochs, and its ``run.json`` cannot be read.
+    """
+    newest = newest_run(options.run_dir, job.name)
+    if resume != "never":
+        _require_readable(options.run_dir, job.name, newest)
+    if newest is not None and not newest.record.resumable:
+        newest = None
+    if resume in ("", "auto"):
+        _warn_of_moved_run(options.run_dir, job.name, newest, listener)
+    match resume:
+        case "auto" | "must" if newest is not None:
+            return resume_run(newest, options, listener, loaded=loaded)
+        case "must":
+            raise CheckpointError.of(
+                "E360",
+                f"there is no run of {job.name} in {options.run_dir}",
+                "start one with 'jobrun run SPEC', or name another --run-dir",
+            )
+        case "" if newest is not None and _would_lose_work(newest):
+            raise _unfinished_error(newest, options.run_dir, loaded)
+        case _:
+            return start_run(loaded, job, options, listener)
+
+
+def _warn_of_moved_run(run_dir: Path, job: str, newest: Run | None, listener: Listener) -> None:
+    """Warn at the start of a run that the newest run of the job was moved away or removed."""
+    name = find_moved_latest(run_dir, job, newest)
+    if name:
+        # Below another folder of the runs it is listed, and is not continued as a run of this job.
+        here = [
+            run for run in runs(run_dir) if run.record.job == job and run.path.parent.name != job
+        ]
+        place = os.path.relpath(here[-1].path) if here else "PATH"
+        text = (
+            f"'{LATEST}' in {run_dir / job} points to run {name}, which is not there any more: it "
+            f"was moved or removed; to continue it, name its new place: jobrun resume {place}"
+        )
+        listener(Noted(text, "warning"))
+
+
+def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
+    """Choose the run that is started again: the one a text names, or the newest unfinished one.
+
+    One in an object store is brought here first, with that epoch or its newest good one.
+
+    Raises:
+        CheckpointError: There is none, or the name is that of no run's directory.
+        UsageError: No run, or more than one, has the name.
+    """
+    if is_object_url(text):
+        from jobrun.runner.rundir.remote_run import local_copy, remote_run  # noqa: PLC0415 - brings numpy
+
+        return local_copy(remote_run(text), run_dir, epoch)
+    return find_run(text, run_dir) if text else newest_unfinished(run_dir)
+
+
+def request_stop(run: Run) -> None:
+    """Request that a started run stop after its running epoch; refuse one that is not running.
+
+    Raises:
+        UsageError: It is not running.
+    """
+    if not is_live(run.path):
+        raise UsageError.of("E378", f"run {run.name} is not running", "there is nothing to stop")
+    write_file(run.path / REQUEST_NAME, b"")
+
+
+def _hash_seed_warning(job: Job) -> tuple[Fault, ...]:
+    if hash_seed() != RANDOM or not has_callables(job):
+        return ()
+    message = "this process has a random hash seed, so sets of text are iterated in another order "
+    mend = "set PYTHONHASHSEED=0 before Python starts, or use the command line, which does"
+    return (Fault("W188", f"{message}after each start", mend, severity="warning"),)
+
+
+class _Invocation(Protocol):
+    """The two functions of the module ``invocation`` that are used here."""
+
+    def run_new(
+        self,
+        run: Run,
+        job: Job,
+        lock: RunLock,
+        options: RunOptions,
+        listener: Listener,
+        warnings: tuple[Fault, ...] = (),
+    ) -> RunResult:
+        """Run a new run that is started: the protocol of ``invocation.run_new``."""
+
+    def continue_run(
+        self,
+        run: Run,
+        present: Authored,
+        job: Job,
+        lock: RunLock,
+        options: RunOptions,
+        listener: Listener,
+    ) -> RunResult:
+        """Run an existing run that is started again: protocol of ``invocation.continue_run``."""
+
+
+def _invocation() -> _Invocation:
+    # Its imports bring numpy in.
+    return cast("_Invocation", import_module("jobrun.runner.invocation"))
+
+
+def _new_record(path: Path, loaded: Authored, job: Job, options: RunOptions) -> RunRecord:
+    code = digest_code(job, Path(loaded.folder))
+    return RunRecord(
+        run_id=str(uuid.uuid4()),
+        job=job.name,
+        created=datetime.now(UTC).isoformat(timespec="microseconds"),
+        order=next_order(options.run_dir),
+        resumable=job.checkpoint.enabled,
+        folder=os.path.relpath(loaded.folder, path),
+        spec_digest=digest_authored(loaded),
+        params=recordable_params(loaded),
+        seed=job.seed,
+        limit_epochs=options.epochs,
+        callables=code.sources,
+        packages=code.packages,
+        provenance=collect_provenance(loaded),
+        data=fingerprint_data(job, Path(loaded.folder)),
+        file_system=find_file_system(path),
+        variables=loaded.environment_digests,
+        host=os.uname().nodename,
+        version=__version__,
+    )
+
+
+def _require_readable(run_dir: Path, job: str, newest: Run | None) -> None:
+    """Refuse to start a run beside one with saved epochs and a damaged ``run.json``."""
+    for path in unreadable_runs(run_dir, job):
+        # Names begin with the minute in which a run was made.
+        if newest is None or path.name[:_MINUTE] >= newest.path.name[:_MINUTE]:
+            raise CheckpointError.of(
+                "E375",
+                f"{path} has saved epochs, and its run.json is missing or damaged",
+                "put run.json back from a copy of the run; or move the directory away; "
+                "or start again: jobrun run SPEC --resume never",
+            )
+
+
+def _has_nothing_new(run: Run, options: RunOptions, loaded: Authored | None) -> bool:
+    same_spec = loaded is None or digest_authored(loaded) == run.record.spec_digest
+    same_limit = options.epochs in (0, run.record.limit_epochs)
+    # A handler may name another epoch than the last.
+    nobody_chooses = options.epoch is None and options.metadata is None
+    return same_spec and same_limit and nobody_chooses
+
+
+def _would_lose_work(run: Run) -> bool:
+    """Return whether the start of a new run would abandon the job's saved work or live run."""
+    return run.unfinished and (run.has_saved or is_live(run.path))
+
+
+def _unfinished_error(run: Run, run_dir: Path, loaded: Authored) -> UsageError:
+    how = f"held by {owner_of(run.path)}" if is_live(run.path) else run.record.status
+    if how == "running":
+        how = "killed"
+    # A job of Python has no file. The first is the one that was named; --set is none.
+    files = loaded.files if isinstance(loaded, LoadedSpec) else ()
+    spec = next((name for name in files if not name.startswith("--")), "SPEC")
+    return UsageError.of(
+        "E352",
+        f"run {run.name} is unfinished ({how})",
+        f"continue it: jobrun resume {run.handle(run_dir)} · "
+        f"or start again: jobrun run {spec} --resume never",
+    )

@@ -1,0 +1,205 @@
+"""A run that is brought to an object store, and made again of what is there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from jobrun.checkpoint.stores.bucket import Bucket
+from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.checkpoint.stores.object_store import ObjectStore
+from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
+from jobrun.core.object_url import parse_object_url
+from jobrun.runner.rundir.journal import read_journal
+from jobrun.runner.rundir.remote_run import (
+    download_temporarily,
+    epochs_below,
+    fetch_run,
+    local_copy,
+    remote_run,
+    split_target,
+    upload_record,
+    verify_remote,
+)
+from jobrun.runner.rundir.run_directories import Run, open_run
+from jobrun.runner.rundir.run_json import RunRecord, write_record
+from jobrun.testing.stores import RUN_ID, write_epoch
+
+RECORD = RunRecord(RUN_ID, "job", "2026-11-21T09:42:00.000000+00:00", accepted=("seed",))
+
+
+@pytest.fixture
+def url(tmp_path):
+    return parse_object_url(f"memory://{tmp_path.name}/up/job/brisk-heron")
+
+
+@pytest.fixture
+def run(tmp_path, url):
+    """One with epochs 0 to 2, all of which are in the store."""
+    path = tmp_path / "runs" / "job" / "brisk-heron"
+    (path / "spec").mkdir(parents=True)
+    (path / "spec" / "resolved.yaml").write_text("jobrun: 1\n")
+    write_record(path, RECORD)
+    store = DirectoryStore(str(path / "checkpoints"))
+    made = Run(path, RECORD)
+    upload_record(made, url)
+    for epoch in range(3):
+        manifest = write_epoch(store, epoch)
+        ObjectStore(url).upload(store.path(epoch), manifest)
+    return made
+
+
+def damage(url, epoch):
+    (name,) = [n for n in Bucket(url).list() if n.startswith(f"epoch-{epoch:06d}/n.")]
+    data = bytearray(Bucket(url).read(name, 1 << 20))
+    data[len(data) // 2] ^= 1
+    Bucket(url).put(name, [bytes(data)], len(data))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("s3://b/j/r", ("s3://b/j/r", None)),
+        ("s3://b/j/r/", ("s3://b/j/r", None)),
+        ("s3://b/j/r@12", ("s3://b/j/r", 12)),
+        ("s3://b/j/r@latest", ("s3://b/j/r", None)),
+        ("s3://b/j/r/epoch-000012", ("s3://b/j/r", 12)),
+        ("s3://b/j/r/g2/epoch-000012/", ("s3://b/j/r", 12)),
+        ("abfss://c@account/j/r", ("abfss://c@account/j/r", None)),
+    ],
+)
+def test_a_target_is_a_run_and_perhaps_an_epoch(text, expected):
+    assert split_target(text) == expected
+
+
+def test_an_epoch_is_a_number():
+    with pytest.raises(UsageError, match="E408"):
+        split_target("s3://b/j/r@last")
+
+
+def test_the_newest_epoch_becomes_a_run_that_can_go_on(tmp_path, run, url):
+    made = local_copy(remote_run(str(url)), tmp_path / "elsewhere")
+
+    assert made.path == tmp_path / "elsewhere" / "job" / "brisk-heron"
+    assert made.record == replace(
+        RECORD, status="stopped", epoch=2, reason="brought here from an object store"
+    )
+    assert (made.path / "spec" / "resolved.yaml").read_text() == "jobrun: 1\n"
+    store = DirectoryStore(str(made.path / "checkpoints"))
+    assert store.epochs() == (2,)
+    assert store.verify(2) is None
+    assert read_journal(made.path, RUN_ID).epochs == (2,)
+
+
+def test_a_run_that_is_here_already_is_taken_as_it_is(tmp_path, run, url):
+    assert local_copy(remote_run(str(url)), tmp_path / "runs") == open_run(run.path)
+
+
+def test_an_epoch_that_only_the_store_has_is_not_looked_for_here(tmp_path, run, url):
+    local_copy(remote_run(str(url)), tmp_path / "elsewhere")
+
+    with pytest.raises(UsageError, match=r"E335.*has epochs 2, but not 1, which is at") as caught:
+        local_copy(remote_run(str(url)), tmp_path / "elsewhere", 1)
+
+    assert caught.value.faults[0].mend == "name another --run-dir, to which epoch 1 is downloaded"
+    assert local_copy(remote_run(str(url)), tmp_path / "elsewhere", 2).record.epoch == 2
+
+
+def test_another_run_of_that_name_is_not_touched(tmp_path, run, url):
+    other = tmp_path / "elsewhere" / "job" / "brisk-heron"
+    other.mkdir(parents=True)
+    write_record(other, replace(RECORD, run_id="another"))
+
+    with pytest.raises(UsageError, match="E335"):
+        local_copy(remote_run(str(url)), tmp_path / "elsewhere")
+
+
+def test_a_damaged_epoch_is_passed_over_unless_it_is_wanted(tmp_path, run, url):
+    damage(url, 2)
+
+    made = fetch_run(remote_run(str(url)), tmp_path / "a")
+
+    assert made.record.epoch == 1
+    with pytest.raises(CheckpointError, match="E333"):
+        fetch_run(remote_run(str(url)), tmp_path / "b", 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "runs"]
+
+
+def test_an_epoch_that_is_not_there_is_told_with_those_that_are(tmp_path, run, url):
+    with pytest.raises(CheckpointError, match=r"E335.*no epoch 9") as caught:
+        fetch_run(remote_run(str(url)), tmp_path / "a", 9)
+
+    assert caught.value.faults[0].mend == "epochs there: 0, 1, 2"
+
+
+def test_what_was_gone_back_behind_does_not_count(run, url):
+    store = DirectoryStore(str(run.path / "again"))
+    manifest = write_epoch(store, 1)
+    ObjectStore(url / "g1").upload(store.path(1), manifest)
+
+    found = epochs_below(url)
+
+    assert {epoch: str(one.url) for epoch, one in found.items()} == {
+        0: str(url),
+        1: str(url / "g1"),
+    }
+
+
+def test_all_epochs_or_one_are_verified(run, url):
+    damage(url, 1)
+    told = []
+
+    name, found = verify_remote(str(url), lambda *given: told.append(given))
+
+    assert name == "brisk-heron"
+    assert [one is None for one in found.values()] == [True, False, True]
+    assert told == list(found.items())
+    assert list(verify_remote(f"{url}@2", lambda *given: None)[1]) == [2]
+
+
+def test_a_copy_for_now_is_of_exactly_one_epoch(run, url):
+    made, epoch = download_temporarily(remote_run(str(url)))
+
+    assert epoch == 2
+    assert DirectoryStore(str(made.path / "checkpoints")).epochs() == (2,)
+
+
+def test_another_runs_place_is_not_taken(run, url):
+    write_record(run.path, replace(RECORD, run_id="another"))
+
+    with pytest.raises(EnvironmentFaultError, match="E332"):
+        upload_record(replace(run, record=replace(RECORD, run_id="another")), url)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda form: form.update(format=2),
+        lambda form: form["files"].update({"../../.bashrc": "x"}),
+        lambda form: form["run"].update(job="../x"),
+        lambda form: form["run"].pop("run_id"),
+        lambda form: form.pop("files"),
+    ],
+)
+def test_a_record_that_is_none_is_refused(run, url, change):
+    form = json.loads(Bucket(url).read("run.json", 1 << 20))
+    change(form)
+    data = json.dumps(form).encode()
+    Bucket(url).put("run.json", [data], len(data))
+
+    with pytest.raises(CheckpointError, match="E335"):
+        remote_run(str(url))
+
+
+def test_where_no_run_is_says_how_to_name_one(url):
+    with pytest.raises(CheckpointError, match="no record of a run") as caught:
+        remote_run(str(url))
+
+    assert "JOB/RUN" in caught.value.faults[0].mend
+
+
+def test_a_text_that_names_no_place_is_a_usage_error():
+    with pytest.raises(UsageError, match="names no bucket"):
+        remote_run("s3://")
