@@ -32,7 +32,7 @@ from jobrun.runner.time_account import TimeAccount
 from jobrun.session.base import Session
 
 if TYPE_CHECKING:
-    from jobrun.checkpoint.copy_epoch_groups import UploadBuilder
+    from jobrun.checkpoint.task_groups import UploadBuilder
     from jobrun.runner.saving.upload_to_object_store import ObjectUpload
 
 

@@ -37,7 +37,7 @@ from jobrun.runner.saving.background_thread import AbandonedError, BackgroundThr
 from jobrun.runner.saving.commit import CheckpointTarget, Committer, RunIdentity, SaveRequest
 from jobrun.runner.saving.memory_budget import MemoryBudget, free_memory_bytes
 from jobrun.runner.saving.time_budget import SaveBudget
-from jobrun.runner.saving.upload_by_task_groups import DEFAULT_UPLOAD, GroupUploader
+from jobrun.runner.saving.upload_to_directory import DEFAULT_UPLOAD, GroupUploader
 from jobrun.runner.time_account import TimeAccount
 from jobrun.session.base import Outputs, Session
 
