@@ -74,7 +74,7 @@ def _run(given: list[str], shared: SharedState | None = None) -> int:
 
     collect_seldom()
     try:
-        from jobrun.cli.process.command_line import invoke  # noqa: PLC0415 - much less often
+        from jobrun.cli.process.run_command import invoke  # noqa: PLC0415 - much less often
 
         return invoke(given, shared)
     finally:

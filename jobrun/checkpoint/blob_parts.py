@@ -1,4 +1,4 @@
-"""Flatten containers and objects into blobs that HDF5 can hold, and unflatten them.
+"""Divide blobs (containers, objects) into parts that HDF5 can hold, and put them together again.
 
 Each leaf becomes a *part* (``dataset_names.part_name``); one more part, ``:structure``, describes
 in JSON how they belong together.
@@ -32,7 +32,7 @@ MOST_LEVELS = 800
 
 
 def flatten_value(name: str, value: Value) -> dict[str, Value]:
-    """Flatten a container or an ``ObjectState`` to its leaves by name, which share its memory.
+    """Divide a blob that is a container or an ``ObjectState`` into parts, which share its memory.
 
     Raises:
         TaskFailedError: E241, something in it cannot be kept; named with its place.
@@ -52,7 +52,7 @@ def flatten_value(name: str, value: Value) -> dict[str, Value]:
 
 
 def capture_object(name: str, value: Any) -> ObjectState:
-    """Take an object's state as a tree, which ``flatten_value`` can turn into leaves.
+    """Take the state of an object in a blob, to be divided into parts by ``flatten_value``.
 
     Raises:
         TaskFailedError: E241, it does not give one that can be kept.
@@ -71,7 +71,7 @@ def capture_object(name: str, value: Any) -> ObjectState:
 
 
 def unsavable_error(name: str, value: Any, error: UnsavableError) -> TaskFailedError:
-    """Build the error for flattening a container or object with a value that HDF5 cannot hold."""
+    """Build the error for a blob with a part that no checkpoint can hold."""
     is_state = isinstance(value, ObjectState)
     kind = value.class_name if is_state else f"{type(value).__module__}.{type(value).__qualname__}"
     return TaskFailedError.of(
@@ -84,7 +84,7 @@ def unsavable_error(name: str, value: Any, error: UnsavableError) -> TaskFailedE
 
 
 def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Flatten containers and object states among a checkpoint's values; others stay as they are.
+    """Divide those of a checkpoint's blobs that are containers or object states into their parts.
 
     Raises:
         TaskFailedError: E241, as by ``flatten_value``.
@@ -102,7 +102,7 @@ def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
 
 
 def group_links(links: Iterable[str]) -> dict[str, list[str]]:
-    """Group the links of leaves by the name of the blob that was flattened into them."""
+    """Group the links of the parts in a checkpoint file by the name of the blob they belong to."""
     groups: dict[str, list[str]] = {}
     for link in links:
         if "/" in link:
@@ -112,12 +112,12 @@ def group_links(links: Iterable[str]) -> dict[str, list[str]]:
 
 
 def structure_link(name: str) -> str:
-    """Return the name under which a flattened container's structure is stored in the checkpoint."""
+    """Return the link of a blob's part ``:structure``, which says how its parts belong together."""
     return f"{quote_name(name)}/{STRUCTURE}"
 
 
 def unflatten(name: str, values: Mapping[str, Value]) -> Value:
-    """Rebuild a container, or an ``ObjectState``, from the leaves into which it was flattened.
+    """Put a blob, a container or an ``ObjectState``, together again from its parts.
 
     Raises:
         ValueError: They do not belong together; the message says how.

@@ -1,4 +1,4 @@
-"""List what a shell may complete: names of runs, tasks, metrics, blobs, epochs, params, specs.
+"""List completion candidates for a shell: names of runs, tasks, metrics, blobs, params, specs.
 
 Types of arguments that take any text and know what would be right. A completion never fails
 and never writes: what cannot be found is not offered.
@@ -40,14 +40,14 @@ class CompletedText(_TextType):
         self._offer = offer
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Accept any text for an option with completed names, which are only suggestions."""
+        """Accept any text for an option with completion candidates, which are only offered."""
         del param, ctx
         return str(value)
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem[str]]:
-        """List the names, offered for an option, that begin with the incomplete word."""
+        """List the completion candidates of an option that begin with the incomplete word."""
         from click.shell_completion import CompletionItem  # noqa: PLC0415 - at a tab only
 
         del param
@@ -62,7 +62,7 @@ class CompletedText(_TextType):
 
 
 def _runs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    """List runs for completion, newest first: jobs and ``latest``, or full names after a slash."""
+    """List runs as completion candidates, newest first: jobs and ``latest``, or full names."""
     from jobrun.tools.runs.manage_runs import NewestFirst  # noqa: PLC0415 - only when asked
 
     listed = NewestFirst(run_dir_of(ctx))
@@ -79,7 +79,7 @@ def _runs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
 
 
 def _words_in(path: str) -> str:
-    """Return the words in the name of a run, by which it is completed: ``brisk-heron``."""
+    """Return the words in the name of a run that are completion candidates: ``brisk-heron``."""
     return path.rpartition("/")[2].split("-", 2)[-1]
 
 
@@ -117,7 +117,7 @@ def _metrics(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
 
 
 def _settings(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    """List the names that complete ``--set``: the params of the spec on the command line."""
+    """List the completion candidates of ``--set``: the params of the spec on the command line."""
     del incomplete
     # Of a command line that breaks off behind an option, the arguments are not sorted yet.
     named = (ctx.params.get("spec"), *(ctx.params.get("specs") or ()), *ctx.args)
@@ -129,7 +129,7 @@ def _settings(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
 
 
 def _axes(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    """List completions of a sweep's axis: the params of the spec on the line, and ``seed``."""
+    """List the completion candidates of a sweep's axis: the params of the spec, and ``seed``."""
     for word, about in _settings(ctx, incomplete):
         if word.startswith("params."):
             yield word.removeprefix("params."), about
@@ -144,7 +144,7 @@ def _metrics_of_spec(ctx: click.Context, incomplete: str) -> Iterable[tuple[str,
 
 
 def _section(spec: str, key: str) -> dict[str, Any]:
-    """Read a mapping of the spec that a command line with completed names has, if it has one."""
+    """Read a mapping of a command line's spec, for completion candidates, if it has one."""
     from jobrun.spec.resolve.include import read_unchecked  # noqa: PLC0415
 
     found = read_unchecked(spec).get(key) if spec else None
@@ -164,7 +164,7 @@ def _blobs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
 
 
 def _specs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    """List YAML files, and folders, as names that complete the SPEC on a command line."""
+    """List YAML files, and folders, as completion candidates for SPEC on a command line."""
     del ctx
     before, slash, _ = incomplete.rpartition("/")
     prefix = before + slash
@@ -183,7 +183,7 @@ def _templates(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]
 
 
 def run_dir_of(ctx: click.Context) -> Path:
-    """Return the ``--run-dir`` of a command line whose completions are listed."""
+    """Return the ``--run-dir`` of a command line, below which completion candidates are."""
     return Path(ctx.params.get("run_dir") or "runs")
 
 

@@ -1,4 +1,4 @@
-"""Print the script by which a shell completes ``jobrun`` command lines, and answer its requests."""
+"""Print the completion script of a shell for ``jobrun``, and answer its requests."""
 
 from __future__ import annotations
 

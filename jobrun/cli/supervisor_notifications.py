@@ -1,4 +1,4 @@
-"""Send the notifications of a supervised run, from a process of their own that cannot harm it."""
+"""Send the notifications of a supervised run from the supervisor, by processes of their own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NewsOfRun:
         self._has_targets = False
 
     def announce(self, targets: tuple[NotifyTarget, ...], run: str, stuck: str) -> None:
-        """Record which targets are notified of a starting supervised run; note lack of progress."""
+        """Pass to the supervisor who is notified of a run, and whether it makes no progress."""
         if not targets:
             return
         self._has_targets = True
@@ -42,7 +42,7 @@ class NewsOfRun:
             self._write({"news": "no_progress", "detail": stuck})
 
     def listen(self, event: Event) -> None:
-        """Note that a supervised run has lost a node, of which its targets are to be notified."""
+        """Pass to the supervisor that a node was lost, of which its targets are notified."""
         if self._has_targets and isinstance(event, NodeReplaced):
             self._write({"news": "node_lost", "detail": f"node '{event.node}' was lost"})
 
@@ -63,7 +63,7 @@ class NewsSender:
         self._senders: list[subprocess.Popen[bytes]] = []
 
     def send(self, lines: list[bytes], exit_code: int | None, detail: str = "") -> None:
-        """Send the notifications noted by the supervised child, and that its run has ended.
+        """Send notifications from the supervisor: what the child noted, and the end of its run.
 
         Args:
             lines: As ``NewsOfRun`` has written them.
@@ -89,7 +89,7 @@ class NewsSender:
                 sender.kill()
 
     def _start(self, news: dict[str, Any]) -> None:
-        """Start a process of ``jobrun.tools.notify`` that sends one notification to all targets."""
+        """Start a process, from the supervisor, that sends one notification to all targets."""
         import subprocess  # noqa: PLC0415 - only where someone is notified
 
         sender = subprocess.Popen(

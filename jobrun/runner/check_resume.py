@@ -1,4 +1,4 @@
-"""Preview a resume without changing anything: its epoch, what drifted, what is missing."""
+"""Check a resume before it changes anything: its epoch, what drifted, what is missing."""
 
 from __future__ import annotations
 
@@ -73,17 +73,17 @@ class ResumePreview:
 
     @property
     def explained(self) -> dict[str, tuple[Fault, ...]]:
-        """Return why the previewed resume refuses another number of nodes, by the spec's field."""
+        """Return why the checked resume refuses another number of nodes, by the spec's field."""
         return {count_field(name): faults for name, faults in self.resized.faults.items()}
 
     @property
     def plan(self) -> RecoveryPlan:
-        """The recovery plan in this resume preview, which the resume itself would apply."""
+        """The recovery plan found in checking a resume, which the resume itself applies."""
         return self.own.recovery
 
 
 def preview_resume(run: Run, present: Authored, job: Job, options: RunOptions) -> ResumePreview:
-    """Build the ``ResumePreview`` of a run: the epoch, drift, what is missing; change nothing.
+    """Check what a resume of a run would find: the epoch, drift, what is missing; change nothing.
 
     Raises:
         CheckpointError: No epoch can be used, or not the wanted one; or a fork that has saved
@@ -125,7 +125,7 @@ def _plan_resize(own: RunMetadata, store: CheckpointStore, job: Job) -> ResizePl
 
 
 def record_resizes(record: RunRecord, found: ResumePreview) -> tuple[Mapping[str, Any], ...]:
-    """Return the record of a run's resizes with those that the previewed resume adds."""
+    """Return the record of a run's resizes with those that the checked resume adds."""
     new = [
         {
             "epoch": found.plan.epoch,
@@ -141,7 +141,7 @@ def record_resizes(record: RunRecord, found: ResumePreview) -> tuple[Mapping[str
 
 
 def find_changes(run: Run, present: Authored, job: Job, code: CodeDigests) -> tuple[Change, ...]:
-    """Find for the resume preview all that changed since the run was recorded, spec included."""
+    """Find in checking a resume all that changed since the run was recorded, spec included."""
     changes = find_surrounding_changes(run, present, job, code)
     if digest_authored(present) != run.record.spec_digest:
         changes = (*find_changes_since(run, present), *changes)
@@ -151,7 +151,7 @@ def find_changes(run: Run, present: Authored, job: Job, code: CodeDigests) -> tu
 def find_surrounding_changes(
     run: Run, present: Authored, job: Job, code: CodeDigests
 ) -> tuple[Change, ...]:
-    """Find for the resume preview what changed around the spec: code, data, versions."""
+    """Find in checking a resume what changed around the spec: code, data, versions."""
     record, folder = run.record, Path(present.folder)
     environment = dict(record.environment)
     if not has_callables(job):
@@ -167,7 +167,7 @@ def find_surrounding_changes(
 
 
 def _find_variable_changes(before: Mapping[str, str], present: Authored) -> Iterator[Change]:
-    """Yield for the resume preview each changed environment variable and secret."""
+    """Yield in checking a resume each changed environment variable and secret."""
     safe = set()
     if isinstance(present, LoadedSpec):
         safe = {name for name, one in present.spec.params.items() if one.drift == "safe"}

@@ -75,7 +75,7 @@ def open_upload(
     if policy is None:
         return None
     if is_object_url(policy.to):
-        from jobrun.runner.rundir.remote_run import RunLease, upload_record  # noqa: PLC0415
+        from jobrun.runner.rundir.object_store_run import RunLease, upload_record  # noqa: PLC0415
         from jobrun.runner.saving.upload_to_object_store import ObjectUpload  # noqa: PLC0415
 
         url = find_objects(run, policy.to)

@@ -87,7 +87,7 @@ def _store(source: Source, epoch: int) -> CheckpointStore:
 def _remote_store(text: str, epoch: int) -> CheckpointStore:
     # Only who has checkpoints there needs these.
     from jobrun.checkpoint.stores.object_store import ObjectStore  # noqa: PLC0415
-    from jobrun.runner.rundir.remote_run import epochs_below, parse_run_url  # noqa: PLC0415
+    from jobrun.runner.rundir.object_store_run import epochs_below, parse_run_url  # noqa: PLC0415
 
     url = parse_run_url(text)
     return epochs_below(url).get(epoch) or ObjectStore(url)

@@ -294,7 +294,7 @@ def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
         UsageError: No run, or more than one, has the name.
     """
     if is_object_url(text):
-        from jobrun.runner.rundir.remote_run import local_copy, remote_run  # noqa: PLC0415 - brings numpy
+        from jobrun.runner.rundir.object_store_run import local_copy, remote_run  # noqa: PLC0415 - brings numpy
 
         return local_copy(remote_run(text), run_dir, epoch)
     return find_run(text, run_dir) if text else newest_unfinished(run_dir)

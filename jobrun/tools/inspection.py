@@ -1,4 +1,4 @@
-"""Read what a checkpoint holds, as values or text: of one file, one epoch or a run."""
+"""Build an ``Inspection``: what a checkpoint holds, as values or text; of a file, epoch or run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.readers import POSITION, POSITION_PREFIX
 from jobrun.runner.identity.recorded_job import is_from_python
 from jobrun.runner.rundir.event_lines import read_events
-from jobrun.runner.rundir.remote_run import download_temporarily, remote_run, split_target
+from jobrun.runner.rundir.object_store_run import download_temporarily, remote_run, split_target
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, Run, find_run
 from jobrun.runner.rundir.run_json import RECORD_NAME
 from jobrun.runner.rundir.spec_folder import load_recorded_spec
@@ -104,7 +104,7 @@ class CheckpointLocation:
 
 
 def inspect(target: str, run_dir: Path) -> Inspection:
-    """Inspect a checkpoint: verify it, and return what it holds.
+    """Build the ``Inspection`` of a checkpoint: verify it, and return what it holds.
 
     Args:
         target: A ``.h5`` file, the directory of an epoch or of a checkpoint within one, a run
@@ -135,7 +135,7 @@ def inspect(target: str, run_dir: Path) -> Inspection:
 
 
 def locate_checkpoint(target: str, run_dir: Path) -> CheckpointLocation:
-    """Locate the checkpoint that ``inspect`` should read: a file, a directory, or a run.
+    """Locate the checkpoint of an ``Inspection``: a file, a directory, or a run.
 
     Raises:
         CheckpointError: It is not there.
@@ -199,7 +199,7 @@ def _of_store(store: DirectoryStore, epoch: int, run: Path, records: int = 0) ->
 
 
 def _streams(form: Any) -> dict[str, str]:
-    """Return the kinds of the random streams whose states an inspected checkpoint holds."""
+    """List for an ``Inspection`` the kinds of the random streams whose states are stored."""
     found = form.get("streams") if isinstance(form, Mapping) else None
     if not isinstance(found, Mapping):
         return {}
@@ -219,7 +219,7 @@ def sort_objects_first(blobs: tuple[BlobFacts, ...]) -> tuple[BlobFacts, ...]:
 
 
 def checkpoint_directory(run: Run) -> Path:
-    """Find where a run's checkpoints are, to read an ``Inspection``: by its spec if outside."""
+    """Find for an ``Inspection`` where a run's checkpoints are: by its spec if outside."""
     inside = run.path / "checkpoints"
     if DirectoryStore(str(inside)).epochs():
         return inside
@@ -258,7 +258,7 @@ def _age_s(path: Path) -> float:
 
 
 def select_blobs(found: Inspection, node: str, blob: str) -> tuple[FileFacts, ...]:
-    """Select the files and blobs of an inspected checkpoint by name; all by default.
+    """Select the files and blobs of an ``Inspection`` by name; all by default.
 
     Raises:
         UsageError: There is no such node or blob.
@@ -283,7 +283,7 @@ def select_blobs(found: Inspection, node: str, blob: str) -> tuple[FileFacts, ..
 def inspection_values(
     found: Inspection, files: tuple[FileFacts, ...], *, values: bool
 ) -> dict[str, Any]:
-    """Convert what ``inspect`` has found to JSON values, with the values of blobs on request."""
+    """Convert an ``Inspection`` to JSON values, with the values of blobs on request."""
     return {
         "path": found.path,
         "epoch": found.epoch,
@@ -338,7 +338,7 @@ def _json_value(value: Any) -> Any:
 
 
 def saved_times(run: Path, epoch: int, generation: int) -> CheckpointTimes | None:
-    """Read from a run's log how long the save of an epoch to ``inspect`` took, or None.
+    """Read for an ``Inspection``, from a run's log, how long the save took, or None.
 
     Args:
         run: The run's directory.
@@ -355,13 +355,13 @@ def saved_times(run: Path, epoch: int, generation: int) -> CheckpointTimes | Non
 
 
 def render_position(blob: BlobFacts) -> str:
-    """Render for ``inspect`` how far a reader is, from its position's blob; empty for others."""
+    """Render how far a reader is, in an ``Inspection``, from its blob; empty for others."""
     is_one = blob.name.startswith(POSITION_PREFIX) and blob.shape[1:] == (len(POSITION),)
     return "; ".join(map(_share_words, decode_positions(np.asarray(blob.value)))) if is_one else ""
 
 
 def render_structure(blob: BlobFacts) -> str:
-    """Render for ``inspect`` the structure of a stored container or object as text."""
+    """Render the structure of a container or object in an ``Inspection`` as text."""
     if not blob.name.endswith(f"/{STRUCTURE}"):
         return ""
     try:
@@ -382,7 +382,7 @@ def _share_words(one: Position) -> str:
 
 
 def dtype_name(text: str) -> str:
-    """Render for ``inspect`` the dtype of a stored blob as text: ``float64`` for ``<f8``."""
+    """Render the dtype of a blob in an ``Inspection`` as text: ``float64`` for ``<f8``."""
     try:
         return str(parse_dtype(text))
     except ValueError:
@@ -390,7 +390,7 @@ def dtype_name(text: str) -> str:
 
 
 def value_text(value: Value) -> str:
-    """Render for ``inspect`` the value of a stored blob as text, elided in the middle if long."""
+    """Render the value of a blob in an ``Inspection`` as text, elided in the middle if long."""
     if isinstance(value, str):
         return repr(value)
     plain = getattr(value, "value", value)

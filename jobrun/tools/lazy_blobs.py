@@ -1,4 +1,4 @@
-"""Read the blobs of a checkpoint one by one on demand, each verified as it is read.
+"""Read the blobs of a checkpoint lazily: one by one on demand, each verified as it is read.
 
 Beside one blob at a time, and the index of a file, no memory is needed.
 """
@@ -48,7 +48,7 @@ class StoredNode:
     _read: Callable[[str], Value]
 
     def read(self, name: str) -> Value:
-        """Read one of the blobs of a checkpoint for a tool, on demand, and verify it.
+        """Read one blob lazily: verify it only when a tool wants its value.
 
         Raises:
             CheckpointError: It is damaged.
@@ -76,7 +76,7 @@ class StoredEpoch:
 
 
 def find_stored_epoch(target: str, run_dir: Path) -> StoredEpoch:
-    """Find the checkpoint from which blobs are read one by one: file, folder or ``RUN@EPOCH``.
+    """Find the checkpoint whose blobs are read lazily: a file, a folder or ``RUN@EPOCH``.
 
     Raises:
         CheckpointError: It is not there, or its manifest is damaged.
@@ -95,7 +95,7 @@ def find_stored_epoch(target: str, run_dir: Path) -> StoredEpoch:
 
 @contextmanager
 def open_node(path: str, digest: str) -> Iterator[StoredNode]:
-    """Open a node's file for tools that read the blobs of a checkpoint one by one, on demand.
+    """Open a node's checkpoint file to read its blobs lazily: one by one, on demand.
 
     Args:
         path: The file.

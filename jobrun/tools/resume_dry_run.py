@@ -1,4 +1,4 @@
-"""Predict what a resume would do: from which epoch, what it loads, what remains."""
+"""Predict for ``resume --dry-run`` what a resume would do: its epoch, what it loads and runs."""
 
 from __future__ import annotations
 

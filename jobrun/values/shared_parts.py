@@ -1,4 +1,4 @@
-"""Find mutable things shared by two places in values: memory, generators, objects.
+"""Find mutable parts that values share, at two places: memory, generators, objects.
 
 A checkpoint stores each value by itself. What is one thing at two places is found here, so that it
 is kept, or refused by name.
@@ -60,7 +60,7 @@ def find_overlapping(
     *,
     identical: bool = True,
 ) -> list[Pair]:
-    """Find arrays that share memory, as pairs of an array and an earlier one.
+    """Find arrays in values that share memory, as pairs of an array and an earlier one.
 
     One sweep over the beginnings of all arrays, and a closer look where they reach into each other.
 
@@ -94,7 +94,7 @@ def find_overlapping(
 
 
 def _held_memory(place: Path, value: Any) -> Iterator[_Memory]:
-    """Iterate over the memory of a value of an adapter, to compare its addresses."""
+    """Iterate over the memory of an adapted value, to find the parts that share it."""
     adapter = find_adapter(type(value))
     if adapter is None or adapter.memory is None:
         return
@@ -111,7 +111,7 @@ def _is_view(value: Any) -> bool:
 
 
 def find_shared_parts(roots: Mapping[str, Any]) -> tuple[list[Pair], list[tuple[Path, Any]]]:
-    """Find generators and objects that are shared: reached at several places in values.
+    """Find the generators and objects that are shared parts: reached at several places in values.
 
     Args:
         roots: Objects by name. Followed are the attributes of objects, and what is in containers.
@@ -150,7 +150,7 @@ def render_place(place: Path) -> str:
 
 
 def _identity(thing: Any) -> Any:
-    """Return the identity by which two generators or objects count as shared, or None."""
+    """Return the identity by which two generators or objects are one shared part, or None."""
     if _is_random(thing, "Generator"):
         return thing.bit_generator
     if _is_random(thing, "RandomState"):
@@ -167,7 +167,7 @@ def _is_random(thing: Any, name: str) -> bool:
 
 
 def _parts(roots: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """Iterate over all that several places in values could share, the shortest path first."""
+    """Iterate over all that could be a shared part of values, the shortest path first."""
     # An object is looked into once; each path to it is found.
     seen: set[int] = set()
     kept: list[Any] = []
@@ -239,7 +239,7 @@ def _group_pairs(group: list[_Memory]) -> list[Pair]:
 
 
 def _is_seen(one: _Memory, other: _Memory) -> bool:
-    """Return whether a change of memory at one of two places is seen at the other."""
+    """Return whether a change of the memory that two parts share is seen at both."""
     if one.owner is not None and one.owner == other.owner:
         return False
     # Two read-only views may have a writable array below them, which is compared itself.
@@ -256,7 +256,7 @@ def _shares(first: Array, second: Array) -> bool:
 
 
 def _marked_pairs(group: list[tuple[Path, Array]]) -> list[Pair]:
-    """Find pairs of arrays that share elements by marking each array in a map of the memory."""
+    """Find parts, arrays, that share elements by marking each in a map of the memory."""
     bounds = [_bounds(array) for _, array in group]
     begin = min(low for low, _ in bounds)
     marks = np.zeros(max(high for _, high in bounds) - begin, np.int32)
@@ -277,7 +277,7 @@ def _marked_pairs(group: list[tuple[Path, Array]]) -> list[Pair]:
 
 
 def _bounds(array: Array) -> tuple[int, int]:
-    """Return where an array's memory begins and ends, to find arrays that share it."""
+    """Return where an array's memory begins and ends, to find parts that share it."""
     begin: int = array.__array_interface__["data"][0]
     if array.flags.c_contiguous:
         return begin, begin + array.nbytes
@@ -287,7 +287,7 @@ def _bounds(array: Array) -> tuple[int, int]:
 
 
 def find_common_part(first: Any, second: Any) -> Pair | None:
-    """Find a mutable part that two values share, and return its place in each.
+    """Find a mutable part that is shared by two values, and return its place in each.
 
     None where there is nothing: no array or tensor over one memory, and no container that both
     have. Of an object is looked at what its attributes hold, so deep and at so many things as is

@@ -9,7 +9,7 @@ import pytest
 
 from jobrun.cli.app import _OTHER_NAMES, COMMANDS, SubcommandGroup, group
 from jobrun.cli.options import Command
-from jobrun.cli.process.command_line import invoke
+from jobrun.cli.process.run_command import invoke
 from jobrun.cli.terminal import Shell
 from tests.support.tables import each_case
 

@@ -10,7 +10,7 @@ import pytest
 from click.shell_completion import CompletionItem
 
 from jobrun.cli.completion_script import WholeLineBash
-from jobrun.cli.process.command_line import invoke
+from jobrun.cli.process.run_command import invoke
 from tests.support.command import environment
 from tests.support.sample_runs import make_run
 

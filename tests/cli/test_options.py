@@ -6,7 +6,7 @@ import click
 
 from jobrun.cli.app import COMMANDS, CommandGroup
 from jobrun.cli.options import Command, option, value_options
-from jobrun.cli.process.command_line import invoke
+from jobrun.cli.process.run_command import invoke
 from jobrun.cli.terminal import Shell
 from tests.support.tables import each_case
 

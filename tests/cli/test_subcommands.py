@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from jobrun.cli.process.command_line import invoke
+from jobrun.cli.process.run_command import invoke
 
 
 def test_without_a_name_the_default_command_is_meant(tmp_path, capsys):

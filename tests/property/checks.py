@@ -15,7 +15,7 @@ from jobrun.graph.types import Job
 from jobrun.runner.options import RunOptions
 from jobrun.runner.rundir.run_directories import open_run
 from jobrun.runner.start_or_resume import resume_run, start_run
-from jobrun.runtime.codegen.instrumentation import Meter
+from jobrun.runtime.codegen.step_meter import Meter
 from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.spec.dump import dump_tree

@@ -121,7 +121,7 @@ class Tail:
 
 
 def index_span(parts: Parts) -> tuple[int, int]:
-    """Return where the index of a checkpoint file begins and ends."""
+    """Return where the index of a checkpoint file, to be parsed, begins and ends."""
     size = _padded(parts.layout_bytes) + _padded(parts.names_bytes)
     return parts.index, parts.index + size + parts.blobs * BLOBS_TYPE.itemsize
 

@@ -23,7 +23,7 @@ from jobrun.cli.jobs.run_options import (
 )
 from jobrun.cli.jobs.run_with_progress import run_under_progress
 from jobrun.cli.options import Command, option, run_dir_option, value_options
-from jobrun.cli.specs.compile_spec import override_texts
+from jobrun.cli.specs.prepare_spec import override_texts
 from jobrun.cli.terminal import Shell
 from jobrun.core.object_url import is_object_url
 from jobrun.core.text.fault_text import visible

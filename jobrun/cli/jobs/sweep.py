@@ -23,7 +23,7 @@ from jobrun.cli.options import (
     run_dir_option,
     value_options,
 )
-from jobrun.cli.specs.compile_spec import override_texts
+from jobrun.cli.specs.prepare_spec import override_texts
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ExpectationError, LockedError, TaskFailedError, UsageError
 from jobrun.core.files.disk import disk_faults

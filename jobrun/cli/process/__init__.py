@@ -1,5 +1,5 @@
 """Run a command line in this process, and explain the unexpected end of a supervised one.
 
-- ``command_line``: from words to an exit code; crash reports.
+- ``run_command``: from words to an exit code; crash reports.
 - ``unexpected_end``: what is printed after SIGKILL, SIGSEGV or ``os._exit``.
 """

@@ -99,7 +99,7 @@ def _verify(shell: Shell, /, target: str, as_json: bool, run_dir: str) -> int:
 
 
 def _verify_remote(shell: Shell, target: str, *, as_json: bool) -> int:
-    from jobrun.runner.rundir.remote_run import verify_remote  # noqa: PLC0415 - only who has some there
+    from jobrun.runner.rundir.object_store_run import verify_remote  # noqa: PLC0415 - only who has some there
 
     def report(epoch: int, damage: Damage | None) -> None:
         if not as_json:

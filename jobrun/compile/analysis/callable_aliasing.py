@@ -1,4 +1,4 @@
-"""Analyse aliasing: find blobs to which a callable must not give the same memory.
+"""Analyse aliasing by callables: find blobs to which one must not give the same memory.
 
 A callable may return its argument, a view of it, a part of an object, or one array twice. In plain
 Python the names then share memory; in jobrun each blob is a value of its own. The difference can
@@ -73,7 +73,7 @@ class _Point:
     after: list[_Point] = field(default_factory=list)
 
     def is_over(self, name: str) -> bool:
-        """Return whether aliasing of a blob ends at this point of the analysis of shared memory."""
+        """Return whether the aliasing of a blob, made by a callable, ends at this point."""
         if self.keeps is not None and name not in self.keeps:
             return True
         return name in self.binds or name in self.ends
@@ -86,7 +86,7 @@ def find_unshareable_blobs(
     kept: Collection[str],
     objects: frozenset[str],
 ) -> UnsharedPairs:
-    """Find, for each ``call`` step of a node, the pairs of blobs that must not share memory.
+    """Find, for each ``call`` of a node, the pairs of blobs that its callable must not alias.
 
     Args:
         groups: All of the job.
@@ -117,7 +117,7 @@ def find_unshareable_blobs(
 
 
 def _has_calls(group: GroupDraft, view: NodeView | None) -> bool:
-    """Return whether a group calls Python on a node, after which blobs may share memory."""
+    """Return whether a group calls callables on a node, after which blobs may be aliases."""
     if view is None:
         return False
     around = _steps_around(group.setups.get(view.node, ()), group.reports.get(view.node, ()))
@@ -173,7 +173,7 @@ class _ControlFlow:
         exprs: Iterable[Expr] = (),
         call: CallPython | None = None,
     ) -> _Point:
-        """Add a point to those that the compiler's analysis of shared memory searches."""
+        """Add a point to the control flow on which the compiler analyses aliasing by callables."""
         made = _Point(
             self._watched.union(access.reads, access.atomic),
             frozenset((*access.changes, *access.atomic, *_changed_views(exprs))),
@@ -186,7 +186,7 @@ class _ControlFlow:
         return made
 
     def group(self, group: GroupDraft, view: NodeView | None, ends: list[_Point]) -> list[_Point]:
-        """Add the run of a group to the control flow on which shared memory is searched."""
+        """Add the run of a group to the control flow on which aliasing by callables is analysed."""
         if view is None:
             return ends
         setups = group.setups.get(view.node, ())
@@ -243,7 +243,7 @@ class _ControlFlow:
         add: Callable[[list[_Point]], list[_Point]],
         ends: list[_Point],
     ) -> list[_Point]:
-        """Add the reports to the points that the compiler's analysis of shared memory searches."""
+        """Add reports to the control flow on which aliasing by callables is analysed."""
         if not reports:
             return add(ends)
         outer = self._watched
@@ -294,7 +294,7 @@ class _ControlFlow:
         return [head]
 
     def find_pairs(self) -> Iterator[tuple[str, set[Pair]]]:
-        """Find, for each call, the pairs of blobs whose shared memory could be noticed later."""
+        """Find, for each callable's call, the pairs of blobs whose aliasing can be noticed."""
         calls = [one for one in self._points if one.call is not None]
         relevant = self._relevant_names(calls)
         visits = 0
@@ -313,7 +313,7 @@ class _ControlFlow:
                 yield one.call.path, pairs
 
     def _relevant_names(self, calls: list[_Point]) -> set[str]:
-        """Return blobs whose shared memory matters: changed in place, or leading to such."""
+        """Return blobs whose aliasing matters: changed in place, or leading to such."""
         relevant = set[str]().union(*(one.changes for one in self._points))
         size = -1
         while size != len(relevant):
@@ -329,7 +329,7 @@ def _is_own(scope: Scope) -> bool:
 
 
 def _made(point: _Point) -> frozenset[str]:
-    """Return the blobs of a call that may share memory: its results and writable arguments."""
+    """Return the blobs that a callable may alias: its results and writable arguments."""
     return point.binds | point.changes
 
 
@@ -338,7 +338,7 @@ def _touched(point: _Point) -> frozenset[str]:
 
 
 def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
-    """Search for a path after a call on which memory shared by its blobs changes what is read.
+    """Search for a path after a call on which its blobs' aliasing changes what is read.
 
     Returns:
         Whether there is such a path, and the number of visited points.
@@ -367,7 +367,7 @@ def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
 
 
 def _find_stale(point: _Point, pair: Pair) -> str:
-    """Return, where a point changes one blob of a pair, the other one, which shares its memory."""
+    """Return, where a point changes one blob of a pair of aliases, the other one."""
     first, second = pair
     if first in point.changes:
         return second
@@ -375,7 +375,7 @@ def _find_stale(point: _Point, pair: Pair) -> str:
 
 
 def _propagate(point: _Point, pair: Pair) -> Iterator[Pair]:
-    """Yield pairs of blobs to which a callable may pass on the shared memory of a pair."""
+    """Yield pairs of blobs to which a callable may pass on the aliasing of a pair."""
     if point.call is None:
         return
     for ours, other in (pair, pair[::-1]):
@@ -385,7 +385,7 @@ def _propagate(point: _Point, pair: Pair) -> Iterator[Pair]:
 
 
 def _changed_views(exprs: Iterable[Expr]) -> Iterator[str]:
-    """Find aliases that a call changes, to analyse shared memory: ``M`` in ``add_at(M[0], …)``."""
+    """Find aliases that a callable changes: ``M`` in ``add_at(M[0], …)``."""
     for whole in exprs:
         for expr in walk_expr(whole):
             known = OPERATORS.get(expr.function) if isinstance(expr, Call) else None

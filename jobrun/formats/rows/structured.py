@@ -1,4 +1,4 @@
-"""Read nested fields of rows that are records (structured dtypes), each as a column of its own."""
+"""Read nested fields of rows of a structured dtype, each as a column of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobrun.formats.rows.rows_protocol import Array, Column, Piece, Rows
 def open_fields(
     module: Any, path: str, members: Sequence[str], error: EnvironmentFaultError
 ) -> Rows:
-    """Open a data file whose rows are records, to read some of their fields as columns."""
+    """Open a data file with rows of a structured dtype, to read some fields as columns."""
     parts = []
     bases: dict[str, int] = {}
     for member in members:
@@ -55,15 +55,15 @@ class FieldRows:
         return len(self._rows)
 
     def take(self, start: int, stop: int) -> Piece:
-        """Read consecutive rows that are records, and cut the wanted nested fields out."""
+        """Read consecutive rows of a structured dtype, and cut the wanted nested fields out."""
         return self._chosen(self._rows.take(start, stop))
 
     def pick(self, rows: Array) -> Piece:
-        """Read rows that are records in any order, and cut the wanted nested fields out."""
+        """Read rows of a structured dtype in any order, and cut the wanted nested fields out."""
         return self._chosen(self._rows.pick(rows))
 
     def close(self) -> None:
-        """Close the data file with rows of records of which fields were read as columns."""
+        """Close the data file with rows of a structured dtype."""
         self._rows.close()
 
     def _chosen(self, piece: Piece) -> Piece:
@@ -71,7 +71,7 @@ class FieldRows:
 
 
 def extract_field(records: Array, fields: Sequence[str]) -> Array:
-    """Copy a nested field out of the records that were read as rows."""
+    """Copy a nested field out of rows of a structured dtype that were read."""
     if not fields:
         return records
     for name in fields:
@@ -87,7 +87,7 @@ def _column(name: str, records: Column, fields: Sequence[str]) -> Column:
 def resolve_member(
     path: str, member: str, error: EnvironmentFaultError
 ) -> tuple[str, tuple[str, ...]]:
-    """Resolve a column's name to a member of records and the nested fields in it, or raise."""
+    """Resolve the name of a column to a member of structured dtype and fields in it, or raise."""
     if error.faults[0].code != "E281":
         raise error
     try:

@@ -1,4 +1,4 @@
-"""Infer and check the types of a job's blobs with the headers of its data files."""
+"""Infer and check in the preflight the types of a job's blobs, with its data files' headers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobrun.runner.identity.data_fingerprints import literal_path
 
 
 def infer_header_types(job: Job, folder: Path) -> Types:
-    """Infer the types of a job's blobs from the headers of the data files that exist.
+    """Infer in the preflight the types of a job's blobs, with the headers of files that exist.
 
     The header of a file that the job itself writes does not count. Where a program or a callable
     of the job may rewrite a file, errors become warnings.
@@ -40,7 +40,7 @@ def infer_header_types(job: Job, folder: Path) -> Types:
 
 
 def check_types(job: Job, types: Types) -> tuple[Fault, ...]:
-    """Check the types of a job's blobs that show only in the headers of data files.
+    """Check in the preflight the types of blobs that show only in data files' headers.
 
     Args:
         job: The checked job.
@@ -54,7 +54,7 @@ def check_types(job: Job, types: Types) -> tuple[Fault, ...]:
 
 
 def read_member_header(path: Path, member: str) -> tuple[str, tuple[int, ...]] | None:
-    """Read a data file's dtype and shape for the types of a job; None if unknown."""
+    """Read in the preflight a data file's dtype and shape, for the types of blobs."""
     try:
         # Of a job without data files, archives and tables are not imported.
         from jobrun.formats.headers import describe  # noqa: PLC0415

@@ -4,5 +4,5 @@
   ``committed.jsonl``. ``run_index``: all runs, listed quickly, and the newest of each job.
 - ``lock``: one live process per run. ``logs``, ``event_lines``: events, metrics, task output.
 - ``spec_folder``: ``spec/``. ``pins``: epochs to keep.
-- ``remote_run``: a run in an object store, and which directory continues it.
+- ``object_store_run``: a run in an object store, and which directory continues it.
 """

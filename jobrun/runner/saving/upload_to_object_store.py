@@ -25,7 +25,7 @@ from jobrun.core.files.disk import disk_faults
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.object_url import ObjectUrl
 from jobrun.graph.checkpoint_policy import UploadPolicy
-from jobrun.runner.rundir.remote_run import RunLease
+from jobrun.runner.rundir.object_store_run import RunLease
 from jobrun.session.group_errors import GroupCancelledError
 
 _POLL_S = 0.05

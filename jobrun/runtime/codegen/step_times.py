@@ -1,4 +1,4 @@
-"""Hold times of steps as values, per block, task and instance; define who measures them."""
+"""Hold step times as values, per block, task and instance; define who measures them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open the data source behind a reader (file, blob, counter, user object) for its iterators."""
+"""Open the data source of a reader: a file, blob, counter or user object, for its iterators."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class OpenSource:
         return True
 
     def iterator_factory(self, frame: Frame, share: tuple[int, int]) -> MakeIterator:
-        """Return a function that iterates over one share of the data of this ``OpenSource``.
+        """Return a function that iterates over one share of the data source of a reader.
 
         Args:
             frame: The task's.
@@ -255,4 +255,4 @@ def _facts(path: str) -> tuple[str, int, int]:
 
 
 def _nothing() -> None:
-    """Do nothing, to close a reader's source that was never opened."""
+    """Do nothing, to close a data source of a reader that was never opened."""

@@ -1,4 +1,4 @@
-"""Feed a task the records of a reader, in order, each to one instance; its position is state.
+"""Read a task's reader: give each record, in order, to one instance; its position is state.
 
 A reader is opened when it is first read, and stays open from one run of its group to the next.
 Its position is taken from the node's workspace when a run begins and put back when it ends;
@@ -45,11 +45,11 @@ class ReaderPlan:
         self._cursors = tuple(self._cursor(at) for at in range(self.shares))
 
     def source(self, frame: Frame) -> ReaderSource:
-        """Create the reader's record source for one run of the task."""
+        """Create the record source of a task's reader for one run of the task."""
         return ReaderSource(self, self._cursors, frame)
 
     def share(self, at: int) -> tuple[int, int]:
-        """Return the number of a share of the reader's rows, and how many shares there are."""
+        """Return the number of a share of the rows of a task's reader, and the number of shares."""
         return self.read.part * self.shares + at, self.read.parts * self.shares
 
     def _cursor(self, at: int) -> Cursor | ZipCursor:
@@ -97,11 +97,11 @@ class ReaderSource:
 
     @property
     def given(self) -> int:
-        """Return how many records a reader that all instances share has given in this run."""
+        """Return how many records a task's reader has given in this run to all instances."""
         return self._cursors[0].given
 
     def places(self) -> tuple[tuple[int, int], ...]:
-        """Return the counts of records and rows that a reader, or each in a ``zip``, gave."""
+        """Return how many records and rows a task's reader, or each in a ``zip``, gave."""
         cursor = self._cursors[0]
         leaves = cursor.cursors if isinstance(cursor, ZipCursor) else (cursor,)
         return tuple(one.place for one in leaves)

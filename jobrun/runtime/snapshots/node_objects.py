@@ -31,7 +31,7 @@ def collect_state(
     origins: Iterable[tuple[str, str]] = (),
     detector: ChangeDetector | None = None,
 ) -> tuple[dict[str, Value], frozenset[str]]:
-    """Collect what a save stores of a node's blobs: of a Python object its state, flattened.
+    """Collect what a save stores of a node's blobs: of a node's object its state, in parts.
 
     Shares memory with the blobs, and with what is in the objects.
 
@@ -80,7 +80,7 @@ def _held(name: str, value: Value, *, is_state: bool) -> Mapping[str, Value]:
 
 
 def load_object_state(name: str, value: Any, state: ObjectState) -> None:
-    """Load a stored state into a blob's object, and verify that it took it bit for bit.
+    """Load a stored state into one of a node's objects, and verify it bit for bit.
 
     Raises:
         CheckpointError: E325, it does not fit, or the object makes something else of it. Where
@@ -117,7 +117,7 @@ def require_state_taken(name: str, value: Any, state: ObjectState) -> None:
 
 
 def copy_object_state(name: str, value: Any) -> ObjectState:
-    """Copy an object's state, to be put back by ``restore_object_state``.
+    """Copy the state of a node's object, to be put back by ``restore_object_state``.
 
     Raises:
         TaskFailedError: E241, it cannot be kept.
@@ -126,7 +126,7 @@ def copy_object_state(name: str, value: Any) -> ObjectState:
 
 
 def restore_object_state(value: Any, state: ObjectState) -> None:
-    """Restore a copied state to the object it was taken from; any number of times."""
+    """Restore a copied state to the node's object it was taken from; any number of times."""
     put_state(value, _copy(state))
 
 

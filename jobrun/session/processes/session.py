@@ -20,7 +20,7 @@ from jobrun.checkpoint.checkpoint_times import NodeSave
 from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core.events import Event, Listener
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
-from jobrun.runtime.codegen.instrumentation import SPANS
+from jobrun.runtime.codegen.step_meter import SPANS
 from jobrun.runtime.codegen.step_times import BlockTime
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.safe_point import SafePointHooks

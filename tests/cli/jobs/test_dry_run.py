@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from jobrun.cli.process.command_line import invoke
+from jobrun.cli.process.run_command import invoke
 from tests.support.stored_runs import epochs, only_run
 from tests.support.walk_spec import SPEC
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.cli.process.command_line import invoke
+from jobrun.cli.process.run_command import invoke
 from tests.support.stored_runs import blobs, epochs, only_run
 from tests.support.walk_spec import SPEC
 

@@ -6,7 +6,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from jobrun.cli.process.command_line import write_report
+from jobrun.cli.process.run_command import write_report
 from jobrun.version import __version__
 
 

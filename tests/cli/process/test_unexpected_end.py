@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import jobrun
-from jobrun.cli.process.command_line import invoke
+from jobrun.cli.process.run_command import invoke
 from jobrun.cli.process.unexpected_end import (
     extract_frames,
     record_end,

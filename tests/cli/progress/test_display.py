@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from jobrun.cli.process.command_line import invoke
+from jobrun.cli.process.run_command import invoke
 from tests.support.sample_runs import SPEC
 
 

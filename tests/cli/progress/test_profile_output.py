@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.cli.process.command_line import invoke
+from jobrun.cli.process.run_command import invoke
 from jobrun.cli.progress import display
 from jobrun.cli.progress.profile_output import profile_run, render_tables
 from jobrun.cli.terminal import Shell

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from jobrun.cli.process.command_line import invoke
+from jobrun.cli.process.run_command import invoke
 from jobrun.cli.terminal import Shell
 from jobrun.runner.rundir.run_json import RunRecord, write_record
 from tests.support.saved_checkpoints import RUN_ID, save

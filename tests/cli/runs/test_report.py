@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from jobrun.cli.process.command_line import invoke
+from jobrun.cli.process.run_command import invoke
 from tests.support.sample_runs import make_run
 
 START = b"<!doctype html>"

@@ -20,8 +20,8 @@ from jobrun.runtime.codegen.control_flow import (
     reads_pass,
 )
 from jobrun.runtime.codegen.expressions import Globals
-from jobrun.runtime.codegen.instrumentation import Meter
 from jobrun.runtime.codegen.liveness import BlockNames
+from jobrun.runtime.codegen.step_meter import Meter
 from jobrun.runtime.context.cancel import PASSES
 from jobrun.testing.graphs import expr, steps
 from jobrun.values.compare import same_bits

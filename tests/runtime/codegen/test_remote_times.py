@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from jobrun.runtime.codegen.instrumentation import RemoteTimes
+from jobrun.runtime.codegen.step_meter import RemoteTimes
 from jobrun.runtime.codegen.step_times import BlockTime, Owner, Span, StepTime
 
 OWNER = Owner("epoch", "n", "t", 0)

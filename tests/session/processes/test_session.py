@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.runtime.codegen.instrumentation import Meter
+from jobrun.runtime.codegen.step_meter import Meter
 from jobrun.session.base import RunContext
 from jobrun.session.group_errors import GroupCancelledError, NodeLostError, TasksStuckError
 from jobrun.session.processes.session import ProcessesSession

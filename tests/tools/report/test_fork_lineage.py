@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from jobrun.cli.process.command_line import invoke
+from jobrun.cli.process.run_command import invoke
 from jobrun.runner.rundir.run_directories import runs
 from jobrun.tools.report.fork_lineage import Link, ancestors, children
 from tests.support.reports import make_report

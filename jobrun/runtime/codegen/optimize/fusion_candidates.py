@@ -1,4 +1,4 @@
-"""Find chains of elementwise operators in expressions that can be fused to one kernel.
+"""Find candidates for fusion in expressions: chains of elementwise operators, for one kernel.
 
 ``exp(-(x * x) / 2) * a + b`` is a chain: operators that work on each item by itself, over
 leaves that are anything else. Where the arrays are large it can be computed piece by piece,
@@ -72,12 +72,12 @@ class Chain:
 
 
 def is_fusible(expr: Expr) -> bool:
-    """Return whether an expression ends with a chain of operators that is long enough to fuse."""
+    """Return whether an expression is a candidate for fusion: it ends with a long chain."""
     return _count(expr) >= _SHORTEST and not all(isinstance(one, Const) for one in _leaves(expr))
 
 
 def build_chain(expr: Expr) -> Chain:
-    """Build the program of the fused chain that ends with an expression's operator."""
+    """Build the program of a candidate for fusion, the chain that ends an expression."""
     chain = Chain()
     _value(_tree(expr, chain), chain, {})
     return chain
@@ -101,7 +101,7 @@ def _tree(expr: Expr, chain: Chain) -> _Tree:
 
 
 def _value(tree: _Tree, chain: Chain, known: dict[tuple[Any, ...], int]) -> int:
-    """Add a value's instructions to the program of a fusable chain; return the value's index."""
+    """Add a value's instructions to the program of a candidate for fusion; return its index."""
     if isinstance(tree, int):
         return tree
     ufunc, plain, operands = tree
@@ -114,7 +114,7 @@ def _value(tree: _Tree, chain: Chain, known: dict[tuple[Any, ...], int]) -> int:
 
 
 def _operator(expr: Expr) -> tuple[np.ufunc, Callable[..., Any], tuple[Expr, ...]] | None:
-    """Return the ufunc and operands of an elementwise operator that can be fused, or None."""
+    """Return the ufunc and operands of an operator that is a candidate for fusion, or None."""
     match expr:
         case Binary(operator="**", right=Const(value=int(exponent))) if exponent == 2:
             # Numpy squares as well, but of float arrays alone.
@@ -134,7 +134,7 @@ def _operator(expr: Expr) -> tuple[np.ufunc, Callable[..., Any], tuple[Expr, ...
 
 @cache
 def elementwise() -> frozenset[str]:
-    """Return the built-in operators that can be fused: one ufunc, one result."""
+    """Return the operators that are candidates for fusion: built in, one ufunc, one result."""
     return frozenset(
         name
         for name, known in OPERATORS.items()
@@ -146,7 +146,7 @@ def elementwise() -> frozenset[str]:
 
 
 def square(value: Any) -> Any:
-    """Compute ``value ** 2``, which replaces this power in the chains that fusion finds."""
+    """Compute ``value ** 2``, which replaces this power in candidates for fusion."""
     return value**2
 
 

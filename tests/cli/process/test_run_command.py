@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobrun.cli.manual import explain
-from jobrun.cli.process.command_line import environment_fault, invoke
+from jobrun.cli.process.run_command import environment_fault, invoke
 from jobrun.core.errors import (
     CheckpointError,
     DriftError,

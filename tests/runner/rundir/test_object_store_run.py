@@ -13,7 +13,7 @@ from jobrun.checkpoint.stores.object_store import ObjectStore
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
 from jobrun.core.object_url import parse_object_url
 from jobrun.runner.rundir.journal import read_journal
-from jobrun.runner.rundir.remote_run import (
+from jobrun.runner.rundir.object_store_run import (
     download_temporarily,
     epochs_below,
     fetch_run,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.cli.specs.compile_spec import override_texts, prepare
+from jobrun.cli.specs.prepare_spec import override_texts, prepare
 from jobrun.core.errors import SpecError
 from tests.support.walk_spec import SPEC
 

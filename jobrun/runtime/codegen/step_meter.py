@@ -1,4 +1,4 @@
-"""Instrument a block's statements with clock reads for ``--profile``, and add up step times.
+"""Measure step times for ``--profile``: instrument blocks with clock reads, and add them up.
 
 A ``Meter`` is given to a session, whose blocks are then instrumented; without one there is no trace
 of any of this in the code. Each instance of a task adds its times to lists that no other thread
@@ -65,12 +65,12 @@ class StepTimers:
         self._epoch = 0
 
     def begin(self, epoch: int) -> None:
-        """Start the meter's timers for one run of a block."""
+        """Start the step meter's timers for one run of a block."""
         self._epoch = epoch
         self._started = time.perf_counter()
 
     def end(self) -> None:
-        """Stop the meter's timers after one run of a block, however it ended."""
+        """Stop the step meter's timers after one run of a block, however it ended."""
         now = time.perf_counter()
         self.runs += 1
         self.total += now - self._started
@@ -78,26 +78,26 @@ class StepTimers:
             self.spans.append(Span(self._started, now, self._epoch, threading.get_ident()))
 
     def begin_chunk(self, loop: int) -> bool:
-        """Return whether the profile meter times each step in a loop's next chunk of passes."""
+        """Return whether the step meter times each step in a loop's next chunk of passes."""
         number = self._turns[loop]
         self._turns[loop] = number + 1
         return number % SAMPLED == 0
 
     def add_plain_chunk(self, loop: int, passes: int, last: float) -> float:
-        """Add the time of a loop's chunk that was metered as a whole; return it."""
+        """Add to the step meter's timers a loop's chunk, timed as a whole; return the time."""
         now = time.perf_counter()
         self._passes[loop] += min(passes, PASSES)
         self._spent[loop] += now - last
         return now
 
     def add_unfinished_chunk(self, loop: int, last: float) -> float:
-        """Add to the profile meter's timers a loop's chunk left at an unknown pass."""
+        """Add to the step meter's timers a loop's chunk left at an unknown pass."""
         now = time.perf_counter()
         self._unfinished[loop] += now - last
         return now
 
     def add_plain_passes(self, loop: int, number: int, last: float) -> float:
-        """Add the time of passes that were not metered step by step; return it."""
+        """Add to the step meter's timers passes that were not timed one by one; return the time."""
         now = time.perf_counter()
         if number:
             self._passes[loop] += SAMPLED - 1
@@ -105,7 +105,7 @@ class StepTimers:
         return now
 
     def add_last_passes(self, loop: int, number: int, last: float) -> float:
-        """Add the time that the meter took for the last passes of a numbered loop."""
+        """Add to the step meter's timers the last passes of a numbered loop; return the time."""
         now = time.perf_counter()
         if number >= 0:
             self._passes[loop] += number % SAMPLED
@@ -113,7 +113,7 @@ class StepTimers:
         return now
 
     def is_counted(self, loop: int, place: int, one: int) -> bool:
-        """Return whether a metered step surely ran exactly once in each pass of its loop."""
+        """Return whether a step that the step meter counts surely ran once in each pass."""
         half = len(self.calls) // 2
         if not (self._passes[loop] or self._unfinished[loop]):
             return True
@@ -121,7 +121,7 @@ class StepTimers:
         return once and not self._unfinished[loop]
 
     def scale(self, loop: int, place: int, inside: frozenset[int], read_s: float) -> _Scaled:
-        """Scale what the profile meter measured in some passes of a loop to all its passes."""
+        """Scale what the step meter measured in some passes of a loop to all its passes."""
         half = len(self.calls) // 2
         seen = self.calls[half + place]
         own = {
@@ -165,7 +165,7 @@ class Meter:
     def instrument(
         self, body: list[ast.stmt], places: Sequence[StepLocation], path: str, table: Globals
     ) -> list[ast.stmt]:
-        """Put the profile meter's clock reads into the statements of a block."""
+        """Put the step meter's clock reads into the statements of a block."""
         instrumentation = Instrumentation([place.path for place in places])
         block = _MeteredBlock(self, path, tuple(places), instrumentation)
         self._blocks.append(block)
@@ -173,23 +173,23 @@ class Meter:
         return instrumentation.block(body, begin, table.bind(time.perf_counter, "clock"))
 
     def has_room(self) -> bool:
-        """Reserve a place in the profile meter for one time span; return whether one was free."""
+        """Reserve a place in the step meter for one time span; return whether one was free."""
         self._room -= 1
         return self._room >= 0
 
     def times(self) -> tuple[BlockTime, ...]:
-        """Return all step times that the meter has measured, in the order of their blocks."""
+        """Return all step times that the step meter has measured, in the order of their blocks."""
         return (*self._own(list), *self._elsewhere.times())
 
     def take_times(self) -> tuple[BlockTime, ...]:
-        """Return all step times in the profile meter; take the time spans out of it.
+        """Return all step times in the step meter; take the time spans out of it.
 
         Only between groups.
         """
         return self._own(_taken)
 
     def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
-        """Add what the profile meter of another process measured; any thread may call this."""
+        """Add what the step meter of another process measured; any thread may call this."""
         self._elsewhere.merge_times(teller, times)
 
     def _own(self, spans_of: Callable[[list[Span]], list[Span]]) -> tuple[BlockTime, ...]:
@@ -197,7 +197,7 @@ class Meter:
 
 
 def _taken(spans: list[Span]) -> list[Span]:
-    """Take the time spans that a profile meter has measured out of a list."""
+    """Take the time spans that a step meter has measured out of a list."""
     found = list(spans)
     spans.clear()
     return found
@@ -220,7 +220,7 @@ class _MeteredBlock:
         self._timers: dict[Owner, StepTimers] = {}
 
     def begin(self, frame: Frame) -> StepTimers:
-        """Start a block's timers in the profile meter, for one more run by the frame's owner."""
+        """Start a block's timers in the step meter, for one more run by the frame's owner."""
         owner = Owner(frame.run.group, frame.node.name, frame.task, frame.instance)
         timers = self._timers.get(owner)
         if timers is None:
@@ -232,7 +232,7 @@ class _MeteredBlock:
         return timers
 
     def times(self, read_s: float, spans_of: Callable[[list[Span]], list[Span]]) -> list[BlockTime]:
-        """Return what the profile meter measured of a block, for each task and instance."""
+        """Return what the step meter measured of a block, for each task and instance."""
         return [
             BlockTime(
                 owner,
@@ -266,7 +266,7 @@ class _MeteredBlock:
     def _merged(
         self, calls: list[float], seconds: list[float], estimated: set[int]
     ) -> tuple[StepTime, ...]:
-        """Merge what the profile meter measured of a step at several places of the code."""
+        """Merge what the step meter measured of a step at several places of the code."""
         found: dict[str, StepTime] = {}
         for number, place in enumerate(self._places):
             before = found.get(place.path)
@@ -281,7 +281,7 @@ class _MeteredBlock:
 
 
 def _clock_read_cost_s() -> float:
-    """Measure what one clock read of the meter takes, in seconds, to be subtracted."""
+    """Measure what one clock read of the step meter takes, in seconds, to be subtracted."""
     clock, seconds, calls, best = time.perf_counter, [0.0], [0], 1.0
     for _ in range(5):
         begun = last = clock()
@@ -303,7 +303,7 @@ class RemoteTimes:
         self._spans: dict[str, dict[tuple[Owner, str], list[Span]]] = {}
 
     def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
-        """Add to the profile meter what was measured by that of another process.
+        """Add to the step meter what was measured by that of another process.
 
         Args:
             teller: No two processes of an invocation have the same, nor one that is lost and the
@@ -318,7 +318,7 @@ class RemoteTimes:
                     spans[one.owner, one.path] += one.spans
 
     def times(self) -> Iterator[BlockTime]:
-        """Iterate over step times that profile meters of other processes measured."""
+        """Iterate over step times that step meters of other processes measured."""
         with self._lock:
             newest = dict(self._newest)
             left = {teller: dict(spans) for teller, spans in self._spans.items()}
@@ -346,7 +346,7 @@ class Instrumentation:
     _apart: int = 0
 
     def block(self, body: list[ast.stmt], begin: ast.expr, clock: ast.expr) -> list[ast.stmt]:
-        """Instrument the body of a block with clock reads.
+        """Instrument the body of a block with the step meter's clock reads.
 
         Args:
             body: As ``Control`` has made it, every statement with its place.
@@ -365,7 +365,7 @@ class Instrumentation:
         ]
 
     def _list(self, statements: list[ast.stmt], around: int | None = None) -> list[ast.stmt]:
-        """Instrument a list of statements with clock reads."""
+        """Instrument a list of statements with the step meter's clock reads."""
         made: list[ast.stmt] = []
         for index, one in enumerate(statements):
             place = location_number(one)
@@ -412,7 +412,7 @@ class Instrumentation:
         return [one, *self._clock_read(place)] if last else [one]
 
     def _inside(self, body: list[ast.stmt], place: int) -> list[ast.stmt]:
-        """Instrument the passes of a loop; the time of its head belongs to the loop."""
+        """Instrument the passes of a loop for the step meter; its head's time is the loop's."""
         if len(body) == 2 and isinstance(body[0], ast.For) and isinstance(body[1], ast.Break):
             chunk = body[0]
             chunk.body = [*self._clock_read(place, counts=False), *self._list(chunk.body, place)]
@@ -420,7 +420,7 @@ class Instrumentation:
         return [*self._clock_read(place, counts=False), *self._list(body, place)]
 
     def _chunks(self, whole: ast.While, chunk: ast.For, place: int) -> list[ast.stmt]:
-        """Instrument a loop that runs through a list of passes repeatedly."""
+        """Instrument a loop that runs through a list of passes repeatedly, for the step meter."""
         loop = self._register(chunk.body, place)
         passes: ast.expr = ast.Constant(PASSES)
         if isinstance(chunk.iter, ast.IfExp) and isinstance(chunk.iter.test, ast.Compare):
@@ -434,7 +434,7 @@ class Instrumentation:
         return [whole]
 
     def _numbered(self, whole: ast.For, number: str, place: int) -> list[ast.stmt]:
-        """Instrument a loop whose passes are numbered with clock reads."""
+        """Instrument a loop whose passes are numbered with the step meter's clock reads."""
         loop = ast.Constant(self._register(whole.body, place))
         plain = deepcopy(whole.body)
         between = _report("add_plain_passes", loop, load(number))
@@ -473,13 +473,13 @@ class Instrumentation:
 
 
 def _report(what: str, *arguments: ast.expr) -> list[ast.stmt]:
-    """Build the statement that instruments a step: read the clock, add the time since the last."""
+    """Build the statement of the step meter behind a step: read the clock, add the time."""
     reported = call(load(f"{_TIMERS}.{what}"), *arguments, load(_LAST))
     return [ast.Assign([store(_LAST)], reported)]
 
 
 def _is_check(one: ast.stmt) -> bool:
-    """Return whether a statement only checks for cancellation, and is not instrumented."""
+    """Return whether a statement only checks for cancellation: the step meter leaves it out."""
     return (
         isinstance(one, ast.If)
         and isinstance(one.test, ast.Attribute)
@@ -488,13 +488,13 @@ def _is_check(one: ast.stmt) -> bool:
 
 
 def _is_plain(one: ast.stmt, place: int) -> bool:
-    """Return whether a statement to be instrumented is one operator or one simple step."""
+    """Return whether a statement that the step meter times is one operator or simple step."""
     inside = (node for node in ast.walk(one) if isinstance(node, ast.stmt))
     return all(location_number(node) in (None, place) for node in inside)
 
 
 def _is_light(loop: ast.For) -> bool:
-    """Return whether a loop's pass is too cheap to be instrumented with clock reads."""
+    """Return whether a loop's pass is too cheap for clock reads of the step meter."""
     return not any(_is_heavy(node) for one in loop.body for node in ast.walk(one))
 
 

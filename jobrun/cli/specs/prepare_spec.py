@@ -1,4 +1,4 @@
-"""Load and compile the spec of a command line, without executing anything or importing numpy."""
+"""Prepare the spec of a command line: load and compile it, and execute nothing of it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def override_texts(overrides: Sequence[str]) -> dict[str, str]:
-    """Map the name of each override in loading a spec, such as ``--set #1``, to its text."""
+    """Map the name of each override of a spec to prepare, such as ``--set #1``, to its text."""
     return {f"--set #{number}": text for number, text in enumerate(overrides, 1)}
 
 
 def prepare(spec: str, values: Sequence[str] = (), overrides: Sequence[str] = ()) -> Prepared:
-    """Load and compile the spec that a command line names.
+    """Prepare the spec that a command line names: load and compile it.
 
     Raises:
         SpecError: It is not valid or does not compile; with all faults of the first stage
