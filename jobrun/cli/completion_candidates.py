@@ -63,7 +63,7 @@ class CompletedText(_TextType):
 
 def _runs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
     """List runs as completion candidates, newest first: jobs and ``latest``, or full names."""
-    from jobrun.tools.runs.manage_runs import NewestFirst  # noqa: PLC0415 - only when asked
+    from jobrun.tools.runs.summarise_runs import NewestFirst  # noqa: PLC0415 - only when asked
 
     listed = NewestFirst(run_dir_of(ctx))
     if "/" in incomplete:
@@ -84,7 +84,7 @@ def _words_in(path: str) -> str:
 
 
 def _jobs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    from jobrun.tools.runs.manage_runs import NewestFirst  # noqa: PLC0415
+    from jobrun.tools.runs.summarise_runs import NewestFirst  # noqa: PLC0415
 
     del incomplete
     yield from ((one.job, "") for one in NewestFirst(run_dir_of(ctx)).newest_of_jobs())

@@ -10,7 +10,7 @@ import numpy as np
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.values import container_flattening as trees
-from jobrun.values import objects
+from jobrun.values import object_state as objects
 from jobrun.values.adapters.registry import Path, UnsavableError
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import dense_copy, has_gaps, is_dense

@@ -17,11 +17,12 @@ import numpy as np
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import key_text
 from jobrun.values import container_flattening as trees
-from jobrun.values import named_tuples, objects
+from jobrun.values import named_tuples
+from jobrun.values import object_state as objects
 from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import find_adapter, package_of
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.objects import is_estimator
+from jobrun.values.object_state import is_estimator
 
 Array = np.ndarray[Any, Any]
 Path = tuple[str, ...]

@@ -29,7 +29,7 @@ from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
 from jobrun.checkpoint.read.load import MOST_THREADS, load, load_blobs
 from jobrun.checkpoint.read.verified_file import TOGETHER, open_state
 from jobrun.checkpoint.write.encoder import build_encoder
-from jobrun.checkpoint.write.reuse import REUSE_SUFFIX
+from jobrun.checkpoint.write.reusable_file import REUSE_SUFFIX
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.files.disk import sync_directory
 from jobrun.core.system_calls import usable_cpus

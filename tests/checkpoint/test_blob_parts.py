@@ -12,7 +12,7 @@ from jobrun.checkpoint.hdf5.dataset_names import dataset_path, path_in_blob
 from jobrun.cli.process.run_command import invoke
 from jobrun.core.errors import CheckpointError, TaskFailedError
 from jobrun.testing.stores import RUN_ID
-from jobrun.values.objects import ObjectState
+from jobrun.values.object_state import ObjectState
 from tests.support.checkpoints import write
 
 

@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from jobrun.checkpoint.write.reuse import take_reusable_file
+from jobrun.checkpoint.write.reusable_file import take_reusable_file
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import GroupStarted
 from jobrun.core.failpoints import POINTS

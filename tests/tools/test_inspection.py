@@ -16,7 +16,7 @@ from jobrun.tools.inspection import (
     select_blobs,
     sort_objects_first,
 )
-from jobrun.values.objects import ObjectState
+from jobrun.values.object_state import ObjectState
 from tests.support.mid_epoch_job import FailingAt, Stand
 from tests.support.saved_checkpoints import RUN_ID, SPEC_DIGEST, save
 

@@ -30,7 +30,7 @@ from jobrun.checkpoint.write.encoder import (
     PreviousFile,
     build_encoder,
 )
-from jobrun.checkpoint.write.reuse import known_digests, share_blocks, take_reusable_file
+from jobrun.checkpoint.write.reusable_file import known_digests, share_blocks, take_reusable_file
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import create_file, disk_faults, sync_file
 from jobrun.core.lazy_dataclass import dataclass

@@ -28,7 +28,7 @@ from jobrun.runner.saved_progress import from_json
 from jobrun.values import compare
 from jobrun.values.blob_kinds import Value, describe
 from jobrun.values.compare import same_bits
-from jobrun.values.objects import ObjectState
+from jobrun.values.object_state import ObjectState
 
 Blob = tuple[str, str]
 _MOST_NAMED = 4

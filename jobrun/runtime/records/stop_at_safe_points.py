@@ -20,7 +20,7 @@ from jobrun.runtime.context.safe_point import SafePoint, SafePointHooks
 from jobrun.runtime.records.record_loop import Records, Streams
 from jobrun.values.blob_kinds import is_object
 from jobrun.values.copies import boundary_form, detach
-from jobrun.values.objects import generator_state
+from jobrun.values.object_state import generator_state
 
 if TYPE_CHECKING:
     from jobrun.runtime.records.task_reader import ReaderSource

@@ -17,7 +17,7 @@ from jobrun.values.blob_kinds import Value, is_object, may_be_compound
 from jobrun.values.change_detection import ChangeDetector
 from jobrun.values.compare import find_difference
 from jobrun.values.copies import detach_state
-from jobrun.values.objects import GRADIENTS, ObjectState, class_name, put_state
+from jobrun.values.object_state import GRADIENTS, ObjectState, class_name, put_state
 
 _MEND = (
     "construct it as it was when it was saved; or fork the run, and name the blobs to take: --blobs"

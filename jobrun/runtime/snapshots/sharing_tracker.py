@@ -19,7 +19,7 @@ from jobrun.core.errors import CheckpointError, Fault, JobrunError, TaskFailedEr
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runtime.snapshots.node_objects import copy_object_state, load_object_state
 from jobrun.values.blob_kinds import Value
-from jobrun.values.objects import GRADIENTS
+from jobrun.values.object_state import GRADIENTS
 from jobrun.values.shared_parts import (
     Pair,
     Path,

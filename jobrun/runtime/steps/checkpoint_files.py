@@ -30,7 +30,7 @@ from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.change_detection import unbound_class_error
 from jobrun.values.container_flattening import is_tree, unbound_classes
 from jobrun.values.copies import detach
-from jobrun.values.objects import ObjectState
+from jobrun.values.object_state import ObjectState
 
 StateStep = SaveState | LoadState | AdoptState | CopyState | PublishCopy
 

@@ -47,7 +47,7 @@ from jobrun.session.threads.thread_pool import IdleCpuStarter, ThreadPool
 from jobrun.session.threads.work_items import WorkItem, require_valid_needs, run_all_after
 from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.copies import boundary_form, detach
-from jobrun.values.objects import ObjectFacts, class_name
+from jobrun.values.object_state import ObjectFacts, class_name
 
 # A job has four groups and one that saves; groups that load and upload are temporary.
 _KEPT_PLANS = 8

@@ -38,7 +38,7 @@ from jobrun.session.wire import file_messages as nodefiles
 from jobrun.session.wire import partition_group as partition
 from jobrun.session.wire.serialized_errors import SerializedError
 from jobrun.values import container_flattening as trees
-from jobrun.values import objects
+from jobrun.values import object_state as objects
 from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.atomic_counter import Counter

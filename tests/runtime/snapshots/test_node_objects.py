@@ -14,7 +14,7 @@ from jobrun.runtime.snapshots.node_objects import (
     restore_object_state,
 )
 from jobrun.runtime.snapshots.snapshot import Snapshots
-from jobrun.values.objects import ObjectState
+from jobrun.values.object_state import ObjectState
 
 
 class Model:

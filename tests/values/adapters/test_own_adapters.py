@@ -20,7 +20,7 @@ from jobrun.values.blob_kinds import check_storable, is_object
 from jobrun.values.compare import same_bits
 from jobrun.values.container_flattening import flatten, is_tree, unflatten
 from jobrun.values.copies import detach
-from jobrun.values.objects import ObjectState
+from jobrun.values.object_state import ObjectState
 
 
 class Walk:

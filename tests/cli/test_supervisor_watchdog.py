@@ -6,7 +6,12 @@ import os
 
 import pytest
 
-from jobrun.cli.watchdog import LimitRecorder, OverdueDetector, build_timeout_fault, task_line_of
+from jobrun.cli.supervisor_watchdog import (
+    LimitRecorder,
+    OverdueDetector,
+    build_timeout_fault,
+    task_line_of,
+)
 from jobrun.core.events import GroupStarted, RunEnded, TaskEnded, TaskLimited, TasksGivenUp
 
 

@@ -11,7 +11,7 @@ import pytest
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.store import Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
-from jobrun.checkpoint.write.reuse import REUSE_SUFFIX, take_reusable_file
+from jobrun.checkpoint.write.reusable_file import REUSE_SUFFIX, take_reusable_file
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import CheckpointError
 from jobrun.testing.stores import RUN_ID

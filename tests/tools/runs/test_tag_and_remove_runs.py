@@ -4,36 +4,14 @@ import pytest
 
 from jobrun.core.errors import LockedError, UsageError
 from jobrun.runner.rundir.lock import RunLock
-from jobrun.tools.runs.manage_runs import (
-    KILLED,
+from jobrun.tools.runs.tag_and_remove_runs import (
     TAGS_NAME,
-    NewestFirst,
     change_tags,
     measure_size,
     read_tags,
     remove_run,
 )
 from tests.support.sample_runs import make_run
-
-
-def list_runs(root):
-    return list(NewestFirst(root).runs(lambda _: True))
-
-
-def test_one_that_says_it_runs_and_that_nobody_holds_was_killed(tmp_path):
-    make_run(tmp_path, "good")
-    root = tmp_path / "runs"
-    path = root / list_runs(root)[0].path
-    record = path / "run.json"
-    record.write_text(record.read_text().replace('"finished"', '"running"'))
-
-    assert list_runs(root)[0].status == KILLED
-    with RunLock.acquire(path):
-        assert list_runs(root)[0].status == "running"
-
-
-def test_a_directory_that_is_not_there_has_no_runs(tmp_path):
-    assert list_runs(tmp_path / "nowhere") == []
 
 
 def test_tags_are_put_on_and_taken_off_sorted_and_once(tmp_path):

@@ -1,4 +1,4 @@
-"""Start a new file from existing disk blocks: a removed epoch's file, or a reflink copy.
+"""Start a new file from a reusable one: a removed epoch's file, or a reflink copy.
 
 Writing into a file that has its place on the disk already costs a third less than making a
 new one, and where the blocks on disk have the digests that new ones would get, they stay as
@@ -40,7 +40,7 @@ _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def take_reusable_file(path: str) -> int | None:
-    """Rename a removed epoch's file to a new name, to reuse it, and return its descriptor.
+    """Take a removed epoch's file as reusable: rename it to a new name, return its descriptor.
 
     Args:
         path: The name that it gets; the spare is beside it.
@@ -69,7 +69,7 @@ def take_reusable_file(path: str) -> int | None:
 def share_blocks(
     source: int, target: int, digests: Sequence[bytes], turn: int
 ) -> list[bytes] | None:
-    """Make an empty file a reflink copy of another, to reuse its blocks; return None if it fails.
+    """Make an empty file a reflink copy of another, a reusable file; return None if it fails.
 
     What is shared is damaged together. So each block is written again from time to time.
 
@@ -90,7 +90,7 @@ def share_blocks(
 
 
 def known_digests(descriptor: int, layout: str, parts: Parts, turn: int) -> list[bytes]:
-    """Return the digests of the disk blocks of a reused file; empty if they are unknown.
+    """Return the digests of the disk blocks of a reusable file; empty if they are unknown.
 
     Args:
         descriptor: The file.

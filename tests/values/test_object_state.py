@@ -12,7 +12,7 @@ from jobrun.testing.adapters import through_checkpoint
 from jobrun.values.blob_kinds import check_storable, describe, require_storable
 from jobrun.values.change_detection import fingerprint
 from jobrun.values.copies import boundary_form, detach
-from jobrun.values.objects import ObjectState, class_name, is_object, put_state, take_state
+from jobrun.values.object_state import ObjectState, class_name, is_object, put_state, take_state
 
 
 class Sampler:

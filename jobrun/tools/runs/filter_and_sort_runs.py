@@ -1,4 +1,4 @@
-"""Arrange runs as a table: filter, sort and group them, and find the params that differ."""
+"""Filter, sort and group runs, and find the params in which those of a group differ."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def find_column(name: str, runs: Sequence[RunSummary]) -> str:
 
 
 def read_column(runs: Iterable[RunSummary], column: str, now: datetime) -> list[Value | None]:
-    """Read the values of a column by which runs are arranged; None where a run has none."""
+    """Read the values of the column by which runs are sorted or filtered; None if it has none."""
     kind, dot, name = column.partition(".")
     if dot:
         return [(run.params if kind + dot == PARAMS else run.metrics).get(name) for run in runs]
@@ -194,7 +194,7 @@ def sort_runs(runs: Sequence[RunSummary], text: str, now: datetime) -> list[RunS
 def with_best_metrics(
     runs: Sequence[RunSummary], run_dir: Path, text: str, now: datetime
 ) -> list[RunSummary]:
-    """Replace the last metrics of arranged runs by their best epoch's; sort the best run first.
+    """Replace the last metrics of runs by their best epoch's, and sort the best run first.
 
     Args:
         runs: The runs.
@@ -235,7 +235,7 @@ def _with_best(run: RunSummary, run_dir: Path, name: str, mode: str) -> RunSumma
 def group_runs(
     runs: Sequence[RunSummary], *, nest_forks: bool = True, always: Collection[str] = ()
 ) -> list[RunGroup]:
-    """Arrange runs in groups, one per job or sweep, those with newer runs later.
+    """Sort runs into groups, one per job or sweep, those with newer runs later.
 
     Args:
         runs: The runs, in the order that they are shown in.
@@ -266,7 +266,7 @@ def _group(
 
 
 def _nested(runs: Sequence[RunSummary]) -> list[tuple[RunSummary, int]]:
-    """Arrange runs so that forks follow their parents, with the depth of each."""
+    """Sort runs so that forks follow their parents, with the depth of each."""
     present = {run.run_id for run in runs}
     forks: dict[str, list[RunSummary]] = {}
     roots: list[RunSummary] = []
@@ -290,7 +290,7 @@ def _differs(runs: Sequence[RunSummary], column: str) -> bool:
 
 
 def _union(runs: Sequence[RunSummary], prefix: str) -> list[str]:
-    """List, for the arranged runs, every column of params or metrics that at least one has."""
+    """List, for filtered and sorted runs, each column of params or metrics that one has."""
     values = map(operator.attrgetter("params" if prefix == PARAMS else "metrics"), runs)
     # Nearly all runs of a job have the same names.
     names = dict.fromkeys(map(tuple, values))
@@ -298,7 +298,7 @@ def _union(runs: Sequence[RunSummary], prefix: str) -> list[str]:
 
 
 def render_csv(runs: Sequence[RunSummary]) -> str:
-    """Arrange runs as CSV text, with all params and metrics and all digits."""
+    """Render filtered and sorted runs as CSV text, with all params and metrics and all digits."""
     columns = [*_union(runs, PARAMS), *_union(runs, METRICS)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from jobrun.core.errors import UsageError
-from jobrun.tools.runs.arrange_runs import (
+from jobrun.tools.runs.filter_and_sort_runs import (
     filter_runs,
     find_column,
     group_runs,
