@@ -2,7 +2,7 @@
 
 - ``task_groups``: saving and loading, as task groups (pure).
 - ``store``: the protocol of a place for checkpoints; ``stores/`` implements it.
-- ``blob_parts``: containers and objects as blobs that HDF5 can hold.
+- ``blob_parts``: the parts of containers and objects that HDF5 can hold.
 - ``checkpoint_file``: one node's file as a whole; ``write/`` and ``read/`` do the work,
   ``hdf5/`` knows the bytes of the format, ``format_description`` puts it in words.
 - ``checkpoint_times``: how long saves and loads took. ``metadata_handler``: the protocol of

@@ -1,4 +1,4 @@
-"""Run the loop of a job: init once, epochs until a stop condition holds, download and exit once.
+"""Run the loop of epochs of a job: init, epochs until a stop condition holds, download, exit.
 
 When things run, and what is kept; where and how is the session's matter.
 """
@@ -138,7 +138,7 @@ class JobRunner:
         self._epoch = 0
 
     def run(self, resumed: ResumePoint | None = None, seeds: TaskGroup | None = None) -> Progress:
-        """Run the job's epochs in the loop, to the end; return the progress after the last one.
+        """Run the loop of epochs of a job to its end; return the progress after the last one.
 
         Args:
             resumed: What a resumed run starts from; None for a new one.
@@ -199,7 +199,7 @@ class JobRunner:
     def _recover_from_loss(
         self, error: NodeLostError, first: ResumePoint | None
     ) -> ResumePoint | None:
-        """Let the job runner recover from a lost node; return where it restarts, None for init."""
+        """Recover the loop of epochs from a lost node; return where it restarts, None for init."""
         losses = self._limits.losses
         if losses is None:
             raise error
@@ -249,7 +249,7 @@ class JobRunner:
         return replace(progress, stopping=self._stopping(progress))
 
     def _require_more_epochs(self, progress: Progress) -> None:
-        """Refuse to begin the loop of a fork whose stop conditions hold in its first state.
+        """Refuse to begin the loop of epochs of a fork if its stop conditions hold at first.
 
         Raises:
             UsageError: E382, a stop condition holds.
@@ -333,7 +333,7 @@ class JobRunner:
         keep_all: bool = False,
         points: SafePointHooks | None = None,
     ) -> dict[OutputRef, Any]:
-        """Run one group of the job; return those of its outputs that are read later."""
+        """Run one group in the loop of epochs; return those of its outputs that are read later."""
         if self._requests.dropping:
             raise self._stopped(f"{group.name} was not run")
         if not (group.tasks or group.remote or group.setup):
@@ -367,7 +367,7 @@ class JobRunner:
         return metrics
 
     def _scored(self, progress: Progress) -> tuple[tuple[int, float], ...]:
-        """Return the job runner's best scores (``keep_best``), including the newest epoch's."""
+        """Return the loop's best scores (``keep_best``), including the newest epoch's."""
         metric, mode, count = self._job.checkpoint.keep_best
         value = dict(progress.metrics).get(metric)
         if value is None or isinstance(value, str) or math.isnan(value):
@@ -381,7 +381,7 @@ class JobRunner:
         return find_stop_reasons(self._stop, progress, looker.holds)
 
     def _stop_if_requested(self, progress: Progress, *, more_epochs: bool) -> None:
-        """End the job runner's loop of epochs, after a save, if a stop was requested."""
+        """End the loop of epochs, after a save, if a stop was requested."""
         if more_epochs and progress.epoch_s > 0:
             self._requests.foresee(progress.epoch_s + self._saver.seconds)
         spent = self._limits.max_epochs and self._epochs_run >= self._limits.max_epochs
@@ -438,7 +438,7 @@ def run_with_retries(
     requests: StopRequests,
     listen: Listener,
 ) -> Outputs:
-    """Run a group of the job; with ``retry``, run it again after a failure from equal bits.
+    """Run a group in the loop of epochs; with ``retry``, again after a failure, from equal bits.
 
     ::
 
@@ -493,7 +493,7 @@ def run_with_retries(
 def _find_retries(
     failed: tuple[str, ...], declared: Mapping[str, Retry], failures: Counter[str]
 ) -> list[Retry] | None:
-    """Return how the job runner retries a group whose tasks failed; None if it must not."""
+    """Return how the loop of epochs retries a group whose tasks failed; None if it must not."""
     chosen = []
     for name in failed:
         retry = declared.get(name)
