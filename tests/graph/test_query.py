@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobrun.graph.group_transforms import tasks_by_node
 from jobrun.graph.query import (
     find_concurrent_callables,
     remote_by_path,
@@ -28,7 +27,7 @@ def test_nodes_come_in_the_order_of_first_use():
 
 
 def test_an_empty_group_has_no_nodes():
-    assert tasks_by_node(TaskGroup("exit")) == {}
+    assert used_nodes(TaskGroup("exit")) == ()
 
 
 def test_a_task_on_many_nodes_is_one_by_name():

@@ -29,14 +29,14 @@ from jobrun.runtime.context.frame import Blobs, Frame, GroupRun, MissingBlobErro
 from jobrun.runtime.context.library_settings import LibrarySettings
 from jobrun.runtime.context.parallel import run_all
 from jobrun.runtime.context.safe_point import SafePointHooks
-from jobrun.runtime.execute import NodeRun, run_task
+from jobrun.runtime.execute_task import NodeRun, run_task
 from jobrun.runtime.group_plan import GroupPlan, plan_group
 from jobrun.runtime.snapshots.snapshot import Snapshots
 from jobrun.runtime.steps.restore_process_state import ProcessState
 from jobrun.runtime.steps.user_modules import FolderFinder
 from jobrun.runtime.task_limits import has_own_scope
 from jobrun.session.base import Outputs, RunContext
-from jobrun.session.errors import GroupCancelledError, merge_errors
+from jobrun.session.group_errors import GroupCancelledError, merge_errors
 from jobrun.session.threads.cross_node_dependencies import ExternalDeps
 from jobrun.session.threads.dispatcher import Dispatcher
 from jobrun.session.threads.retry_snapshots import (
@@ -48,7 +48,7 @@ from jobrun.session.threads.thread_pool import IdleCpuStarter, ThreadPool
 from jobrun.session.threads.work_items import WorkItem, require_valid_needs, run_all_after
 from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.copies import boundary_form, detach
-from jobrun.values.objects import ObjectFacts, class_name
+from jobrun.values.object_state import ObjectFacts, class_name
 
 # A job has four groups and one that saves; groups that load and upload are temporary.
 _KEPT_PLANS = 8
