@@ -86,7 +86,7 @@ class PortionReader:
         self._starts.append(file.parts.tail)
         self._gaps: list[int] = (gaps + np.arange(len(gaps))).tolist()
         self._holds_blobs: list[bool] = other.are_touching(before[gaps], after[gaps]).tolist()
-        self._pieces = _with_gaps(arrays, self._gaps)
+        self._arrays = arrays
         self._lock = threading.Lock()
         # Of other blobs that go over the end of a portion.
         self._halves: dict[int, Bytes] = {}
@@ -116,13 +116,17 @@ class PortionReader:
             Where each piece begins, all pieces, and those that hold other blobs.
         """
         low, high = bisect_right(self._starts, begin) - 1, bisect_left(self._starts, end)
-        starts, pieces = self._starts[low:high], self._pieces[low:high]
+        gaps = range(bisect_left(self._gaps, low), bisect_left(self._gaps, high))
+        starts = self._starts[low:high]
+        # The arrays are those of all pieces but the gaps.
+        pieces = list(self._arrays[low - gaps.start : high - gaps.stop])
         between: list[tuple[int, Bytes]] = []
-        for number in range(bisect_left(self._gaps, low), bisect_left(self._gaps, high)):
+        for number in gaps:
             at = self._gaps[number]
             first, last = max(self._starts[at], begin), min(self._starts[at + 1], end)
             memory = np.empty(last - first, np.uint8)
-            starts[at - low], pieces[at - low] = first, memory
+            starts[at - low] = first
+            pieces.insert(at - low, memory)
             if self._holds_blobs[number]:
                 between.append((first, memory))
         return starts, pieces, between
@@ -154,19 +158,6 @@ class PortionReader:
             row = int(self._other.rows[place])
             half = self._halves.setdefault(row, np.empty(last - first, np.uint8))
         half[low - first : high - first] = data[low - begin : high - begin]
-
-
-def _with_gaps(arrays: Sequence[Array], gaps: Sequence[int]) -> list[Array | None]:
-    """Place arrays that are read into in a list that has None at some places."""
-    if list(gaps) == [0, len(arrays) + 1]:
-        # Many small ones are usually side by side.
-        return [None, *arrays, None]
-    pieces: list[Array | None] = [None] * (len(arrays) + len(gaps))
-    is_array = np.ones(len(pieces), bool)
-    is_array[gaps] = False
-    for at, array in zip(np.flatnonzero(is_array).tolist(), arrays, strict=True):
-        pieces[at] = array
-    return pieces
 
 
 def _cut(starts: list[int], pieces: list[Array], first: int, last: int) -> list[Array]:
