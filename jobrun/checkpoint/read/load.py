@@ -253,7 +253,7 @@ class _Loading:
                 if part.start in crowded:
                     reading.read(part)
             parts = [part for part in parts if part.start not in crowded]
-        _each(reading.read, parts, _WORTH_A_THREAD)
+        in_threads(reading.read, parts, _WORTH_A_THREAD)
         reading.take_halves()
         self._keep(rows, arrays)
         for at in np.flatnonzero(self._is_decoded).tolist():
@@ -329,7 +329,7 @@ class _Loading:
     def _unpack(self) -> None:
         arrays = dict(zip(self._packed.tolist(), self._places(self._packed), strict=True))
         parts = [(row, part) for row in arrays for part in split_chunks(self._file, row)]
-        _each(lambda part: read_chunks(self._file, part[0], arrays[part[0]], part[1]), parts)
+        in_threads(lambda part: read_chunks(self._file, part[0], arrays[part[0]], part[1]), parts)
         for row, array in arrays.items():
             self._give(row, array)
 
@@ -366,14 +366,14 @@ def _has_buffer(dtype: np.dtype[Any]) -> bool:
     return dtype.isnative and dtype.char in _BUFFERS
 
 
-def _each(act: Callable[[Any], None], portions: Sequence[Any], least: int = 1) -> None:
-    """Load portions of a checkpoint file by this thread and others, each portion by one of them.
+def in_threads(act: Callable[[Any], None], portions: Sequence[Any], least: int = 1) -> None:
+    """Load or verify portions of a checkpoint file in this thread and others, each in one of them.
 
     Each takes the next portion that is left. This thread begins at once: to wait for threads of a
     pool until they have started would cost as much as they save, where the file is in memory.
 
     Args:
-        act: Loads one.
+        act: Loads or verifies one.
         portions: All of them.
         least: How many there must be for each thread.
     """
@@ -400,13 +400,20 @@ def _each(act: Callable[[Any], None], portions: Sequence[Any], least: int = 1) -
         raise errors[0]
 
 
-def load_blobs(file: StateFile, names: Iterable[str], *, partial: bool = False) -> dict[str, Value]:
+def load_blobs(
+    file: StateFile,
+    names: Iterable[str],
+    *,
+    partial: bool = False,
+    into: Mapping[str, Array] | None = None,
+) -> dict[str, Value]:
     """Load the named blobs of an open checkpoint file; rebuild containers and object states.
 
     Args:
         file: An open one.
         names: The blobs.
         partial: Leave out names that it does not hold.
+        into: Arrays that receive parts of blobs, by their names in the index, as of ``load``.
 
     Raises:
         CheckpointError: As by ``load.load``.
@@ -415,9 +422,10 @@ def load_blobs(file: StateFile, names: Iterable[str], *, partial: bool = False) 
     index = file.index
     parts = group_links(index.names)
     if not parts:
-        return load(file, wanted, partial=partial)
+        return load(file, wanted, partial=partial, into=into)
     own = {name: parts.get(name) or [index.quoted.get(name, name)] for name in wanted}
-    values = load(file, [link for links in own.values() for link in links], partial=partial)
+    links = [link for links in own.values() for link in links]
+    values = load(file, links, partial=partial, into=into)
     found: dict[str, Value] = {}
     for name, links in own.items():
         if name in parts:
