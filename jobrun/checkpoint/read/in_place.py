@@ -22,6 +22,7 @@ from jobrun.checkpoint.read.partial_read import flat_memory
 from jobrun.checkpoint.read.verified_file import Bytes, StateFile
 from jobrun.values.blob_kinds import Value, kind_of
 from jobrun.values.objects import GRADIENTS, ObjectState
+from jobrun.values.torch_tensors import are_same_memory
 
 # Where it comes from, a piece of memory, and the digest of what was loaded into it.
 _Piece = tuple[str, Bytes, bytes]
@@ -65,6 +66,7 @@ class InPlace:
                 self._pieces[name] = [
                     piece for link, array in arrays.items() for piece in _pieces(file, link, array)
                 ]
+                _put_own_tensors(values[name], self._states[name])
         return values
 
     def holds(self, name: str) -> bool:
@@ -107,6 +109,17 @@ def _fitting_arrays(
         and leaf.flags.c_contiguous
         and leaf.flags.writeable
     }
+
+
+def _put_own_tensors(loaded: ObjectState, own: ObjectState) -> None:
+    """Put the tensors of an object into its loaded state where these have the same memory.
+
+    That a tensor is copied to itself PyTorch sees by its storage, not by the memory of that.
+    """
+    if isinstance(loaded.tree, dict) and isinstance(own.tree, dict):
+        for key, tensor in own.tree.items():
+            if are_same_memory(loaded.tree.get(key), tensor):
+                loaded.tree[key] = tensor
 
 
 def _counts(link: str, name: str) -> bool:
