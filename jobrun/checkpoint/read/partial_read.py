@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.checkpoint.hdf5.digest_blocks import block_span
+from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES, block_span
 from jobrun.checkpoint.hdf5.index import Index
 from jobrun.checkpoint.hdf5.value_codec import Array
 from jobrun.checkpoint.read.verified_file import Bytes, StateFile
@@ -101,9 +101,9 @@ class PortionReader:
         Raises:
             CheckpointError: One is damaged.
         """
-        starts, pieces, between = self._pieces_of(*self._span(blocks))
-        spans = (block_span(number, self._file.parts.tail) for number in blocks)
-        self._file.read_blocks(blocks, [_cut(starts, pieces, *span) for span in spans])
+        begin, end = self._span(blocks)
+        starts, pieces, between = self._pieces_of(begin, end)
+        self._file.read_blocks(blocks, _cut(starts, pieces, begin, end))
         for position, piece in between:
             self._take_from(position, piece)
 
@@ -160,17 +160,26 @@ class PortionReader:
         half[low - first : high - first] = data[low - begin : high - begin]
 
 
-def _cut(starts: list[int], pieces: list[Array], first: int, last: int) -> list[Array]:
-    """Cut the pieces of a portion of the file at the beginning and at the end of a block."""
-    low, high = bisect_right(starts, first) - 1, bisect_left(starts, last)
-    parts = pieces[low:high]
-    # Most small blobs are in one block.
-    over = starts[high - 1] + parts[-1].nbytes - last
-    if over > 0:
-        parts[-1] = flat_memory(parts[-1])[:-over]
-    if starts[low] < first:
-        parts[0] = flat_memory(parts[0])[first - starts[low] :]
-    return parts
+def _cut(starts: list[int], pieces: list[Array], begin: int, end: int) -> list[list[Array]]:
+    """Cut the pieces of a portion of the file where its blocks end; both lists are changed."""
+    if starts[0] < begin:
+        pieces[0] = flat_memory(pieces[0])[begin - starts[0] :]
+        starts[0] = begin
+    blocks: list[list[Array]] = []
+    low = 0
+    for last in (*range(begin + BLOCK_BYTES, end, BLOCK_BYTES), end):
+        high = bisect_left(starts, last, low)
+        parts = pieces[low:high]
+        over = starts[high - 1] + parts[-1].nbytes - last
+        low = high
+        if over > 0:
+            # The next block begins in this piece.
+            memory = flat_memory(parts[-1])
+            parts[-1], pieces[high - 1] = memory[:-over], memory[-over:]
+            starts[high - 1] = last
+            low -= 1
+        blocks.append(parts)
+    return blocks
 
 
 def flat_memory(array: Array) -> Bytes:
