@@ -12,7 +12,8 @@ import numpy as np
 
 from jobrun.checkpoint.hdf5.dtypes import is_custom
 from jobrun.checkpoint.hdf5.user_block import Header
-from jobrun.checkpoint.read.load import load, load_blobs
+from jobrun.checkpoint.read.in_place import InPlace
+from jobrun.checkpoint.read.load import load
 from jobrun.checkpoint.read.verified_file import StateFile
 from jobrun.checkpoint.store import StoredFile
 from jobrun.checkpoint.stores.object_references import open_checkpoint
@@ -94,6 +95,7 @@ def read_state(
     digest: str,
     names: Iterable[str],
     partial: bool = False,
+    in_place: InPlace | None = None,
 ) -> dict[str, Value]:
     """Read named blobs of one whole checkpoint file, given its path and whose file it must be.
 
@@ -110,6 +112,7 @@ def read_state(
         digest: ``sha256:<hex>``, as its manifest says; empty if it is unknown.
         names: The blobs to read.
         partial: Leave out those that the file does not hold.
+        in_place: Objects whose memory receives their states.
 
     Raises:
         CheckpointError: The file is missing, not a plain one, not a checkpoint, of a newer
@@ -118,7 +121,7 @@ def read_state(
     with open_checkpoint(path) as file:
         _require_identity(path, file.header, node, epoch, run_id)
         file.require_digest(digest)
-        return load_blobs(file, names, partial=partial)
+        return (in_place or InPlace({})).load(file, names, partial=partial)
 
 
 def inspect_state(path: str) -> FileFacts:

@@ -181,11 +181,18 @@ def _same_trees(first: Value, second: Value) -> bool:
 def _same_arrays(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
     if not same_dtype(first.dtype, second.dtype) or first.shape != second.shape:
         return False
+    if first.strides == second.strides and _address(first) == _address(second):
+        return True
     if first.dtype.names:
         return all(_same_arrays(first[name], second[name]) for name in first.dtype.names)
     if first.dtype.type in (np.longdouble, np.clongdouble):
         return all(map(np.array_equal, value_bytes(first), value_bytes(second)))
     return _same_bytes(first, second)
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    """Return where in memory a compared array begins."""
+    return int(array.__array_interface__["data"][0])
 
 
 def _same_bytes(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:

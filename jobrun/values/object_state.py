@@ -158,6 +158,19 @@ def is_module(value: Any) -> bool:
     return kind is not None and isinstance(value, kind)
 
 
+def takes_in_place(value: Any) -> bool:
+    """Return whether a state can be read into an object's own tensors before the object takes it.
+
+    That is a module on the CPU with PyTorch's own way to take a state, which copies each tensor to
+    the one that is there. A class with a way of its own may first change what is there.
+    """
+    if not is_module(value) or _find_accessors(value) is not _MODULE:
+        return False
+    if type(value).load_state_dict is not require_torch().nn.Module.load_state_dict:
+        return False
+    return all(one.device.type == "cpu" for one in (*value.parameters(), *value.buffers()))
+
+
 def module_state(module: Any) -> Any:
     """Take the state of an object that is a PyTorch module; they share the memory of tensors."""
     tree = module.state_dict()

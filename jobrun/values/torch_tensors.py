@@ -61,6 +61,18 @@ def is_tensor(value: Any) -> bool:
     return torch is not None and type(value) in kinds
 
 
+def are_same_memory(first: Any, second: Any) -> bool:
+    """Return whether two values are tensors of one type, shape and strides over the same memory."""
+    return (
+        is_tensor(first)
+        and is_tensor(second)
+        and first.device == second.device
+        and first.data_ptr() == second.data_ptr()
+        and (first.dtype, first.shape, first.stride())
+        == (second.dtype, second.shape, second.stride())
+    )
+
+
 def explain_unsavable(tensor: Tensor) -> str:
     """Explain why a tensor cannot be saved as an array; empty when it can."""
     name = _dtype_name(tensor)

@@ -6,6 +6,8 @@ are medians, and medians of the ratios within each turn.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import mmap
 import os
 import resource
@@ -25,8 +27,13 @@ import numpy as np
 import xxhash
 
 from jobrun.checkpoint.blob_parts import capture_object, flatten_values
+from jobrun.checkpoint.hdf5 import user_block as userblock
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
-from jobrun.checkpoint.read.load import MOST_THREADS, load, load_blobs
+from jobrun.checkpoint.hdf5.index_parser import index_span
+from jobrun.checkpoint.hdf5.metadata_template import BLOBS_TYPE
+from jobrun.checkpoint.hdf5.user_block import Parts
+from jobrun.checkpoint.read.in_place import InPlace
+from jobrun.checkpoint.read.load import MOST_THREADS, in_threads, load
 from jobrun.checkpoint.read.verified_file import TOGETHER, open_state
 from jobrun.checkpoint.write.encoder import build_encoder
 from jobrun.checkpoint.write.reusable_file import REUSE_SUFFIX
@@ -50,12 +57,16 @@ _HOT = "jobrun, into arrays that are there, hot"
 _NEW_COLD, _NEW_HOT = "jobrun, all, verified, cold", "jobrun, all, verified, hot"
 # What sets the floor for a load of all: the system clears new memory before anything is in it.
 _RAW_NEW = "the same, into new arrays"
-# And for one into arrays that are there: nothing but system calls that read into them, and digests
-# of what they have read, by as many threads. The arrays are larger than the processor's cache,
-# which the memory of the baseline is not.
+# And for one into arrays that are there: the index is read and parsed, since it says where to read
+# to; then nothing but system calls that read all of the file, and digests of what they have read,
+# by as many threads. The arrays are larger than the processor's cache, which the memory of the
+# baseline is not.
 _BARE_THERE = "bare calls, into arrays, and digests"
 _BARE_NEW = "bare calls, into new arrays, and digests"
 _TORCH, _MODULE = "torch.load, load_state_dict, unverified", "jobrun, verified, bits compared"
+# And for one of a module: its memory is read into and digested as above, and digested once more
+# when the module has taken it, since its class may have changed it.
+_BARE_MODULE = "bare calls, into tensors, digests twice"
 # At most this much of the baseline; for many small blobs the second.
 _MOST = {
     NEW: (1.0, 1.3), ALL: (0.75, 1.3), _COLD: (1.1, 1.5), _HOT: (1.3, 3.0),
@@ -277,11 +288,18 @@ def loads(name: str, values: Values, folder: Path) -> None:
             os.readv(descriptor, [array.view(np.uint8)])
         os.close(descriptor)
 
-    blocks = _in_blocks(list(arrays.values()))
+    # All is verified, also what is between the arrays.
+    rest = np.empty(path.stat().st_size - size_bytes(values), np.uint8)
+    blocks = _in_blocks([*arrays.values(), rest])
+
+    def read_there_digested() -> None:
+        read_index(path)
+        read_digested(path, blocks)
 
     def read_new_digested() -> None:
+        read_index(path)
         kept = [np.empty_like(value) for value in values.values()]
-        read_digested(path, _in_blocks(kept))
+        read_digested(path, _in_blocks([*kept, rest]))
 
     def whole(into: Any = None) -> None:
         with open_state(str(path)) as file:
@@ -294,7 +312,7 @@ def loads(name: str, values: Values, folder: Path) -> None:
     variants: dict[str, Turn] = {
         "raw cold read": (forget, read),
         _RAW_NEW: (forget, read_new),
-        _BARE_THERE: (forget, lambda: read_digested(path, blocks)),
+        _BARE_THERE: (forget, read_there_digested),
         _BARE_NEW: (forget, read_new_digested),
         _NEW_COLD: (forget, whole),
         _COLD: (forget, lambda: whole(arrays)),
@@ -307,7 +325,7 @@ def loads(name: str, values: Values, folder: Path) -> None:
     variants = {
         "raw read of the page cache": (_nothing, read),
         _RAW_NEW: (_nothing, read_new),
-        _BARE_THERE: (_nothing, lambda: read_digested(path, blocks)),
+        _BARE_THERE: (_nothing, read_there_digested),
         _BARE_NEW: (_nothing, read_new_digested),
         _NEW_HOT: (_nothing, whole),
         _HOT: (_nothing, lambda: whole(arrays)),
@@ -318,6 +336,25 @@ def loads(name: str, values: Values, folder: Path) -> None:
     title = f"load {name} x {SCALE:g}, hot"
     show(title, hot, "raw read of the page cache", aims_of(values), {_HOT: _BARE_THERE})
     compare_new(values, hot, _NEW_HOT)
+
+
+def read_index(path: Path) -> None:
+    """Read and parse what says where the blobs of a file are, with digests, by bare calls."""
+    descriptor = os.open(path, os.O_RDONLY)
+    block = os.pread(descriptor, userblock.SIZE, 0)
+    hashlib.sha256(block).digest()
+    parts = json.loads(block[len(userblock.MAGIC) : block.index(b"\0")])["parts"]
+    tail = os.pread(descriptor, os.fstat(descriptor).st_size - parts["tail"], parts["tail"])
+    hashlib.sha256(tail).digest()
+    begin, end = index_span(Parts(**parts))
+    data = os.pread(descriptor, end - begin, begin)
+    xxhash.xxh3_128_digest(data)
+    layout, table = parts["layout_bytes"], parts["blobs"] * BLOBS_TYPE.itemsize
+    for _, dtype, shape, *_ in json.loads(data[:layout])["types"]:
+        np.dtype(dtype), tuple(shape)
+    names = data[layout:-table].strip(b"\0").decode().split("\n")
+    dict(zip(names, np.frombuffer(data[-table:], BLOBS_TYPE)["offset"].tolist(), strict=True))
+    os.close(descriptor)
 
 
 def read_digested(path: Path, blocks: list[list[Any]]) -> None:
@@ -390,13 +427,24 @@ def modules(folder: Path) -> None:
         net.load_state_dict(torch.load(plain))
 
     def ours() -> None:
+        in_place = InPlace({"net": capture_object("net", net)})
         with open_state(str(path)) as file:
-            state = load_blobs(file, ["net"])["net"]
-        load_object_state("net", net, state)
+            state = in_place.load(file, ["net"])["net"]
+        load_object_state("net", net, state, in_place)
 
-    times = in_turns({_TORCH: (_nothing, unverified), _MODULE: (_nothing, ours)}, ROUNDS)
+    blocks = _in_blocks([tensor.numpy() for tensor in net.state_dict().values()])
+
+    def bare() -> None:
+        read_index(path)
+        read_digested(path, blocks)
+        in_threads(_digest, blocks)
+
+    variants: dict[str, Turn] = {
+        _TORCH: (_nothing, unverified), _MODULE: (_nothing, ours), _BARE_MODULE: (_nothing, bare),
+    }  # fmt: skip
+    times = in_turns(variants, 4 * ROUNDS)
     title = f"load a module of {path.stat().st_size >> 20} MiB, page cache"
-    show(title, times, _TORCH, {_MODULE: 1.3})
+    show(title, times, _TORCH, {_MODULE: 1.3}, {_MODULE: _BARE_MODULE})
 
 
 def first_save(values: Values) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import starmap
-from operator import attrgetter
+from operator import attrgetter, eq
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -19,11 +19,11 @@ from jobrun.checkpoint.blob_parts import group_links, unflatten
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
 from jobrun.checkpoint.hdf5.dtypes import dtype_text
 from jobrun.checkpoint.hdf5.file_layout import PAGED_BYTES
-from jobrun.checkpoint.hdf5.index_parser import BlobType, StructureError
+from jobrun.checkpoint.hdf5.index_parser import BlobType, Index, StructureError
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 from jobrun.checkpoint.hdf5.value_codec import Array, decode, with_axis_order
 from jobrun.checkpoint.read.compressed_chunks import read_chunks, split_chunks
-from jobrun.checkpoint.read.partial_read import PortionReader, RowSpans, flat_memory
+from jobrun.checkpoint.read.partial_read import Places, PortionReader, RowSpans, flat_memory
 from jobrun.checkpoint.read.verified_file import Bytes, StateFile, split_blocks
 from jobrun.core.errors import CheckpointError, Fault
 from jobrun.core.system_calls import advise_sequential, usable_cpus
@@ -42,6 +42,18 @@ _MANY = 128
 _LEAST_PLACED_BYTES = 1 << 10
 _FORM = attrgetter("dtype", "shape", "flags.c_contiguous")
 _BUFFERS = frozenset(np.typecodes["AllInteger"] + np.typecodes["AllFloat"] + "?")
+
+
+class _Targets(NamedTuple):
+    """Arrays that receive blobs of an open checkpoint file.
+
+    Attributes:
+        rows: Of the blobs.
+        arrays: One for each.
+    """
+
+    rows: Places
+    arrays: list[Array]
 
 
 def load(
@@ -79,12 +91,13 @@ def load(
                 did_you_mean(missing, index.names),
             )
         wanted = [name for name in wanted if name in index.rows]
-    rows = range(len(wanted)) if names is None else [index.rows[name] for name in wanted]
-    arrays = into or {}
-    found = zip(map(index.rows.get, arrays), arrays.values(), strict=True)
-    targets = {row: array for row, array in found if row is not None}
+    targets = _find_targets(index, into or {})
     _require_fitting(file, targets)
-    values = _Loading(file, rows, targets).run()
+    if names is None:
+        values = _Loading(file, np.arange(len(wanted)), targets).run()
+        return dict(zip(wanted, values, strict=True))
+    rows = [index.rows[name] for name in wanted]
+    values = _Loading(file, np.array(rows, np.int64), targets).run()
     return dict(zip(wanted, map(values.__getitem__, rows), strict=True))
 
 
@@ -132,18 +145,27 @@ def _describe_type(kind: str | None, dtype: str | None, shape: tuple[int, ...] |
     return " ".join(filter(None, words))
 
 
-def _require_fitting(file: StateFile, targets: Mapping[int, Array]) -> None:
+def _find_targets(index: Index, into: Mapping[str, Array]) -> _Targets:
+    """Find the rows of an open file's index whose blobs are to be loaded into arrays."""
+    if len(into) >= len(index.names):
+        # Usually there is one for each, and of ten thousand each look counts.
+        with suppress(KeyError):
+            return _Targets(np.arange(len(index.names)), list(map(into.__getitem__, index.names)))
+    found = {index.rows[name]: array for name, array in into.items() if name in index.rows}
+    return _Targets(np.array(list(found), np.int64), list(found.values()))
+
+
+def _require_fitting(file: StateFile, targets: _Targets) -> None:
     index = file.index
-    numbers = index.table["type"][list(targets)].tolist()
-    # Ten thousand that fit have few forms; words are made for the others.
-    forms = set(zip(numbers, map(_FORM, targets.values()), strict=True))
-    unfit = {form for form in forms if not _is_form_of(index.types[form[0]], *form[1])}
-    if not unfit:
+    numbers = index.table["type"][targets.rows].tolist()
+    forms = [(one.stored, one.shape, True) if one.is_plain else None for one in index.types]
+    # Usually all fit, and of ten thousand each step counts.
+    if all(map(eq, map(_FORM, targets.arrays), map(forms.__getitem__, numbers))):
         return
     doubtful = {
         index.names[row]: array
-        for number, (row, array) in zip(numbers, targets.items(), strict=True)
-        if (number, _FORM(array)) in unfit
+        for number, row, array in zip(numbers, targets.rows.tolist(), targets.arrays, strict=True)
+        if _FORM(array) != forms[number]
     }
     types: dict[str, Expected] = {
         name: ("array", dtype_text(one.dtype), one.shape) for name, one in doubtful.items()
@@ -158,42 +180,40 @@ def _require_fitting(file: StateFile, targets: Mapping[int, Array]) -> None:
             )
 
 
-def _is_form_of(
-    kind: BlobType, dtype: np.dtype[Any], shape: tuple[int, ...], is_c_order: bool
-) -> bool:
-    return kind.is_plain and is_c_order and dtype == kind.stored and shape == kind.shape
-
-
 class _Loading:
     """One call of ``load``.
 
     Args:
         file: The file.
         wanted: The rows of the wanted blobs.
-        targets: Arrays to be read into, by row.
+        targets: Arrays to be read into.
     """
 
-    def __init__(
-        self, file: StateFile, wanted: Sequence[int], targets: Mapping[int, Array]
-    ) -> None:
+    def __init__(self, file: StateFile, wanted: Places, targets: _Targets) -> None:
         self._file = file
-        self._targets = targets
-        self._values: dict[int, Value] = {}
         index = file.index
-        # Those that take the bytes of the file as they are.
-        self._direct = targets
-        if not all(one.is_plain for one in index.types):
-            self._direct = {r: one for r, one in targets.items() if index.type_of(r).is_plain}
-        counts = np.bincount(np.fromiter(wanted, np.int64, len(wanted)), minlength=len(index.names))
-        rows = np.flatnonzero(counts)
-        self._is_whole = len(rows) == len(index.names)
+        count = len(index.names)
+        self._values: list[Value] = [None] * count
+        # Of each row, or of none.
+        self._targets: Sequence[Array | None] = []
+        is_plain = np.array([one.is_plain for one in index.types], bool)
+        self._is_each_given = _are_all(targets.rows, count) and bool(is_plain.all())
+        if _are_all(targets.rows, count):
+            self._targets = targets.arrays
+        elif targets.arrays:
+            given = dict(zip(targets.rows.tolist(), targets.arrays, strict=True))
+            self._targets = [given.get(row) for row in range(count)]
+        is_wanted = np.zeros(count, bool)
+        is_wanted[wanted] = True
+        rows = np.flatnonzero(is_wanted)
+        self._is_whole = len(rows) == count
         is_packed = np.isin(rows, np.array(list(index.packings), np.int64))
-        self._packed: list[int] = rows[is_packed].tolist()
+        self._packed = rows[is_packed]
         rows = rows[~is_packed]
         sizes = index.table["size"][rows]
-        self._empty: list[int] = rows[sizes == 0].tolist()
+        self._empty = rows[sizes == 0]
         # These are what the file has, byte by byte.
-        values = np.array([one.is_plain and not one.order for one in index.types], bool)
+        values = is_plain & np.array([not one.order for one in index.types], bool)
         types = index.table["type"]
         is_placed = values[types[rows]] & (sizes >= _LEAST_PLACED_BYTES)
         is_placed |= sizes >= PAGED_BYTES
@@ -207,14 +227,19 @@ class _Loading:
             index.table["size"][placed] >= PAGED_BYTES
         )
 
-    def run(self) -> dict[int, Value]:
-        """Load all wanted values of the checkpoint file, and return them by row of its index."""
-        rows = self._placed.rows.tolist()
+    def run(self) -> list[Value]:
+        """Load all wanted values of the checkpoint file; return a value for each row of its index.
+
+        Of rows that are not wanted it is None.
+        """
+        rows = self._placed.rows
         arrays = self._places(rows)
         # By whole lists: of ten thousand blobs each step counts.
-        buffers = list(arrays)
-        for at in np.flatnonzero(self._is_read_as_bytes):
-            buffers[at] = flat_memory(arrays[at])
+        buffers = arrays
+        if self._is_read_as_bytes.any():
+            buffers = list(arrays)
+            for at in np.flatnonzero(self._is_read_as_bytes).tolist():
+                buffers[at] = flat_memory(arrays[at])
         reading = PortionReader(self._file, self._placed, buffers, self._other, self._take)
         parts = [part for blocks in self._blocks() for part in split_blocks(blocks)]
         if len(parts) > 1:
@@ -228,12 +253,12 @@ class _Loading:
                 if part.start in crowded:
                     reading.read(part)
             parts = [part for part in parts if part.start not in crowded]
-        _each(reading.read, parts, _WORTH_A_THREAD)
+        in_threads(reading.read, parts, _WORTH_A_THREAD)
         reading.take_halves()
-        self._values.update(zip(rows, arrays, strict=True))
-        for at in np.flatnonzero(self._is_decoded):
-            self._give(rows[at], arrays[at])
-        for row, array in zip(self._empty, self._places(self._empty), strict=True):
+        self._keep(rows, arrays)
+        for at in np.flatnonzero(self._is_decoded).tolist():
+            self._give(int(rows[at]), arrays[at])
+        for row, array in zip(self._empty.tolist(), self._places(self._empty), strict=True):
             self._give(row, array)
         self._unpack()
         return self._values
@@ -250,20 +275,21 @@ class _Loading:
         edges = np.flatnonzero(np.diff(np.cumsum(changes) > 0)).tolist()
         return [range(first, last) for first, last in zip(edges[::2], edges[1::2], strict=True)]
 
-    def _places(self, rows: list[int]) -> list[Array]:
+    def _places(self, rows: Places) -> list[Array]:
         """Return the array into which each blob is loaded: its target, or a new array."""
-        if len(self._direct) >= len(rows):
-            # Usually there is one for each.
-            with suppress(KeyError):
-                return list(map(self._direct.__getitem__, rows))
-        index, direct = self._file.index, self._direct
+        index = self._file.index
+        if self._is_each_given and _are_all(rows, len(index.names)):
+            return cast("list[Array]", self._targets)
+        numbers: list[int] = index.table["type"][rows].tolist()
         forms = [(one.shape, one.stored) for one in index.types]
-        found = map(forms.__getitem__, index.table["type"][rows].tolist())
-        if not direct:
-            return list(starmap(np.empty, found))
+        if not self._targets:
+            return list(starmap(np.empty, map(forms.__getitem__, numbers)))
+        found = [self._targets[row] for row in rows.tolist()]
         return [
-            direct[row] if row in direct else np.empty(*form)
-            for row, form in zip(rows, found, strict=True)
+            array
+            if array is not None and index.types[number].is_plain
+            else np.empty(*forms[number])
+            for array, number in zip(found, numbers, strict=True)
         ]
 
     def _take(self, rows: list[int], data: Bytes) -> None:
@@ -277,31 +303,40 @@ class _Loading:
             for row, array in zip(rows, matrix, strict=True):
                 self._give(row, array)
         elif not self._targets:
-            self._values.update(zip(rows, [array.copy() for array in matrix], strict=True))
+            for row, array in zip(rows, matrix, strict=True):
+                self._values[row] = array.copy()
         else:
             self._take_to_targets(rows, matrix)
 
     def _take_to_targets(self, rows: list[int], matrix: Array) -> None:
         targets, values = self._targets, self._values
         for row, array in zip(rows, matrix, strict=True):
-            target = targets.get(row)
+            target = targets[row]
             if target is None:
                 values[row] = array.copy()
             else:
                 target[...] = array
                 values[row] = target
 
+    def _keep(self, rows: Places, arrays: list[Array]) -> None:
+        """Keep arrays as the loaded values of rows of the file's index."""
+        if _are_all(rows, len(self._values)):
+            self._values = cast("list[Value]", arrays)
+            return
+        for row, array in zip(rows.tolist(), arrays, strict=True):
+            self._values[row] = array
+
     def _unpack(self) -> None:
-        arrays = dict(zip(self._packed, self._places(self._packed), strict=True))
+        arrays = dict(zip(self._packed.tolist(), self._places(self._packed), strict=True))
         parts = [(row, part) for row in arrays for part in split_chunks(self._file, row)]
-        _each(lambda part: read_chunks(self._file, part[0], arrays[part[0]], part[1]), parts)
+        in_threads(lambda part: read_chunks(self._file, part[0], arrays[part[0]], part[1]), parts)
         for row, array in arrays.items():
             self._give(row, array)
 
     def _give(self, row: int, stored: Array) -> None:
         """Decode a blob's stored array to its loaded value, in the blob's target if it has one."""
         index = self._file.index
-        kind, target = index.type_of(row), self._targets.get(row)
+        kind, target = index.type_of(row), self._targets[row] if self._targets else None
         if target is stored:
             value = stored
         elif kind.is_plain:
@@ -321,19 +356,24 @@ class _Loading:
                 raise StructureError(f"blob '{name}': {error}") from error
 
 
+def _are_all(rows: Places, count: int) -> bool:
+    """Return whether these are all the rows of a file's index that is loaded, in their order."""
+    return len(rows) == count and bool((np.diff(rows) == 1).all())
+
+
 def _has_buffer(dtype: np.dtype[Any]) -> bool:
     """Return whether blobs of a dtype can be loaded directly, as their arrays have a buffer."""
     return dtype.isnative and dtype.char in _BUFFERS
 
 
-def _each(act: Callable[[Any], None], portions: Sequence[Any], least: int = 1) -> None:
-    """Load portions of a checkpoint file by this thread and others, each portion by one of them.
+def in_threads(act: Callable[[Any], None], portions: Sequence[Any], least: int = 1) -> None:
+    """Load or verify portions of a checkpoint file in this thread and others, each in one of them.
 
     Each takes the next portion that is left. This thread begins at once: to wait for threads of a
     pool until they have started would cost as much as they save, where the file is in memory.
 
     Args:
-        act: Loads one.
+        act: Loads or verifies one.
         portions: All of them.
         least: How many there must be for each thread.
     """
@@ -360,13 +400,20 @@ def _each(act: Callable[[Any], None], portions: Sequence[Any], least: int = 1) -
         raise errors[0]
 
 
-def load_blobs(file: StateFile, names: Iterable[str], *, partial: bool = False) -> dict[str, Value]:
+def load_blobs(
+    file: StateFile,
+    names: Iterable[str],
+    *,
+    partial: bool = False,
+    into: Mapping[str, Array] | None = None,
+) -> dict[str, Value]:
     """Load the named blobs of an open checkpoint file; rebuild containers and object states.
 
     Args:
         file: An open one.
         names: The blobs.
         partial: Leave out names that it does not hold.
+        into: Arrays that receive parts of blobs, by their names in the index, as of ``load``.
 
     Raises:
         CheckpointError: As by ``load.load``.
@@ -375,9 +422,10 @@ def load_blobs(file: StateFile, names: Iterable[str], *, partial: bool = False) 
     index = file.index
     parts = group_links(index.names)
     if not parts:
-        return load(file, wanted, partial=partial)
+        return load(file, wanted, partial=partial, into=into)
     own = {name: parts.get(name) or [index.quoted.get(name, name)] for name in wanted}
-    values = load(file, [link for links in own.values() for link in links], partial=partial)
+    links = [link for links in own.values() for link in links]
+    values = load(file, links, partial=partial, into=into)
     found: dict[str, Value] = {}
     for name, links in own.items():
         if name in parts:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.checkpoint.hdf5.digest_blocks import block_span
+from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES, block_span
 from jobrun.checkpoint.hdf5.index_parser import Index
 from jobrun.checkpoint.hdf5.value_codec import Array
 from jobrun.checkpoint.read.verified_file import Bytes, StateFile
@@ -86,7 +86,7 @@ class PortionReader:
         self._starts.append(file.parts.tail)
         self._gaps: list[int] = (gaps + np.arange(len(gaps))).tolist()
         self._holds_blobs: list[bool] = other.are_touching(before[gaps], after[gaps]).tolist()
-        self._pieces = _with_gaps(arrays, self._gaps)
+        self._arrays = arrays
         self._lock = threading.Lock()
         # Of other blobs that go over the end of a portion.
         self._halves: dict[int, Bytes] = {}
@@ -101,9 +101,9 @@ class PortionReader:
         Raises:
             CheckpointError: One is damaged.
         """
-        starts, pieces, between = self._pieces_of(*self._span(blocks))
-        spans = (block_span(number, self._file.parts.tail) for number in blocks)
-        self._file.read_blocks(blocks, [_cut(starts, pieces, *span) for span in spans])
+        begin, end = self._span(blocks)
+        starts, pieces, between = self._pieces_of(begin, end)
+        self._file.read_blocks(blocks, _cut(starts, pieces, begin, end))
         for position, piece in between:
             self._take_from(position, piece)
 
@@ -116,13 +116,17 @@ class PortionReader:
             Where each piece begins, all pieces, and those that hold other blobs.
         """
         low, high = bisect_right(self._starts, begin) - 1, bisect_left(self._starts, end)
-        starts, pieces = self._starts[low:high], self._pieces[low:high]
+        gaps = range(bisect_left(self._gaps, low), bisect_left(self._gaps, high))
+        starts = self._starts[low:high]
+        # The arrays are those of all pieces but the gaps.
+        pieces = list(self._arrays[low - gaps.start : high - gaps.stop])
         between: list[tuple[int, Bytes]] = []
-        for number in range(bisect_left(self._gaps, low), bisect_left(self._gaps, high)):
+        for number in gaps:
             at = self._gaps[number]
             first, last = max(self._starts[at], begin), min(self._starts[at + 1], end)
             memory = np.empty(last - first, np.uint8)
-            starts[at - low], pieces[at - low] = first, memory
+            starts[at - low] = first
+            pieces.insert(at - low, memory)
             if self._holds_blobs[number]:
                 between.append((first, memory))
         return starts, pieces, between
@@ -156,30 +160,26 @@ class PortionReader:
         half[low - first : high - first] = data[low - begin : high - begin]
 
 
-def _with_gaps(arrays: Sequence[Array], gaps: Sequence[int]) -> list[Array | None]:
-    """Place arrays that are read into in a list that has None at some places."""
-    if list(gaps) == [0, len(arrays) + 1]:
-        # Many small ones are usually side by side.
-        return [None, *arrays, None]
-    pieces: list[Array | None] = [None] * (len(arrays) + len(gaps))
-    is_array = np.ones(len(pieces), bool)
-    is_array[gaps] = False
-    for at, array in zip(np.flatnonzero(is_array).tolist(), arrays, strict=True):
-        pieces[at] = array
-    return pieces
-
-
-def _cut(starts: list[int], pieces: list[Array], first: int, last: int) -> list[Array]:
-    """Cut the pieces of a portion of the file at the beginning and at the end of a block."""
-    low, high = bisect_right(starts, first) - 1, bisect_left(starts, last)
-    parts = pieces[low:high]
-    # Most small blobs are in one block.
-    over = starts[high - 1] + parts[-1].nbytes - last
-    if over > 0:
-        parts[-1] = flat_memory(parts[-1])[:-over]
-    if starts[low] < first:
-        parts[0] = flat_memory(parts[0])[first - starts[low] :]
-    return parts
+def _cut(starts: list[int], pieces: list[Array], begin: int, end: int) -> list[list[Array]]:
+    """Cut the pieces of a portion of the file where its blocks end; both lists are changed."""
+    if starts[0] < begin:
+        pieces[0] = flat_memory(pieces[0])[begin - starts[0] :]
+        starts[0] = begin
+    blocks: list[list[Array]] = []
+    low = 0
+    for last in (*range(begin + BLOCK_BYTES, end, BLOCK_BYTES), end):
+        high = bisect_left(starts, last, low)
+        parts = pieces[low:high]
+        over = starts[high - 1] + parts[-1].nbytes - last
+        low = high
+        if over > 0:
+            # The next block begins in this piece.
+            memory = flat_memory(parts[-1])
+            parts[-1], pieces[high - 1] = memory[:-over], memory[-over:]
+            starts[high - 1] = last
+            low -= 1
+        blocks.append(parts)
+    return blocks
 
 
 def flat_memory(array: Array) -> Bytes:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from jobrun.checkpoint.blob_parts import capture_object, flatten_values
+from jobrun.checkpoint.read.in_place import InPlace
 from jobrun.core.errors import CheckpointError, TaskFailedError
 from jobrun.values import container_flattening as trees
 from jobrun.values.blob_kinds import Value, is_object, may_be_compound
@@ -79,8 +80,16 @@ def _held(name: str, value: Value, *, is_state: bool) -> Mapping[str, Value]:
     return flatten_values({name: capture_object(name, value)})
 
 
-def load_object_state(name: str, value: Any, state: ObjectState) -> None:
+def load_object_state(
+    name: str, value: Any, state: ObjectState, in_place: InPlace | None = None
+) -> None:
     """Load a stored state into one of a node's objects, and verify it bit for bit.
+
+    Args:
+        name: The blob.
+        value: Its object.
+        state: What was stored.
+        in_place: By this it was loaded, where it may be into the object's memory.
 
     Raises:
         CheckpointError: E325, it does not fit, or the object makes something else of it. Where
@@ -88,24 +97,26 @@ def load_object_state(name: str, value: Any, state: ObjectState) -> None:
     """
     if not is_object(value):
         raise _unfit(name, f"is {_what(value)}, and no object")
-    before = capture_object(name, value)
-    # A module copies what it is given, and after this takes all of it: no copies for it, which
-    # may be most of the memory that there is.
-    is_module = hasattr(type(value), "named_parameters")
-    if is_module:
-        _expect_same_parts(name, before, state)
-    undo = None if is_module else _copy(before)
+    undo, given = None, state
+    if not hasattr(type(value), "named_parameters"):
+        undo, given = copy_object_state(name, value), _copy(state)
+    elif in_place is None or not in_place.holds(name):
+        # A module copies what it is given, and after this takes all of it: no copies for it, which
+        # may be most of the memory that there is.
+        _expect_same_parts(name, capture_object(name, value), state)
     try:
-        put_state(value, state if is_module else _copy(state))
+        put_state(value, given)
     except Exception as error:
         if undo is not None:
             _put_back(value, undo)
         said = str(error).strip().replace("\n", " ")
         raise _unfit(name, f"does not take it: {type(error).__name__}: {said}") from error
-    require_state_taken(name, value, state)
+    require_state_taken(name, value, state, in_place)
 
 
-def require_state_taken(name: str, value: Any, state: ObjectState) -> None:
+def require_state_taken(
+    name: str, value: Any, state: ObjectState, in_place: InPlace | None = None
+) -> None:
     """Require that a node's object has taken the saved state that was restored, bit for bit.
 
     Raises:
@@ -114,6 +125,10 @@ def require_state_taken(name: str, value: Any, state: ObjectState) -> None:
     differs = find_difference(state, capture_object(name, value))
     if differs is not None:
         raise _unfit(name, f"makes something else of it: {differs}")
+    # Where the two are the same memory, only digests show what has become of it.
+    changed = in_place.find_changed(name) if in_place else None
+    if changed is not None:
+        raise _unfit(name, f"makes something else of it: '{changed}' has other bits")
 
 
 def copy_object_state(name: str, value: Any) -> ObjectState:

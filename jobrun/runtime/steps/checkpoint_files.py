@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from jobrun.checkpoint.blob_parts import capture_object
 from jobrun.checkpoint.checkpoint_file import read_state
+from jobrun.checkpoint.read.in_place import InPlace
 from jobrun.checkpoint.read.safe_file import open_regular_file
 from jobrun.checkpoint.store import StoredFile
 from jobrun.checkpoint.stores.epoch_copy import copy_file, publish_copy
 from jobrun.checkpoint.stores.object_references import local_path
 from jobrun.graph.divided_state import FilePart, Rows
 from jobrun.graph.steps import AdoptState, CopyState, LoadState, PublishCopy, SaveState
-from jobrun.runtime.context.frame import Blobs, Frame
+from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.snapshots.node_objects import load_object_state, require_state_taken
 from jobrun.runtime.snapshots.sharing_tracker import find_sharing
 from jobrun.runtime.steps.user_modules import load_callable
@@ -30,7 +32,7 @@ from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.change_detection import unbound_class_error
 from jobrun.values.container_flattening import is_tree, unbound_classes
 from jobrun.values.copies import detach
-from jobrun.values.object_state import ObjectState
+from jobrun.values.object_state import ObjectState, takes_in_place
 
 StateStep = SaveState | LoadState | AdoptState | CopyState | PublishCopy
 
@@ -62,18 +64,35 @@ def _load(step: LoadState, frame: Frame) -> None:
     node = frame.node.name
     # Before values are made: of which dtype arrays of JAX can be is a setting.
     _restore_settings(step, frame)
-    values, size_bytes = _read(step, frame) if step.file else ({}, 0)
-    values |= read_parts(_open_parts(step.parts, frame), step.epoch, step.run_id)
-    values = _resolve_classes(values, step, frame)
-    # Nothing of it becomes visible before all of it has been read.
-    _bind_values(frame, values, frame.g if step.partial else frame.n, put_in=not step.partial)
+    parts = read_parts(_open_parts(step.parts, frame), step.epoch, step.run_id)
+    in_place = _objects_in_place(step, frame)
+    # The last of what is read, since it may go into the objects at once.
+    values, size_bytes = _read(step, frame, in_place) if step.file else ({}, 0)
+    values = _resolve_classes(values | parts, step, frame)
+    # Nothing else of it becomes visible before all of it has been read.
+    if step.partial:
+        frame.g.update(values)
+    else:
+        _bind_values(frame, values, in_place)
     frame.results["names"] = tuple(values)
     if step.file:
         name, seconds = Path(step.file).name, time.perf_counter() - started
         frame.results["file"] = StoredFile(node, name, size_bytes, step.digest, seconds)
 
 
-def _read(step: LoadState, frame: Frame) -> tuple[dict[str, Value], int]:
+def _objects_in_place(step: LoadState, frame: Frame) -> InPlace:
+    """Choose the objects into whose memory a step may read their states from a checkpoint file."""
+    wanted = {} if step.partial else {name: frame.n.get(name) for name in step.objects}
+    return InPlace(
+        {
+            name: capture_object(name, value)
+            for name, value in wanted.items()
+            if takes_in_place(value)
+        }
+    )
+
+
+def _read(step: LoadState, frame: Frame, in_place: InPlace) -> tuple[dict[str, Value], int]:
     """Read the checkpoint file that a step loads; return its values, and its size in bytes."""
     with frame.run.fetch_file(step.file) as path:
         values = read_state(
@@ -84,6 +103,7 @@ def _read(step: LoadState, frame: Frame) -> tuple[dict[str, Value], int]:
             digest=step.digest,
             names=(*step.names, *(name for name in step.objects if is_object(frame.n[name]))),
             partial=step.partial,
+            in_place=in_place,
         )
         with open_regular_file(local_path(path)) as (_, size_bytes):
             return values, size_bytes
@@ -130,25 +150,25 @@ def _open_parts(parts: Iterable[FilePart], frame: Frame) -> Iterator[FilePart]:
 
 
 def _adopt(step: AdoptState, frame: Frame) -> None:
-    _bind_values(frame, {name: frame.g[name] for name in step.names if name in frame.g}, frame.n)
+    _bind_values(frame, {name: frame.g[name] for name in step.names if name in frame.g})
 
 
 def _bind_values(
-    frame: Frame, values: Mapping[str, Value], there: Blobs, *, put_in: bool = True
+    frame: Frame, values: Mapping[str, Value], in_place: InPlace | None = None
 ) -> None:
     """Bind the values that a step has read from a checkpoint file; set states of objects."""
-    states = {n: v for n, v in values.items() if put_in and isinstance(v, ObjectState)}
+    states = {n: v for n, v in values.items() if isinstance(v, ObjectState)}
     if states:
         objects = {name: one for name, one in frame.n.items() if is_object(one)}
         before = find_sharing(objects)
         for name, state in states.items():
-            load_object_state(name, frame.n.get(name), state)
+            load_object_state(name, frame.n.get(name), state, in_place)
         frame.run.snapshots.sharing.require_same_sharing(frame.node.name, before, objects)
         for name in before.names() & states.keys():
             # What it shares with another one may have been changed by that one's state.
-            require_state_taken(name, objects[name], states[name])
+            require_state_taken(name, objects[name], states[name], in_place)
         frame.run.snapshots.objects.note_states(objects)
-    there.update({n: v for n, v in values.items() if n not in states})
+    frame.n.update({n: v for n, v in values.items() if n not in states})
 
 
 def _copy(step: CopyState, frame: Frame) -> None:

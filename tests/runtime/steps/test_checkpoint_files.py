@@ -75,3 +75,50 @@ def test_an_epoch_is_copied_and_published(bench, tmp_path):
 
     assert bench.frame.results["file"] == file
     assert DirectoryStore(str(tmp_path / "there")).manifest(2).run_id == RUN_ID
+
+
+def load_module(bench, tmp_path, make):
+    """Save one module of PyTorch, and load it into another of the same class."""
+    bench.node["net"] = make()
+    bench.do(SaveState("net.h5", (), "run", objects=("net",)))
+    file = bench.run.snapshots.persist(bench.frame.results["ticket"], str(tmp_path)).file
+    saved, bench.node["net"] = bench.node["net"], make()
+    path = str(tmp_path / "net.h5")
+    bench.do(LoadState(path, (), 3, "run", file.digest, objects=("net",)))
+    return saved, bench.node["net"]
+
+
+@pytest.mark.long
+def test_a_module_is_read_into_its_own_memory(bench, tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch", reason="CI installs it")
+    given = []
+    take = torch.nn.Module.load_state_dict
+
+    def spy(module, state):
+        assert state["weight"].is_set_to(module.weight)
+        given.append(module)
+        return take(module, state)
+
+    monkeypatch.setattr(torch.nn.Module, "load_state_dict", spy)
+
+    saved, loaded = load_module(bench, tmp_path, lambda: torch.nn.Linear(400, 300))
+
+    assert loaded in given
+    assert torch.equal(loaded.weight, saved.weight)
+    assert torch.equal(loaded.bias, saved.bias)
+
+
+@pytest.mark.long
+def test_a_module_that_changes_what_it_has_taken_is_refused(bench, tmp_path):
+    torch = pytest.importorskip("torch", reason="CI installs it")
+
+    def double(net, _):
+        net.weight.data.mul_(2)
+
+    def make():
+        net = torch.nn.Linear(400, 300)
+        net.register_load_state_dict_post_hook(double)
+        return net
+
+    with pytest.raises(CheckpointError, match="something else of it: 'weight'"):
+        load_module(bench, tmp_path, make)

@@ -1,0 +1,149 @@
+"""Load the states of objects into the memory that the objects have, and verify that it stays there.
+
+A module of PyTorch copies what it is given. Where its state is read to where it stays, no memory is
+needed beside the module's, and each byte is written once. What the module made of it is seen by
+digests: those of the file's blocks, and for what shares a block with something else one of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from jobrun.checkpoint.blob_parts import flatten_value, group_links, structure_link
+from jobrun.checkpoint.hdf5.dataset_names import dataset_path, path_in_blob
+from jobrun.checkpoint.hdf5.digest_blocks import block_span, blocks_holding, digest
+from jobrun.checkpoint.hdf5.dtypes import dtype_text
+from jobrun.checkpoint.hdf5.index_parser import BlobType, Index
+from jobrun.checkpoint.hdf5.value_codec import Array
+from jobrun.checkpoint.read.load import in_threads, load_blobs
+from jobrun.checkpoint.read.partial_read import flat_memory
+from jobrun.checkpoint.read.verified_file import Bytes, StateFile
+from jobrun.values.blob_kinds import Value, kind_of
+from jobrun.values.object_state import GRADIENTS, ObjectState
+from jobrun.values.torch_tensors import are_same_memory
+
+# Where it comes from, a piece of memory, and the digest of what was loaded into it.
+_Piece = tuple[str, Bytes, bytes]
+# Pieces that are digested while a thread is started.
+_WORTH_A_THREAD = 16
+
+
+class InPlace:
+    """Objects whose memory receives their states from one checkpoint file.
+
+    Args:
+        states: Of the objects as they are, by blob; their arrays are the objects' memory.
+    """
+
+    def __init__(self, states: Mapping[str, ObjectState]) -> None:
+        self._states = states
+        self._pieces: dict[str, list[_Piece]] = {}
+
+    def load(
+        self, file: StateFile, names: Iterable[str], *, partial: bool = False
+    ) -> dict[str, Value]:
+        """Load the named blobs of an open checkpoint file, states of objects into their memory.
+
+        Of an object whose parts differ from those in the file nothing is changed. If reading fails,
+        what is in the others has no meaning.
+
+        Raises:
+            CheckpointError: As by ``load.load``.
+        """
+        names = list(names)
+        links = group_links(file.index.names) if self._states else {}
+        fitting = {
+            name: _fitting_arrays(file.index, name, links[name], self._states[name])
+            for name in names
+            if name in self._states and name in links
+        }
+        into = {link: array for arrays in fitting.values() for link, array in arrays.items()}
+        values = load_blobs(file, names, partial=partial, into=into)
+        for name, arrays in fitting.items():
+            if arrays:
+                self._pieces[name] = [
+                    piece for link, array in arrays.items() for piece in _pieces(file, link, array)
+                ]
+                _put_own_tensors(values[name], self._states[name])
+        return values
+
+    def holds(self, name: str) -> bool:
+        """Return whether an object has the parts of its state that was loaded, and holds some."""
+        return name in self._pieces
+
+    def find_changed(self, name: str) -> str | None:
+        """Return a part of an object that does not hold any more what was loaded, or None."""
+        changed: list[str] = []
+
+        def verify(piece: _Piece) -> None:
+            link, memory, expected = piece
+            if digest(memory) != expected:
+                changed.append(link)
+
+        in_threads(verify, self._pieces.get(name, ()), _WORTH_A_THREAD)
+        return "/".join(path_in_blob(min(changed), name)) if changed else None
+
+
+def _fitting_arrays(
+    index: Index, name: str, links: list[str], state: ObjectState
+) -> dict[str, Array]:
+    """Return the arrays of an object's state that can be read into, by their names in the index.
+
+    None where the object has other parts than the file: then it must stay as it is.
+    """
+    leaves = {dataset_path(part): leaf for part, leaf in flatten_value(name, state).items()}
+    own = {link: leaf for link, leaf in leaves.items() if _counts(link, name)}
+    stored = {link: index.type_of(index.rows[link]) for link in links if _counts(link, name)}
+    if own.keys() != stored.keys() or not all(_is_alike(own[one], stored[one]) for one in own):
+        return {}
+    return {
+        link: leaf
+        for link, leaf in own.items()
+        if isinstance(leaf, np.ndarray)
+        and index.rows[link] not in index.packings
+        and stored[link].is_plain
+        and not stored[link].order
+        and leaf.dtype == stored[link].stored
+        and leaf.flags.c_contiguous
+        and leaf.flags.writeable
+    }
+
+
+def _put_own_tensors(loaded: ObjectState, own: ObjectState) -> None:
+    """Put the tensors of an object into its loaded state where these have the same memory.
+
+    That a tensor is copied to itself PyTorch sees by its storage, not by the memory of that.
+    """
+    if isinstance(loaded.tree, dict) and isinstance(own.tree, dict):
+        for key, tensor in own.tree.items():
+            if are_same_memory(loaded.tree.get(key), tensor):
+                loaded.tree[key] = tensor
+
+
+def _counts(link: str, name: str) -> bool:
+    """Return whether a part of an object is in its state at all times, as gradients are not."""
+    return link != structure_link(name) and path_in_blob(link, name)[0] != GRADIENTS
+
+
+def _is_alike(leaf: Value, stored: BlobType) -> bool:
+    """Return whether a part of an object has the kind, dtype and shape of a blob in the index."""
+    kind = kind_of(leaf)
+    if kind not in {"array", "numpy"}:
+        return kind == stored.kind
+    form = kind, dtype_text(leaf.dtype), leaf.shape
+    return form == (stored.kind, stored.dtype, stored.shape)
+
+
+def _pieces(file: StateFile, link: str, array: Array) -> list[_Piece]:
+    """Cut an array where the blocks of the file end that it was loaded from; digest the pieces."""
+    begin, end = file.index.span(file.index.rows[link])
+    memory, found = flat_memory(array), []
+    for number in blocks_holding(begin, end):
+        first, last = block_span(number, file.parts.tail)
+        piece = memory[max(first, begin) - begin : min(last, end) - begin]
+        # That of the block was compared when it was read.
+        is_whole = piece.size == last - first
+        found.append((link, piece, file.tail.digests[number] if is_whole else digest(piece)))
+    return found

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jobrun.checkpoint.checkpoint_file import write_state
+from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
+from jobrun.checkpoint.read.in_place import InPlace
+from jobrun.checkpoint.read.verified_file import open_state
+from jobrun.core.errors import CheckpointError
+from jobrun.values.compare import same_bits
+from jobrun.values.object_state import GRADIENTS, ObjectState
+
+# Of a few blocks, of one that shares its block with others, and not an array.
+PARTS = {
+    "large": np.arange(100_000.0),
+    "turned": np.arange(60.0).reshape(6, 10),
+    "small": np.arange(300, dtype=np.float32),
+    "one/step": 3,
+    "rate": np.float32(0.5),
+}
+
+
+def write(tmp_path, parts):
+    path = str(tmp_path / "n.h5")
+    values = {"net": ObjectState("lib.Net", parts), "w": np.arange(3.0)}
+    write_state(path, node="n", epoch=1, run_id="run", values=values)
+    return path
+
+
+def empty(parts=PARTS):
+    return {
+        name: np.zeros_like(one) if isinstance(one, np.ndarray) else type(one)(0)
+        for name, one in parts.items()
+    }
+
+
+def load(path, own, names=("net", "w")):
+    in_place = InPlace({"net": ObjectState("lib.Net", own)})
+    with open_state(path) as file:
+        return in_place, in_place.load(file, names)
+
+
+def test_a_state_is_read_into_the_memory_of_the_object(tmp_path):
+    own = empty()
+
+    _, found = load(write(tmp_path, PARTS), own)
+
+    for name in ("large", "turned", "small"):
+        assert same_bits(own[name], PARTS[name])
+        assert found["net"].tree[name] is own[name]
+    assert same_bits(found["net"].tree, PARTS)
+    assert same_bits(found["w"], np.arange(3.0))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"small": np.zeros(301, np.float32)},
+        {"small": np.zeros(300, np.int32)},
+        {"small": 0},
+        {"one/step": 0.0},
+        {"rate": np.float64(0)},
+        {"more": 1},
+    ],
+    ids=["shape", "dtype", "kind", "another number", "numpy's number", "more parts"],
+)
+def test_an_object_with_other_parts_stays_as_it_is(tmp_path, other):
+    own = empty() | other
+
+    _, found = load(write(tmp_path, PARTS), own)
+
+    assert not own["large"].any()
+    assert same_bits(found["net"].tree, PARTS)
+
+
+def test_gradients_may_be_there_or_not(tmp_path):
+    own = empty()
+
+    _, found = load(write(tmp_path, PARTS | {GRADIENTS: {"large": np.ones(3)}}), own)
+
+    assert found["net"].tree["large"] is own["large"]
+    assert same_bits(found["net"].tree[GRADIENTS], {"large": np.ones(3)})
+
+
+def test_axes_in_another_order_get_memory_of_their_own(tmp_path):
+    parts = PARTS | {"turned": np.asfortranarray(PARTS["turned"])}
+    own = empty()
+
+    _, found = load(write(tmp_path, parts), own)
+
+    assert same_bits(found["net"].tree["turned"], parts["turned"])
+    assert not own["turned"].any()
+
+
+def test_an_array_that_cannot_be_written_stays_as_it_is(tmp_path):
+    own = empty()
+    own["large"].flags.writeable = False
+
+    _, found = load(write(tmp_path, PARTS), own)
+
+    assert not own["large"].any()
+    assert same_bits(found["net"].tree, PARTS)
+
+
+@pytest.mark.parametrize(("name", "at"), [("large", 0), ("large", 50_000), ("small", 299)])
+def test_what_an_object_changes_later_is_found(tmp_path, name, at):
+    own = empty()
+    in_place, _ = load(write(tmp_path, PARTS), own)
+    assert in_place.find_changed("net") is None
+
+    own[name][at] += 1
+
+    assert in_place.find_changed("net") == name
+
+
+def test_damage_is_found_in_whatever_is_read_in_place(tmp_path):
+    path = write(tmp_path, PARTS)
+    with open_state(path) as file:
+        begin, end = file.index.span(file.index.rows["net/large"])
+    assert end - begin > 3 * BLOCK_BYTES
+    for at in (begin, (begin + end) // 2, end - 1):
+        with open(path, "r+b") as file:  # noqa: PTH123
+            file.seek(at)
+            (byte,) = file.read(1)
+            file.seek(at)
+            file.write(bytes([byte ^ 1]))
+        with pytest.raises(CheckpointError) as caught:
+            load(path, empty())
+        assert caught.value.faults[0].code == "E303"
+        with open(path, "r+b") as file:  # noqa: PTH123
+            file.seek(at)
+            file.write(bytes([byte]))
+    load(path, empty())
