@@ -191,7 +191,7 @@ def fork_from(
     blobs: Sequence[str] = (),
     listener: Listener = ignore,
 ) -> RunResult:
-    """Provide ``jobrun.fork()``: start a new run with the checkpoint of another, left as it is.
+    """Implement ``jobrun.fork()`` of the Python API: start a run from another run's checkpoint.
 
     Args:
         path: The other run, as of ``resume``.

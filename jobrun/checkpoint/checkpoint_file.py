@@ -122,7 +122,7 @@ def read_state(
 
 
 def inspect_state(path: str) -> FileFacts:
-    """Read one whole checkpoint file, verified; return its header and facts about each blob.
+    """Inspect a whole checkpoint file: verify it; return its header and statistics of its blobs.
 
     No manifest is needed. It is verified by its own header, which shows damage, not forgery.
 

@@ -80,7 +80,7 @@ class DirectoryUpload:
 
 
 def upload_group(manifest: Manifest, directory: str, target: str, node: str) -> TaskGroup:
-    """Build the task group of an upload: each node copies its file, then one publishes them all.
+    """Build a task group that copies an epoch's files, each from its node, then publishes the copy.
 
     The output ``file`` of each copying task is the ``StoredFile`` that it has made.
 

@@ -102,7 +102,7 @@ def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
 
 
 def group_links(links: Iterable[str]) -> dict[str, list[str]]:
-    """Group the links of leaves by the name of the blob that was flattened into them."""
+    """Group the dataset links of a file by the container or object that was flattened into them."""
     groups: dict[str, list[str]] = {}
     for link in links:
         if "/" in link:

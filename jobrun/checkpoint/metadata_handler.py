@@ -50,4 +50,4 @@ class MetadataHandler(Protocol):
         """
 
     def report(self, times: CheckpointTimes) -> None:
-        """Let a metadata handler record how long a save, load or upload took (protocol)."""
+        """Let this metadata handler record how long a save, load or upload took (protocol)."""

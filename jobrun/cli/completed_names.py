@@ -62,7 +62,7 @@ class CompletedText(_TextType):
 
 
 def _runs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    """List runs for completion, newest first: jobs and ``latest``, or full names after a slash."""
+    """List runs to complete a RUN argument: jobs and run names, or paths after a slash."""
     from jobrun.tools.runs.manage_runs import NewestFirst  # noqa: PLC0415 - only when asked
 
     listed = NewestFirst(run_dir_of(ctx))

@@ -74,7 +74,7 @@ class OneOf(click.Choice):  # type: ignore[type-arg]  # generic in newer release
     """A parameter type for one of several words, which suggests the nearest to a mistyped one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert the text of an option to the permitted word that it is; suggest the nearest.
+        """Convert an option's text to a permitted word; else suggest the nearest in the error.
 
         Raises:
             click.BadParameter: It is none of them.

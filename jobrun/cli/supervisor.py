@@ -296,7 +296,7 @@ def _adopt_orphans() -> bool:
 
 
 def _kill_remaining_children(awaited: set[int], spared: set[int]) -> None:
-    """Kill the child's remaining descendants as they are reparented to the supervisor."""
+    """Kill the descendants left by a supervised process, as the supervisor becomes their parent."""
     deadline = time.monotonic() + _LEFT_BEHIND_S
     while time.monotonic() < deadline:
         try:

@@ -46,7 +46,7 @@ class SharedState:
         self._page[place : place + len(data)] = data
 
     def read(self, slot: str) -> str:
-        """Read a slot of the shared state: the text that the child wrote there last, or nothing."""
+        """Read a slot of the supervisor's shared memory: the text the run last wrote there."""
         place = 2 + _SLOT_BYTES * _SLOTS.index(slot)
         data = self._page[place : place + _SLOT_BYTES]
         return data.partition(b"\0")[0].decode(errors="replace")

@@ -50,7 +50,7 @@ class Shell:
     has_reader: bool = True
 
     def print(self, text: str) -> None:
-        """Write a result of the command to the terminal's stdout, with a line end.
+        """Write a command's result and a line end to stdout, whether or not that is a terminal.
 
         Raises:
             EnvironmentFaultError: It cannot be written (a full disk); not when the reader is gone.

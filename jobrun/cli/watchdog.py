@@ -99,7 +99,7 @@ class OverdueDetector:
 
 
 def build_timeout_fault(task: str, mend: str) -> Fault:
-    """Build the fault of a task over its time limit, which the watchdog ends.
+    """Build the watchdog's fault for a task that exceeded its time limit while holding the GIL.
 
     Args:
         task: As ``OverdueDetector`` gives it.

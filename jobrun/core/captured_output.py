@@ -314,7 +314,7 @@ class StandardStreams:
                 capture.close()
 
     def _past_capture(self, stream: Any) -> Any:
-        """Return a stream that bypasses the capture of printed output, to its original target."""
+        """Return a stream that writes past the capture of output to where it went before."""
         try:
             number = stream.fileno()
         except (OSError, ValueError, AttributeError):

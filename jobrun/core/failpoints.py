@@ -79,7 +79,7 @@ _watching = [_watch(os.environ)]
 
 
 def arm(variables: Mapping[str, str]) -> None:
-    """Read the failpoints in environment variables again, with counters at 0, after a fork.
+    """Reset failpoints, where tests stop a process, from environment variables, as after a fork.
 
     Raises:
         ValueError: No place is called so.

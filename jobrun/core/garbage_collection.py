@@ -21,7 +21,7 @@ def collect_seldom() -> None:
 
 
 def collect_as_usual() -> None:
-    """Make garbage collection as frequent as before ``collect_seldom``, for the code of users."""
+    """Restore the garbage collector's usual thresholds, which ``collect_seldom`` had raised."""
     if _usual:
         _count_as_old()
     while _usual:

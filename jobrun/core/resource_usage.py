@@ -231,7 +231,7 @@ def _rusage() -> tuple[float, int]:
 
 
 def _gpu_use() -> tuple[int, int, float | None]:
-    """Measure GPU memory, its peak, and GPU usage in percent, by libraries that are imported."""
+    """Measure GPU memory, its peak and GPU load by torch or pynvml, where imported already."""
     torch, nvml = sys.modules.get("torch"), sys.modules.get("pynvml")
     found: tuple[int, int, float | None] = (0, 0, None)
     # Libraries that are half imported, drivers that are gone: that must not end a run.

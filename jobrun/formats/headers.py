@@ -363,7 +363,7 @@ def _has_objects(descr: Any) -> bool:
 
 
 def name_splits(member: str, *, alone: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the ways to split a name into a member of a data file and nested fields in it.
+    """Yield the ways to split a name at ``/`` into a data file's member and fields of its dtype.
 
     Args:
         member: The name.

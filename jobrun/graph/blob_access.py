@@ -83,7 +83,7 @@ class AccessFinder:
         return tuple(one.name for one in arguments if isinstance(one, Name))
 
     def of_op(self, op: Op) -> Access:
-        """Return an operator's access to blobs: those it reads, binds, changes and deletes."""
+        """Return which blobs an operation reads, binds, changes in place and deletes."""
         access = Access()
         match op:
             case Assign():

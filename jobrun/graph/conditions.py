@@ -95,5 +95,5 @@ class Exactness:
 
     @property
     def exact(self) -> bool:
-        """Whether a resume is exact bit for bit by this ``Exactness`` value, beside conditions."""
+        """Whether this ``Exactness`` gives no reason why a resume may differ in any bit."""
         return not self.reasons

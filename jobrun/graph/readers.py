@@ -49,7 +49,7 @@ class Field:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The columns or datasets from which a reader's field is read: member, and its lengths."""
+        """The columns or datasets that a reader's field is read from: values, row lengths."""
         return (self.member,) if self.lengths is None else (self.member, self.lengths)
 
 

@@ -260,7 +260,7 @@ class DataFile:
     folder: str = ""
 
     def place(self) -> str:
-        """Return ``path::member`` of a ``DataFile`` in a ``load`` or ``save`` step."""
+        """Return the data file of a ``load`` or ``save`` step in the graph as ``path::member``."""
         member = f"::{self.member}" if self.member else ""
         return f"{render_text(self.path)}{member}"
 

@@ -188,7 +188,7 @@ class Task:
 
     @property
     def full_name(self) -> str:
-        """The full name of a ``Task``, a type of the graph: ``node/name``."""
+        """The full name ``node/name`` of a task in the graph."""
         return f"{self.node}/{self.name}"
 
 

@@ -219,7 +219,7 @@ class Arguments:
         return name in self.given and self.given[name].dtype != NONE
 
     def get(self, name: str) -> Known:
-        """Return the abstract value of a call's argument by name; unknown if it was not passed."""
+        """Return the abstract value (dtype, shape) of a call's named argument, or unknown."""
         return self.given.get(name, UNKNOWN)
 
     def array(self, name: str) -> Known:

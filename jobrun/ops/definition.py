@@ -144,7 +144,7 @@ class DrawDef:
 
     @property
     def typed_signature(self) -> str:
-        """The signature in the definition of a method of ``rng``, as text with kinds."""
+        """The signature, with argument types, in the definition of a drawing method of ``rng``."""
         return f"{_typed(self.name, self.signature)} -> array"
 
 

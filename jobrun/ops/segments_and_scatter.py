@@ -128,7 +128,7 @@ def _runs(rows: _Array, chosen: _Array, num_segments: int) -> _Runs:
 
 
 def _checked(values: Any, segments: Any, num_segments: int) -> tuple[_Array, _Array]:
-    """Check rows and their segment numbers, and return them ready to be reduced by segment."""
+    """Check rows and their segment numbers for a segment reduction; return both as numpy arrays."""
     rows, chosen = np.asarray(values), np.asarray(segments)
     if chosen.dtype.kind not in "iu" and chosen.size:
         raise TypeError(f"segments must be integers, not {chosen.dtype}")

@@ -507,7 +507,7 @@ def _record_start(
     options: RunOptions,
     code: CodeDigests,
 ) -> Run:
-    """Record in ``run.json`` the start of an invocation and the job that it runs."""
+    """Record that an invocation starts, and the job that it runs, as its run begins or resumes."""
     recorded = run.record.resolved_digest
     staged = needs_recording(run, present)
     if staged:

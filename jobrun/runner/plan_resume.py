@@ -167,7 +167,7 @@ def find_surrounding_changes(
 
 
 def _find_variable_changes(before: Mapping[str, str], present: Authored) -> Iterator[Change]:
-    """Yield for the resume preview each changed environment variable and secret."""
+    """Yield a ``Change`` per environment variable and secret that differs, to plan a resume."""
     safe = set()
     if isinstance(present, LoadedSpec):
         safe = {name for name, one in present.spec.params.items() if one.drift == "safe"}

@@ -121,7 +121,7 @@ class RunMetadata:
             self._journal = None
 
     def recover(self, listen: Listener) -> None:
-        """Let ``RunMetadata`` apply the recovery plan by which it chose the epoch.
+        """Apply the recovery plan by which this ``RunMetadata`` chose the epoch to resume from.
 
         Raises:
             EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).

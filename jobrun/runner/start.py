@@ -214,7 +214,7 @@ def resume_run(
 
 
 def match_hash_seed(run: Run, options: RunOptions) -> None:
-    """Start a resumed run in a new process if its recorded hash seed is not this process's.
+    """Restart the process, before a resume starts, with the hash seed that the run recorded.
 
     Where it cannot, the difference is drift of the numerics.
     """

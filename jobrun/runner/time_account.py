@@ -89,7 +89,7 @@ class TimeAccount:
         self._ends, self._waits = [], []
 
     def end_group(self, seconds: float) -> None:
-        """Move the time that a group run's tasks waited to the time account's waiting rows."""
+        """Move waiting time of a group run's tasks from computing to waiting, in the account."""
         ends, waits = self._ends, self._waits
         if self._row != "computing" or (len(ends) == 1 and not waits):
             return

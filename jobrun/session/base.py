@@ -90,7 +90,7 @@ class Session(Protocol):
         """
 
     def snapshot(self, group: TaskGroup) -> Snapshot:
-        """Take the session's snapshot of all that a run of the group may change (protocol).
+        """Take a snapshot of all that a group run may change in this session (protocol).
 
         Called right before the run. Takes memory for what the group changes in place.
         """

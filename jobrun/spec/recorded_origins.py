@@ -102,7 +102,7 @@ def _places(node: Node) -> Iterator[Place]:
 
 
 def _with_places(node: Node, places: Iterator[Any]) -> Node:
-    """Assign the recorded origins to a reloaded tree, one after the other."""
+    """Assign recorded places in spec files (origins) to a reloaded spec's tree, one by one."""
     place = next(places)
     if isinstance(node, Scalar):
         return node._replace(place=place)

@@ -105,7 +105,7 @@ def listened_run(folder: Path, name: str = "brisk-heron") -> ListenedRun:
 
 
 def finite(points: Points) -> dict[str, list[tuple[int, float]]]:
-    """Filter the points that a tested listener has written: the finite ones, by name."""
+    """Filter a tested listener's points: map each metric to those with finite values."""
     kept = {
         name: [one for one in column if math.isfinite(one[1])] for name, column in points.items()
     }

@@ -270,7 +270,7 @@ def _arrays(value: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def _bits(value: Any) -> Any:
-    """Return kind, dtype, shape and bytes of a tested operator's result, to compare it."""
+    """Return type, dtype, shape and bytes of an operator's result, to compare it in tests."""
     if isinstance(value, Counter):
         return value.value
     if isinstance(value, tuple | list):

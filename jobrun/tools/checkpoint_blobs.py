@@ -95,7 +95,7 @@ def find_stored_epoch(target: str, run_dir: Path) -> StoredEpoch:
 
 @contextmanager
 def open_node(path: str, digest: str) -> Iterator[StoredNode]:
-    """Open a node's file for tools that read the blobs of a checkpoint one by one, on demand.
+    """Open a node's checkpoint file for tools that read single blobs, each when asked for.
 
     Args:
         path: The file.

@@ -193,7 +193,7 @@ def _fsync(place: Path) -> Finding:
 
 
 def _rename(place: Path) -> Finding:
-    """Examine for ``jobrun doctor`` whether the file system can rename without replacing."""
+    """Examine for ``jobrun doctor`` if the file system's rename can refuse to replace a target."""
     for name in ("one", "two"):
         (place / name).mkdir()
         (place / name / "file").touch()

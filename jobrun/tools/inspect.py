@@ -338,7 +338,7 @@ def _json_value(value: Any) -> Any:
 
 
 def saved_times(run: Path, epoch: int, generation: int) -> CheckpointTimes | None:
-    """Read from a run's log how long the save of an epoch to ``inspect`` took, or None.
+    """Read from a run's log, to ``inspect`` an epoch, the duration of the epoch's save; or None.
 
     Args:
         run: The run's directory.

@@ -77,7 +77,7 @@ def build_message(run: Path, news: News, exit_code: int | None, detail: str = ""
 
 
 def _newest_epoch(run: Path) -> int:
-    """Read which epoch ended last, for a notification about a crashed run; -1 if unknown."""
+    """Read a crashed run's last epoch, for the notification that a tool sends; -1 if unknown."""
     try:
         return read_status(open_run(run)).epoch
     except (JobrunError, OSError):

@@ -38,7 +38,7 @@ class PythonNews:
         self.exit_code = 0
 
     def announce(self, targets: tuple[NotifyTarget, ...], run: str, stuck: str) -> None:
-        """Note the targets of a run started from Python; if it lacks progress, notify them now."""
+        """Keep the notification targets of a run started from Python; notify now if stuck."""
         self._targets, self._run = targets, Path(run)
         if stuck:
             self._start("no_progress", None, stuck)

@@ -214,7 +214,7 @@ def _form(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
 
 
 def fingerprint(value: Any) -> bytes | None:
-    """Compute the digest of an object's state by which changes are detected, or None.
+    """Compute a digest of an object's state to detect changes; None if its state cannot be read.
 
     Of modules and optimizers of PyTorch tensors are not read: they count their changes themselves.
     """

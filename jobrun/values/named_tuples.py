@@ -184,7 +184,7 @@ def _field_names(kind: Any) -> tuple[str, ...]:
 
 
 def _own(value: Any, name: str, missing: object) -> Any:
-    """Read a field of a dataclass from the instance itself, not its class's default."""
+    """Read a dataclass's field from the instance itself; ``missing`` if only its class has it."""
     inside = getattr(value, "__dict__", {})
     if name in inside:
         return inside[name]

@@ -159,7 +159,7 @@ def is_module(value: Any) -> bool:
 
 
 def module_state(module: Any) -> Any:
-    """Take the state of an object that is a PyTorch module; they share the memory of tensors."""
+    """Take the state of a PyTorch module, as an object's state that shares the tensors' memory."""
     tree = module.state_dict()
     if not isinstance(tree, dict):
         return tree

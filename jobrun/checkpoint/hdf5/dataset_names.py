@@ -79,7 +79,7 @@ def unquote_name(text: str) -> str:
 
 
 def unquote_names(links: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Unquote the names of all datasets of a file, but for those that would look like a part.
+    """Unquote a file's dataset names, except blob names that would look like a container's part.
 
     Beside a container ``readers`` the blob ``readers/x`` stays ``readers%2Fx``.
 

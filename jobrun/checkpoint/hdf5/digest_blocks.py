@@ -25,7 +25,7 @@ digest: Callable[[Any], bytes] = xxhash.xxh3_128_digest
 
 
 def block_count(tail: int) -> int:
-    """Return how many digest blocks a checkpoint file has whose tail begins at this byte."""
+    """Compute the number of digest blocks of a checkpoint file whose tail begins at this byte."""
     return -(-(tail - USER_BLOCK) // BLOCK_BYTES)
 
 

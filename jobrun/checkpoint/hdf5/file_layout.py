@@ -132,7 +132,7 @@ class Layout:
 
     @cached_property
     def names_text(self) -> bytes:
-        """The quoted blob names of the file layout as one text, a line feed between two."""
+        """The quoted blob names in the file layout as one text, a line feed between two."""
         return b"\n".join(self.quoted_names)
 
     @cached_property

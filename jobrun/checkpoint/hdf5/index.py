@@ -200,7 +200,7 @@ def _parse_packings(form: dict[str, Any]) -> dict[int, tuple[Packing, int]]:
 
 
 def _parse_stored_dtype(dtype: str) -> tuple[DType, DType, bool]:
-    """Return the logical dtype of a type in an index, the stored one, and whether they are alike.
+    """Parse a dtype in a checkpoint file's index; return it, its stored dtype, and if bits agree.
 
     They are where an array of the one has the bits of an array of the other.
     """

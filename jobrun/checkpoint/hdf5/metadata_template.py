@@ -197,7 +197,7 @@ def pad_text(text: bytes) -> bytes:
 
 
 def _build_tree(layout: Layout) -> _Tree:
-    """Build the tree of groups below ``/blobs`` that a template renders, each in byte order."""
+    """Build the tree of HDF5 groups below ``/blobs`` for the metadata template, sorted by name."""
     tree: _Tree = {}
     for row, name in enumerate(layout.quoted_names):
         inside = tree

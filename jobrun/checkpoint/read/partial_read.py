@@ -110,7 +110,7 @@ class PortionReader:
     def _pieces_of(
         self, begin: int, end: int
     ) -> tuple[list[int], list[Any], list[tuple[int, Bytes]]]:
-        """Divide memory for a portion of a partial read: arrays of wanted blobs, buffers between.
+        """Divide a partial read into memory: arrays of wanted blobs, buffers for other bytes.
 
         Returns:
             Where each piece begins, all pieces, and those that hold other blobs.

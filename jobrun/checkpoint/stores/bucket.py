@@ -149,7 +149,7 @@ class Bucket:
     def download(
         self, name: str, target: Path, size_bytes: int, *, durable: bool = False
     ) -> int | None:
-        """Download an object of the bucket to a new file; return its length, None without one.
+        """Download an object of the bucket to a new file; return its length, None if missing.
 
         Args:
             name: Its name.

@@ -299,7 +299,7 @@ def _manifest_name(epoch: int) -> str:
 
 
 def object_name(epoch: int, file: StoredFile) -> str:
-    """Return the name that an object store gives a checkpoint file, with part of its digest."""
+    """Build the object's name, with part of a digest, for a checkpoint file in an object store."""
     tag = file.digest.removeprefix("sha256:")[:_TAG_LENGTH]
     return f"{epoch_name(epoch)}/{file.node}.{tag}.h5"
 

@@ -104,7 +104,7 @@ class BlockWriter:
             at += piece
 
     def _skip(self, count: int, known: Sequence[bytes]) -> bool:
-        """Skip the block writer's next blocks if the file has them all; return whether it has."""
+        """Skip the block writer's next blocks if the file holds them; return whether it does."""
         first = len(self.digests)
         wanted = known[first : first + count]
         if self._old[first : first + count] != wanted:

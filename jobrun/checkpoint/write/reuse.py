@@ -69,7 +69,7 @@ def take_reusable_file(path: str) -> int | None:
 def share_blocks(
     source: int, target: int, digests: Sequence[bytes], turn: int
 ) -> list[bytes] | None:
-    """Make an empty file a reflink copy of another, to reuse its blocks; return None if it fails.
+    """Clone a checkpoint file by reflink to reuse its blocks; return their digests, or None.
 
     What is shared is damaged together. So each block is written again from time to time.
 

@@ -278,7 +278,7 @@ class NodeWriter:
         return filled, filling.digests, handed_bytes
 
     def _seal(self, descriptor: int, save: _Save, filled: EncodedFile) -> bytes:
-        """Finish a node's file in its writer: write the user block last, and truncate the file."""
+        """Finish the checkpoint file a node writes: its user block last, its length truncated."""
         reach("checkpoint.file-half-written")
         header = Header(
             node=self._node,

@@ -151,7 +151,7 @@ def session_options(function: Function) -> Function:
 
 
 def session_arguments(given: Mapping[str, Any]) -> list[str]:
-    """Repeat the options ``--session`` and ``--max-failures`` as words of a new command line."""
+    """Build command-line arguments that repeat the run options for session and failures."""
     return ["--session", given["session"], "--max-failures", str(given["max_failures"])]
 
 

@@ -79,7 +79,7 @@ def _not_writable_by_others() -> Iterator[None]:
 
 
 def tee_events(first: Listener, second: Listener) -> Callable[[Event], None]:
-    """Combine two listeners to the events of a run under progress into a single one."""
+    """Combine two event listeners into one that calls both, for a run with a progress display."""
 
     def listen(event: Event) -> None:
         first(event)

@@ -153,7 +153,7 @@ TOPICS: Mapping[str, Callable[[], str]] = {
 
 
 def counterpart(given: str) -> str:
-    """Look up in the topic on operators what replaces an operator of Caffe2; empty for others."""
+    """Look up in the manual's operators topic what replaces an operator of Caffe2, or empty."""
     for theirs, ours, _ in ANCESTORS:
         for name in theirs.split(", "):
             if name.casefold() == given.casefold():

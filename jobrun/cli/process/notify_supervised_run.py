@@ -33,7 +33,7 @@ class NewsOfRun:
         self._has_targets = False
 
     def announce(self, targets: tuple[NotifyTarget, ...], run: str, stuck: str) -> None:
-        """Record which targets are notified of a starting supervised run; note lack of progress."""
+        """Write a supervised run's notification targets, and why it is stuck, to the notifier."""
         if not targets:
             return
         self._has_targets = True

@@ -114,7 +114,7 @@ class PlainProgress:
 
 
 def render_warning(event: Event) -> str | None:
-    """Render an event that must not be missed as a plain line; None for other events."""
+    """Render a warning or a failed or skipped checkpoint as a plain line; None for other events."""
     match event:
         case Noted(level="warning"):
             return f"warning: {event.text}"

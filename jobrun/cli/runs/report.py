@@ -126,7 +126,7 @@ def _place(found: list[Run]) -> str:
 
 
 def _expect_ours(path: Path) -> None:
-    """Let ``jobrun report`` refuse to overwrite a file that is no page of its own."""
+    """Let ``jobrun report`` refuse to overwrite a file that is not a report of jobrun."""
     from jobrun.tools.report.page import START  # noqa: PLC0415
 
     try:

@@ -222,7 +222,7 @@ def _note(run: RunSummary) -> str:
 
 
 def cut_at_word(text: str, room: int) -> str:
-    """Shorten a cell of the table of runs to some columns, between two words if possible."""
+    """Shorten a cell's text in the printed table of runs to a width, between words if possible."""
     if len(text) <= room:
         return text
     head = text[: max(0, room - 1)]

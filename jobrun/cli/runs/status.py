@@ -78,7 +78,7 @@ def command(shell: Shell, run: str, watch: bool, as_json: bool, run_dir: str) ->
 
 
 def _in_place(lines: list[str], before: str) -> str:
-    """Prefix lines of a watched ``jobrun status`` with the escapes that redraw them in place."""
+    """Join the lines of ``jobrun status --watch`` with terminal escapes to redraw in place."""
     return before + _HOME + "\n".join(f"{line}{_REST_OF_LINE}" for line in lines) + _REST
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def override_texts(overrides: Sequence[str]) -> dict[str, str]:
-    """Map the name of each override in loading a spec, such as ``--set #1``, to its text."""
+    """Map the name that faults give a command-line override, such as ``--set #1``, to its text."""
     return {f"--set #{number}": text for number, text in enumerate(overrides, 1)}
 
 

@@ -42,7 +42,7 @@ class OutputTable:
         return name in self._tasks
 
     def task_names(self) -> Iterable[str]:
-        """Return the names of the tasks that the table of outputs knows to have outputs."""
+        """Return the names of tasks with outputs, as found by the analysis of task outputs."""
         return [name for name, outputs in self._outputs.items() if outputs]
 
     def resolve(

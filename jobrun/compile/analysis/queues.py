@@ -212,7 +212,7 @@ def _map_successors(ends: Mapping[str, QueueEnds]) -> dict[int, list[int]]:
 
 
 def _find_reachable(start: int, table: Mapping[int, list[int]]) -> list[int]:
-    """Return the tasks that get a task's records through queues, directly or by other tasks."""
+    """Find the tasks that a task's records reach through queues, also by way of other tasks."""
     seen = {start}
     ready = [start]
     for one in ready:  # grows while it is read

@@ -67,7 +67,7 @@ def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
 def find_state_nodes(
     groups: Groups, cluster: Cluster, others: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """List the nodes with state: those of init, and those with positions of readers."""
+    """List the nodes with state: those with tasks in init, and those with reader positions."""
     used = dict.fromkeys(groups["init"].nodes())
     read_on = {node for _, task in walk_readers(groups) for node in task.nodes}
     late = read_on.union(others) - used.keys()

@@ -243,7 +243,7 @@ class _ControlFlow:
         add: Callable[[list[_Point]], list[_Point]],
         ends: list[_Point],
     ) -> list[_Point]:
-        """Add the reports to the points that the compiler's analysis of shared memory searches."""
+        """Add periodic report steps to the control-flow graph for the analysis of shared memory."""
         if not reports:
             return add(ends)
         outer = self._watched

@@ -137,7 +137,7 @@ def _find_counting_tasks(view: NodeView) -> dict[str, int]:
 def _counter_reasons(
     task: TaskDraft, view: NodeView, counting: Mapping[str, int]
 ) -> Iterator[tuple[str, str]]:
-    """Yield uses of a counter's old value by concurrent tasks, which make a group inexact.
+    """Yield where concurrent tasks use a counter's old value, so that a resume may not be exact.
 
     The final value of the counter does not depend on it.
     """

@@ -14,7 +14,7 @@ _OWNERS = {Scope.NODE: "the node", Scope.GROUP: "the group run"}
 
 
 def check_tolerant_writes(view: NodeView, faults: Faults) -> None:
-    """Check that a task with ``on_error: warn`` writes nothing that outlives it on a node."""
+    """Check that a task with ``on_error: warn`` writes no blob outside its private workspaces."""
     for task in view.tasks.values():
         if task.on_error == "warn":
             for name, scope in _shared_writes(view, task):

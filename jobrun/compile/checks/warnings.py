@@ -22,7 +22,7 @@ _FETCHERS = lazy_pattern(
 def warn_of_mistakes(
     draft: JobDraft, kept: Mapping[str, KeptNames], policy: CheckpointPolicy, faults: Faults
 ) -> None:
-    """Warn of what the author of a job probably did not intend, although it compiles.
+    """Warn of probable mistakes in a job that compiles, such as no state or something unused.
 
     Args:
         draft: The job.

@@ -82,7 +82,7 @@ def check_draw(draw: Draw, method: DrawDef) -> tuple[Draw, list[CallFault]]:
 
 
 def require_valid_call(call: Call, operator: OpDef, origin: Origin, path: str) -> Call:
-    """Check a call by the signature of its function, and raise all faults together.
+    """Check an operator call in an expression by its signature, and raise all its faults together.
 
     Raises:
         SpecError: The call is not valid; with all its faults (E105, E114, E118).

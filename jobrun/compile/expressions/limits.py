@@ -115,7 +115,7 @@ def _max_length(expr: Expr) -> float:
 
 
 def _max_repeats(expr: Expr) -> float:
-    """Return how often a factor in an expression may repeat a list, to limit its length."""
+    """Limit how often ``list * factor`` repeats a list in an expression, by a constant factor."""
     value = expr.value if isinstance(expr, Const) else None
     if isinstance(value, float):
         return 0

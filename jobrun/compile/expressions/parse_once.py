@@ -203,7 +203,7 @@ def _tuple_of(*values: Any) -> tuple[Any, ...]:
 
 
 def _build(kind: Callable[..., Any], given: Sequence[_Make | _Constant]) -> _Make | _Constant:
-    """Make the function that builds a part of a tree of a shape from parts made by others."""
+    """Build a function that makes an expression tree's node from the words of another text."""
     values = [one.value if isinstance(one, _Constant) else None for one in given]
     moving = [(at, one) for at, one in enumerate(given) if not isinstance(one, _Constant)]
     if not moving:

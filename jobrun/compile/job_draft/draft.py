@@ -70,7 +70,7 @@ class TaskFlow:
     carried: dict[str, Place] = field(default_factory=dict)
 
     def made(self) -> set[str]:
-        """Return every name that the steps of a drafted task write."""
+        """Return all names that a task's steps write, by the access summary in its draft."""
         return {*self.once.writes, *self.inner.writes, *self.reporting.writes}
 
     def names(self) -> set[str]:

@@ -59,7 +59,7 @@ NO_RECORDS = Records()
 
 
 def has_finished(node: str, reader: Reader) -> Expr:
-    """Build the expression, for drafted records, that a task's reader is finished on a node."""
+    """Build the expression for whether a task has read all records of its reader on a node."""
     column = Sequence((Slice(), Const(POSITION.index("finished"))))
     flags = Index(NodeBlob(node, reader.position), column)
     return Call("all", (Compare(flags, ("!=",), (Const(0),)),))

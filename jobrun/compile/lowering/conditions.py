@@ -191,7 +191,7 @@ def _is_time(text: str) -> bool:
 
 
 def _on_node(expr: Expr, node: str) -> Expr:
-    """Lower a condition of a spec whose expression reads the blobs of one node."""
+    """Lower a condition that reads blobs of one node: qualify their names with the node."""
 
     def leaf(part: Expr) -> Expr:
         if isinstance(part, Name):

@@ -28,7 +28,7 @@ class Context:
     nodes: NodeNames = field(default_factory=lambda: NodeNames(Cluster(())))
 
     def place(self, path: str, *spec_path: str | int) -> Place:
-        """Return the place in the lowered spec of the step or task that has this path."""
+        """Return the ``Place`` of a step or task in lowering: its path, its origin in the spec."""
         return Place(path, self.source.at(spec_path))
 
     def at(self, *spec_path: str | int) -> Place:

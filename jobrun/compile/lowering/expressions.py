@@ -183,7 +183,7 @@ def is_never_bool(expr: Expr) -> bool:
 
 
 def _needs_resolving(written: Any, env: Env) -> bool:
-    """Decide whether lowering an expression may change names in it: in nets, loops, ``iter``."""
+    """Decide if lowering an expression may have to resolve names, as inside nets and loops."""
     if env.rename is not None or env.indices:
         return True
     return "iter" in written if isinstance(written, str) else not isinstance(written, int | float)

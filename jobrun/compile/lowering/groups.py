@@ -77,7 +77,7 @@ class GroupLowering:
                     self._context.faults.error("E140", message, mend, place)
 
     def _check_nets(self) -> None:
-        """Report the faults in nets as groups are lowered, also of nets that no group uses."""
+        """Check all declared nets after groups are lowered, and warn of nets that no group uses."""
         inner = {name for net in self._context.nets.values() for name in net.uses}
         for name, net in self._context.nets.items():
             for key, declared in (("in", net.inputs), ("out", net.outputs)):

@@ -56,7 +56,7 @@ class NetDef:
 
 
 def build_net_table(spec: JobSpec, source: SourceMap, faults: Faults) -> dict[str, NetDef]:
-    """Build the table of the nets that a spec declares; mark recursive ones as not sound."""
+    """Build the table of nets that a spec declares, refusing nets that use themselves."""
     used = {name: _used_names(net) for name, net in spec.nets.items()}
     order, cycles = _sort_inner_first(used)
     for cycle in cycles:

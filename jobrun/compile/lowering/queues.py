@@ -33,7 +33,7 @@ class QueueTable:
     readers: tuple[str, ...] = ()
 
     def read(self, name: str, group: GroupName) -> ReadQueue | None:
-        """Lower ``read`` of a task that names a queue; None if there is no such queue."""
+        """Lower a task's ``read: NAME`` of a queue to ``ReadQueue``; None if no such queue."""
         queue = self.queues.get(name)
         return None if queue is None else ReadQueue(queue, self.sent.get((group, name), ()))
 

@@ -57,7 +57,7 @@ class ReaderTable:
     names: tuple[str, ...] = ()
 
     def read(self, name: str) -> ReadRecords | None:
-        """Lower ``read`` of a task that names a reader; None if there is no valid one."""
+        """Lower a task's ``read: NAME`` of a reader to ``ReadRecords``; None if it is not valid."""
         reader = self.readers.get(name)
         return None if reader is None else ReadRecords(reader)
 

@@ -238,7 +238,7 @@ def _blob(name: str, known: Known | None) -> str:
 
 
 def _resize_rows(job: Job) -> Iterator[str]:
-    """Render the lines of the plan's text about a resume on another number of nodes."""
+    """Render the lines of ``jobrun plan`` on whether a resume may use another number of nodes."""
     if not job.layouts:
         return
     words = [

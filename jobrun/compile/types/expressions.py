@@ -135,7 +135,7 @@ class RuleCache:
         return found[1]
 
     def call(self, operator: OpDef | DrawDef, given: list[Known]) -> Known:
-        """Return what an operator's rule infers from the types of arguments by position."""
+        """Infer the type of an operator call from its positional arguments' types, and cache it."""
         key = (operator.name, id(operator), *map(id, given))
         found = self._found.get(key)
         if found is None:

@@ -185,7 +185,7 @@ class StepInference:
         return self._frames[-1]
 
     def _leave(self) -> None:
-        """End a block of steps in type inference; keep the types that it binds after the block."""
+        """Leave a block in type inference of steps, so that names it binds have types after it."""
         ended = self._frames.pop()
         around = self._frames[-1].before
         for name, known in ended.before.items():

@@ -81,7 +81,7 @@ class _Chunked:
         return self._read(lambda dataset: dataset[start:stop])
 
     def pick(self, rows: Array) -> Piece:
-        """Read rows of HDF5 datasets in any order; libhdf5 reads each once, in ascending order."""
+        """Read rows of HDF5 datasets in any order, by an ascending selection without repeats."""
         ordered, place = sort_rows(rows)
         unique, back = np.unique(ordered, return_inverse=True)
         return restore_order(self._read(lambda dataset: dataset[unique][back]), place)

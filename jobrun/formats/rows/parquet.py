@@ -214,7 +214,7 @@ class ParquetRows:
         return bool(types.is_string(kind) or types.is_large_string(kind))
 
     def _text_width(self, member: str) -> int:
-        """Return the length of the longest text in a parquet column, for its one dtype."""
+        """Return the longest text's length in a parquet column, for a dtype that fits all."""
         width = 1
         for number in range(self._file.num_row_groups):
             texts = self._inside(self._read(number, [member]), member).to_pylist()

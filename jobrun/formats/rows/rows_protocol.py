@@ -36,7 +36,7 @@ class Rows(Protocol):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns that each row has, in the order of the request (protocol)."""
+        """The columns that each row has, in the order in which they were requested (protocol)."""
 
     def __len__(self) -> int:
         """Return the number of rows in the data file (protocol)."""

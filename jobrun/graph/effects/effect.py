@@ -94,7 +94,7 @@ def declared_keys(kind: type[Any]) -> dict[str, Key]:
 
 @cache
 def declared_sources(kind: type[Any]) -> dict[str, str]:
-    """Map each field of a declared effect that gets another field's text to that other field."""
+    """Map fields of a declared effect's class to the field whose written text each one receives."""
     return {one.name: one.metadata[_SOURCE] for one in fields(kind) if _SOURCE in one.metadata}
 
 

@@ -24,7 +24,7 @@ _INDEX_ROW = Known("int64", (None,))
 
 
 def _items(given: Arguments, name: str) -> list[Known]:
-    """Return the abstract values of the arrays in a list that an index function selects from."""
+    """Return the abstract value of each array in an index function's list of choices."""
     return [as_array(one) for one in sure(given.get(name).items)]
 
 

@@ -104,7 +104,7 @@ def mark_safe_counts(changes: tuple[Change, ...], found: ResizePlan) -> tuple[Ch
 
 
 def refuse_mid_epoch(found: ResizePlan, epoch: int) -> ResizePlan:
-    """Add to a resize plan the refusal of each family, because the run is within an epoch."""
+    """Add to a resize plan that no counted nodes can be resized, as the run is inside an epoch."""
     text = f"epoch {epoch} is saved between two of its records, where nodes cannot be others"
     mend = f"continue from the whole epoch before: --epoch {epoch - 1}; or keep the count"
     faults = {

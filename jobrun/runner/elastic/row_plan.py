@@ -296,7 +296,7 @@ class FamilyPlan:
 
 
 def _row_range(count: int, place: int, places: int) -> tuple[int, int]:
-    """Return the first and last row of a node's share, as ``reader_position`` divides rows."""
+    """Return where a resized node's share of rows begins and ends; the end row is not in it."""
     return count * place // places, count * (place + 1) // places
 
 

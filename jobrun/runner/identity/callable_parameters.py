@@ -76,7 +76,7 @@ def _constructor(found: ast.ClassDef, tree: ast.Module) -> Parameters | None:
 
 
 def _parameters(args: ast.arguments, given: int) -> Parameters | None:
-    """Return the parameters of a function of which the first are given by position."""
+    """Return a callable's parameters after the first ``given`` ones, which need no argument."""
     by_position = [*args.posonlyargs, *args.args]
     if len(by_position) < given:
         # ``def __init__(*args)``.

@@ -65,7 +65,7 @@ def literal_path(file: DataFile, folder: Path) -> Path | None:
 
 
 def literal_text(text: Text) -> str | None:
-    """Return the path of a data file to fingerprint if it is fixed text; None with placeholders."""
+    """Return the path of a data file to fingerprint; None if the path has placeholders."""
     if all(isinstance(part, str) for part in text.parts):
         return "".join(part for part in text.parts if isinstance(part, str))
     return None

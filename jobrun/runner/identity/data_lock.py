@@ -89,7 +89,7 @@ def pin_data(job: Job, folder: Path) -> dict[str, Pin]:
 
 
 def write_lock(path: Path, pins: Mapping[str, Pin]) -> None:
-    """Write the lock file of data pins atomically.
+    """Write the lock file that pins digests of data files, replacing it atomically.
 
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).

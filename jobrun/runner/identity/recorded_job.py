@@ -150,7 +150,7 @@ def install_authored(run: Path, authored: Authored) -> None:
 
 
 def require_secrets(present: Authored) -> None:
-    """Refuse to run an authored job whose secret params, which no file holds, have no values.
+    """Require a value for each secret param of a job to resume, as none is recorded in the run.
 
     Raises:
         SpecError: E448, one is missing.

@@ -125,7 +125,7 @@ class ListenerFanOut:
                 pass
 
     def _finish(self, longest_s: float) -> None:
-        """Wait until the processes of all listeners have ended, at most ``longest_s`` in total."""
+        """Finish all listeners that events fan out to, waiting at most ``longest_s`` in total."""
         deadline = time.monotonic() + longest_s
         for one in self._processes:
             one.finish(deadline)

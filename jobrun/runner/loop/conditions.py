@@ -47,7 +47,7 @@ def update_patience(
     before: tuple[Patience, ...],
     metrics: Mapping[str, Scalar],
 ) -> tuple[Patience, ...]:
-    """Update the patience of each ``no_improvement`` condition after one more epoch.
+    """Update how long each ``no_improvement`` condition has waited, after one more epoch.
 
     Raises:
         TaskFailedError: A metric is not a number.

@@ -438,7 +438,7 @@ def run_with_retries(
     requests: StopRequests,
     listen: Listener,
 ) -> Outputs:
-    """Run a group of the job; with ``retry``, run it again after a failure from equal bits.
+    """Run a group of the job; after a failure with ``retry``, restore its blobs and run it again.
 
     ::
 

@@ -108,7 +108,7 @@ class NodeFailover:
         self._saved = (-1, 0)
 
     def replace_lost_nodes(self, error: NodeLostError) -> RestartPoint | None:
-        """Replace lost nodes, empty all workspaces, and return where to restart, None for init.
+        """Replace lost nodes, empty workspaces, return from where to restart; None to redo init.
 
         Raises:
             NodeLostError: The one too many.

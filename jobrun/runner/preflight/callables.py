@@ -17,7 +17,7 @@ from jobrun.runner.identity.callable_sources import Source, find_definition, fin
 
 
 def check_callables(job: Job, folder: Path, *, imports: bool = False) -> Iterator[Fault]:
-    """Check the callables of a job: modules, names and arguments, by the text of the modules.
+    """Check a job's callables before it runs: modules, names and arguments, in source text.
 
     Args:
         job: The job.

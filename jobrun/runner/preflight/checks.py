@@ -230,7 +230,7 @@ SPEC_CODES = frozenset({"E290", "E291", "E292", "E294", "E392", "E393"})
 
 
 def raise_spec_errors(faults: tuple[Fault, ...]) -> None:
-    """Raise, of the faults that preflight checks found, those that are errors of the spec.
+    """Raise a ``SpecError`` if any faults found by the preflight checks are errors of the spec.
 
     Raises:
         SpecError: There are.

@@ -48,7 +48,7 @@ def require_own_unless_trusted(run: Path, *, trust: bool) -> None:
 
 
 def require_own_parent(run_dir: Path, uid: int | None = None) -> None:
-    """Require that permissions let no other user change where a run is made.
+    """Refuse a ``--run-dir`` that is another user's link or world-writable directory.
 
     Raises:
         EnvironmentFaultError: E380, see there.

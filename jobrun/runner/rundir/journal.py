@@ -77,7 +77,7 @@ class Journal:
         self._append({"kind": "epoch", "epoch": epoch, "generation": generation})
 
     def acknowledge_within(self, epoch: int, records: int, generation: int) -> None:
-        """Acknowledge in the journal a mid-epoch save, after some records of ``epoch``."""
+        """Append to the journal that a save inside an epoch, after some records, is durable."""
         self._append(
             {"kind": "records", "epoch": epoch, "records": records, "generation": generation}
         )

@@ -252,7 +252,7 @@ def _state_of(owner: Owner) -> list[bytes]:
 
 
 def _is_named(descriptor: int, name: str, directory: int | None = None) -> bool:
-    """Return whether a run's lock file, or directory, that is held still has its name."""
+    """Return whether the held lock file or directory of a run is still the one under its name."""
     held = os.fstat(descriptor)
     try:
         # Of the run's own directory a link's target counts: people name runs by links.

@@ -298,7 +298,7 @@ def _tasks(group: TaskGroup) -> list[dict[str, Any]]:
 
 
 def _kept_names(files: Mapping[str, str]) -> dict[str, str]:
-    """Choose names for copies of the authored files in the ``spec/`` folder, no two alike."""
+    """Choose distinct names in the ``spec/`` folder for copies of the spec and included files."""
     kept: dict[str, str] = {}
     for shown in files:
         if shown.startswith("--set"):

@@ -79,7 +79,7 @@ class BackgroundThread:
         self._inbox.put((work, self._permit, self._over))
 
     def wait(self, is_late: Callable[[], bool]) -> bool:
-        """Wait for the end of the background thread's work; False if it was abandoned.
+        """Wait until the background thread has done its work; False if waiting was given up.
 
         Args:
             is_late: Asked now and then: whether there is no time left for it.

@@ -123,7 +123,7 @@ class Committer:
         self.held: Callable[[], frozenset[int]] = frozenset
 
     def commit_epoch(self, order: SaveRequest, permit: Permit) -> None:
-        """Commit one epoch by the protocol, and release its tickets.
+        """Commit one epoch's checkpoint: write its files, publish, acknowledge, report, retain.
 
         ::
 

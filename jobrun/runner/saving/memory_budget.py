@@ -83,7 +83,7 @@ def _read_available_bytes(meminfo: Path) -> int:
 
 
 def _read_number(path: Path) -> int:
-    """Read a limit of the memory budget from a control group's file; -1 for none."""
+    """Read a number, such as a memory limit, from a control group's file; -1 if it has none."""
     try:
         text = path.read_text().strip()
     except OSError:

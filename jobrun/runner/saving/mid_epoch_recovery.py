@@ -93,7 +93,7 @@ def plan_entry(
 
 
 def apply_entry(plan: EntryPlan, root: str, journal: Journal, run: Path, listen: Listener) -> None:
-    """Apply the plan for the recovery of mid-epoch checkpoints; under the run's lock.
+    """Apply the plan for recovery from mid-epoch checkpoints; the caller holds the run's lock.
 
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).

@@ -143,7 +143,7 @@ class MidEpochSaver:
         self._entry = None
 
     def reenter(self, epoch: int) -> tuple[Progress, TaskGroup, int] | None:
-        """Prepare the mid-epoch saver to enter the next epoch at its last checkpoint in it.
+        """Prepare the mid-epoch saver to enter the next epoch at that epoch's newest save.
 
         Metrics that were measured later do not count any more.
 

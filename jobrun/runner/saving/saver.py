@@ -120,7 +120,7 @@ class NoSaver:
         return progress
 
     def handle_load(self, progress: Progress, outputs: Outputs) -> None:
-        """Do nothing after a load: a run without a saver deletes no epochs."""
+        """Do nothing after the load of an epoch: an unsaved run has no epochs to delete."""
 
     def finish(self) -> None:
         """Do nothing at the end of a run without a saver, which uploads no epochs."""

@@ -59,7 +59,7 @@ class GroupUploader:
             self._upload(epoch)
 
     def finish(self, epoch: int) -> None:
-        """Upload after the last epoch, by task groups, all that the policy wants and is missing.
+        """Upload at the end of the run, by upload task groups, the epochs still to be uploaded.
 
         Args:
             epoch: The newest that is durable; -1 for none.

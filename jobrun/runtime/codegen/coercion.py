@@ -200,7 +200,7 @@ def as_count(value: Value) -> int:
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """Compute ``base ** exponent`` at run time, and refuse a huge integer.
+    """Compute ``base ** exponent`` for generated code, refusing integers of too many bits.
 
     Raises:
         OverflowError: The result would have more than a million bits.

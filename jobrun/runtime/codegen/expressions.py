@@ -322,7 +322,7 @@ class ExpressionBuilder:
 
 
 def output_ref(read: e.OutputRead) -> OutputRef:
-    """Return the key under which the code of an expression finds a task's output in a run."""
+    """Build the ``OutputRef`` by which an expression's code looks up a task's output."""
     return OutputRef(read.task, read.node, read.output)
 
 

@@ -31,7 +31,7 @@ class NumpyWarnings:
         )
 
     def context(self) -> Context:
-        """Copy the caller's context, in which numpy's floating-point warnings are reported.
+        """Copy the caller's context, and set the copy to report numpy's floating-point warnings.
 
         That costs less than to enter what ``errstate`` returns, and to leave it.
         """

@@ -357,7 +357,7 @@ def _has_slice(index: ast.expr) -> bool:
 
 
 def _multiplies(expr: Expr) -> bool:
-    """Return whether a generated statement may double an integer's bits, so must check its size."""
+    """Return whether a generated statement may make an integer so large that it needs a check."""
     return any(
         isinstance(one, Binary)
         and (

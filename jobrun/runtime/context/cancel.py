@@ -71,7 +71,7 @@ class CancelScope:
             raise CancelledError
 
     def waking(self, wake: Wake) -> _Waking:
-        """Call ``wake`` when the scope is cancelled inside the block, or at once if it already was.
+        """Call ``wake`` if the cancel scope is cancelled inside a ``with`` block, or was already.
 
         ``wake`` must not block, and must be safe in a signal handler (such as
         ``SimpleQueue.put``); it may be called more than once.

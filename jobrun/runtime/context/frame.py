@@ -280,7 +280,7 @@ class Blobs(dict[str, Value]):
         raise MissingBlobError(name)
 
     def drop(self, name: str) -> None:
-        """Remove a blob from a workspace of the frame.
+        """Remove a blob from a workspace, among those that a block's frame looks names up in.
 
         Raises:
             MissingBlobError: There is none of that name.

@@ -257,7 +257,7 @@ class _Thread(threading.local):
         self.seen: Settings = {}
 
     def read(self) -> dict[str, Any]:
-        """Read the library settings of this thread, and of the context of its callables."""
+        """Read library settings: this thread's, and those in the callables' ``contextvars``."""
         values = _read(_LOCAL)
         # Nothing has been changed in one that is empty.
         return values | self.context.run(_read, _CONTEXT) if self.context else values

@@ -319,7 +319,7 @@ class ZipCursor:
         return tuple([values[place] for place in self._places])
 
     def next(self, frame: Frame) -> tuple[int, tuple[Value, ...]] | None:
-        """Take the next record of a zip cursor and its number, as ``Cursor.next`` does."""
+        """Take the next record and its number from a cursor over several zipped readers."""
         number = self._allowance.given
         return (number, self.take()) if self.peek(frame) else None
 

@@ -105,7 +105,7 @@ class OpenSource:
         return True
 
     def iterator_factory(self, frame: Frame, share: tuple[int, int]) -> MakeIterator:
-        """Return a function that iterates over one share of the data of this ``OpenSource``.
+        """Return a function that iterates over one node's or instance's share of an open source.
 
         Args:
             frame: The task's.

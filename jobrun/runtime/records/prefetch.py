@@ -137,7 +137,7 @@ class _Worker:
         start(self._work, self._done.set)
 
     def next(self, cancel: CancelScope) -> _Item:
-        """Return the next record that the prefetching thread has read, the end, or its error."""
+        """Return the next record that the prefetching thread has read, None, or an exception."""
         if self._last:
             # Asked again after the end.
             return self._last[0]

@@ -160,7 +160,7 @@ class ReaderSource:
     def _in_turn(
         self, cursor: Cursor | ZipCursor, lock: threading.Lock, frame: Frame
     ) -> Iterator[Numbered]:
-        """Iterate over the records of a task's reader that no other instance has taken."""
+        """Iterate over records of a reader whose cursor is shared with other task instances."""
         while True:
             frame.cancel.check()
             if not lock.acquire(blocking=False):

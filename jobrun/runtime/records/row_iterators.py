@@ -232,7 +232,7 @@ class ObjectIterator:
         return found
 
     def take_ready(self) -> Sequence[Pair]:
-        """Return no rows: the iterator over a user's object reads none ahead."""
+        """Return an empty list, as this iterator over a user's object reads no rows ahead."""
         return ()
 
     def _run(self, work: Callable[[], _Result]) -> _Result:

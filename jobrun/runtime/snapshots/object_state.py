@@ -31,7 +31,7 @@ def collect_state(
     origins: Iterable[tuple[str, str]] = (),
     detector: ChangeDetector | None = None,
 ) -> tuple[dict[str, Value], frozenset[str]]:
-    """Collect what a save stores of a node's blobs: of a Python object its state, flattened.
+    """Collect a node's blobs for a save, with each Python object's state flattened to named values.
 
     Shares memory with the blobs, and with what is in the objects.
 

@@ -161,7 +161,7 @@ class SharingTracker:
 
 
 def _changed_sharing(found: SharedParts, allowed: SharedParts) -> Fault | None:
-    """Build the fault for objects that share other parts than before, or None."""
+    """Build the fault for objects that share other parts than the allowed ones, or None."""
     more = SharedParts(found.parts - allowed.parts, found.arrays - allowed.arrays).fault()
     if more is not None:
         return replace(more, message=f"{more.message}, and was not when it was made")

@@ -178,7 +178,10 @@ class Snapshot:
         return bool(self._parts)
 
     def pass_gate(self, names: Iterable[str] | None = None) -> None:
-        """Wait until these blobs of the snapshot may be changed; all if None. Any thread."""
+        """Wait until a snapshot has copied blobs that a block is about to change; all if None.
+
+        Any thread.
+        """
         if self.is_safe:
             return
         started = time.perf_counter()

@@ -221,7 +221,7 @@ class KeptValues:
                 self._entries[node, blob] = entry
 
     def follow(self, node: str, blob: str, before: Value, after: Value) -> None:
-        """Follow a blob whose value was replaced by a copy: what callables keep stays watched."""
+        """Record that a copy replaced a blob's value, so that what callables keep stays watched."""
         entry = self._entries.get((node, blob))
         if entry is not None and entry.bound is before:
             entry.bound = after

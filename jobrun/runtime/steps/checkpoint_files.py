@@ -123,7 +123,7 @@ def _restore_settings(step: LoadState, frame: Frame) -> None:
 
 
 def _open_parts(parts: Iterable[FilePart], frame: Frame) -> Iterator[FilePart]:
-    """Open the checkpoint files that a step loads, one by one; a path is valid until the next."""
+    """Fetch the checkpoint files of a ``load`` one by one, yielding each part with a valid path."""
     for part in parts:
         with frame.run.fetch_file(part.file) as path:
             yield replace(part, file=path)

@@ -373,7 +373,7 @@ class LineSplitter:
             self._rest = self._rest[_LONGEST_LINE:]
 
     def end(self) -> None:
-        """End splitting the output of an external program: pass on what has no newline."""
+        """Emit the last line of an external program's output, if it does not end in a newline."""
         if self._rest:
             self._say(self._rest)
             self._rest = b""

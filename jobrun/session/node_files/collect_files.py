@@ -81,7 +81,7 @@ def collect_from_nodes(
 def upload_from_nodes(
     tickets: Sequence[Ticket], directory: str, objects: str, link: Callable[[str], WorkerHandle]
 ) -> tuple[NodeSave, ...]:
-    """Ask nodes to upload their files of a save on their own, instead of collecting them.
+    """Ask nodes to upload a save's files to the object store, rather than send them for collection.
 
     Args:
         tickets: Of one save.

@@ -161,7 +161,7 @@ class NodeDirectory:
                 _remove_node(self._root.parent)
 
     def unlock(self) -> None:
-        """Release the lock on the node's directory, as the end of the process does."""
+        """Release the lock on a node's directory, which the process's end would release too."""
         held, self._lock_descriptor = self._lock_descriptor, -1
         if held >= 0:
             os.close(held)

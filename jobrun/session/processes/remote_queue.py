@@ -84,7 +84,7 @@ class RemoteQueue:
         return self._incoming.take(scope)
 
     def records(self, scope: CancelScope) -> Iterator[tuple[int, Values]]:
-        """Iterate over the records that are taken of the master's queue."""
+        """Iterate over records that a worker process takes from the master's queue."""
         return iter(partial(self.take, scope), None)
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:

@@ -374,7 +374,7 @@ class PartitionRun:
         )
 
     def fetch_file(self, path: str) -> AbstractContextManager[str]:
-        """Return a context in which this worker process can read a file of an epoch."""
+        """Return a context manager for a worker process's local copy of an epoch's file."""
         return self._worker.files.local_copy(
             path, partial(self._ask, "file", path), partial(self._ask, "where", path)
         )

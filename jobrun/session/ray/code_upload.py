@@ -78,7 +78,7 @@ def stage_modules(folder: Path, into: Path, digest: str) -> Path:
 
 
 def make_importable(folder: str, digest: str) -> str:
-    """Make the uploaded user modules importable on a node's machine; return what is wrong.
+    """Put the modules uploaded with Ray on ``sys.path`` of a node's machine; return what is wrong.
 
     Args:
         folder: Where they are on the master's machine.

@@ -30,7 +30,7 @@ class RemoteNotifier(Protocol):
         """Notify the nodes for which a task is an external dependency that it has ended."""
 
     def notify_failure(self) -> None:
-        """Notify nodes whose external dependencies are on this one that a task of it has failed.
+        """Notify nodes that depend on this node's tasks that one of these has failed.
 
         Can be called from any thread.
         """

@@ -508,7 +508,7 @@ def copy_for_reading(value: Value, name: str) -> Value:
 
 
 def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
-    """Let the C library keep freed memory for the ``threads`` session; return whether it does.
+    """Let the C library keep freed memory in a ``threads`` session's process; return if it does.
 
     Args:
         environment: Where a user may have set the thresholds; then they are left as they are.

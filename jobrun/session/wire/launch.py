@@ -97,7 +97,7 @@ class LocalProcess:
         self._process.kill()
 
     def abort(self) -> None:
-        """Kill the launched process with SIGABRT, at which faulthandler writes its stacks."""
+        """Abort the launched node process: SIGABRT, for its stacks, then after a wait SIGKILL."""
         self._process.send_signal(signal.SIGABRT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)

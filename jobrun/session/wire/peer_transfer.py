@@ -65,7 +65,7 @@ class PeerConnections:
         _start_thread(self._accept_connections)
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Transfer copies of a blob directly from several nodes, some prefetched.
+        """Transfer a blob's copies directly from several nodes, the next ones requested ahead.
 
         Raises:
             EnvironmentFaultError: E395, a node is lost.

@@ -102,7 +102,7 @@ def _canonical(model: type[BaseModel]) -> list[str]:
 
 
 def _members(annotation: Any, tag: str) -> Iterator[tuple[str, Any]]:
-    """Yield the models that a field allows, each of which has an order of keys."""
+    """Yield the models permitted in a model's field, each with the tag for its order of keys."""
     origin = get_origin(annotation)
     if isinstance(annotation, TypeAliasType):
         yield from _members(annotation.__value__, tag)

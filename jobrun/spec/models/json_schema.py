@@ -98,7 +98,7 @@ def _shared(value: Any, shared: dict[str, dict[str, Any]]) -> Any:
 
 
 def _tidied(value: Any, key: str) -> Any:
-    """Remove generated titles from the JSON Schema, and allow references in place of values."""
+    """Remove generated titles from the JSON Schema; let each value be a ``${}`` reference too."""
     if isinstance(value, list):
         return [_tidied(item, "") for item in value]
     if not isinstance(value, dict) or key in {"default", "const"}:

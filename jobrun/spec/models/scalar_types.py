@@ -147,7 +147,7 @@ else:
         _OPTIONAL = _Optional()
 
         def __class_getitem__(cls, given: Any) -> Any:
-            """Make the type of a key optional, which may then be left out of a spec."""
+            """Make a scalar type of a spec key optional: the key may be left out, not be null."""
             return Annotated[given, cls._OPTIONAL]
 
 

@@ -191,7 +191,7 @@ def _mend_type(error: _Error, what: str) -> str:
 
 
 def _example_mapping(key: str | int, value: Any) -> str:
-    """Guess the mapping that was meant, for the mend of a validation error; empty if unknown."""
+    """Guess the mapping to suggest where a step's value is none in a validation error, or empty."""
     if key == "metric" and isinstance(value, str) and value.isidentifier():
         return f"metric: {{{value}: {value}}}"
     if key in ("save", "load") and isinstance(value, str):

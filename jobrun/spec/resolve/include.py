@@ -185,7 +185,7 @@ def _rebased_section(key: str, value: Node, prefix: str) -> Node:
 
 
 def _rebased_steps(node: Node, prefix: str) -> Node:
-    """Rebase the paths of ``load`` and ``save`` steps in an included file's tree."""
+    """Rebase ``load`` and ``save`` paths of an included tree to the including file's folder."""
     if isinstance(node, Sequence):
         return Sequence([_rebased_steps(item, prefix) for item in node.items], node.place)
     if not isinstance(node, Mapping):

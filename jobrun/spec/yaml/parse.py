@@ -133,7 +133,7 @@ class _Frame:
 
     @property
     def wants_key(self) -> bool:
-        """Whether the next event of the YAML parser is a key of this open mapping."""
+        """Whether the YAML parser's next event is a key in this mapping, which has not ended."""
         return self.items is None and self.key is _EXPECTED
 
 

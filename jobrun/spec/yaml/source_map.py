@@ -45,7 +45,7 @@ class SourceMap:
         return self.at(path)
 
     def _walk(self, path: Path) -> tuple[Node, int]:
-        """Map a path of the spec to the nearest node in the source, and the count of segments left.
+        """Find the source node nearest to a spec path; return it, and how many segments remain.
 
         Not by ``child``, because a large spec asks for hundreds of thousands of places.
         """

@@ -62,7 +62,7 @@ def compare_states(first: Inspection, second: Inspection) -> tuple[BlobDifferenc
 
 
 def only_in_first(node: str, name: str, value: Value) -> BlobDifference:
-    """Describe a blob that only the first of two compared checkpoints has."""
+    """Build the ``BlobDifference`` of a blob that only the first of two checkpoints has."""
     how = ValueDifference(equal=False, words=f"{describe(value)} | not there")
     return BlobDifference(node, name, how, "first")
 

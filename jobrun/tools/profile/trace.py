@@ -88,7 +88,7 @@ def _threads(times: Iterable[BlockTime]) -> dict[tuple[str, int], int]:
 
 
 def _flames(steps: Sequence[StepRow]) -> list[dict[str, Any]]:
-    """Draw the profiled steps of a block as trace events, each below the one that contains it."""
+    """Convert profiled steps to nested trace events, each inside the step that contains it."""
     around = parents(row.path for row in steps)
     inside: dict[str, list[StepRow]] = {}
     for row in steps:

@@ -72,7 +72,7 @@ class Course:
 
 
 def plan_trials(course: Course, count: int, seed: int = 0) -> tuple[Trial, ...]:
-    """Draw the kills of a proof's trials; the same arguments give the same trials.
+    """Plan a proof's trials: choose at random, from a seed, where each trial kills the run.
 
     Half of them die at named places, each place as often as any other (give or take one),
     the other half at random instants, of which one in ten may come before the run has done

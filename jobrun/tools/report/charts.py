@@ -175,7 +175,7 @@ def chart_section(charts: Charts, names: Sequence[str]) -> Html:
 
 
 def key(run: int) -> Html:
-    """Render the style of line by which a run is recognised in each chart of the report."""
+    """Render a legend sample of the line style of one run in the report's charts, as SVG."""
     line = tag("path", d="M0 5H26", class_=f"s{run % 8} d{run % 4}")
     return tag("svg", line, class_="key", viewBox="0 0 26 10", aria_hidden="true")
 

@@ -69,7 +69,7 @@ def _chart_data(charts: Charts, names: list[str]) -> dict[str, object]:
 
 
 def _run(number: int, report: RunReport) -> Html:
-    """Render one of the compared runs on the page of the report, collapsed."""
+    """Render one compared run on the report's page as a collapsed ``<details>`` element."""
     inside = [heading(report)]
     for _, title, content in sections(report):
         inside += [tag("h3", title), content]

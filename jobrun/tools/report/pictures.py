@@ -51,7 +51,7 @@ class Picture:
 
 
 def picture(value: Any, most: tuple[int, int] = (160, 160)) -> Picture | None:
-    """Scale a matrix of real numbers to a picture; None for anything else.
+    """Scale a real matrix to a grey-level picture in the report; None for anything else.
 
     Args:
         value: An array; one of two dimensions, each of at least 2, has a picture. A few long

@@ -142,7 +142,7 @@ def _part(part: _Part, history: History, top: int) -> Iterator[Html]:
 
 
 def _gap(before: _Part, after: _Part) -> Iterator[Html]:
-    """Mark a gap between two processes on the timeline, or a return to an older epoch."""
+    """Draw on the report's timeline a gap between two processes, or a return to an older epoch."""
     middle = (before.left + before.width + after.left) / 2
     away = max(0.0, after.invocation.started - before.invocation.ended)
     words = f"nothing ran for {span(away)}"

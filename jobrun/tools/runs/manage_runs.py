@@ -35,7 +35,7 @@ class NewestFirst:
                 yield _with_present_status(self._run_dir, one)
 
     def newest_of_jobs(self) -> Iterator[IndexedRun]:
-        """List the newest run of each job, newest first."""
+        """List the newest run of each job below the run directory, newest first, to manage runs."""
         left = {path.partition("/")[0] for path in self._ordered.paths}
         for one in self.runs(lambda path: path.partition("/")[0] in left):
             left.discard(one.path.partition("/")[0])

@@ -63,7 +63,7 @@ def usage_values(usage: RunUsage) -> dict[str, Any]:
 
 
 def read_total_usage(run: Path) -> RunUsage:
-    """Read what a run has used over all of its starts, up to the last record before a kill."""
+    """Read a run's recorded usage: wall time over all its starts, resources of its processes."""
     return sum_usage(read_last_usage(run))
 
 

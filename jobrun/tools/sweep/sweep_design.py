@@ -78,7 +78,7 @@ class SweepBase:
         return load_spec(self.spec, values=self.values, overrides=(*self.overrides, *overrides))
 
     def sweep_name(self) -> str:
-        """Return the name of the designed sweep, or of its job if none was given.
+        """Return the name of the designed sweep; where none was given, the name of its job.
 
         Raises:
             SpecError: The spec is needed for it, and is not valid.

@@ -231,7 +231,7 @@ def _tried(hashed: int, mask: int) -> Iterator[int]:
 
 
 def _stages(order: list[Any], size: int) -> list[Iterable[Any]]:
-    """Split a set's items into the updates by which an empty set gets a table of a size.
+    """Divide a set's items into successive updates that grow its hash table to a given size.
 
     Room is made for a dict before its keys are added: a table gets more than twice as many slots
     as there are items and keys together, also where some keys are items already.

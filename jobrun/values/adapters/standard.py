@@ -36,7 +36,7 @@ def find(kind: type) -> Adapter | None:
 
 
 def find_named(kind: type) -> Adapter | None:
-    """Find the standard adapter for a function or class, kept by its name; None for others."""
+    """Find the standard adapter for functions and classes, saved by name; None for other types."""
     return NAMED if is_named(kind) else None
 
 

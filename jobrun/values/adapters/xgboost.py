@@ -47,7 +47,7 @@ def _booster_tree(booster: Any) -> dict[str, Any]:
 
 
 def _require_repeatable(booster: Any, found: dict[str, Any]) -> None:
-    """Refuse an ``xgboost.Booster`` that would draw other samples after a resume than without.
+    """Refuse an ``xgboost.Booster`` whose random sampling would differ after a resume.
 
     Args:
         booster: Which.

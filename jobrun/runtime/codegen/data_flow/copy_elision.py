@@ -194,7 +194,7 @@ def find_views(
     handed: Collection[str],
     moves: Moves,
 ) -> Views:
-    """Find the assignments of a block whose copy can be elided to a view: no write is seen.
+    """Find a block's assignments whose copy can be elided, as no later write shows the difference.
 
     Args:
         steps: The block.
