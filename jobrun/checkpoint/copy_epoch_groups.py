@@ -28,7 +28,7 @@ class UploadBuilder(Protocol):
     """Builds the task groups that copy epochs to another place."""
 
     def build(self, epoch: int, store: CheckpointStore) -> TaskGroup:
-        """Build the task group that uploads an epoch; it has no tasks if the epoch is there.
+        """Build the task group that uploads an epoch; without tasks if it was uploaded before.
 
         It runs at least once per epoch: a run that was killed before it went on runs it again.
 
@@ -55,7 +55,7 @@ class DirectoryUpload:
         self._is_settled = False
 
     def build(self, epoch: int, store: CheckpointStore) -> TaskGroup:
-        """Build the task group that uploads an epoch to a directory, unless it was before."""
+        """Build the task group that uploads an epoch to a directory; empty if it is there."""
         manifest = store.manifest(epoch)
         target = self.target(manifest)
         self._settle()

@@ -547,7 +547,7 @@ MOST_TASKS = 500
 
 
 def task_facts(job: Job) -> tuple[TaskFacts, ...]:
-    """Return facts about a job's tasks for an invocation's first event; none of too many tasks."""
+    """Return each task's group, name, node and needs for an invocation's first event, if few."""
     found = tuple(
         TaskFacts(group.name, task.name, task.node, task.needs)
         for group in job.groups

@@ -110,7 +110,7 @@ class RunMetadata:
 
     @contextlib.contextmanager
     def opened(self, listen: Listener) -> Iterator[RunMetadata]:
-        """Enable ``RunMetadata`` to acknowledge epochs while inside: open its journal; yield it."""
+        """Open the journal for a ``with`` block in which ``RunMetadata`` acknowledges epochs."""
         if self._journal_is_damaged:
             set_aside_journal(self._run)
         with contextlib.closing(Journal.open(self._run, self._run_id)) as journal:
@@ -133,7 +133,7 @@ class RunMetadata:
             apply_entry(self.entry, self.root, self._journal, self._run, listen)
 
     def _planned(self, wanted: int | None) -> RecoveryPlan:
-        """Let ``RunMetadata`` plan which epoch it answers; repeat that if the epoch was deleted."""
+        """Plan the recovery of ``RunMetadata``, again if the chosen epoch was just deleted."""
         for _ in retry_attempts():
             self._said = self._acknowledged(wanted)
             with contextlib.suppress(_EpochGoneError):
@@ -150,7 +150,7 @@ class RunMetadata:
         raise epochs_deleted_error(str(self._run))
 
     def _held_and_inspected(self, epoch: int) -> Damage | None:
-        """Let ``RunMetadata`` hold and verify an epoch it may answer; return damage or None."""
+        """Hold and verify an epoch that ``RunMetadata`` may choose; return its damage, or None."""
         hold = self._store.hold(epoch)
         if hold is None:
             raise _EpochGoneError
@@ -162,7 +162,7 @@ class RunMetadata:
         return damage
 
     def _acknowledged(self, wanted: int | None) -> JournalContents:
-        """Let ``RunMetadata`` read the acknowledged epochs; ignore damage if an epoch is wanted."""
+        """Read the journal for ``RunMetadata``; accept a damaged one only if an epoch is wanted."""
         try:
             return read_journal(self._run, self._run_id)
         except CheckpointError:

@@ -331,7 +331,7 @@ class _Invocation(Protocol):
         listener: Listener,
         warnings: tuple[Fault, ...] = (),
     ) -> RunResult:
-        """Run a new run that is started: the protocol of ``invocation.run_new``."""
+        """Run a new run's first invocation (protocol of the module ``invocation``)."""
 
     def continue_run(
         self,
@@ -342,7 +342,7 @@ class _Invocation(Protocol):
         options: RunOptions,
         listener: Listener,
     ) -> RunResult:
-        """Run an existing run that is started again: protocol of ``invocation.continue_run``."""
+        """Run a further invocation of an existing run (protocol of the module ``invocation``)."""
 
 
 def _invocation() -> _Invocation:

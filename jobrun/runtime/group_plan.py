@@ -227,7 +227,7 @@ def _node_report(report: NodeReport, known: GroupUsage) -> ReportPlan:
 
 
 def _report_plan(report: Report, names: BlockNames, beside: list[Steps]) -> ReportPlan:
-    """Build the plan of a report in a task group; ``failed`` in it is a flag or a blob."""
+    """Build the plan of a group's or task's report, where ``failed`` may be a blob or a flag."""
     is_blob = names.is_outer(FLAG) or any(FLAG in collect_usage(steps).bound for steps in beside)
     return ReportPlan(
         report.interval_s, _block(report.steps, report.path, names, in_exit=not is_blob)

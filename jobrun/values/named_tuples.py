@@ -155,7 +155,7 @@ def begin_dataclass(name: str, names: Sequence[str]) -> Any:
 
 
 def fill_fields(made: Any, items: Mapping[str, Any]) -> None:
-    """Set the fields of a dataclass that is being rebuilt, as a named tuple is, from a tree."""
+    """Set the fields of a dataclass instance, or of its stand-in, as it is rebuilt from a tree."""
     if type(made) is UnboundRecord:
         cast("dict[str, Any]", made.items).update(items)
         return

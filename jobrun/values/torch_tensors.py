@@ -81,7 +81,7 @@ def explain_unsavable(tensor: Tensor) -> str:
 
 
 def tensor_facts(tensor: Tensor, *, gaps: bool = False) -> dict[str, Any]:
-    """Return the facts about a tensor that its array lacks: device, and gradients.
+    """Return what a tensor's array lacks: its device, ``requires_grad`` and whether a parameter.
 
     Args:
         tensor: The tensor.

@@ -34,7 +34,7 @@ def quote_name(name: str) -> str:
 
 
 def part_name(blob: str, path: Iterable[str]) -> str:
-    """Return the internal name of a blob's part, which is quoted as its dataset's name."""
+    """Return the internal name of a part of a blob, to be quoted as the name of its dataset."""
     return _STEP.join((blob, *path))
 
 
@@ -44,7 +44,7 @@ def split_part_name(name: str) -> tuple[str, ...]:
 
 
 def dataset_path(name: str) -> str:
-    """Return the HDF5 path of a blob's dataset, or of a part's, below ``/blobs``."""
+    """Return the HDF5 path below ``/blobs`` at which a blob, or a part of one, is stored."""
     if _STEP not in name:
         return quote_name(name)
     return "/".join(quote_name(step) or _NOTHING for step in name.split(_STEP))

@@ -81,7 +81,7 @@ class Index:
 
     @property
     def blobs(self) -> tuple[str, ...]:
-        """The names of all blobs in the file's index; of one in parts its own."""
+        """The names of all blobs in the file's index; a blob in parts is named once."""
         return blob_names(self.names, self.quoted)
 
     @property
@@ -92,7 +92,7 @@ class Index:
         return [one if self.rows[one] == row else self.names[row] for row, one in enumerate(shown)]
 
     def blob_rows(self) -> dict[str, int]:
-        """Return the rows of the file's index by the names of blobs; those of parts by theirs."""
+        """Map names, of blobs and of parts of blobs, to their rows in the file's index."""
         return {**self.rows, **{blob: self.rows[link] for blob, link in self.quoted.items()}}
 
     def type_of(self, row: int) -> BlobType:

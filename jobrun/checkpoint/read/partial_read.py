@@ -92,7 +92,7 @@ class PortionReader:
         self._halves: dict[int, Bytes] = {}
 
     def count_other(self, blocks: range) -> int:
-        """Count the blobs of a partial read whose bytes are given out from some blocks."""
+        """Count the unwanted blobs that a partial read hands out from some blocks of the file."""
         return len(self._other.touching(*self._span(blocks)))
 
     def read(self, blocks: range) -> None:
@@ -110,7 +110,7 @@ class PortionReader:
     def _pieces_of(
         self, begin: int, end: int
     ) -> tuple[list[int], list[Any], list[tuple[int, Bytes]]]:
-        """Divide a partial read into memory: arrays of wanted blobs, buffers for other bytes.
+        """Divide a partial read into memory: arrays read in place, buffers for bytes between.
 
         Returns:
             Where each piece begins, all pieces, and those that hold other blobs.
@@ -157,7 +157,7 @@ class PortionReader:
 
 
 def _with_gaps(arrays: Sequence[Array], gaps: Sequence[int]) -> list[Array | None]:
-    """Place arrays that are read into in a list that has None at some places."""
+    """Insert None into the list of arrays that a partial read fills, at the given positions."""
     if list(gaps) == [0, len(arrays) + 1]:
         # Many small ones are usually side by side.
         return [None, *arrays, None]

@@ -241,7 +241,7 @@ def _require_length(path: str, size_bytes: int, header: Header) -> None:
 
 
 def _unfilled(buffers: Sequence[Any], count: int) -> list[Any]:
-    """Return the buffers that a short read of a verified file has not filled; of one the rest."""
+    """Return the buffers, or their rest, that a short read of a verified file has not filled."""
     first = 0
     while count >= buffers[first].nbytes:
         count -= buffers[first].nbytes

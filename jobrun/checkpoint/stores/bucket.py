@@ -104,7 +104,7 @@ class Bucket:
             raise
 
     def size_bytes(self, name: str) -> int | None:
-        """Return the length of an object in the bucket, or None when there is none."""
+        """Return the length of an object in the bucket, or None if the object is missing."""
         try:
             with self._store_errors("look at", name):
                 return int(self._api.head(self._store, self._prefix + name)["size"])
@@ -112,7 +112,7 @@ class Bucket:
             return None
 
     def made_at(self, name: str) -> float:
-        """Return when an object of the bucket was written, in seconds since 1970; 0 without one."""
+        """Return when an object of the bucket was written, in seconds since 1970; 0 if missing."""
         try:
             with self._store_errors("look at", name):
                 found = self._api.head(self._store, self._prefix + name)
@@ -121,7 +121,7 @@ class Bucket:
             return 0.0
 
     def read(self, name: str, most_bytes: int) -> bytes | None:
-        """Read all bytes of a small object in the bucket; None when there is none.
+        """Read all bytes of a small object in the bucket; None if the object is missing.
 
         Raises:
             EnvironmentFaultError: E331, also of one that is longer.

@@ -320,7 +320,7 @@ def _delete_unused_files(staged: str) -> dict[str, os.stat_result]:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return device and inode of the store's directory, following links; None without one."""
+    """Return device and inode of the store's directory, following links; None if it is missing."""
     try:
         facts = os.stat(path)  # noqa: PTH116 - for each epoch
     except OSError:

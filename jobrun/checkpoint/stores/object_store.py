@@ -254,7 +254,7 @@ class ObjectStore:
         return made
 
     def _is_same(self, manifest: Manifest) -> bool:
-        """Return whether the object store has this same epoch; refuse another one of its number."""
+        """Return whether the object store has this epoch; refuse a different one of its number."""
         found = self._found(manifest.epoch)
         if found is None:
             return False

@@ -96,7 +96,7 @@ class NodeWriter:
 
     @property
     def lead_bytes(self) -> int:
-        """How far behind a page small arrays begin in the files of a node's writer.
+        """The offset in a page at which small arrays begin in the files of a node's writer.
 
         Copies in memory that begin so are written from where they are.
         """

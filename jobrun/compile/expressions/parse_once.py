@@ -114,7 +114,7 @@ class ShapedParser:
         return expr
 
     def _take_apart(self, text: str) -> tuple[_Parts, _Shape]:
-        """Split a text at its words; its shape has, for a name, the number of its first mention."""
+        """Split a text into words and shape, where a name is the position of its first mention."""
         parts = _WORD.split(text)
         shape: list[str | int] = [*parts]
         numbers: dict[str, int] = {}
@@ -136,7 +136,7 @@ class _Learner:
         self._is_exact = True
 
     def learn(self, tree: Op | Expr, kind: Callable[..., Any], skip: int = 0) -> _Make | None:
-        """Make the function that builds such a tree, by a call of ``kind``, from its parts.
+        """Build the function that makes a tree of this shape from another text's words, or None.
 
         Returns:
             None where not each word of the text is a name in the tree: one is a keyword, say.

@@ -46,7 +46,7 @@ class ExpressionLowering:
         self._statements: dict[Path, Op] = {}
 
     def expression(self, value: Any, at: Path, path: str, env: Env) -> Expr:
-        """Lower the expression at a place of the spec, in the step of a path."""
+        """Lower the expression at a key of the spec, for the step whose path is given."""
         expr = self._parser.known(value)
         if expr is not None and not _needs_resolving(value, env):
             # Without its place: a large spec has hundreds of thousands of names and numbers.

@@ -148,7 +148,7 @@ class GroupLowering:
         return setups, reports
 
     def _add_node_setups(self, used: dict[str, None], group: GroupDraft, setups: _Setups) -> None:
-        """Lower a group's set-up, with that of each net once per node, however often it is used."""
+        """Lower a group's set-up, and that of each net once per node, however often it is used."""
         found: dict[str, dict[str, SetupNets]] = {}
         for nets in self._steps.net_setups(used, "node"):
             for node in group.nodes():

@@ -211,7 +211,7 @@ class StepLowering:
         return self._setups[key]
 
     def _shared_names(self, net: NetDef) -> frozenset[str]:
-        """Lower the steps of a net's set-up, as other steps, to find the names that they bind."""
+        """Return the names that a net's set-up binds, by lowering its set-up steps on their own."""
         if net.name not in self._shared:
             bound: set[str] = set()
             for level, setup in net.setup.items():
@@ -731,7 +731,7 @@ _LOWERING: Mapping[type[EffectStep], Callable[[EffectLowering, Any, Path, Place,
 
 
 def _kinds_of_arguments(call: Call) -> tuple[object, ...] | None:
-    """Return what of the effect of a call's arguments decides if it is valid; None if they all do.
+    """Return what alone decides if a lowered call is valid, names apart; None if all does.
 
     Which blob a name means does not decide it.
     """

@@ -138,7 +138,7 @@ def adapt_progress(progress: Progress, job: Job, families: Iterable[ResizedFamil
 def unknown_constants(
     progress: Progress, job: Job, families: Iterable[ResizedFamily]
 ) -> tuple[str, ...]:
-    """List the constants of nodes that a resize adds, for which any bits are right."""
+    """List the constants of nodes that a resize adds, with which no recorded digest compares."""
     made = dict(job.constants)
     return tuple(
         f"constants.{node}.{name}"
@@ -166,7 +166,7 @@ def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
 
 
 def _family_of(node: str, names: set[str]) -> str:
-    """Return, for the plan of a resize, the counted family of a node that may exist no more."""
+    """Return, to plan a resize, the counted family of a node that may no longer exist."""
     match = re.fullmatch(r"(.+)_\d+", node)
     return match[1] if node not in names and match and match[1] in names else node
 

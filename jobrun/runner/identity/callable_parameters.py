@@ -107,7 +107,7 @@ def _only_definition(body: Sequence[ast.stmt], name: str, tree: ast.Module) -> a
 
 
 def _bound(body: Sequence[ast.stmt]) -> list[str]:
-    """List the names that a module's or a class's own statements bind, each time they do."""
+    """List the names that a module's or a class's own statements bind, once per binding."""
     found: list[str] = []
     waiting: list[ast.AST] = list(body)
     while waiting:

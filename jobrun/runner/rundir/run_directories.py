@@ -226,7 +226,7 @@ def unreadable_runs(run_dir: Path, job: str) -> tuple[Path, ...]:
 
 
 def newest_run(run_dir: Path, job: str) -> Run | None:
-    """Return the newest run of a job; a stillborn fork only if there is no other."""
+    """Return the newest run of a job; a fork that never saved an epoch only if it is alone."""
     if len(_list_directory(run_dir / job)) < _WORTH_AN_INDEX:
         return _newest(runs(run_dir, job))
     remembered = _find_remembered(job, run_dir)
@@ -248,7 +248,7 @@ def _newest(found: Sequence[Run]) -> Run | None:
 
 
 def newest_unfinished(run_dir: Path, job: str = "") -> Run:
-    """Return the newest run that can be continued; a stillborn fork only as the last choice.
+    """Return the newest run to continue; a fork that never saved an epoch only as last choice.
 
     Raises:
         CheckpointError: There is none.
@@ -325,7 +325,7 @@ def _find_remembered(text: str, run_dir: Path) -> Run | None:
 
 
 def _newest_indexed(run_dir: Path, known: Sequence[IndexedRun]) -> Run:
-    """Find the newest run directory that is not stillborn, opening only the newest of an index."""
+    """Find the newest run that is no unsaved fork, opening only the newest of an index."""
     for one in reversed(known):
         run = open_run(run_dir / one.path)
         if not run.is_stillborn:

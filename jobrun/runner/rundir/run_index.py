@@ -124,7 +124,7 @@ class OrderedRuns:
         self.paths = [path for _, path in sorted(present, reverse=True)]
 
     def read(self, path: str) -> IndexedRun | None:
-        """Read one of the runs, by its index if it has not changed; None if it cannot be read."""
+        """Read an indexed run, from the index if its files are unchanged; None if unreadable."""
         stamp, *values = self._known[path]
         run = self._run_dir / path
         found = values if stamp and stamp == _try_stamp(run) else _try_read(run)

@@ -54,7 +54,7 @@ class MemoryBudget:
         return self._allowed
 
     def gains(self, state_bytes: int, last_s: float) -> bool:
-        """Return whether spending memory on copies makes a save faster than at the boundary.
+        """Return whether a background save with copies in memory beats a save at the boundary.
 
         Args:
             state_bytes: Of all blobs.

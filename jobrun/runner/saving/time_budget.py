@@ -40,7 +40,7 @@ class SaveBudget:
 
     @property
     def interval_s(self) -> float:
-        """The time between two saves at which the last one would cost just its share."""
+        """The interval at which a save as long as the last one takes its share of the time."""
         return min(LONGEST_S, self._last_wait_s / self._share)
 
     def is_due(self, busy_s: float = 0.0) -> bool:

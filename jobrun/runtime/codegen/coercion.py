@@ -51,7 +51,7 @@ def as_own_value(value: Value, *sources: Value) -> Value:
 
 
 def as_view(value: Value, source: Value, *more: Value) -> Value:
-    """Coerce an array to be bound by a copy, unless any layout of it gives the same bits.
+    """Coerce an array for a blob: keep a view whose layout cannot change results, copy any other.
 
     Only for a value that no step changes while another one that shares its memory is read.
 
@@ -76,7 +76,7 @@ def as_view(value: Value, source: Value, *more: Value) -> Value:
 
 
 def as_dense_view(value: Value, source: Value, *more: Value) -> Value:
-    """Coerce an array to be bound by a copy, unless the copy would have the same layout.
+    """Coerce an array for a blob: keep a view as dense as its copy would be, copy any other.
 
     Args and errors are those of ``as_view``.
     """
@@ -92,7 +92,7 @@ def as_dense_view(value: Value, source: Value, *more: Value) -> Value:
 
 
 def own_at_end(blobs: Blobs, name: str, *others: tuple[Blobs, str]) -> None:
-    """Coerce a blob to memory of its own, if it is a view, or the array of another one.
+    """Coerce a blob, if it is a view or shares another blob's array, to a copy of its own.
 
     Args:
         blobs: The workspace that holds it.
@@ -138,7 +138,7 @@ def as_operand(value: Value) -> Value:
 
 
 def as_item_of(container: Value, value: Value) -> Value:
-    """Coerce an item to be put into a container by a copy, unless the container is an array."""
+    """Coerce a value to be stored as an item: copy it, unless the container is an array."""
     return value if type(container) is np.ndarray else detach(value)
 
 
@@ -210,7 +210,7 @@ def power(base: Any, exponent: Any) -> Any:
 
 
 def require_bounded(value: Any) -> Any:
-    """Return a product computed at run time, and refuse a huge integer.
+    """Return a product computed in generated code, unless it is a huge integer: then refuse it.
 
     Raises:
         OverflowError: It has more than a million bits.
@@ -290,7 +290,7 @@ IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def attribute_t(value: Value) -> Value:
-    """Coerce a value and return its transpose ``T`` in generated code; of a scalar itself."""
+    """Return the transpose ``T`` of a coerced value in generated code; of a scalar, the scalar."""
     return value.T if isinstance(value, np.ndarray) else value
 
 

@@ -201,7 +201,7 @@ def _find_outer_names(steps: tuple[Step, ...], kept: frozenset[str]) -> _OuterNa
 def _find_reusable_arrays(
     steps: tuple[Step, ...], outer: _OuterNames
 ) -> list[tuple[int, str, str]]:
-    """Find the assignments that the compiler of a block lets overwrite their name's array.
+    """Find a block's assignments that may overwrite the array their name is bound to already.
 
     With each a name, and a variable for what it held before: nothing ever looks at that.
     """

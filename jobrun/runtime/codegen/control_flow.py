@@ -302,7 +302,7 @@ class ControlFlow:
     def _catching(
         self, path: str, body: list[ast.stmt], then: list[ast.stmt], last: Sequence[ast.stmt] = ()
     ) -> ast.stmt:
-        """Generate the control flow ``try`` around statements, which a ``stop`` of a block ends.
+        """Generate a ``try`` statement that catches a ``stop`` of this block or of one around it.
 
         ``last`` is what only a stop of ``path`` does.
         """

@@ -25,7 +25,7 @@ class NumpyWarnings:
         self._reported: set[tuple[str, str]] = set()
 
     def errstate(self) -> np.errstate:
-        """Return a context in which numpy's warnings are reported, for one thread."""
+        """Return a context manager that reports numpy's floating-point warnings of one thread."""
         return np.errstate(
             divide="call", over="call", under="ignore", invalid="call", call=self.report
         )

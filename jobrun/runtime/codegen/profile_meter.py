@@ -84,7 +84,7 @@ class StepTimers:
         return number % SAMPLED == 0
 
     def add_plain_chunk(self, loop: int, passes: int, last: float) -> float:
-        """Add the time of a loop's chunk that was metered as a whole; return it."""
+        """Add the time of a loop's chunk of passes, metered as a whole; return the clock's time."""
         now = time.perf_counter()
         self._passes[loop] += min(passes, PASSES)
         self._spent[loop] += now - last
@@ -97,7 +97,7 @@ class StepTimers:
         return now
 
     def add_plain_passes(self, loop: int, number: int, last: float) -> float:
-        """Add the time of passes that were not metered step by step; return it."""
+        """Add the time of a loop's passes not metered step by step; return the clock's time."""
         now = time.perf_counter()
         if number:
             self._passes[loop] += SAMPLED - 1

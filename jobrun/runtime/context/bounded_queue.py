@@ -320,7 +320,7 @@ class OrderedQueue(BoundedQueue):
         self._records.clear()
 
     def _pass_over(self) -> None:
-        """Skip numbers without a record in an ordered queue; wake who waits for the next one."""
+        """Skip numbers without a record in an ordered queue; wake who waits for the next number."""
         records = self._records
         while self._head in records and records[self._head] is None:
             del records[self._head]

@@ -40,7 +40,7 @@ class CancelScope:
 
     @property
     def passes(self) -> list[None]:
-        """Return what loops go through until the scope is cancelled: an item for each pass.
+        """Return a list of loop passes to iterate over, which cancelling the scope empties.
 
         ``cancel`` empties it, which ends them with the present pass at no cost to the others.
         """

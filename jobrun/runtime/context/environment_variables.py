@@ -49,7 +49,7 @@ class EnvironmentVariables:
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
-        """Take changes of environment variables, while entered, as those of callables."""
+        """Note changes of environment variables in a ``with`` block as made by callables."""
         self._seen = _read()
         self._is_watched = True
         try:
@@ -59,7 +59,7 @@ class EnvironmentVariables:
             self._is_watched = False
 
     def note(self) -> Sequence[str]:
-        """Note which environment variables callables have changed since; return their names."""
+        """Note which environment variables callables changed since the last look; return names."""
         if not self._is_watched:
             return ()
         with self._lock:

@@ -316,11 +316,11 @@ class LibrarySettings:
         return made
 
     def watch(self) -> AbstractContextManager[None]:
-        """Return a context in which changes of library settings in the environment are noted."""
+        """Return a context manager that notes changes of environment variables for libraries."""
         return self._require_variables().watch()
 
     def within(self, work: Callable[[], None]) -> None:
-        """Run a part of a group under the library settings of all threads, and note new ones."""
+        """Call ``work`` under the library settings of all threads, then note those it has made."""
         self.adopt()
         work()
         self.collect()
@@ -394,7 +394,7 @@ class LibrarySettings:
             self._require_variables().restore(captured)
 
     def _require_variables(self) -> EnvironmentVariables:
-        """Return the environment variables of these library settings; import their module."""
+        """Return the ``EnvironmentVariables`` of these library settings, made when first needed."""
         if self._variables is None:
             # Only jobs with callables need it.
             from jobrun.runtime.context import environment_variables  # noqa: PLC0415
@@ -414,7 +414,7 @@ class LibrarySettings:
             return self._imported | self._made
 
     def _note(self, values: Settings, known: Settings, into: dict[str, Any]) -> list[str]:
-        """Note values of library settings that are not the known ones; return their names."""
+        """Note library settings whose values differ from the known ones; return their names."""
         names = [
             name
             for name, value in values.items()

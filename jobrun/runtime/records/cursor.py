@@ -178,7 +178,7 @@ class Cursor:
         return number, values
 
     def records(self, frame: Frame) -> Iterator[tuple[int, tuple[Value, ...]]]:
-        """Iterate over the cursor's records and their numbers, for who alone reads them.
+        """Iterate over a cursor's records and their numbers, for the only task that reads them.
 
         Raises:
             CancelledError: The run was cancelled.
@@ -338,7 +338,7 @@ class ZipCursor:
         return sum(cursor.take_waited_s() for cursor in self.cursors)
 
     def end(self, frame: Frame) -> None:
-        """End a run of the zipped cursors, as ``Cursor.end``."""
+        """End a run of all cursors that a ``zip`` reads, each as ``Cursor.end`` does."""
         for cursor in self.cursors:
             if self._allowance.is_used_up and not self._finished:
                 cursor.look_ahead(frame)

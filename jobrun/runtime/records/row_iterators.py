@@ -50,7 +50,7 @@ class RecordIterator(Protocol):
         """Return the next record of the iterator; None at the end, however often it is called."""
 
     def take_ready(self) -> Sequence[Pair]:
-        """Return an iterator's next records that are in memory already; they count as given."""
+        """Return the iterator's next records that are in memory already; they count as returned."""
 
 
 class RowIterator:

@@ -126,7 +126,7 @@ def copy_object_state(name: str, value: Any) -> ObjectState:
 
 
 def restore_object_state(value: Any, state: ObjectState) -> None:
-    """Restore a copied state to the object it was taken from; any number of times."""
+    """Restore a copied state to the object it was taken from, as often as needed."""
     put_state(value, _copy(state))
 
 

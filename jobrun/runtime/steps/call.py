@@ -257,7 +257,7 @@ class _Call:
     def _require_apart(
         self, values: Mapping[str, Value], parts: list[Any], held: set[str], frame: Frame
     ) -> None:
-        """Refuse an argument or result of a ``call`` that two blobs would hold.
+        """Refuse an argument or result of a ``call`` whose memory two blobs would then share.
 
         Args:
             values: The arguments.

@@ -90,7 +90,7 @@ def _read(step: LoadState, frame: Frame) -> tuple[dict[str, Value], int]:
 
 
 def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) -> dict[str, Value]:
-    """Find the classes of values that a step has read from a checkpoint file; import modules.
+    """Import the modules, and find the classes, of values that a ``load`` step has read.
 
     Modules of the step's callables are imported for that.
 
@@ -110,7 +110,7 @@ def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) ->
 
 
 def _restore_settings(step: LoadState, frame: Frame) -> None:
-    """Make the settings of libraries that callables had made when a checkpoint file was written.
+    """Restore the library settings that callables had made when a loaded file was written.
 
     What their modules set when they are imported comes before that.
     """

@@ -94,7 +94,7 @@ def _module(name: str, folder: str) -> ModuleType:
 
 
 def _forget_other(top: str, folder: str) -> None:
-    """Forget a user's module of that name from another folder, such as another job's."""
+    """Forget the imported module of this name if the user's folder has another one."""
     loaded = sys.modules.get(top)
     here = PathFinder.find_spec(top, [folder])
     if loaded is None or here is None or here.origin is None:

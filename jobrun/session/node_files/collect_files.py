@@ -166,7 +166,7 @@ def serve_chunk(part: Partition, path: str, offset: int) -> FileChunk:
 
 
 def serve_reference(part: Partition, path: str) -> Reference | None:
-    """Serve to a node the object store's place of a file that it loads; None: master collected it.
+    """Return to a node which object a file it loads is stored as; None if the master has the file.
 
     Raises:
         CheckpointError: What is said of it is damaged.
@@ -188,7 +188,7 @@ FILE_REQUESTS: dict[str, Callable[..., Any]] = {"file": serve_chunk, "where": se
 
 @contextlib.contextmanager
 def write_probe(directory: str) -> Iterator[Probe | None]:
-    """Write a probe file by which nodes tell whether their files must be collected; delete it.
+    """Write a probe file, deleted at exit, by which each node finds if it shares the directory.
 
     Raises:
         EnvironmentFaultError: E313, it cannot be made.
@@ -222,7 +222,7 @@ def is_visible(probe: Probe | None) -> bool:
 
 
 def require_visible(seen: Mapping[str, bool], directory: str) -> None:
-    """Refuse nodes that cannot see the master's directory, where it collects no files (E397).
+    """Refuse nodes that do not see the master's directory, if it collects no files (E397).
 
     Raises:
         EnvironmentFaultError: E397.

@@ -87,7 +87,7 @@ class NodeDirectory:
     def upload(
         self, token: str, epoch: int, saves: tuple[NodeSave, ...]
     ) -> tuple[NodeSave, ...] | UploadedSave:
-        """Upload a save's files from the node directory, if they go to an object store.
+        """Upload a save's files from the node directory to the object store, if one is set.
 
         Args:
             token: The save's.
@@ -128,7 +128,7 @@ class NodeDirectory:
     def local_copy(
         self, path: str, ask: Callable[[int], Reply], where: Callable[[], Reply]
     ) -> Iterator[str]:
-        """Fetch a file of the master into the node directory while inside; yield its path.
+        """Fetch a master's file into the node directory for a ``with`` block; yield its path.
 
         Args:
             path: There.

@@ -68,7 +68,10 @@ class RemoteGroupRun:
             self._inbox.put((node, event))
 
     def receive_outcome(self, node: str, outcome: Outcome | None) -> None:
-        """Record the outcome of a node's part of the group run, None if it fails. Any thread."""
+        """Record the outputs of a node's part of the group run, or None for failure. Any thread.
+
+        Any thread.
+        """
         self._inbox.put((node, outcome))
 
     def request_stop(self) -> None:

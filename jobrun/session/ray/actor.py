@@ -235,7 +235,7 @@ class NodeActor:
         self._wire.arriving.receive(number, frame)
 
     def poll(self) -> list[Frame]:
-        """Return the messages that the actor queued since the last call; none after its end."""
+        """Return the messages that the actor queued since the last call; empty after its end."""
         return self._wire.poll()
 
     def copy_blob(self, name: str) -> Frame:

@@ -160,7 +160,10 @@ class RaySession(ProcessesSession):
             raise
 
     def close(self) -> None:
-        """Shut down all actors, and the Ray cluster if this session started it. Callable twice."""
+        """Shut down all actors, and the Ray cluster if the session started it; repeatable.
+
+        Callable twice.
+        """
         super().close()
         self._ray_workers.clear()
         if self._has_attached:

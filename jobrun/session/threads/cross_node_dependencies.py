@@ -104,7 +104,7 @@ class ExternalDeps:
 
     @contextmanager
     def attach(self, run: GroupRun) -> Iterator[None]:
-        """Attach the external dependencies to the local run while inside, to cancel it with others.
+        """Attach the external dependencies to a local run in a ``with`` block, to cancel it too.
 
         Also if that was requested before.
         """

@@ -133,7 +133,7 @@ class ThreadsSession:
     def run_part(
         self, group: TaskGroup, epoch: int, deps: ExternalDeps, points: SafePointHooks | None = None
     ) -> Outputs:
-        """Run a group's part on the nodes in this threads session; needs are checked.
+        """Run the part of a group on this threads session's nodes; ``needs`` were checked before.
 
         Args:
             group: What of it runs here.
@@ -320,7 +320,10 @@ class ThreadsSession:
             run.body.cancel()
 
     def close(self) -> None:
-        """Shut down the ``threads`` session: end threads, release programs. Callable twice."""
+        """Shut down the ``threads`` session: end its threads and programs. May be called twice.
+
+        Callable twice.
+        """
         if self._pool is not None:
             self._pool.close()
         if self._finder is not None:
@@ -503,7 +506,7 @@ def _start_thread(work: Callable[[], None], done: Callable[[], None]) -> None:
 
 
 def copy_for_reading(value: Value, name: str) -> Value:
-    """Copy a blob for readers outside of the ``threads`` session; of an object, return facts."""
+    """Copy a blob to be read outside the ``threads`` session; of an object, its class only."""
     return ObjectFacts(class_name(value)) if is_object(value) else detach(value, name)
 
 

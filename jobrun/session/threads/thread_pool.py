@@ -48,7 +48,7 @@ class ThreadPool:
         self._closed = False
 
     def start(self, work: Work, done: Work) -> None:
-        """Run ``work`` in a thread of the pool, then call ``done`` when that is free again.
+        """Run ``work`` in a thread of the pool, then call ``done`` when the thread is free again.
 
         ``work`` must not raise. ``done`` must not block.
         """

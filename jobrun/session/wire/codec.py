@@ -283,7 +283,7 @@ def _shares_parts(value: Any) -> bool:
 
 
 def _parts_of(value: Any) -> trees.Parts | None:
-    """Flatten a blob's container to encode it; return None for one of the message itself."""
+    """Flatten a blob's container to encode it; None if only the message format can hold it."""
     try:
         return trees.flatten(value)
     except UnsavableError:
@@ -375,7 +375,7 @@ class _Reader:
         return Counter(self.read())
 
     def array(self) -> Array:
-        """Decode an array of a message that owns its memory."""
+        """Decode an array from a message; the array owns its memory."""
         dtype, shape, order = _parse_dtype(self.read()), self.read(), self.read()
         value = empty_in_order(shape, dtype, order)
         if value.nbytes:

@@ -99,7 +99,7 @@ class WorkerHandle:
             self._process.channel.send(*message)
 
     def send_partition(self, key: int, partition: Partition) -> None:
-        """Send through this ``WorkerHandle`` its process's part of a group, unless it has it."""
+        """Send the worker process its part of a group, unless the process has that part already."""
         if key not in self._known:
             self._known.add(key)
             self.send("partition", key, partition)

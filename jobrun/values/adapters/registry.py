@@ -149,7 +149,7 @@ def adapt(
     set: Callable[[Any, Tree], object] | None = None,  # noqa: A002 - the word of the manual
     version: int = 1,
 ) -> Any:
-    """Register an adapter of a class of yours, or of one object, for checkpoints.
+    """Register an adapter, for checkpoints, of a user's class or of one object of it.
 
     Call it for a class at the top level of the module that defines or imports it, so that it is
     known before a checkpoint is loaded; for one object where it is made.
@@ -228,7 +228,7 @@ def find_by_name(name: str) -> Any:
 
 
 def _find_own(name: str) -> type | None:
-    """Find a class that ``jobrun.adapt`` knows: some libraries make classes in functions."""
+    """Find by name a class given to ``jobrun.adapt``, even if it was made in a function."""
     return next((kind for kind in _own if class_name(kind) == name), None)
 
 
