@@ -216,7 +216,7 @@ class _Supervisor:
                 self._end_at = time.monotonic() + _REACTION_S
 
     def _grace_deadline(self) -> str:
-        """Render the supervisor's deadline after a grace period, and the running group.
+        """Render, for the child, when the supervisor's grace period ends, and the running group.
 
         Between groups there is nothing: a save that has begun is waited for.
         """

@@ -168,7 +168,7 @@ class MemoryWatch:
 
 
 def process_start(pid: int) -> float:
-    """Return when a process started, by ``time.monotonic``, to measure its usage; else now."""
+    """Return when a process started, as ``time.monotonic`` counts, for its usage; else now."""
     now = time.monotonic()
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - cheap

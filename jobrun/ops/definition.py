@@ -112,7 +112,7 @@ class OpDef:
 
     @property
     def typed_signature(self) -> str:
-        """The signature of the defined operator as text, with kinds of parameters."""
+        """The signature of the defined operator as text, with each parameter's argument type."""
         given = RESULTS.get(self.name) or _RESULTS.get(self.results, "arrays")
         return f"{_typed(self.name, self.signature)} -> {given}"
 

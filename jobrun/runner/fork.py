@@ -104,7 +104,7 @@ def fork_run(
 
 
 def _differences(run: Run, present: Authored, job: Job, *, strict: bool) -> tuple[Fault, ...]:
-    """Warn, as a run is forked, of what the fork changes in code, data and environment (W187).
+    """Return warnings of what a fork changes in code, data and environment (W187).
 
     Raises:
         DriftError: E370, numerics differ, and that is to be refused.

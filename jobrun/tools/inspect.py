@@ -355,7 +355,7 @@ def saved_times(run: Path, epoch: int, generation: int) -> CheckpointTimes | Non
 
 
 def render_position(blob: BlobFacts) -> str:
-    """Render for ``inspect`` how far a reader is, from its position's blob; empty for others."""
+    """Render for ``inspect`` how far a reader is, if a blob holds its position; else empty."""
     is_one = blob.name.startswith(POSITION_PREFIX) and blob.shape[1:] == (len(POSITION),)
     return "; ".join(map(_share_words, decode_positions(np.asarray(blob.value)))) if is_one else ""
 

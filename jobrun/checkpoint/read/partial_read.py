@@ -92,7 +92,7 @@ class PortionReader:
         self._halves: dict[int, Bytes] = {}
 
     def count_other(self, blocks: range) -> int:
-        """Count the unwanted blobs that a partial read hands out from some blocks of the file."""
+        """Count the blobs in some blocks that a partial read does not read in place."""
         return len(self._other.touching(*self._span(blocks)))
 
     def read(self, blocks: range) -> None:

@@ -178,7 +178,7 @@ def drift_options(function: Function) -> Function:
 def spec_arguments(
     spec: str | None, values: tuple[str, ...], overrides: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Repeat the run options ``--spec``, ``--values``, ``--set`` as words of a command line."""
+    """Build command-line arguments that repeat the run options for spec, values and ``--set``."""
     words = ["--spec", spec] if spec else []
     for name, texts in (("--values", values), ("--set", overrides)):
         words += [word for text in texts for word in (name, text)]

@@ -63,7 +63,7 @@ class NewsSender:
         self._senders: list[subprocess.Popen[bytes]] = []
 
     def send(self, lines: list[bytes], exit_code: int | None, detail: str = "") -> None:
-        """Send the notifications noted by the supervised child, and that its run has ended.
+        """Send the notifications that a supervised child noted, and one when its run has ended.
 
         Args:
             lines: As ``NewsOfRun`` has written them.

@@ -165,7 +165,7 @@ def render_plot(best: Sequence[Outcome], aim: Objective, width: int) -> list[str
 
 
 def _over_axis(best: Sequence[Outcome], aim: Objective) -> tuple[list[tuple[float, float]], str]:
-    """Return a sweep's results over a numeric axis, and the plot's title; none without one."""
+    """Return the plot points of a sweep along its numeric axis, and a title; [] without one."""
     axes = list(best[0].point.values)
     pairs = [(one.point.values[axes[0]], score(one, aim)) for one in best]
     points = sorted(

@@ -38,7 +38,7 @@ class OutputTable:
         self._nodes = {node for task in self._tasks.values() for node in task.nodes}
 
     def has_task(self, name: str) -> bool:
-        """Return whether the table of outputs has a task, so that ``task.output`` can be read."""
+        """Return whether the analysis of task outputs knows a task of this name."""
         return name in self._tasks
 
     def task_names(self) -> Iterable[str]:

@@ -173,7 +173,7 @@ class _ControlFlow:
         exprs: Iterable[Expr] = (),
         call: CallPython | None = None,
     ) -> _Point:
-        """Add a point to those that the compiler's analysis of shared memory searches."""
+        """Add a point to the control-flow graph that the analysis of shared memory searches."""
         made = _Point(
             self._watched.union(access.reads, access.atomic),
             frozenset((*access.changes, *access.atomic, *_changed_views(exprs))),

@@ -26,7 +26,7 @@ _DECLARING = (CallPython, RunProgram)
 def find_inexactness(
     groups: Mapping[GroupName, GroupDraft], views: Mapping[GroupName, Mapping[str, NodeView]]
 ) -> Exactness:
-    """Collect every reason for which a group is inexact, once, in the order of the spec."""
+    """Collect the reasons why a resume of a group may not be exact bit for bit, in spec order."""
     reasons: dict[tuple[str, str], None] = {}
     for name, group in groups.items():
         for reason in _group_reasons(group, views[name]):

@@ -22,7 +22,7 @@ _FETCHERS = lazy_pattern(
 def warn_of_mistakes(
     draft: JobDraft, kept: Mapping[str, KeptNames], policy: CheckpointPolicy, faults: Faults
 ) -> None:
-    """Warn of probable mistakes in a job that compiles, such as no state or something unused.
+    """Warn of probable mistakes in a job that compiles, such as no state or a node never used.
 
     Args:
         draft: The job.

@@ -215,7 +215,7 @@ def _owned_rows(
 
 
 def blob_lines(made: Made) -> dict[str, list[str]]:
-    """Render in the plan's text a line for each blob of a task whose dtype and shape are known."""
+    """Render, in the text of a plan, a line per blob of a task with known dtype and shape."""
     found: dict[str, list[str]] = {}
     for (path, name), known in made.items():
         if known.dtype is not None or known.sequence:

@@ -143,7 +143,7 @@ class RuleCache:
         return found[1]
 
     def without_value(self, known: Known) -> Known:
-        """Return a type without the constant that is known of it, the same one each time."""
+        """Return a type without its constant value, cached: the same object for the same type."""
         if known.value is None and known.items is None:
             return known
         key = ("without value", id(known))

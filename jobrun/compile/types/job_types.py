@@ -197,7 +197,7 @@ class _JobInference:
         volatile: frozenset[str],
         bound: Callable[[str, Known], None] = lambda _name, _known: None,
     ) -> StepInference:
-        """Begin to infer the types in a list of steps, one of many in the job."""
+        """Create the ``StepInference`` that infers types through one list of the job's steps."""
         return StepInference(
             names, self._faults, self._headers, volatile, bound, self._outputs, self._cache
         )

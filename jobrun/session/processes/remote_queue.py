@@ -76,7 +76,7 @@ class RemoteQueue:
         return partial(self.put, scope=scope)
 
     def take(self, scope: CancelScope) -> tuple[int, Values] | None:
-        """Take one record of the master's queue, as ``RecordQueue.take``."""
+        """Take a record and its number out of the master's queue; None if closed and empty."""
         if self._incoming is None:
             taken: tuple[int, Values] | None = self._wait_for(self._ask("take"), scope)
             return taken

@@ -122,7 +122,7 @@ def _parse_value(text: str, place: Place, path: Path) -> Node:
 
 
 def _moved(node: Node, place: Place) -> Node:
-    """Give all parts of an override's value the same place, the option ``--set``."""
+    """Give every part of an override's value the place of its option ``--set``."""
     if isinstance(node, Scalar):
         return node._replace(place=place)
     if isinstance(node, Sequence):

@@ -68,7 +68,7 @@ def only_in_first(node: str, name: str, value: Value) -> BlobDifference:
 
 
 def only_in_second(node: str, name: str, value: Value) -> BlobDifference:
-    """Describe a blob that only the second of two compared checkpoints has."""
+    """Build the ``BlobDifference`` of a blob that only the second of two checkpoints has."""
     how = ValueDifference(equal=False, words=f"not there | {describe(value)}")
     return BlobDifference(node, name, how, "second")
 
