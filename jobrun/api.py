@@ -156,7 +156,7 @@ def resume_from(
     *,
     listener: Listener = ignore,
 ) -> RunResult:
-    """Provide ``jobrun.resume()`` of the Python API: continue a run from its newest good epoch.
+    """Provide ``jobrun.resume()`` of the Python API: continue a run, usually at its newest epoch.
 
     Args:
         path: The run's directory; what names it below ``options.run_dir``, such as ``latest``;

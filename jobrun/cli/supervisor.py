@@ -161,7 +161,7 @@ class _Supervisor:
         self._continue_until = 0.0
 
     def wait(self) -> ChildExit:
-        """Wait for the supervised child to end."""
+        """Wait for the supervised child to end, handling signals and deadlines meanwhile."""
         while True:
             is_continuing = time.monotonic() < self._continue_until
             wait_s = _CONTINUE_EVERY_S if is_continuing else _TICK_S

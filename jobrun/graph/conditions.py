@@ -95,5 +95,5 @@ class Exactness:
 
     @property
     def exact(self) -> bool:
-        """Whether this ``Exactness`` gives no reason why a resume may differ in any bit."""
+        """Whether this graph value (``Exactness``) has no reason why a resume may differ."""
         return not self.reasons

@@ -50,7 +50,7 @@ class Fork:
 def fork_run(
     fork: Fork, loaded: Authored | None, options: RunOptions, listener: Listener = ignore
 ) -> RunResult:
-    """Fork a run as ``api.fork`` and ``jobrun fork`` ask: start a run from another run's epoch.
+    """Fork a run, for ``jobrun.fork()`` and the command: start a run from another run's epoch.
 
     With all its state the new run begins after that epoch; with some blobs it runs init, puts
     them over what init has made, and begins with epoch 1.

@@ -214,7 +214,7 @@ def resume_run(
 
 
 def match_hash_seed(run: Run, options: RunOptions) -> None:
-    """Restart the process, before a resume starts, with the hash seed that the run recorded.
+    """Let ``options.restart`` replace this process if the run to start has another hash seed.
 
     Where it cannot, the difference is drift of the numerics.
     """

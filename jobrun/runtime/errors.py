@@ -159,7 +159,7 @@ def _missing(error: Exception, variables: Mapping[str, str]) -> str | None:
 
 
 def attempt(run: GroupRun, work: Work) -> bool:
-    """Return whether work of a task ended without error; on an error, cancel the group run."""
+    """Run ``work`` of a task; on an error, record it, cancel the group run and return False."""
     try:
         return work()
     except CancelledError:

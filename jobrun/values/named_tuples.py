@@ -184,7 +184,7 @@ def _field_names(kind: Any) -> tuple[str, ...]:
 
 
 def _own(value: Any, name: str, missing: object) -> Any:
-    """Read a dataclass's field from the instance itself; ``missing`` if only its class has it."""
+    """Read a field of a dataclass to be saved from its instance only; ``missing`` if not there."""
     inside = getattr(value, "__dict__", {})
     if name in inside:
         return inside[name]

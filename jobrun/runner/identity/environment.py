@@ -49,7 +49,7 @@ _LIBRARY_VARIABLES = (
 
 
 def set_blas_threads(count: int) -> None:
-    """Set the number of BLAS threads: by variables of the environment, and in loaded libraries.
+    """Set the number of BLAS threads, part of a run's environment, in variables and libraries.
 
     The variables count when numpy is first imported; where it has been, the libraries that are
     loaded are asked directly: OpenBLAS, MKL, BLIS and FlexiBLAS.

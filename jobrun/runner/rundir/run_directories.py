@@ -100,7 +100,7 @@ class Run:
 
     @property
     def is_stillborn(self) -> bool:
-        """Whether this run, made in its directory by a fork, ended before any epoch was saved.
+        """Whether this run directory is that of a fork which ended before it saved any epoch.
 
         It has nothing that its parent lacks, so another run is continued in its place.
         """

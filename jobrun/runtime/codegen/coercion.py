@@ -18,10 +18,6 @@ from jobrun.values.blob_kinds import PLAIN_KINDS, Value, check_storable, describ
 from jobrun.values.container_flattening import is_tree
 from jobrun.values.copies import detach
 
-# Beyond this many bits an integer is a slip: a power would not come back for minutes, nor would a
-# product that a loop multiplies by itself.
-_LARGEST_INT_BITS = 1 << 20
-_NUMBERS = frozenset({bool, int, float, complex})
 # Kinds of dtypes.
 _REAL = frozenset("biuf")
 _ARRAY = np.ndarray
@@ -199,27 +195,6 @@ def as_count(value: Value) -> int:
     )
 
 
-def power(base: Any, exponent: Any) -> Any:
-    """Compute ``base ** exponent`` for generated code, refusing integers of too many bits.
-
-    Raises:
-        OverflowError: The result would have more than a million bits.
-    """
-    _bound_power(base, exponent)
-    return base**exponent
-
-
-def require_bounded(value: Any) -> Any:
-    """Return a product computed in generated code, unless it is a huge integer: then refuse it.
-
-    Raises:
-        OverflowError: It has more than a million bits.
-    """
-    if type(value) is int:
-        _bound(value.bit_length())
-    return value
-
-
 def are_numbers(*values: Any) -> bool:
     """Return whether values are floats, numpy scalars or arrays: no coercion or check is needed.
 
@@ -238,59 +213,8 @@ def are_scalars(*values: Any) -> bool:
     return all(type(value) is float or isinstance(value, np.number) for value in values)
 
 
-def shift_left(value: Any, bits: Any) -> Any:
-    """Compute ``value << bits`` at run time, and refuse a huge integer.
-
-    Raises:
-        OverflowError: The result would have more than a million bits.
-    """
-    _bound_shift(value, bits)
-    return value << bits
-
-
-def modulo(value: Any, divisor: Any) -> Any:
-    """Compute ``value % divisor`` at run time, and refuse a text to be formatted.
-
-    Raises:
-        TypeError: ``value`` is text: a width in it may be of any size.
-    """
-    _refuse_text(value)
-    return value % divisor
-
-
-def _refuse_text(value: Any) -> None:
-    if isinstance(value, str):
-        raise TypeError("text has no '%'; it is filled in by log and message, as in {x:.3f}")
-
-
-def _modulo_in_place(value: Any, divisor: Any) -> Any:
-    _refuse_text(value)
-    value %= divisor
-    return value
-
-
-def _power_in_place(base: Any, exponent: Any) -> Any:
-    _bound_power(base, exponent)
-    base **= exponent
-    return base
-
-
-def _shift_left_in_place(value: Any, bits: Any) -> Any:
-    _bound_shift(value, bits)
-    value <<= bits
-    return value
-
-
-# The forms of the bounded operators that change an array where it is.
-IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
-    "%": _modulo_in_place,
-    "**": _power_in_place,
-    "<<": _shift_left_in_place,
-}
-
-
 def attribute_t(value: Value) -> Value:
-    """Return the transpose ``T`` of a coerced value in generated code; of a scalar, the scalar."""
+    """Coerce a value and return its transpose ``T`` in generated code; of a scalar, the scalar."""
     return value.T if isinstance(value, np.ndarray) else value
 
 
@@ -339,21 +263,6 @@ def _root(value: Any) -> Any:
         if not isinstance(value, np.ndarray):
             return None
     return value
-
-
-def _bound_power(base: Any, exponent: Any) -> None:
-    if type(base) is int and type(exponent) is int:
-        _bound(base.bit_length() * exponent)
-
-
-def _bound_shift(value: Any, bits: Any) -> None:
-    if type(value) is int and type(bits) is int:
-        _bound(value.bit_length() + bits)
-
-
-def _bound(bits: int) -> None:
-    if bits > _LARGEST_INT_BITS:
-        raise OverflowError(f"the integer would have about {bits} bits")
 
 
 def metric_number(value: Value, name: str) -> float | int | bool | str:

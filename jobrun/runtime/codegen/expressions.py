@@ -18,7 +18,7 @@ from jobrun.graph import expressions as e
 from jobrun.graph.types import OutputRef
 from jobrun.ops.load_implementation import implementation
 from jobrun.ops.operator_table import DRAWS
-from jobrun.runtime.codegen import coercion
+from jobrun.runtime.codegen import bounded_arithmetic, coercion
 from jobrun.runtime.codegen.ast_nodes import call, item, load, store
 from jobrun.runtime.codegen.optimize.buffer_reuse import (
     FLOAT64,
@@ -299,11 +299,11 @@ class ExpressionBuilder:
     def _binary(self, expr: e.Binary) -> ast.expr:
         left, right = self.of(expr.left), self.of(expr.right)
         if expr.operator == "**" and not _is_harmless(expr.right):
-            return call(self._names.bind(coercion.power, "power"), left, right)
+            return call(self._names.bind(bounded_arithmetic.power, "power"), left, right)
         if expr.operator == "%" and _may_be_text(expr.left):
-            return call(self._names.bind(coercion.modulo, "modulo"), left, right)
+            return call(self._names.bind(bounded_arithmetic.modulo, "modulo"), left, right)
         if expr.operator == "<<":
-            return call(self._names.bind(coercion.shift_left, "shift"), left, right)
+            return call(self._names.bind(bounded_arithmetic.shift_left, "shift"), left, right)
         return ast.BinOp(left, BINARY[expr.operator](), right)
 
     def _pass_number(self, loop: str) -> ast.expr:

@@ -160,7 +160,7 @@ class ReaderSource:
     def _in_turn(
         self, cursor: Cursor | ZipCursor, lock: threading.Lock, frame: Frame
     ) -> Iterator[Numbered]:
-        """Iterate over records of a reader whose cursor is shared with other task instances."""
+        """Iterate over a reader's records that one instance of a task gets, in turn with others."""
         while True:
             frame.cancel.check()
             if not lock.acquire(blocking=False):

@@ -77,7 +77,7 @@ class Actions:
         return lambda frame: as_bool(value(frame))
 
     def number(self, expr: Expr, name: str) -> Callable[[Frame], float | int | bool | str]:
-        """Compile a metric step's expression to a function that returns its number or text."""
+        """Build the function of a step's expression that must give one number, bool or text."""
         value = self._getter(expr)
         return lambda frame: metric_number(value(frame), name)
 

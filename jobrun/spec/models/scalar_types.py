@@ -147,7 +147,7 @@ else:
         _OPTIONAL = _Optional()
 
         def __class_getitem__(cls, given: Any) -> Any:
-            """Make a scalar type of a spec key optional: the key may be left out, not be null."""
+            """Make the type of a spec key optional: the key may be left out, not be null."""
             return Annotated[given, cls._OPTIONAL]
 
 
