@@ -245,7 +245,7 @@ class SubcommandGroup(click.Group):
         self._default = default
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the subcommands of an app's group of commands in the order of their definition."""
+        """List the subcommands of a command group of the app, in the order of their definition."""
         del ctx
         return list(self.commands)
 

@@ -144,7 +144,7 @@ def _metrics_of_spec(ctx: click.Context, incomplete: str) -> Iterable[tuple[str,
 
 
 def _section(spec: str, key: str) -> dict[str, Any]:
-    """Read a mapping of the spec that a command line with completed names has, if it has one."""
+    """Read a section (mapping) of the spec that an incomplete command line names, or {}."""
     from jobrun.spec.resolve.include import read_unchecked  # noqa: PLC0415
 
     found = read_unchecked(spec).get(key) if spec else None

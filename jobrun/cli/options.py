@@ -127,7 +127,7 @@ class Command(click.Command):
                 )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse a command's options; for one that it does not have, suggest its nearest option.
+        """Parse a command's options; for an unknown option, suggest the command's nearest one.
 
         Raises:
             UsageError: An option is not known.

@@ -257,7 +257,7 @@ class _Supervisor:
 
 
 def _is_not_ignored(number: int) -> bool:
-    """Return whether the supervisor forwards a signal to its child: unless it is ignored."""
+    """Return whether a signal is not ignored, so that the supervisor forwards it to its child."""
     return signal.getsignal(number) is not signal.SIG_IGN
 
 

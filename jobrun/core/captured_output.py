@@ -403,7 +403,7 @@ class LeftOutput:
 
 
 def take_left_output(files: Iterable[OutputFile]) -> list[LeftOutput]:
-    """Divide printed output that a dead process left in its files into lines, and show it."""
+    """Read printed output that a dead process left in its files; show it, return it as lines."""
     found = []
     for file in files:
         lines: list[str] = []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
 
     def replace(given: Any, /, **changes: Any) -> Any:
-        """Copy a dataclass with changes, a lazy one without a description of its fields."""
+        """Copy a dataclass with changes, without describing the fields of a lazy one."""
         for name in _parameters(type(given)):
             if name not in changes:
                 changes[name] = getattr(given, name)
@@ -41,7 +41,7 @@ else:
 
 @cache
 def field_types(kind: type) -> dict[str, Any]:
-    """Return the annotations, as written, of the fields of a dataclass; none of other types."""
+    """Return the annotations, as written, of a dataclass's fields; none of other types."""
     if isinstance(lazy := _lazy_of(kind), _Generated):
         return lazy.types()
     return {name: one.type for name, one in getattr(kind, _FIELDS, {}).items()}
@@ -181,7 +181,7 @@ class _Generated:
         return found
 
     def types(self) -> dict[str, Any]:
-        """Return the annotations of the fields of a lazy dataclass, those of its bases first."""
+        """Return a lazy dataclass's field annotations by name, those of its bases first."""
         found: dict[str, Any] = {}
         for base in self.written.__mro__[-1:0:-1]:
             found |= field_types(base) if _FIELDS in vars(base) else {}

@@ -275,7 +275,7 @@ def choose_columns(path: str, member: str, names: tuple[str, ...]) -> tuple[int,
 
 
 def column_names(path: str) -> tuple[str, ...]:
-    """Return the column names in a csv header line, or the columns' positions without one."""
+    """Return a csv file's column names: from the header line, or positions if it has none."""
     return csv_columns(path) or tuple(str(place) for place in range(len(first_fields(path))))
 
 
@@ -377,7 +377,7 @@ def name_splits(member: str, *, alone: bool) -> Iterator[tuple[str, tuple[str, .
 
 
 def field_form(form: Form, fields: tuple[str, ...]) -> Form | None:
-    """Return dtype and axes of a nested field in a header's record dtype; None without one."""
+    """Return dtype and axes of a nested field in a header's record dtype; None if missing."""
     descr, shape = _descr(form[0]), form[1]
     for name in fields:
         found = next((one for one in _fields(descr) if one[0] == name), None)

@@ -104,7 +104,7 @@ def _build_round(tasks: list[Task]) -> Step:
 
 
 def _wrap_body(task: Task) -> Loop:
-    """Wrap each former task of a group in a loop of one pass, which its stops leave."""
+    """Wrap a former task's steps in a loop of one pass, which the task's stops then leave."""
     return Loop(Const(1), task.steps, task.path)
 
 

@@ -169,7 +169,7 @@ class RunProgram(Effect):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The blob in the graph that keeps the ``state_dir`` of a ``run`` step, if it has one."""
+        """The blob in the graph that keeps a ``run`` step's ``state_dir``; none if it has none."""
         return (f"state_dirs/{self.state_dir}",) if self.state_dir else ()
 
     def expressions(self) -> tuple[Expr, ...]:

@@ -223,7 +223,7 @@ def index_add(a: Any, indices: Any, values: Any) -> _Array:
 
 
 def index_set(a: Any, indices: Any, values: Any) -> _Array:
-    """Copy ``a`` and scatter ``values`` into it; the last one wins where an index repeats."""
+    """Copy ``a`` and scatter ``values`` into the copy; the last wins where an index repeats."""
     result = np.array(a)
     result[_index(indices)] = values
     return result

@@ -285,7 +285,7 @@ def _warn_of_moved_run(run_dir: Path, job: str, newest: Run | None, listener: Li
 
 
 def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
-    """Choose the run that is started again: the one a text names, or the newest unfinished one.
+    """Choose the run to start again: the run that a text names, or the newest unfinished one.
 
     One in an object store is brought here first, with that epoch or its newest good one.
 

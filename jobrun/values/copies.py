@@ -114,7 +114,7 @@ def boundary_form(value: Value, name: str = "?") -> Value:
 
 
 def has_boundary_form(array: np.ndarray[Any, Any]) -> bool:
-    """Return whether an array already owns its memory, without gaps, so that it needs no copy."""
+    """Return whether an array has boundary form already: it owns its memory, without gaps."""
     flags = array.flags
     return bool(flags.behaved and flags.owndata and is_dense(array))
 

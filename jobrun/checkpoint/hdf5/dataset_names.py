@@ -34,7 +34,7 @@ def quote_name(name: str) -> str:
 
 
 def part_name(blob: str, path: Iterable[str]) -> str:
-    """Return the internal name of a part of a blob, to be quoted as the name of its dataset."""
+    """Return the internal name of a blob's part, to be quoted as a dataset's name."""
     return _STEP.join((blob, *path))
 
 
@@ -72,7 +72,7 @@ def blob_of_link(dataset_path: str) -> str:
 
 
 def unquote_name(text: str) -> str:
-    """Unquote the name of a blob's HDF5 dataset; return the link of a part of a blob unchanged."""
+    """Unquote the name of a blob's HDF5 dataset; return the link of a blob's part unchanged."""
     if "%" not in text or "/" in text:
         return text
     return _QUOTED.sub(lambda found: _plain(found[0]), text)

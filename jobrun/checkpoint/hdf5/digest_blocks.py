@@ -30,7 +30,7 @@ def block_count(tail: int) -> int:
 
 
 def block_span(number: int, tail: int) -> tuple[int, int]:
-    """Return the range of bytes, begin and end, of a numbered digest block of a checkpoint file."""
+    """Return where a numbered digest block of a checkpoint file begins and ends, in bytes."""
     begin = USER_BLOCK + number * BLOCK_BYTES
     return begin, min(begin + BLOCK_BYTES, tail)
 

@@ -107,7 +107,7 @@ class Layout:
 
     @cached_property
     def packed(self) -> list[int]:
-        """The compressed entries of the layout, whose data are behind those of all others."""
+        """The compressed entries of the layout, whose data follow those of all other entries."""
         return [index for index, one in enumerate(self.entries) if one.packing]
 
     @cached_property

@@ -100,7 +100,7 @@ class Index:
         return self.types[int(self.table["type"][row])]
 
     def span(self, row: int) -> tuple[int, int]:
-        """Return the range of bytes of a blob's data that the parsed index of a file gives."""
+        """Return at which byte a blob's data begin and end, according to the file's index."""
         begin = int(self.table["offset"][row])
         return begin, begin + int(self.table["size"][row])
 

@@ -42,7 +42,7 @@ class RowSpans:
         return found
 
     def inside(self, begin: int, end: int) -> range:
-        """Return which of these blobs have all of their data in a portion of a partial read."""
+        """Return which of these blobs lie completely within a portion of a partial read."""
         low, high = np.searchsorted(self.begin, begin), np.searchsorted(self.end, end, "right")
         return range(int(low), int(high))
 
@@ -170,7 +170,7 @@ def _with_gaps(arrays: Sequence[Array], gaps: Sequence[int]) -> list[Array | Non
 
 
 def _cut(starts: list[int], pieces: list[Array], first: int, last: int) -> list[Array]:
-    """Cut the pieces of a portion of the file at the beginning and at the end of a block."""
+    """Cut the pieces that a partial read fills where a run of blocks begins and ends."""
     low, high = bisect_right(starts, first) - 1, bisect_left(starts, last)
     parts = pieces[low:high]
     # Most small blobs are in one block.

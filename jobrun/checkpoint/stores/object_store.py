@@ -219,7 +219,7 @@ class ObjectStore:
         return (*self._local.sweep(), *(epoch_name(epoch) for epoch in sorted(without)))
 
     def _entries(self) -> tuple[set[int], set[int]]:
-        """Return the epochs in the object store with a manifest, and those without one."""
+        """Return the object store's epochs in two lists: those with a manifest, those without."""
         seen: set[int] = set()
         whole: set[int] = set()
         for name in self._bucket.list():

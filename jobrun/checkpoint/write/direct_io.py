@@ -64,7 +64,7 @@ class SlabPool:
 
 
 def aligned(size: int) -> Bytes:
-    """Allocate page-aligned memory, as direct I/O (``O_DIRECT``) requires it, and touch it.
+    """Allocate page-aligned memory for direct I/O (``O_DIRECT``), with all its pages touched.
 
     Args:
         size: In bytes.

@@ -69,7 +69,7 @@ def run_under_progress(act: Act, shell: Shell, run_dir: Path, given: Mapping[str
 
 @contextmanager
 def _not_writable_by_others() -> Iterator[None]:
-    """Set the umask for a run with a progress display, so that others cannot write its files."""
+    """Set the umask during a run with a progress display: only the user may write its files."""
     before = os.umask(0o022)
     os.umask(before | 0o022)
     try:

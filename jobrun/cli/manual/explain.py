@@ -127,7 +127,7 @@ def _other_page(given: str) -> str | None:
 
 
 def _help_of(given: str) -> str | None:
-    """Render the help of a command that ``jobrun explain`` is asked for; None if it is none."""
+    """Render the help of a command, if ``jobrun explain`` is asked for one; else None."""
     found = dict(iter_command_help(_root()))
     return found.get(f"jobrun {given}")
 

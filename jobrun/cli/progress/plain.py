@@ -54,7 +54,7 @@ class PlainProgress:
             self._flush()
 
     def __call__(self, event: Event) -> None:
-        """Print an event of the run as a plain line, if it is worth one."""
+        """Print an event of a run as a plain line, if it is of a kind that is shown."""
         with self._lock:
             self._state.update(event)
             line = render_warning(event)

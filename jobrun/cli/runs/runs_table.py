@@ -155,7 +155,7 @@ def _column(
 
 
 def _cells(values: Sequence[Value | None], kinds: set[type]) -> list[str]:
-    """Render a column of the table of runs, given the types of its values: each value once.
+    """Render the cells of one column in the table of runs, given the types of its values.
 
     Values of different types may be equal, and yet look different: 1 and True.
     """
@@ -173,7 +173,7 @@ def _cell(value: Value | None) -> str:
 
 
 def _fitting(columns: Sequence[_Column], width: int) -> list[_Column]:
-    """Select the columns of the table of runs that fit, those of the lowest rank first."""
+    """Select the columns that fit in the table of runs, those with the lowest rank first."""
     room = width + _GAP
     chosen = []
     # Sorting is stable: of one rank the first.
@@ -213,7 +213,7 @@ def _notes(runs: Sequence[RunSummary]) -> list[str]:
 
 
 def _note(run: RunSummary) -> str:
-    """Render the notes in a row of the table of ``jobrun runs``: tags, fork, reason of the end."""
+    """Render one row's notes in the table of runs: tags, fork, reason why the run ended."""
     # The tags of a sweep repeat its name and its params, which have columns.
     tags = [tag for tag in run.tags if not (run.sweep and "=" in tag)]
     fork = f"fork of {run.parent.rpartition('/')[2].split('-', 2)[-1]}@{run.parent_epoch}"

@@ -28,7 +28,7 @@ class QueueEnds:
 
 
 def find_queue_ends(group: GroupDraft) -> dict[str, QueueEnds]:
-    """Find the tasks that write to each queue of a group, and those that read from it."""
+    """Find for each queue of a group the tasks that write to it and the tasks that read it."""
     found: dict[str, QueueEnds] = {}
     for task in group.tasks:
         records = task.records
@@ -50,7 +50,7 @@ def must_run_concurrently(group: GroupDraft, first: int, second: int) -> bool:
 def check_pipelines(
     groups: Mapping[GroupName, GroupDraft], queues: Sequence[Queue], faults: Faults
 ) -> None:
-    """Check the queues of a job, the tasks that write and read them, and deadlocks among them."""
+    """Check a job's queues: the tasks that write and read them, and possible deadlocks."""
     ends = {name: find_queue_ends(group) for name, group in groups.items()}
     used = {name for found in ends.values() for name in found}
     for queue in queues:
@@ -201,7 +201,7 @@ def _check_on_error(task: TaskDraft, faults: Faults) -> None:
 
 
 def _map_successors(ends: Mapping[str, QueueEnds]) -> dict[int, list[int]]:
-    """Map each task to those that read the queues to which it writes."""
+    """Map each task to the tasks that read the queues which the first one writes."""
     found: dict[int, list[int]] = {}
     for one in ends.values():
         for writer, _, _ in one.writers:
@@ -224,7 +224,7 @@ def _find_reachable(start: int, table: Mapping[int, list[int]]) -> list[int]:
 
 
 def _find_concurrent(task: int, table: Mapping[int, list[int]]) -> set[int]:
-    """Return the tasks that must start before a task can end, as queues link them to it."""
+    """Return the tasks, linked by queues, that must start before a given task can end."""
     previous: dict[int, list[int]] = {}
     for one, after in table.items():
         for other in after:

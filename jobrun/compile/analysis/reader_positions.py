@@ -256,7 +256,7 @@ def check_conditions_change(
 
 
 def _find_finite_readers(group: GroupDraft) -> list[str]:
-    """Find the readers of a group if every one comes to an end, or else none of them."""
+    """Find the readers of a group if all of them come to an end, or else return none."""
     tops = [reader for reader, _ in walk_readers({group.name: group})]
     sources = [one.source for top in tops for one in readers_in(top)]
     ends = all(one.restart == "never" for one in tops) and not any(

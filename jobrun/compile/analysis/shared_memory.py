@@ -73,7 +73,7 @@ class _Point:
     after: list[_Point] = field(default_factory=list)
 
     def is_over(self, name: str) -> bool:
-        """Return whether aliasing of a blob ends at this point of the analysis of shared memory."""
+        """Return whether a blob's aliasing ends at this point, to analyse shared memory."""
         if self.keeps is not None and name not in self.keeps:
             return True
         return name in self.binds or name in self.ends

@@ -35,7 +35,7 @@ def find_inexactness(
 
 
 def add_probes(found: Exactness, stop: Iterable[StopCondition], *more: Probe) -> Exactness:
-    """Add to the reasons why a job is inexact those of its conditions and metrics."""
+    """Add the reasons why conditions and metrics are inexact to those of the whole job."""
     reasons = dict.fromkeys(found.reasons)
     for probe in (*(one.probe for one in stop if isinstance(one, StopWhen)), *more):
         reasons |= dict.fromkeys(_expression_reasons(probe.parts, probe.path))
@@ -233,7 +233,7 @@ def _writer_reasons(group: GroupDraft, ends: QueueEnds) -> Reasons:
 
 
 def _queue_reader_reasons(ends: QueueEnds) -> Reasons:
-    """Yield inexact readers of a queue, which share it or stop before its end."""
+    """Yield the readers of a queue that are inexact, as they share it or stop before its end."""
     queue = ends.queue
     if len(ends.readers) > 1 or any(queue.shared and len(t.nodes) > 1 for t, _ in ends.readers):
         task, place = ends.readers[-1]

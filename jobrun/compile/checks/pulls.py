@@ -21,7 +21,7 @@ def check_pulls(
     start: Mapping[str, frozenset[str]],
     faults: Faults,
 ) -> None:
-    """Check every ``pull``: the blob exists on its node, and no task writes it at that time.
+    """Check every ``pull``: its blob exists on the source node, and no task writes it meanwhile.
 
     Args:
         group: The group.

@@ -44,7 +44,7 @@ def fits_64_bits(value: int) -> bool:
 
 
 def fold_constant_int(expr: Expr) -> int | None:
-    """Compute an int written with operators, to limit its size; None if it is no int.
+    """Compute an int written with operators, to limit its size; None for anything else.
 
     Raises:
         OverflowError: It has more than 64 bits. Nothing large is computed.
@@ -91,7 +91,7 @@ def repeats_too_much(expr: Binary) -> bool:
 
 
 def _max_length(expr: Expr) -> float:
-    """Return the largest length of a list in an expression, to limit it; 0 if it is no list."""
+    """Return the largest length that a list in an expression may have; 0 for other values."""
     match expr:
         case Sequence(items=items):
             return max(1, len(items))
@@ -115,7 +115,7 @@ def _max_length(expr: Expr) -> float:
 
 
 def _max_repeats(expr: Expr) -> float:
-    """Limit how often ``list * factor`` repeats a list in an expression, by a constant factor."""
+    """Return how often ``list * factor`` may repeat its list, for limits of expressions, or inf."""
     value = expr.value if isinstance(expr, Const) else None
     if isinstance(value, float):
         return 0

@@ -87,7 +87,7 @@ class SourceText:
         return start + self._characters(node.col_offset)
 
     def length(self, node: ast.expr | ast.stmt | ast.keyword) -> int:
-        """Return the length of the source text of a node of Python's syntax tree."""
+        """Return how long the source text of a node in Python's syntax tree is."""
         end, end_line = node.end_col_offset, node.end_lineno
         if node.lineno != 1 or end is None or end_line != 1:
             return 1

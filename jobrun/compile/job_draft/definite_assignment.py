@@ -145,7 +145,7 @@ class Summary:
         self.stops[target] = dict(state) if known is None else meet(known, state)
 
     def then(self, other: Summary, problems: list[FlowProblem]) -> None:
-        """Append a block's summary of assignments to this one, which may bind what it needs."""
+        """Append a later block's summary of assignments, some of whose needs this one may meet."""
         for name, place in other.needs.items():
             self.read((name,), place, problems)
         self.take_stops(other)

@@ -185,7 +185,7 @@ def _break_cycles(
 
 
 def _find_cycle(needs: Sequence[tuple[int, ...]], among: set[int]) -> list[int]:
-    """Find a cycle of needs, from its first task in spec order back to it."""
+    """Find a cycle of ``needs``: a list of tasks that begins and ends with the same task."""
     task = min(among)
     seen: dict[int, int] = {}
     cycle: list[int] = []

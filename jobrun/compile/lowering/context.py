@@ -32,7 +32,7 @@ class Context:
         return Place(path, self.source.at(spec_path))
 
     def at(self, *spec_path: str | int) -> Place:
-        """Return the place of a key of the spec, by its path, in the context of lowering."""
+        """Return the ``Place`` of a key for lowering faults, given the key's path in the spec."""
         return Place(path_text(spec_path), self.source.at(spec_path))
 
     def check_blob_name(self, name: str, place: Place) -> None:

@@ -134,7 +134,7 @@ def _blocks(step: Step) -> tuple[Steps, ...]:
 
 
 def _sort_inner_first(used: dict[str, list[str]]) -> tuple[list[str], list[list[str]]]:
-    """Sort the table of nets, each after those it uses; return cycles of recursive nets."""
+    """Sort the nets so that each comes after the nets it uses; return cycles of recursive nets."""
     order: list[str] = []
     cycles: list[list[str]] = []
     done: set[str] = set()

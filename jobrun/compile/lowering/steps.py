@@ -92,7 +92,7 @@ class _Parameters:
     bound: dict[str, Place | None] = field(default_factory=dict)
 
     def scan(self, steps: tuple[Step, ...]) -> set[str]:
-        """Scan a net's steps, at its use, for the parameters that they read before binding them."""
+        """Scan a used net's steps for parameters that they read before they bind them."""
         read: set[str] = set()
         for step in steps:
             parts = step.ops if isinstance(step, Net) else (step,)
@@ -378,7 +378,7 @@ class StepLowering:
         return self._inline(spec, net, at, place, origin, env)
 
     def read_net(self, net: NetDef) -> None:
-        """Lower the steps of a net, though no step uses it, only to report their faults."""
+        """Lower the steps of an unused net, only to report the faults in them."""
         path = f"nets/{net.name}"
         env = Env((("task", path),), loops=(path,), nets=(net.name,), is_loose=True)
         self.steps(net.steps, net.steps_path, f"{path}/steps", env)

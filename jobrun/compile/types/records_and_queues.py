@@ -103,7 +103,7 @@ class NodeQueues:
 
 
 def _find_writers(tasks: Iterable[Task]) -> dict[str, list[Task]]:
-    """Map each queue to the tasks that write to it, whose records' types it has."""
+    """Map each queue to the tasks that write it, which determine its records' types."""
     found: dict[str, list[Task]] = {}
     for task in tasks:
         for queue in dict.fromkeys(write.queue.name for write in task.write):

@@ -52,7 +52,7 @@ def remote_label(net: RemoteNet, nodes: tuple[str, ...]) -> list[str]:
 
 
 def levels(tasks: Tasks) -> dict[str, int]:
-    """Compute the level of each task in the outline of a drawing: the longest chain of needs."""
+    """Compute each task's level in the outline of a drawing: its longest chain of needs."""
     found = compute_levels(len(tasks), needs_edges(tasks))
     return {task.name: level for (task, _), level in zip(tasks, found, strict=True)}
 

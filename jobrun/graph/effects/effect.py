@@ -55,7 +55,7 @@ class Effect:
         return ()
 
     def line(self) -> str:
-        """Render the effect as one line, close to how its step is written in a spec."""
+        """Render the effect as one line, close to how a spec writes the step."""
         return type(self).__name__.lower()
 
 
@@ -88,7 +88,7 @@ def source_of(other: str) -> dict[str, str]:
 
 @cache
 def declared_keys(kind: type[Any]) -> dict[str, Key]:
-    """Return the keys of a declared kind of effect by the names of their fields, in order."""
+    """Map a declared effect's field names to the spec keys that they declare, in order."""
     return {one.name: one.metadata[_KEY] for one in fields(kind) if _KEY in one.metadata}
 
 
@@ -174,7 +174,7 @@ class DeclaredEffect(Effect):
         return tuple(found)
 
     def line(self) -> str:
-        """Describe an effect of a declared kind in one line: its first key and that key's value."""
+        """Render a declared kind of effect as one line: its first key, and that key's value."""
         kind: Any = type(self)
         name, first = next(iter(declared_keys(kind).items()))
         return f"{first.name} {_render(first.kind, getattr(self, name))}"

@@ -63,7 +63,7 @@ class ResizePlan:
 def plan_resize(
     job: Job, manifest: Manifest, directory: str, *, compare: bool = False
 ) -> ResizePlan:
-    """Plan a resize: which rows of the saved state each of another number of nodes gets.
+    """Plan a resize: which rows of the saved state each node reads when there are more or fewer.
 
     Args:
         job: The job, perhaps on other nodes than before.
@@ -150,7 +150,7 @@ def unknown_constants(
 
 
 def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
-    """Yield each family that a resize concerns: its number of nodes is not that of its files."""
+    """Yield each counted family whose number of nodes differs from its saved files: a resize."""
     known = {node.name: node.family or node.name for node in job.cluster}
     names = set(known.values())
     saved = [file.node for file in manifest.files]

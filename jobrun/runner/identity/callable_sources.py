@@ -47,7 +47,7 @@ class Module:
 
 
 def find_source(module: str, folder: Path) -> Source | None:
-    """Find and hash a callable's source file by its module's name, without importing it.
+    """Find a callable's source file by module name, importing nothing; return it with its hash.
 
     Returns:
         None when there is no such module.

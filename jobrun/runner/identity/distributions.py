@@ -129,7 +129,7 @@ def _code_digest(info: Path) -> str:
 
 
 def _list_required(info: Path) -> Iterator[str]:
-    """Yield the names of the distributions that an installed one requires, without its extras."""
+    """Yield names of distributions that an installed distribution requires, extras left out."""
     for name in ("METADATA", "PKG-INFO"):
         try:
             text = (info / name).read_text(errors="replace")

@@ -69,7 +69,7 @@ def collect_provenance(present: Authored) -> dict[str, Any]:
 
 
 def _repository(folder: Path) -> Path | None:
-    """Find the git repository around a folder, for the provenance of a run; None without one."""
+    """Find the git repository around a folder, for a run's provenance; None outside of any."""
     for place in (folder, *folder.parents):
         if (place / ".git").exists():
             return place

@@ -333,7 +333,7 @@ class JobRunner:
         keep_all: bool = False,
         points: SafePointHooks | None = None,
     ) -> dict[OutputRef, Any]:
-        """Run one group of the job; return those of its outputs that are read later."""
+        """Run one group of the job; return the task outputs that are still read later."""
         if self._requests.dropping:
             raise self._stopped(f"{group.name} was not run")
         if not (group.tasks or group.remote or group.setup):

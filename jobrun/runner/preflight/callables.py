@@ -63,7 +63,7 @@ def _check_definition(
 
 
 def _check_arguments(step: CallPython, source: Source, function: str) -> Iterator[Fault]:
-    """Check what a callable's step gives it against its parameters, where the text shows these."""
+    """Check a ``call``'s arguments against the callable's parameters, if its source shows them."""
     if source.path is None or source.path.suffix != ".py":
         return
     takes = find_parameters(source.path, function)

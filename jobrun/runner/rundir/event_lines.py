@@ -182,7 +182,7 @@ def _plain(value: Any) -> Any:
 
 @functools.cache
 def _fields_of(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """Return the names of the fields of a part of an event, and a function that returns them."""
+    """Return the field names of an event's part, and a function that returns their values."""
     names = tuple(kind.__dataclass_fields__)
     if len(names) > 1:
         return names, operator.attrgetter(*names)

@@ -96,7 +96,7 @@ class Journal:
 
 
 def read_journal(run: Path, run_id: str) -> JournalContents:
-    """Read the run's journal; return an empty one where there is none.
+    """Read the run's journal; return an empty journal if the file is missing.
 
     Raises:
         CheckpointError: A line before the last is damaged, or a line is another run's.

@@ -331,7 +331,7 @@ def _unless_irregular() -> Iterator[None]:
 
 
 def read_last_usage(run: Path) -> UsageMeasured | None:
-    """Read the newest whole line of a run's log of used resources; None if there is none."""
+    """Read the newest whole line of a run's log of used resources; None if it has no line."""
     mark = b'{"event": "UsageMeasured"'
     try:
         line = find_last_line(run / USAGE_NAME, mark)

@@ -83,7 +83,7 @@ class Run:
 
     @property
     def epoch_without_journal(self) -> int:
-        """The epoch that this ``Run`` says it saved, if its directory lacks a journal; else -1."""
+        """The epoch saved, by ``run.json``, if the run directory has no journal; else -1."""
         try:
             size_bytes = (self.path / JOURNAL_NAME).stat().st_size
         except FileNotFoundError:
@@ -315,7 +315,7 @@ def _directories_called(name: str, run_dir: Path, job: str) -> Iterator[Path]:
 
 
 def _find_remembered(text: str, run_dir: Path) -> Run | None:
-    """Find the newest run of all, or of a job, that an index remembers; None without one."""
+    """Find the newest run, of all or of a job, that an index remembers; None if unknown."""
     job, slash, start = text.rpartition("/")
     if slash and start != LATEST:
         return None
@@ -359,7 +359,7 @@ def _run_paths(run_dir: Path, job: str) -> Iterator[Path]:
 
 
 def _list_directory(directory: Path) -> list[Path]:
-    """List a directory of run directories, sorted; [] if there is none, or it is unreadable."""
+    """List a directory of run directories, sorted; [] if it is missing or unreadable."""
     try:
         return sorted(directory.iterdir())
     except OSError:

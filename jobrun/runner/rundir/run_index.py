@@ -239,7 +239,7 @@ def _stamp_run(run: str, source: str, young_ns: int) -> int:
 def list_directories(
     parent: Path | str, name: str, on_fault: Callable[[str, Exception], None]
 ) -> list[os.DirEntry[str]]:
-    """List, for the index of runs, the directories of jobs, or those of the runs of one job.
+    """List, for the index of runs, directories of jobs, or the run directories of one job.
 
     Args:
         parent: The directory.
@@ -318,7 +318,7 @@ def write_index(run_dir: Path, name: str, content: dict[str, Any]) -> None:
 
 
 def find_newest(run_dir: Path, job: str = "") -> str:
-    """Find the path of the newest run of a job, or of all, relative to the directory of the runs.
+    """Return from the index the relative path of the newest run, of a job or of all; else "".
 
     Returns:
         Empty where there is none, or where all runs must be read to say it.

@@ -114,7 +114,7 @@ class MidEpochSaver:
 
     @property
     def is_entering(self) -> bool:
-        """Whether the mid-epoch saver has the next epoch entered at one of its checkpoints."""
+        """Whether the next epoch is entered at a checkpoint of the mid-epoch saver."""
         return self._entry is not None
 
     def points(self, before: Progress) -> SafePointHooks:
@@ -279,7 +279,7 @@ def mid_epoch_store(store: CheckpointStore, records: int) -> MidEpochStore:
 
 
 def read_midpoint(job: Job, manifest: Manifest, directory: str) -> tuple[SafePoint, int]:
-    """Read a mid-epoch save back, to enter the run there: its safe point, and its metrics' length.
+    """Read a mid-epoch save: the safe point to enter at, and the length of the metrics then.
 
     The node's state is not in it: that is loaded as that of a whole epoch.
 

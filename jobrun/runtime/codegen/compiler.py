@@ -216,7 +216,7 @@ def _find_reusable_arrays(
 
 
 def _bound_first(steps: tuple[Step, ...]) -> set[str]:
-    """Collect for the compiler of a block the names that it binds before it reads them."""
+    """Collect, to compile a block, the names that its steps bind before they read them."""
     look = access_finder()
     seen: set[str] = set()
     first: set[str] = set()

@@ -53,7 +53,7 @@ def _iter_module_files(folder: Path) -> Iterator[Path]:
 
 
 def digest_modules(folder: Path) -> str:
-    """Return a short SHA-256 of the user's code to upload; empty if there is none.
+    """Return a short SHA-256 of the user's modules to upload; empty if there are no modules.
 
     Raises:
         TooMuchCodeError: See ``list_module_files``.

@@ -471,7 +471,7 @@ def collect_changes(plans: Sequence[GroupPlan]) -> tuple[tuple[NodeNames, ...], 
 def persist_all(
     savings: Snapshots, tickets: Sequence[Ticket], directory: str
 ) -> tuple[NodeSave, ...]:
-    """Write the files of all nodes of the threads session, each in a thread of its own.
+    """Write each node's file of a save from the threads session, each in its own thread.
 
     Raises:
         TaskFailedError: A blob holds what cannot be stored.

@@ -126,7 +126,7 @@ class WorkerHandle:
         self._process.kill()
 
     def abort(self) -> None:
-        """Kill this worker handle's unresponsive process, so that it prints its stacks."""
+        """Kill this worker handle's unresponsive process in a way that prints its stacks."""
         self._process.abort()
 
     def request_close(self) -> None:

@@ -37,7 +37,7 @@ class SpecReader:
         self.warnings: list[Fault] = []
 
     def tree(self, path: str, base: str) -> Mapping | None:
-        """Read a spec file and merge it over the files it includes; None if that failed.
+        """Read a spec file and merge it over the files it includes; None if reading failed.
 
         Args:
             path: The file, as the user named it.
@@ -124,7 +124,7 @@ class SpecReader:
 
 
 def read_unchecked(path: str) -> dict[str, Any]:
-    """Read a spec file with those that it includes as plain data, of which nothing is checked.
+    """Read a spec file and the files it includes as plain data, without any check.
 
     It takes half as long as to load the spec, which imports all models: a shell waits for it.
 
@@ -185,7 +185,7 @@ def _rebased_section(key: str, value: Node, prefix: str) -> Node:
 
 
 def _rebased_steps(node: Node, prefix: str) -> Node:
-    """Rebase ``load`` and ``save`` paths of an included tree to the including file's folder."""
+    """Rebase ``load`` and ``save`` paths in an included file's tree to the folder of the spec."""
     if isinstance(node, Sequence):
         return Sequence([_rebased_steps(item, prefix) for item in node.items], node.place)
     if not isinstance(node, Mapping):

@@ -239,7 +239,7 @@ def _text(value: Value) -> str:
 
 
 def _is_shell_line(node: Mapping, path: Path) -> bool:
-    """Return whether a node is a ``run`` line, in which references are substituted with quoting."""
+    """Return whether a node is a ``run`` step whose line has references, to be quoted for bash."""
     line = node.values.get("run")
     is_step = len(path) > 1 and isinstance(path[-1], int) and path[0] in _WITH_STEPS
     return is_step and isinstance(line, Scalar) and "${" in str(line.value)

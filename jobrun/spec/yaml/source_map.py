@@ -36,7 +36,7 @@ class SourceMap:
         return [_origin(item) for item in node.items]
 
     def key(self, path: Path) -> Origin:
-        """Map a path of the spec to the place of its last key in a file, else of the value."""
+        """Map a spec path to the place of its last key, or of the value where it has no key."""
         if path:
             parent = self.node(path[:-1])
             last = path[-1]

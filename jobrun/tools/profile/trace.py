@@ -76,7 +76,7 @@ def _lanes(times: Iterable[BlockTime]) -> dict[str, int]:
 
 
 def _threads(times: Iterable[BlockTime]) -> dict[tuple[str, int], int]:
-    """Assign a thread number of the trace to each thread of a node, in the order of first use."""
+    """Assign each thread of a node a number in the trace, in the order of first use."""
     spans = sorted((span, block.owner.node) for block in times for span in block.spans)
     found: dict[tuple[str, int], int] = {}
     counts: Counter[str] = Counter()

@@ -111,7 +111,7 @@ class _Places:
         self._has_drawn = False
 
     def draw(self) -> AtPoint | None:
-        """Draw the next failpoint to kill at, with one of its occurrences; None without any."""
+        """Draw the next failpoint to kill at, and which occurrence; None if no run reached any."""
         if not self._deck:
             self._deck = sorted(self._reached)
             self._chance.shuffle(self._deck)

@@ -166,7 +166,7 @@ def draw_each_blob(
     most: tuple[int, int] = (160, 160),
     most_drawn: int = MOST_DRAWN,
 ) -> tuple[DrawnBlob, ...]:
-    """Draw the pictures and the histogram of each blob of a checkpoint, in the order of nodes.
+    """Draw pictures and a histogram of each blob of a checkpoint, node by node.
 
     Args:
         found: The checkpoint.

@@ -235,7 +235,7 @@ def _with_best(run: RunSummary, run_dir: Path, name: str, mode: str) -> RunSumma
 def group_runs(
     runs: Sequence[RunSummary], *, nest_forks: bool = True, always: Collection[str] = ()
 ) -> list[RunGroup]:
-    """Arrange runs in groups, one per job or sweep, those with newer runs later.
+    """Arrange runs in groups by job or sweep; groups with newer runs come later.
 
     Args:
         runs: The runs, in the order that they are shown in.

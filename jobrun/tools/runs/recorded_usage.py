@@ -39,7 +39,7 @@ class RunUsage:
 
 
 def sum_usage(last: UsageMeasured | None) -> RunUsage:
-    """Return what a run has used over all of its starts, from its last record; None for none."""
+    """Return the usage of a run over all its starts from its last record; None for no record."""
     if last is None:
         return RunUsage()
     return RunUsage(

@@ -232,7 +232,7 @@ class _EventSummary:
 
 
 def _mean_of_newest(spans_s: list[float]) -> float:
-    """Return the mean of the newest spans of time, for a run's status; of more if they are short.
+    """Average the newest time spans for a run's status; include more spans if they are short.
 
     A save takes as long as hundreds of short epochs, and comes after as many.
     """

@@ -136,7 +136,7 @@ def _describe(error: Exception) -> str:
 
 
 def _with_present_status(run_dir: Path, one: RunSummary) -> RunSummary:
-    """Update the summary of a run recorded as running by what its files and its lock say now."""
+    """Update the summary of a run recorded as running by its files' and lock's present state."""
     from jobrun.runner.rundir.journal import JOURNAL_NAME, read_journal  # noqa: PLC0415 - few run
 
     run = run_dir / one.path

@@ -109,7 +109,7 @@ class Pool:
         self._ended_by = 0
 
     def run(self, points: Sequence[PlannedPoint]) -> int:
-        """Run the processes of all points to their ends; return the signal that ended it, or 0."""
+        """Run all points' processes until they end; return the signal that ended this, or 0."""
         waiting = deque(points)
         with self._signals():
             while self._running or (waiting and not self._ended_by):

@@ -121,7 +121,7 @@ _MOST_FOUND = 4096
 
 
 def find_adapter(kind: type) -> Adapter | None:
-    """Find the adapter that is registered for a class; None if there is none."""
+    """Find the adapter that is registered for a class; None if no adapter is."""
     try:
         return _found[kind]
     except KeyError:

@@ -168,7 +168,7 @@ def _has(value: AnySet, table: _Table) -> bool:
 
 
 def _read_table(value: AnySet) -> _Table | None:
-    """Read the hash table of a set from memory; None if it does not look like one of CPython."""
+    """Read the hash table of a set from memory; None if it is not laid out as in CPython."""
     import ctypes  # noqa: PLC0415 - few jobs have sets
 
     small = id(value) + _FIELDS.size
@@ -190,7 +190,7 @@ def _read_table(value: AnySet) -> _Table | None:
 
 
 def _split(table: _Table) -> tuple[list[tuple[Any, int]], list[tuple[Any, int]]]:
-    """Split a set's items, each with its slot, into those in the slot of their hash and others."""
+    """Split a set's items by slot: items in the slot of their own hash, and displaced items."""
     parts: tuple[list[tuple[Any, int]], list[tuple[Any, int]]] = ([], [])
     for item, slot in zip(table.items, table.slots, strict=True):
         parts[hash(item) & (table.size - 1) != slot].append((item, slot))

@@ -25,7 +25,7 @@ from jobrun.values.adapters.sets import FROZENSET, SET
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter of a class of the standard library, or of an Enum."""
+    """Find the adapter of a class in the standard library, or of an Enum class."""
     if kind in _ADAPTERS:
         return _ADAPTERS[kind]
     if issubclass(kind, enum.Enum):
