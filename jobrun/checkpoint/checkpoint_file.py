@@ -73,7 +73,7 @@ class FileFacts:
 def write_state(
     path: str, *, node: str, epoch: int, run_id: str, values: Mapping[str, Value]
 ) -> StoredFile:
-    """Write one checkpoint file as a whole from a node's state blobs; it is durable on return.
+    """Write a node's state blobs as one whole checkpoint file, which is durable on return.
 
     Equal arguments give equal bytes. The file's name is made durable by the store's commit.
     Who writes more than one epoch keeps a ``writer.NodeWriter``.
@@ -95,7 +95,7 @@ def read_state(
     names: Iterable[str],
     partial: bool = False,
 ) -> dict[str, Value]:
-    """Read named blobs of one whole checkpoint file, given its path and whose file it must be.
+    """Read named blobs of one checkpoint file, given its path and the digest it must have.
 
     They are exactly as they were written.
 

@@ -45,7 +45,7 @@ class SavePause:
 
 
 def stored_files(outputs: Mapping[Any, Any]) -> tuple[StoredFile, ...]:
-    """Select the files with times from a save's or load's outputs, for ``CheckpointTimes``."""
+    """Select, for ``CheckpointTimes``, the files with times from the outputs of a save or load."""
     return tuple(value for value in outputs.values() if isinstance(value, StoredFile))
 
 

@@ -24,9 +24,7 @@ class MetadataHandler(Protocol):
     """Knows which epochs there are. Called by the runner alone, one call at a time."""
 
     def last_epoch(self, wanted: int | None) -> Chosen | None:
-        """Return from which epoch a run may continue, or None for no opinion (handler protocol).
-
-        None for no opinion.
+        """Return which epoch a run should continue from; None if the handler has no opinion.
 
         Asked at each start, also of a new run, which has no epoch to continue from.
 

@@ -73,7 +73,7 @@ class ResumePreview:
 
     @property
     def explained(self) -> dict[str, tuple[Fault, ...]]:
-        """Return why the previewed resume refuses another number of nodes, by the spec's field."""
+        """Map spec fields to why the previewed resume refuses another number of nodes."""
         return {count_field(name): faults for name, faults in self.resized.faults.items()}
 
     @property
@@ -125,7 +125,7 @@ def _plan_resize(own: RunMetadata, store: CheckpointStore, job: Job) -> ResizePl
 
 
 def record_resizes(record: RunRecord, found: ResumePreview) -> tuple[Mapping[str, Any], ...]:
-    """Return the record of a run's resizes with those that the previewed resume adds."""
+    """Return the resizes recorded for a run, and those that the previewed resume would add."""
     new = [
         {
             "epoch": found.plan.epoch,

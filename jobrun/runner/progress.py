@@ -89,7 +89,7 @@ def to_json(progress: Progress) -> dict[str, Any]:
 
 
 def from_json(form: Mapping[str, Any]) -> Progress:
-    """Rebuild the progress of a run (epoch, metrics, patience) from the JSON in a manifest.
+    """Rebuild a run's progress (epoch, metrics, patience) from its JSON form in a manifest.
 
     Raises:
         CheckpointError: The form is of another make.

@@ -68,7 +68,7 @@ class RunMetadata:
         self.entry = EntryPlan()
 
     def last_epoch(self, wanted: int | None) -> Chosen:
-        """Choose, as the run's own metadata handler, the epoch to continue from, by the journal.
+        """Choose by the journal the epoch to continue from, as the run's own metadata handler.
 
         The epoch is held, so that a live run does not delete it: see ``release``.
         """
@@ -100,7 +100,7 @@ class RunMetadata:
             self._journal.acknowledge(epoch, generation)
 
     def written_within(self, epoch: int, records: int, generation: int) -> None:
-        """Record a mid-epoch save in the run's own metadata handler, as it does whole epochs."""
+        """Record a save inside an epoch in the run's own metadata handler."""
         if self._journal is not None:
             self._journal.acknowledge_within(epoch, records, generation)
 
@@ -187,7 +187,7 @@ class CheckedHandler:
         raise self._odd("last_epoch", f"it answered {said!r:.80}")
 
     def accessible(self, epoch: int | None) -> bool:
-        """Ask the foreign metadata handler whether it can read an epoch; require a bool."""
+        """Ask the foreign metadata handler whether it can read an epoch; require a bool answer."""
         said = self._ask("accessible", lambda: self._handler.accessible(epoch))
         if isinstance(said, bool):
             return said

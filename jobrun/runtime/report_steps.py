@@ -75,7 +75,7 @@ class RunningReport(NamedTuple):
 
 
 def start_reports(plans: Sequence[ReportPlan], frame: Frame) -> list[RunningReport]:
-    """Start the threads that run reports beside a body, at intervals."""
+    """Start a thread for each report, to run its steps at intervals beside a task or group."""
     reports = [_report(plan, frame) for plan in plans]
     for report in reports:
         report.reporter.start()

@@ -70,7 +70,7 @@ def _form(kind: Any) -> Form | None:
 
 
 def record_items(value: Any) -> dict[str, Any]:
-    """Return the fields of a named tuple or dataclass by name, in the order of the instance.
+    """Return a named tuple's or dataclass's fields by name, in the order of the instance.
 
     That is the order of ``vars(value)`` in a dataclass, which code can see; then that of the class.
     """
@@ -145,7 +145,7 @@ def make_named_tuple(name: str, items: Mapping[str, Any]) -> Any:
 
 
 def begin_dataclass(name: str, names: Sequence[str]) -> Any:
-    """Make an empty dataclass instance by the class's name, or an ``UnboundRecord``.
+    """Make an empty instance of a dataclass, found by name, or an ``UnboundRecord``.
 
     Raises:
         ValueError: The class has other fields.

@@ -60,7 +60,7 @@ def find_overlapping(
     *,
     identical: bool = True,
 ) -> list[Pair]:
-    """Find arrays that share memory, as pairs of an array and an earlier one.
+    """Find arrays that share memory; return pairs of an array and an earlier one in the list.
 
     One sweep over the beginnings of all arrays, and a closer look where they reach into each other.
 
@@ -94,7 +94,7 @@ def find_overlapping(
 
 
 def _held_memory(place: Path, value: Any) -> Iterator[_Memory]:
-    """Iterate over the memory of a value of an adapter, to compare its addresses."""
+    """Iterate over arrays in an adapted value, to find memory shared with others."""
     adapter = find_adapter(type(value))
     if adapter is None or adapter.memory is None:
         return
@@ -150,7 +150,7 @@ def render_place(place: Path) -> str:
 
 
 def _identity(thing: Any) -> Any:
-    """Return the identity by which two generators or objects count as shared, or None."""
+    """Return the key by which generators or objects at two places count as one, or None."""
     if _is_random(thing, "Generator"):
         return thing.bit_generator
     if _is_random(thing, "RandomState"):
@@ -167,7 +167,7 @@ def _is_random(thing: Any, name: str) -> bool:
 
 
 def _parts(roots: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """Iterate over all that several places in values could share, the shortest path first."""
+    """Iterate over what several places in values could share, those with short paths first."""
     # An object is looked into once; each path to it is found.
     seen: set[int] = set()
     kept: list[Any] = []
@@ -239,7 +239,7 @@ def _group_pairs(group: list[_Memory]) -> list[Pair]:
 
 
 def _is_seen(one: _Memory, other: _Memory) -> bool:
-    """Return whether a change of memory at one of two places is seen at the other."""
+    """Return whether memory that two places share shows a change at one place at the other."""
     if one.owner is not None and one.owner == other.owner:
         return False
     # Two read-only views may have a writable array below them, which is compared itself.
@@ -287,7 +287,7 @@ def _bounds(array: Array) -> tuple[int, int]:
 
 
 def find_common_part(first: Any, second: Any) -> Pair | None:
-    """Find a mutable part that two values share, and return its place in each.
+    """Find a mutable part that two values share; return its place in each value.
 
     None where there is nothing: no array or tensor over one memory, and no container that both
     have. Of an object is looked at what its attributes hold, so deep and at so many things as is

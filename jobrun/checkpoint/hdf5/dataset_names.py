@@ -104,7 +104,7 @@ def _plain(text: str) -> str:
 
 
 def blob_names(links: Iterable[str], quoted: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Return the names of the blobs to which the datasets with these HDF5 links belong.
+    """Return the names of the blobs whose datasets, or parts' datasets, have these HDF5 links.
 
     Args:
         links: Names as ``unquote_names`` returns them.
@@ -119,5 +119,5 @@ def blob_names(links: Iterable[str], quoted: Mapping[str, str] | None = None) ->
 
 
 def is_part_of(link: str, name: str) -> bool:
-    """Return whether the dataset with this HDF5 link is the named blob or a part of it."""
+    """Return whether an HDF5 link is that of a named blob's dataset, or of a part of the blob."""
     return link == name or link.startswith((f"{quote_name(name)}/", f"{name}/"))

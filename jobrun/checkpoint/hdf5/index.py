@@ -86,7 +86,7 @@ class Index:
 
     @property
     def shown_names(self) -> list[str]:
-        """The names in the file's index, for people: quoted only where two would be alike."""
+        """The names in the file's index as people see them: quoted only to tell two apart."""
         plain = {link: blob for blob, link in self.quoted.items()}
         shown = (plain.get(name, name) for name in self.names)
         return [one if self.rows[one] == row else self.names[row] for row, one in enumerate(shown)]
@@ -127,7 +127,7 @@ def index_span(parts: Parts) -> tuple[int, int]:
 
 
 def require_parts(header: Header) -> Parts:
-    """Return where a file's index and tail are; refuse places outside of the file.
+    """Return where a file's index and tail lie; refuse offsets outside of the file.
 
     Raises:
         StructureError: They do not fit into it, or overlap.

@@ -31,7 +31,7 @@ class RowSpans:
         self._types = index.table["type"][self.rows]
 
     def touching(self, begin: int, end: int) -> range:
-        """Return the blobs of a partial read, numbered in file order, that overlap a portion."""
+        """Return the numbers of the blobs that overlap a portion of a partial read."""
         low, high = np.searchsorted(self.end, begin, "right"), np.searchsorted(self.begin, end)
         return range(int(low), int(high))
 
@@ -96,7 +96,7 @@ class PortionReader:
         return len(self._other.touching(*self._span(blocks)))
 
     def read(self, blocks: range) -> None:
-        """Read some blocks of a portion of the file, and verify them.
+        """Read some blocks of the portion of a file that is loaded, and verify them.
 
         Raises:
             CheckpointError: One is damaged.

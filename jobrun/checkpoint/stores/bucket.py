@@ -174,7 +174,7 @@ class Bucket:
                 os.close(descriptor)
 
     def list(self, prefix: str = "") -> dict[str, int]:
-        """List the lengths of all objects in the bucket below ``prefix/``, by name."""
+        """Map the name of each object in the bucket below ``prefix/`` to the object's length."""
         with self._store_errors("list", prefix):
             found = self._api.list(self._store, (self._prefix + prefix) or None)
             cut = len(self._prefix)
@@ -203,7 +203,7 @@ class Bucket:
 
     @contextmanager
     def _store_errors(self, what: str, name: str = "", *, makes: bool = False) -> Iterator[None]:
-        """Turn errors of the bucket's library into faults, except ``FileNotFoundError``.
+        """Convert errors of the bucket's library to faults; ``FileNotFoundError`` passes through.
 
         Of a request that makes an object, 404 means that there is no such place.
         """

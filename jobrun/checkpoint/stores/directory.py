@@ -249,7 +249,7 @@ class DirectoryStore:
         reach("checkpoint.removal-renamed")
 
     def _sync_names(self) -> None:
-        """Sync the names in this store's directory, after which renamed epochs may be deleted."""
+        """Sync this store's directory, so that renamed epochs are durable and can be deleted."""
         # After a failure it is not known whether they are gone: they stay until the next sweep.
         renamed, self._renamed = self._renamed, []
         sync_directory(self._path)
@@ -305,13 +305,13 @@ def epoch_name(epoch: int) -> str:
 
 
 def _facts_of(directory: str) -> dict[str, os.stat_result]:
-    """Return the ``stat`` of each file in an epoch's directory by name, not following links."""
+    """Map each file in an epoch's directory to its ``stat`` result, not following links."""
     with os.scandir(directory) as entries:
         return {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
 
 
 def _delete_unused_files(staged: str) -> dict[str, os.stat_result]:
-    """Delete the files of a removed epoch that no node has reused; return the facts of the rest."""
+    """Delete a removed epoch's files that no node reuses; return ``stat`` results of the rest."""
     found = _facts_of(staged)
     for name in [name for name in found if name.endswith(REUSE_SUFFIX)]:
         Path(staged, name).unlink()

@@ -36,7 +36,7 @@ _DIRECTORY_MODE = 0o755
 
 
 def copy_file(source: str, staged: str, expected: StoredFile) -> StoredFile:
-    """Copy one file of an epoch into the copy's staging directory, unless it was copied before.
+    """Copy one file of an epoch into the staging directory, unless an earlier try copied it.
 
     Args:
         source: The file of a committed epoch.

@@ -162,7 +162,7 @@ def _plausible_file(file: StoredFile) -> bool:
 
 
 def find_damage(directory: str, file: StoredFile, *, whole: bool) -> str:
-    """Return how a stored file differs from its entry in the epoch's manifest; empty if it agrees.
+    """Return how a stored file differs from its entry in the manifest; empty if it does not.
 
     Args:
         directory: Where it should be.

@@ -191,10 +191,10 @@ class ObjectStore:
             self._remove(epoch)
 
     def check(self) -> None:
-        """Check nothing, as an object store is known by its URL alone."""
+        """Do nothing to check an object store, as its URL alone identifies it."""
 
     def hold(self, epoch: int) -> EpochHold | None:
-        """Hold nothing, since an object store has no locks."""
+        """Return a hold without effect, as an object store has no locks; None for no epoch."""
         return EpochHold() if self._found(epoch) is not None else None
 
     def remove(self, epochs: tuple[int, ...], *, keep_for_reuse: bool = False) -> tuple[int, ...]:
@@ -305,7 +305,7 @@ def object_name(epoch: int, file: StoredFile) -> str:
 
 
 def upload_file(place: ObjectUrl, epoch: int, file: StoredFile, source: str) -> Reference:
-    """Store a node's checkpoint file as an object, or compare it with the object of that name.
+    """Upload a node's checkpoint file as an object, or compare it with the object there.
 
     Of an epoch that has all its files there nothing is seen before it has its manifest.
 
@@ -361,7 +361,7 @@ def _send_file(
 
 
 def _is_stored(bucket: Bucket, name: str, file: StoredFile, digest: str, is_wanted: Wanted) -> bool:
-    """Return whether an object store holds a checkpoint file's bytes, by reading them back."""
+    """Read an object back; return whether the store holds exactly the checkpoint file's bytes."""
     if bucket.size_bytes(name) != file.size_bytes:
         return False
     found = hashlib.sha256()

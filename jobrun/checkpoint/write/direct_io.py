@@ -34,7 +34,7 @@ class SlabPool:
         self._size = 0
 
     def slab_bytes(self, wanted_bytes: int) -> int:
-        """Return how many bytes of a slab (page-aligned buffer) direct writes of a file use.
+        """Return the size of a slab (page-aligned buffer) for direct writes of a file.
 
         Of a file that is not small an eighth, so that writing begins while the rest is filled.
         """

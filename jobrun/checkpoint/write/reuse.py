@@ -90,7 +90,7 @@ def share_blocks(
 
 
 def known_digests(descriptor: int, layout: str, parts: Parts, turn: int) -> list[bytes]:
-    """Return the digests of the disk blocks of a reused file; empty if they are unknown.
+    """Return the block digests of a reused file; empty if they are unknown.
 
     Args:
         descriptor: The file.

@@ -103,7 +103,7 @@ class NodeWriter:
         return self._program.gathered % PAGE if self._program else 0
 
     def prepare(self, values: Mapping[str, Value]) -> None:
-        """Prepare a node's writer for its first save of values of these names, types and shapes.
+        """Prepare a node's writer to save values with these names, types and shapes.
 
         Never needed: ``write`` does the same when the layout is another one than last time.
         Called while nothing waits for it, say during init, it takes that time from the first
@@ -125,7 +125,7 @@ class NodeWriter:
         unchanged: Collection[str] = (),
         adjacent: FindAdjacent | None = None,
     ) -> StoredFile:
-        """Write a node's values as a new file; its bytes are durable on return, its name is not.
+        """Write a node's values as a new file; the bytes are durable on return, not the file name.
 
         Until it has returned, the memory of the values must not change; nothing else is asked
         of the caller. Values need not be those of the last epoch, nor of its layout; equal

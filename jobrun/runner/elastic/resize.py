@@ -90,12 +90,12 @@ def plan_resize(
 
 
 def count_field(family: str) -> str:
-    """Return the spec's field ``nodes.FAMILY.count``, a change of which means a resize."""
+    """Return the spec field ``nodes.FAMILY.count``, whose change in a resume means a resize."""
     return f"nodes.{family}.count"
 
 
 def mark_safe_counts(changes: tuple[Change, ...], found: ResizePlan) -> tuple[Change, ...]:
-    """Mark changed node counts as safe drift where the resize can redistribute the state."""
+    """Mark drift of node counts as safe where a resize can redistribute the nodes' state."""
     fields = {count_field(one.name) for one in found.families}
     return tuple(
         replace(change, kind="declared safe") if change.field in fields else change
@@ -114,7 +114,7 @@ def refuse_mid_epoch(found: ResizePlan, epoch: int) -> ResizePlan:
 
 
 def adapt_progress(progress: Progress, job: Job, families: Iterable[ResizedFamily]) -> Progress:
-    """Adapt a restored progress to the nodes that a resized run has now.
+    """Adapt the progress restored from an epoch to the nodes that the resized run has now.
 
     What constants were is known of those that were the same everywhere, or are declared to be;
     parts of something are others now, and are not compared.
@@ -214,7 +214,7 @@ def load_repartitioned(job: Job, manifest: Manifest, directory: str) -> TaskGrou
 def restore_progress(
     job: Job, manifest: Manifest, directory: str
 ) -> tuple[Progress, TaskGroup, tuple[str, ...]]:
-    """Restore an epoch on resized nodes: progress, load group, and new nodes' constants.
+    """Restore an epoch on resized nodes; return progress, load group, and constants of new nodes.
 
     Raises:
         CheckpointError: As by ``load_repartitioned``; or the manifest has no progress.

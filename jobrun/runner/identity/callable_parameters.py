@@ -37,7 +37,7 @@ class Parameters:
 
 
 def find_parameters(path: Path, name: str) -> Parameters | None:
-    """Find the parameters of a callable in the source of its module, or return None.
+    """Find a callable's parameters in its module's source; None where the source does not say.
 
     Args:
         path: The module's source.
@@ -98,7 +98,7 @@ def _parameters(args: ast.arguments, given: int) -> Parameters | None:
 
 
 def _only_definition(body: Sequence[ast.stmt], name: str, tree: ast.Module) -> ast.stmt | None:
-    """Return the statement of a body that defines a callable, if nothing else binds its name."""
+    """Return the statement that defines a callable in a body, if nothing else binds its name."""
     bound = _bound(body)
     if bound.count(name) != 1 or _ANYTHING in bound or name in _bound_from_elsewhere(tree):
         return None

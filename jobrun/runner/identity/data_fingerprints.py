@@ -27,7 +27,7 @@ _PIECE_BYTES = 1 << 20
 def fingerprint_data(
     job: Job, folder: Path, known: Mapping[str, Any] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Return size, time and digest of each data file that a resumed run would read.
+    """Return size, time and digest of each data file that a resume of the job would read.
 
     Left out are files that the job itself writes, all files where programs run (which may write
     any of them), and what init reads: its constants have digests of their own.

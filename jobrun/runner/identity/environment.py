@@ -118,7 +118,7 @@ def _blas_kernel() -> str:
 
 
 def _kernel_of(library: Any) -> str:
-    """Name the kernel that BLAS has chosen in this environment; of MKL, only the version."""
+    """Name the kernel that a BLAS library chose in this environment; for MKL, only the version."""
     if library.internal_api == "mkl":
         return f"mkl {library.version}"
     return str(getattr(library, "architecture", None) or "")

@@ -77,7 +77,7 @@ def _repository(folder: Path) -> Path | None:
 
 
 def _git(top: Path) -> dict[str, Any]:
-    """Return, for the provenance of a run, the git commit and the differences from it."""
+    """Return for a run's provenance the git commit and the digest of uncommitted differences."""
     states = ("status", "--porcelain=v2", "--branch", "--untracked-files=no")
     answer, data, _ = _ask_git(top, *states)
     if not answer:

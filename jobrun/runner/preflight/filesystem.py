@@ -100,7 +100,7 @@ def probe_directory(directory: Path) -> tuple[Fault, ...]:
 
 
 def require_space(place: str, needed_bytes: int, files: int) -> None:
-    """Require free disk space for ``files`` new files of that many bytes together.
+    """Require enough free disk space for a number of new files of a given total size.
 
     Raises:
         EnvironmentFaultError: E381, they do not.

@@ -92,7 +92,7 @@ def read_events(
     kinds: tuple[type[E], ...] = EVENTS,
     damaged: Callable[[], None] | None = None,
 ) -> Iterator[RecordedEvent[E]]:
-    """Read the events of some kinds from ``events.jsonl``; other lines are not parsed.
+    """Read events of the given kinds from ``events.jsonl``, without parsing other lines.
 
     Args:
         lines: Of the file.
@@ -172,7 +172,7 @@ def unreadable_file_error(path: Path, error: OSError) -> CheckpointError:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a part of an event to values for its JSON line: a dict of fields, or text."""
+    """Convert a part of an event for its JSON line: to a dict of fields, or to text."""
     if not is_dataclass(value):
         return str(value)
     kind: Any = type(value)

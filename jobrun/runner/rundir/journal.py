@@ -73,7 +73,7 @@ class Journal:
         return cls(file, run_id)
 
     def acknowledge(self, epoch: int, generation: int) -> None:
-        """Acknowledge in the journal that ``epoch`` survives any crash; durable on return."""
+        """Append to the journal that ``epoch`` is saved for good; durable on return."""
         self._append({"kind": "epoch", "epoch": epoch, "generation": generation})
 
     def acknowledge_within(self, epoch: int, records: int, generation: int) -> None:

@@ -80,7 +80,7 @@ class Globals:
         self._names: dict[int, str] = {}
 
     def bind(self, value: object, hint: str) -> ast.expr:
-        """Bind an object to a global name for expressions' syntax trees; return its node."""
+        """Bind an object to a global name for expressions' syntax trees; return the name's node."""
         name = self._names.get(id(value))
         if name is None:
             name = f"_{hint}_{len(self._names)}"
@@ -362,7 +362,7 @@ Function = Callable[..., Any]
 
 
 def choose_function(operator: str, positional: int, named: Collection[str]) -> Function:
-    """Choose the Python function that the generated expression of an operator's call names.
+    """Choose the Python function that generated code calls for an operator in an expression.
 
     Raises:
         KeyError: There is no operator of that name.

@@ -53,7 +53,7 @@ class CancelScope:
         return passes
 
     def cancel(self) -> None:
-        """Cancel the scope, so that all its steps end. Any thread, any number of times."""
+        """Cancel the scope, so that all its steps end. Thread-safe and repeatable."""
         self.cancelled = True
         # After the flag: a loop that comes to the end of its list looks at the flag.
         for passes in self._lists.copy().values():

@@ -295,14 +295,14 @@ class LibrarySettings:
         self._note(_read(_SHARED) | _read(_LOCAL) | _read(_CONTEXT), {}, self._made)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function of a user's under the library settings that other threads have made."""
+        """Call a user's function under the library settings that other threads' callables made."""
         self.adopt()
         here = self._here
         here.is_used = True
         return here.context.run(function, *args, **kwargs)
 
     def load(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call what imports a user's module, whose library settings each process makes again."""
+        """Import a user's module, noting library settings, which every process makes by itself."""
         self.collect()
         self._note_shared()
         made = self.call(function, *args, **kwargs)
@@ -383,7 +383,7 @@ class LibrarySettings:
         self.adopt()
 
     def close(self) -> None:
-        """Undo what callables have set in the environment, beside library settings.
+        """Undo the changes that callables made to environment variables, as library settings close.
 
         Another run in this process could not see that its callables set it again.
         """

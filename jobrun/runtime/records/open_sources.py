@@ -255,4 +255,4 @@ def _facts(path: str) -> tuple[str, int, int]:
 
 
 def _nothing() -> None:
-    """Do nothing, to close a reader's source that was never opened."""
+    """Do nothing to close a reader's data source, as it was never opened."""

@@ -56,7 +56,7 @@ class Prefetcher:
         self.is_lost = False
 
     def begin(self, start: Start) -> None:
-        """Begin a run of the prefetcher, which may use a thread."""
+        """Begin a run of the prefetcher; ``start`` may start its thread."""
         self._start = start
 
     def next(self, cancel: CancelScope) -> Pair | None:
@@ -160,7 +160,7 @@ class _Worker:
         return True
 
     def left(self) -> list[_Item]:
-        """Return the prefetched records that were not asked for, in order."""
+        """Return, in order, the records that the thread prefetched and no one asked for."""
         found: list[_Item] = []
         while True:
             try:

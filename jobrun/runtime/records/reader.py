@@ -49,7 +49,7 @@ class ReaderPlan:
         return ReaderSource(self, self._cursors, frame)
 
     def share(self, at: int) -> tuple[int, int]:
-        """Return the number of a share of the reader's rows, and how many shares there are."""
+        """Return which share of the reader's rows an instance reads, and of how many shares."""
         return self.read.part * self.shares + at, self.read.parts * self.shares
 
     def _cursor(self, at: int) -> Cursor | ZipCursor:

@@ -52,7 +52,7 @@ class SharedParts:
         return {one[0] for pair in pairs for one in pair}
 
     def gradients(self) -> frozenset[Pair]:
-        """Return the pairs of arrays shared by a node's objects of which one is a gradient."""
+        """Return the pairs of arrays shared by a node's objects where one array is a gradient."""
         return frozenset(pair for pair in self.arrays if any(map(_is_gradient, pair)))
 
     def without_gradients(self) -> SharedParts:

@@ -68,7 +68,7 @@ class Actions:
                 return self._nested(step)
 
     def text(self, text: Text) -> Callable[[Frame], str]:
-        """Build the function of a step's text, which fills in values at run time."""
+        """Build the function of a step's text, which fills in the values of expressions."""
         return self._getter(text)
 
     def condition(self, expr: Expr) -> Callable[[Frame], bool]:
@@ -132,7 +132,7 @@ def _branch(block: Any, frame: Frame) -> Callable[[], None]:
 
 
 def _raise_first_error(outcomes: list[BaseException | None]) -> None:
-    """Raise the most important error of the branches that a step's function ran in parallel."""
+    """Raise the most important error among those of branches that a step ran in parallel."""
     raised = [one for one in outcomes if one is not None]
     if not raised:
         return

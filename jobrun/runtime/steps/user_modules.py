@@ -39,7 +39,7 @@ class FolderFinder:
         sys.meta_path.append(self)
 
     def remove(self) -> None:
-        """Remove this finder of user modules. May be called twice."""
+        """Remove this finder of user modules from the import system; repeatable."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 

@@ -138,7 +138,7 @@ def _collect_file(link: WorkerHandle, written: Reply, directory: str, answer: Re
 
 
 def _collect_save(link: WorkerHandle, save: NodeSave, directory: Path) -> NodeSave:
-    """Collect a node's file of a save in chunks into the master's directory, and verify it.
+    """Collect a node's file of a save, chunk by chunk, in the master's directory; verify it there.
 
     Raises:
         EnvironmentFaultError: It is not what its node wrote, or cannot be written here.
@@ -156,7 +156,7 @@ def _collect_save(link: WorkerHandle, save: NodeSave, directory: Path) -> NodeSa
 
 
 def serve_chunk(part: Partition, path: str, offset: int) -> FileChunk:
-    """Serve a chunk of a stored file, from the master's collection, to a node that loads it.
+    """Read a chunk of a file that the master has collected, for a node that loads the file.
 
     Raises:
         CheckpointError: It is not there, or cannot be read.
@@ -208,7 +208,7 @@ def write_probe(directory: str) -> Iterator[Probe | None]:
 
 
 def is_visible(probe: Probe | None) -> bool:
-    """Return whether a node sees the master's probe file, so that nothing is to be collected."""
+    """Return whether this node sees the master's probe file, so that nothing need be collected."""
     if probe is None:
         return True
     path = Path(probe.path)

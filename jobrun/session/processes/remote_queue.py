@@ -30,7 +30,7 @@ class SendRequest(Protocol):
     """Sends the master a request about one queue of the current run."""
 
     def __call__(self, what: str, *given: Any) -> Reply:
-        """Send the master a request about a shared queue and return its reply."""
+        """Send the master a request about a shared queue; return its ``Reply``."""
 
 
 class RemoteQueue:
@@ -88,7 +88,7 @@ class RemoteQueue:
         return iter(partial(self.take, scope), None)
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
-        """Take up to ``most`` records of the master's queue, as ``RecordQueue.gather``."""
+        """Take up to ``most`` records at once out of the master's queue, with a batch number."""
         if self._incoming is None:
             gathered: tuple[int, tuple[Values, ...]] | None
             gathered = self._wait_for(self._ask("gather", most), scope)
@@ -178,11 +178,11 @@ class RemoteQueue:
 
 
 def _do_nothing() -> None:
-    """Do nothing at the end of a remote queue's thread, which ends with the run."""
+    """Do nothing when a thread of a remote queue ends, as it ends with the run."""
 
 
 def serve_queue_request(line: Any, what: str, given: tuple[Any, ...], scope: CancelScope) -> Any:
-    """Execute a node's request on the master's queue, in a thread of its own; may block.
+    """Serve a node's request to the master's queue, in its own thread, as it may block.
 
     Raises:
         CancelledError: The run was cancelled meanwhile.

@@ -320,10 +320,7 @@ class ThreadsSession:
             run.body.cancel()
 
     def close(self) -> None:
-        """Shut down the ``threads`` session: end its threads and programs. May be called twice.
-
-        Callable twice.
-        """
+        """Shut down the ``threads`` session: end its threads and programs; repeatable."""
         if self._pool is not None:
             self._pool.close()
         if self._finder is not None:
@@ -340,7 +337,7 @@ class ThreadsSession:
 
     @contextmanager
     def _surround_calls(self, plan: GroupPlan) -> Iterator[None]:
-        """Enter what the ``threads`` session keeps, and restores, of the process around calls."""
+        """Preserve, in the ``threads`` session, process state that user code may change."""
         may_call = any(task.may_block for task in plan.tasks)
         if may_call or any(one.setup or one.reports for one in plan.nodes):
             with self._settings.watch(), self._surroundings.preserve():
@@ -418,7 +415,7 @@ def _collect_outputs(plan: GroupPlan, run: GroupRun) -> Outputs:
 
 
 def _settle_blobs(node: str, workspace: Blobs, keep: tuple[str, ...]) -> dict[str, Value]:
-    """Return a workspace's kept blobs as the threads session settles them: in boundary form."""
+    """Return a workspace's blobs in boundary form, as the threads session settles."""
     settled: dict[str, Value] = {}
     try:
         for name in sorted(keep):
@@ -441,7 +438,7 @@ def _settle_blobs(node: str, workspace: Blobs, keep: tuple[str, ...]) -> dict[st
 
 
 def _separate_values(settled: dict[str, Value]) -> dict[str, Value]:
-    """Copy a value that two blobs share, as the threads session settles; refuse an object."""
+    """Copy values that several blobs share, as the threads session settles; refuse objects."""
     separated: dict[str, Value] = {}
     seen: dict[int, str] = {}
     for name, value in settled.items():
@@ -460,7 +457,7 @@ NodeNames = Mapping[str, frozenset[str]]
 
 
 def collect_changes(plans: Sequence[GroupPlan]) -> tuple[tuple[NodeNames, ...], NodeNames]:
-    """Collect, over the ``threads`` session's plans of a run, which blobs they change or expose."""
+    """Collect which blobs the ``threads`` session's plans for a run change or expose to code."""
     opaque: dict[str, frozenset[str]] = {}
     for plan in plans:
         for node, names in plan.opaque.items():

@@ -119,7 +119,7 @@ class IdleCpuStarter:
         self._pool = pool
 
     def __call__(self, work: Work, done: Work) -> None:
-        """Start work in a thread of the pool if a CPU is idle; else raise RuntimeError.
+        """Start work in a thread of the pool if a CPU is idle, else raise ``RuntimeError``.
 
         Raises:
             RuntimeError: No processor is idle.

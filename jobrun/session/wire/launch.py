@@ -175,7 +175,7 @@ class LocalProcess:
 
 
 def prepare_worker(descriptor: int, master: int) -> SocketChannel | None:
-    """Set up the launched process of a node; return its channel to the master, or None.
+    """Set up this process, launched for a node; return its channel to the master, or None.
 
     Args:
         descriptor: Of the inherited socket.

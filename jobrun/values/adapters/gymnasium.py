@@ -39,7 +39,7 @@ def find(kind: type) -> Adapter | None:
 
 
 def _sort_attribute(name: str, value: Any) -> str:
-    """Classify an attribute of a gymnasium environment: space, parts, value or left out."""
+    """Classify an attribute of a gymnasium environment: a space, parts, a value, or left out."""
     gymnasium: Any = import_module("gymnasium")
     if isinstance(value, gymnasium.Space):
         return _SPACE

@@ -82,7 +82,7 @@ def _require_repeatable(booster: Any, found: dict[str, Any]) -> None:
 
 
 def _settings(config: Any) -> Any:
-    """Iterate over all settings in XGBoost's description of a booster, by name."""
+    """Iterate over names and values of all settings that XGBoost reports of a booster."""
     for name, one in config.items():
         if isinstance(one, dict):
             yield from _settings(one)
