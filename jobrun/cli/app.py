@@ -170,7 +170,7 @@ class CommandGroup(click.Group):
 
 
 def _suggest_command(word: str) -> str:
-    """Suggest what was meant by an unknown command: a spec, another program's word, or a slip."""
+    """Suggest what an unknown command may mean: a spec, another program's word, a misspelling."""
     if word.endswith((".yaml", ".yml")):
         return f"did you mean 'jobrun run {word}'?"
     if (other := _OTHER_NAMES.get(word)) is not None:

@@ -40,7 +40,7 @@ class CompletedText(_TextType):
         self._offer = offer
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Accept any text for an option with completed names, which are only suggestions."""
+        """Accept any text for an option, as its completed names are only suggestions."""
         del param, ctx
         return str(value)
 
@@ -129,7 +129,7 @@ def _settings(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
 
 
 def _axes(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    """List completions of a sweep's axis: the params of the spec on the line, and ``seed``."""
+    """List completions for a sweep's axis: params of the spec on the command line, and ``seed``."""
     for word, about in _settings(ctx, incomplete):
         if word.startswith("params."):
             yield word.removeprefix("params."), about

@@ -100,7 +100,7 @@ class Command(click.Command):
         self.params.extend(shared_options())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Format the options in a command's help, those of every command in a single line."""
+        """Format the options in a command's help; options that all commands have share a line."""
         shared = {"--debug", "--no-color", "--help"}
         own = [
             param
@@ -249,7 +249,7 @@ def json_option(function: Function) -> Function:
 
 
 def choose_form(form: str, *, as_json: bool) -> str:
-    """Return the output form of a command from ``--format`` and ``--json``, its short form.
+    """Return a command's output form, from ``--format`` or its short form ``--json``.
 
     Raises:
         UsageError: E404, both are given and differ.

@@ -83,7 +83,7 @@ def run_supervised(
     start_again: Callable[[str], None] | None = None,
     notify: Callable[[SharedState, int | None], None] = lambda _shared, _code: None,
 ) -> int:
-    """Run a command in a supervised child; return its exit code, in parent and child alike.
+    """Run a command in a supervised child process; return its exit code, in both processes.
 
     Only before any thread was started.
 
@@ -223,7 +223,7 @@ class _Supervisor:
         return f"{self._grace_ends_at + _ENDING_S}\n{self._shared.read('group')}"
 
     def _end(self) -> None:
-        """Kill, as its supervisor, a child that does not end: by SIGABRT, then by SIGKILL."""
+        """Kill the supervised child that does not end by itself: SIGABRT, then SIGKILL."""
         late_s = time.monotonic() - self._end_at
         self._send(signal.SIGABRT if late_s < _REACTION_S else signal.SIGKILL)
 

@@ -88,7 +88,7 @@ def arm(variables: Mapping[str, str]) -> None:
 
 
 def reach(name: str) -> None:
-    """Mark that execution reaches a failpoint, at which a test may let the process die."""
+    """Reach a failpoint, at which a test may have this process killed."""
     watch = _watching[0]
     if watch is None:
         return

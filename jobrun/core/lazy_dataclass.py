@@ -109,7 +109,7 @@ _EMPTY: dict[Any, str] = {list: "[]", dict: "{}"}
 
 
 def _part(name: str, given: Any, *, kw_only: bool) -> _Part:
-    """Describe a field of a lazy dataclass by its default, or by ``dataclasses.field``."""
+    """Describe one field of a lazy dataclass by its default or ``dataclasses.field``."""
     from dataclasses import MISSING, Field  # noqa: PLC0415 - most commands have it already
 
     if not isinstance(given, Field):
@@ -346,7 +346,7 @@ def _delete_attribute(self: Any, name: str) -> None:
 
 
 def _require_own(one: Any, name: str, act: str) -> None:
-    """Refuse an attribute of a frozen lazy dataclass, unless an ordinary subclass added it."""
+    """Refuse to set an attribute of a frozen lazy dataclass, unless a subclass added it."""
     if _FIELDS in vars(type(one)) or name in getattr(one, _FIELDS):
         from dataclasses import FrozenInstanceError  # noqa: PLC0415 - a defect of the caller
 

@@ -160,7 +160,7 @@ def _start(
 
 
 def _discard(run: Run, run_dir: Path) -> None:
-    """Remove a new run that failed to start; ignore an error, to show why the start failed."""
+    """Remove a new run that failed to start, ignoring errors that would hide the first one."""
     with contextlib.suppress(JobrunError):
         remove_directory(run.path)
         before = newest_run(run_dir, run.record.job)
@@ -230,7 +230,7 @@ def run_with_policy(
     listener: Listener = ignore,
     resume: Resume = "",
 ) -> RunResult:
-    """Start a new run, or the newest one again, as a ``Resume`` policy says.
+    """Start a new run or resume the newest one, as a ``Resume`` policy decides.
 
     Args:
         loaded: The spec.
@@ -269,7 +269,7 @@ def run_with_policy(
 
 
 def _warn_of_moved_run(run_dir: Path, job: str, newest: Run | None, listener: Listener) -> None:
-    """Warn at the start of a run that the newest run of the job was moved away or removed."""
+    """Warn at a run's start that the job's newest run was moved away or removed."""
     name = find_moved_latest(run_dir, job, newest)
     if name:
         # Below another folder of the runs it is listed, and is not continued as a run of this job.

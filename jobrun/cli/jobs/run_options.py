@@ -34,7 +34,7 @@ class SessionKind(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Complete the value of the run option ``--session``, as of ``run`` and ``fork``."""
+        """Complete the value of the run option ``--session`` with the kinds of sessions."""
         from click.shell_completion import CompletionItem  # noqa: PLC0415 - at a tab only
 
         del ctx, param
@@ -42,7 +42,7 @@ class SessionKind(click.types.StringParamType):
         return [CompletionItem(one) for one in known if one.startswith(incomplete)]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Validate ``--session``, an option shared by commands that execute jobs; return it.
+        """Validate the value of the run option ``--session``; return it.
 
         Raises:
             click.BadParameter: There is no such session, or the address is none.
@@ -200,7 +200,7 @@ def _notify_targets(texts: tuple[str, ...]) -> tuple[NotifyTarget, ...]:
 
 
 def build_run_options(run_dir: Path, given: Mapping[str, Any], shell: Shell) -> RunOptions:
-    """Convert the options shared by commands that execute jobs to the runner's ``RunOptions``."""
+    """Convert the run options given on a command line to the runner's ``RunOptions``."""
     shared = shell.shared
 
     def restart(hash_seed: str) -> NoReturn:

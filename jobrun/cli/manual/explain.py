@@ -143,7 +143,7 @@ def _root() -> click.Group:
 
 
 def _contents() -> str:
-    """Render what ``jobrun explain`` prints without a TOPIC: all pages and topics, a line each."""
+    """Render the contents that ``jobrun explain`` prints without a TOPIC: pages and topics."""
     generated = "\n".join(f"  {name:<17}  {about}" for name, about in _GENERATED.items())
     return f"{list_pages()}\n{generated}"
 

@@ -42,7 +42,7 @@ class NewsOfRun:
             self._write({"news": "no_progress", "detail": stuck})
 
     def listen(self, event: Event) -> None:
-        """Note that a supervised run has lost a node, of which its targets are to be notified."""
+        """Note that a supervised run has lost a node, so that notification targets learn of it."""
         if self._has_targets and isinstance(event, NodeReplaced):
             self._write({"news": "node_lost", "detail": f"node '{event.node}' was lost"})
 

@@ -138,7 +138,7 @@ def _crashed(error: Exception, arguments: Sequence[str], shell: Shell) -> int:
 
 
 def write_report(trace: str, arguments: Sequence[str]) -> str | None:
-    """Write the crash report of a command whose run ended with a bug; return its path, or None.
+    """Write a crash report if a bug ended the command's run; return the report's path, or None.
 
     Returns:
         Its path, or None when it cannot be written.

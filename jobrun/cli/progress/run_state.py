@@ -131,7 +131,7 @@ class RunState:
 
     @property
     def left(self) -> float | None:
-        """Estimated seconds to the last epoch in the displayed state of a run, or None."""
+        """Estimated seconds until the last epoch ends, in the displayed state of a run; or None."""
         total = self.started.total_epochs if self.started else None
         if total is None or not self.seconds:
             return None

@@ -281,7 +281,7 @@ def draw_picture(drawn: Picture, *, colours: bool) -> list[str]:
 
 
 def _pooled(counts: Sequence[int], columns: int) -> list[int]:
-    """Combine neighbouring bins of a histogram until ``jobrun inspect-checkpoint`` can print it."""
+    """Merge neighbouring histogram bins to as many as ``jobrun inspect-checkpoint`` prints."""
     step = -(-len(counts) // columns)
     return [sum(counts[at : at + step]) for at in range(0, len(counts), step)]
 

@@ -94,7 +94,7 @@ class RunsTable:
         return [*lines, *[gap.join(cells).rstrip() for cells in zip(*padded, strict=True)]]
 
     def _painted(self, statuses: Sequence[str]) -> list[str]:
-        """Colour the cells of the table of runs that say their status, each by its word."""
+        """Colour the status cells of the table of runs, each by the status that it shows."""
         painted = {
             cell: self._shell.paint(cell, STATUS_COLOURS.get(cell.strip(), "dim"), result=True)
             for cell in set(statuses)
@@ -198,7 +198,7 @@ def _epoch(run: RunSummary) -> str:
 
 
 def _coarse(seconds: float | None) -> str:
-    """Render a duration in the table of runs in its largest unit: ``3 d`` for three days."""
+    """Render a duration in the table of runs by its largest unit, as ``3 d`` for three days."""
     if seconds is None:
         return _EMPTY
     # Nearly all runs are older than a day.

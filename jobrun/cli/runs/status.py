@@ -110,7 +110,7 @@ def _text(state: Status, shell: Shell) -> list[str]:
 
 
 def _fitting(line: str, shell: Shell) -> str:
-    """Cut a line that ``jobrun status`` prints to the terminal's width, less its margin of two."""
+    """Cut a line of ``jobrun status`` to the terminal's width, less a margin of two columns."""
     text, room = visible(line), max(1, shell.result_width - 2)
     return text if len(text) <= room else f"{text[: room - 1]}…"
 

@@ -65,7 +65,7 @@ def fold_constant_int(expr: Expr) -> int | None:
 
 
 def may_be_text(expr: Expr) -> bool:
-    """Return whether an expression may be text, for the limit on repeated text."""
+    """Return whether an expression may be text, whose repetition has a limit."""
     match expr:
         case Text() | Const(value=str()):
             return True
@@ -80,7 +80,7 @@ def may_be_text(expr: Expr) -> bool:
 
 
 def repeats_too_much(expr: Binary) -> bool:
-    """Return whether an expression breaks the limits by repetition: of text, or of a long list."""
+    """Return whether an expression repeats text, or a list beyond the limit of its length."""
     if expr.operator != "*":
         return False
     if may_be_text(expr):

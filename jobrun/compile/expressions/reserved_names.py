@@ -49,7 +49,7 @@ def find_name_refusal(name: str, params: Container[str]) -> NameRefusal | None:
 
 
 def explain_reserved(name: str) -> tuple[str, str] | None:
-    """Explain why a reserved name such as ``rng`` is no value in an expression, or return None."""
+    """Explain why a reserved name such as ``rng`` is not a value in expressions, or None."""
     if name == "rng":
         return (
             "'rng' is not a value",

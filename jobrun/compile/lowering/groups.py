@@ -125,7 +125,7 @@ class GroupLowering:
         )
 
     def _around(self, spec: GroupSpec, group: GroupDraft) -> tuple[_Setups, _Reports]:
-        """Lower what is around the tasks of a group: set-up and reports, node by node."""
+        """Lower what surrounds a group's tasks: its set-up and reports, node by node."""
         setups: _Setups = {}
         reports: _Reports = {}
         written = spec.setup if isinstance(spec.setup, tuple) else (spec.setup,)
@@ -322,7 +322,7 @@ class TaskLowering:
     def _setups(
         self, spec: TaskSpec, at: Path, path: str, used: dict[str, None]
     ) -> dict[str, tuple[SetupNets, ...]]:
-        """Lower the ``setup`` of a task in a group, by levels, with that of the nets it uses."""
+        """Lower a task's ``setup`` by levels, including the set-up of nets that the task uses."""
         if not spec.setup and not used:
             return {"node": (), "task": (), "instance": ()}
         env = Env((), used=used)
@@ -390,7 +390,7 @@ class TaskLowering:
 def check_task_settings(
     task: TaskSpec, at: Path, path: str, source: SourceMap, faults: Faults
 ) -> None:
-    """Check the time limit and retry of a group's task before it is lowered."""
+    """Check time limit and retry of a task, before its group is lowered."""
     if task.timeout is not None and task.timeout <= 0:
         faults.error(
             "E123",
@@ -408,7 +408,7 @@ def check_task_settings(
 
 
 def lower_retry(task: TaskSpec) -> Retry | None:
-    """Lower ``retry`` of a task in the spec; zero retries give None."""
+    """Lower a task's ``retry`` key in the spec; None for zero retries."""
     if task.retry is None or task.retry.max == 0:
         return None
     return Retry(task.retry.max, task.retry.backoff)

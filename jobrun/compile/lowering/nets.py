@@ -97,7 +97,7 @@ def _definition(name: str, net: Steps | NetSpec) -> NetDef:
 
 
 def _used_names(net: Steps | NetSpec) -> list[str]:
-    """Return the names of the nets that a net in the table of nets uses, with repetitions."""
+    """Return the names of the nets that one net's steps use, with repetitions, for the table."""
     return [step.net for step in all_steps(_all_of(net)) if isinstance(step, NetStep)]
 
 
@@ -114,7 +114,7 @@ def _all_of(net: Steps | NetSpec) -> Steps:
 
 
 def all_steps(steps: Steps) -> Iterator[Step]:
-    """Yield the steps of a net, outer before inner, to build the table of nets."""
+    """Yield all steps of a net, outer before inner ones, for the table of nets."""
     for step in steps:
         yield step
         for block in _blocks(step):

@@ -132,11 +132,11 @@ class _Parameters:
 
     @property
     def counters(self) -> set[str]:
-        """The parameters with which the steps of a used net only count, passed by reference."""
+        """The parameters that a used net's steps only count with; these are passed by reference."""
         return self.counted - self.changed.keys() - self.bound.keys()
 
     def dropped(self) -> dict[str, Place]:
-        """Return the parameters that a used net's steps bind again without using, and where."""
+        """Return the parameters that a used net's steps rebind without reading them, and where."""
         return {name: place for name, place in self.bound.items() if place is not None}
 
 
@@ -182,7 +182,7 @@ class StepLowering:
         return (*found, _net(run)) if run else tuple(found)
 
     def setup(self, spec: SetupSpec, at: Path, path: str, env: Env) -> SetupNets:
-        """Lower set-up steps, of a task or a net, to two blocks ``path.init`` and ``path.exit``.
+        """Lower a task's or net's set-up to two blocks of steps, ``path.init`` and ``path.exit``.
 
         ``env`` says which nets and names are around it; its blocks are not reachable.
         """
@@ -199,7 +199,7 @@ class StepLowering:
         return tuple(self._net_setup(net, level)[0] for net in nets if level in net.setup)
 
     def _net_setup(self, net: NetDef, level: str) -> tuple[SetupNets, tuple[str, ...]]:
-        """Lower the set-up steps of one net at a level; return them, and the nets that they use."""
+        """Lower one net's set-up steps at a level; return them, and the nets used in them."""
         key = (net.name, level)
         if key not in self._setups:
             names = self._shared_names(net)
@@ -448,7 +448,7 @@ class StepLowering:
     def _check_received(
         self, spec: NetStep, given: dict[str, Expr], parameters: _Parameters, place: Place
     ) -> None:
-        """Check that a step that uses a net receives back each blob that the net changes."""
+        """Check that a step using a net receives back all blobs that the net changes."""
         # A view of a blob would change the blob.
         for kinds, parts in ((parameters.changed, True), (parameters.dropped(), False)):
             for name, where in kinds.items():
@@ -546,7 +546,7 @@ class EffectLowering:
         return Save(self._files(spec.save, (*at, "save"), place, env), place.path, place.origin)
 
     def _declared(self, spec: EffectStep, at: Path, place: Place, env: Env) -> Step:
-        """Lower an effect, a step of a declared kind such as ``log``, key by key."""
+        """Lower a step of a declared kind of effect, such as ``log``, key by key."""
         kind: Any = DECLARED_MODELS[type(spec)]
         given: dict[str, Any] = {
             name: str(getattr(spec, other)) for name, other in declared_sources(kind).items()
@@ -568,7 +568,7 @@ class EffectLowering:
         return step
 
     def operator(self, spec: OpStep, at: Path, place: Place, env: Env) -> Op:
-        """Lower the effect of an operator step's long form, ``{op: …}``."""
+        """Lower an operator step in its long form ``{op: …}`` to an operator (``Op``)."""
         path, origin = place
         outputs = _as_tuple(spec.out)
         read = self._read.expression
@@ -598,7 +598,7 @@ class EffectLowering:
         return Assign(targets, value, path, origin) if targets else Perform(value, path, origin)
 
     def _checked(self, call: Call, definition: OpDef, place: Place) -> Expr:
-        """Check the arguments of an operator that is lowered; those that differ in names, once."""
+        """Check a lowered operator's arguments, only once for calls that differ in names alone."""
         key = _kinds_of_arguments(call)
         if key in self._valid:
             return call

@@ -67,7 +67,7 @@ class MemoryBudget:
 
 
 def free_memory_bytes(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> int:
-    """Return the memory that is free for a save's copies, in bytes; 0 if it is unknown."""
+    """Return how many bytes of memory are free for copies of a save; 0 if it is unknown."""
     free = _read_available_bytes(meminfo)
     limit, used = _read_number(cgroup / "memory.max"), _read_number(cgroup / "memory.current")
     return free if limit < 0 or used < 0 else min(free, max(0, limit - used))

@@ -130,14 +130,14 @@ class MidEpochSaver:
         )
 
     def clear(self) -> None:
-        """Delete those checkpoints of the mid-epoch saver whose epochs are now saved as a whole."""
+        """Delete mid-epoch checkpoints of epochs that have since been saved as a whole."""
         saved = self._hooks.saver.saved
         remove_mid_epochs(
             self._root, tuple(one for one in list_mid_epochs(self._root) if one[0] <= saved)
         )
 
     def leave(self) -> None:
-        """Wait for a mid-epoch save in progress when the epoch is left."""
+        """Wait for a mid-epoch save in progress, as the run leaves the epoch."""
         with self._reaching:
             self._visit += 1
         self._entry = None
@@ -251,7 +251,7 @@ class MidEpochSaver:
         remove_mid_epochs(self._root, tuple(others))
 
     def _scratch(self, point: SafePoint) -> dict[tuple[str, str], Any]:
-        """Return what a mid-epoch save adds to a node's state: blobs that other saves leave out."""
+        """Return the blobs that a mid-epoch save stores for a node beside its ordinary state."""
         return {
             (letter, name): value
             for letter, blobs in point.blobs.items()
@@ -274,7 +274,7 @@ class MidEpochSaver:
 
 
 def mid_epoch_store(store: CheckpointStore, records: int) -> MidEpochStore:
-    """Return the store that the mid-epoch saver writes to after ``records`` records."""
+    """Return the store for mid-epoch checkpoints taken after ``records`` records."""
     return MidEpochStore(str(Path(store.path(0)).parent), records)
 
 
