@@ -121,7 +121,7 @@ class CommandGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete a command's name from the app's table of commands, or an option before it."""
+        """Complete a command's name from the app's table of commands, or an option of the app."""
         from click.shell_completion import CompletionItem  # noqa: PLC0415 - at a tab only
 
         found = [

@@ -456,7 +456,7 @@ class CollectingStream:
 
     @property
     def _target(self) -> Any:
-        """The stream that printed text goes to; in a forked process, its parent's descriptor."""
+        """The stream for printed text; in a forked process, the one that its parent reads."""
         return self._shown if STREAMS.is_collecting else self._stream
 
     @property

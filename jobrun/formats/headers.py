@@ -103,7 +103,7 @@ def describe(path: str, member: str = "") -> MemberInfo:
 def split_field_name(
     path: str, member: str, error: EnvironmentFaultError
 ) -> tuple[str, tuple[str, ...]]:
-    """Find by a data file's header which member, and which fields in it, a name means.
+    """Find, by a data file's header, the member and the fields in it that a name means.
 
     Args:
         path: The file.
@@ -156,7 +156,7 @@ def describe_member(path: str, member: str) -> MemberInfo:
 
 
 def choose_member(path: str, member: str, known: tuple[str, ...]) -> str:
-    """Return the wanted member among those in a data file's header, or the only one.
+    """Return the wanted member in a data file's header, or its only member if none is named.
 
     Raises:
         EnvironmentFaultError: There is no such member, or several, or none.
@@ -240,7 +240,7 @@ def csv_columns(path: str) -> tuple[str, ...] | None:
 
 
 def first_fields(path: str) -> list[str]:
-    """Return the fields of the first line in a csv file that is not empty, maybe a header line.
+    """Return the fields of the first line with content in a csv file, perhaps its header line.
 
     Raises:
         EnvironmentFaultError: The file is empty, or not text.
@@ -411,7 +411,7 @@ def locate_field(
 
 
 def item_bytes(form: str) -> int | None:
-    """Compute the bytes of a record from its dtype's text in a header; None if it is unknown."""
+    """Compute the size in bytes of a record from the dtype's text in a header; None if unknown."""
     return _item_bytes(_descr(form))
 
 

@@ -69,14 +69,14 @@ class AccessFinder:
         self._atomic = frozenset(atomic)
 
     def of_expr(self, *exprs: Expr) -> Access:
-        """Find the access of expressions to blobs: which they read, or change in place."""
+        """Return which blobs expressions access: those they read, or change in place."""
         access = Access()
         for expr in exprs:
             self._scan(expr, access)
         return access
 
     def counted(self, call: Call) -> tuple[str, ...]:
-        """Return the blobs that an operator on a counter accesses to change; empty for others."""
+        """Return which blobs a counter operator changes by its access; none for other operators."""
         if call.function not in self._atomic:
             return ()
         arguments = [call.args[at] for at in self._mutating[call.function] if at < len(call.args)]

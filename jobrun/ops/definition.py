@@ -283,7 +283,7 @@ class Signature:
         )
 
     def parameter(self, position: int) -> str:
-        """Return the parameter at a position in an operator's definition by name, or ""."""
+        """Return the name of the parameter at a position in an operator's definition, or ""."""
         return self.positional[position] if position < len(self.positional) else ""
 
 

@@ -41,7 +41,7 @@ class _Runs(NamedTuple):
 
 
 def segment_sum(values: Any, segments: Any, num_segments: int) -> tuple[_Array, _Array]:
-    """Sum the rows of each segment, and count them.
+    """Sum the rows of each segment; return the sums, and how many rows each segment has.
 
     Args:
         values: Shape ``(rows, …)``.
@@ -110,7 +110,7 @@ def _extreme(ufunc: np.ufunc, runs: _Runs, empty: Any) -> _Array:
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """Return values below and above all of a dtype, for the maximum of empty segments."""
+    """Return the values below and above all others of a dtype, for empty segments' extremes."""
     if dtype.kind in "iu":
         return np.iinfo(dtype).min, np.iinfo(dtype).max
     return (False, True) if dtype.kind == "b" else (-np.inf, np.inf)

@@ -40,7 +40,7 @@ class Adapted(NamedTuple):
     advance: Callable[[Any, int], tuple[Any, Value]]
 
     def run(self, value: Any, first: int = 0, *, plainly: bool = False) -> tuple[Any, list[Value]]:
-        """Advance an adapted value by some steps; return it, and copies of what each step showed.
+        """Advance an adapted value by some steps; return it, and a copy of each step's output.
 
         With ``plainly`` no copy of the value is made between steps, as in plain Python.
         """

@@ -49,7 +49,7 @@ class ListenerContract:
 
     @pytest.fixture
     def read(self) -> Reader:
-        """Return a function that reads what the tested listener wrote; a subclass overrides it."""
+        """Return a function to read what the tested listener wrote; to be overridden."""
         raise AssertionError("a subclass supplies the fixture 'read'")
 
     def test_all_points_are_there_after_the_end(

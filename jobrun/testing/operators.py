@@ -55,7 +55,7 @@ class ExampleCall(NamedTuple):
     kwargs: dict[str, Any]
 
     def __call__(self) -> Any:
-        """Call the tested operator with its example's arguments, and return the result."""
+        """Call the tested operator with the arguments of its example; return the result."""
         return self.function(*self.args, **self.kwargs)
 
 

@@ -102,7 +102,7 @@ def _memory() -> Finding | None:
 
 
 def _clock() -> Finding:
-    """Examine, as the doctor, whether the machine's wall clock is being adjusted."""
+    """Examine for ``jobrun doctor`` whether the wall clock is being adjusted."""
     wall, steady = time.time(), time.monotonic()
     time.sleep(0.05)
     slip = (time.time() - wall) - (time.monotonic() - steady)

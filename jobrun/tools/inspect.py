@@ -104,7 +104,7 @@ class CheckpointLocation:
 
 
 def inspect(target: str, run_dir: Path) -> Inspection:
-    """Inspect a checkpoint: verify it, and return what it holds.
+    """Inspect a checkpoint: verify its files, and return an ``Inspection`` of them.
 
     Args:
         target: A ``.h5`` file, the directory of an epoch or of a checkpoint within one, a run
@@ -199,7 +199,7 @@ def _of_store(store: DirectoryStore, epoch: int, run: Path, records: int = 0) ->
 
 
 def _streams(form: Any) -> dict[str, str]:
-    """Return the kinds of the random streams whose states an inspected checkpoint holds."""
+    """List the kinds of random streams whose states an inspected checkpoint holds."""
     found = form.get("streams") if isinstance(form, Mapping) else None
     if not isinstance(found, Mapping):
         return {}
@@ -219,7 +219,7 @@ def sort_objects_first(blobs: tuple[BlobFacts, ...]) -> tuple[BlobFacts, ...]:
 
 
 def checkpoint_directory(run: Run) -> Path:
-    """Find where a run's checkpoints are, to read an ``Inspection``: by its spec if outside."""
+    """Find the directory with a run's checkpoints, for an ``Inspection``; the spec may name it."""
     inside = run.path / "checkpoints"
     if DirectoryStore(str(inside)).epochs():
         return inside
@@ -361,7 +361,7 @@ def render_position(blob: BlobFacts) -> str:
 
 
 def render_structure(blob: BlobFacts) -> str:
-    """Render for ``inspect`` the structure of a stored container or object as text."""
+    """Render as text, for ``inspect``, the structure of a stored container or object."""
     if not blob.name.endswith(f"/{STRUCTURE}"):
         return ""
     try:
@@ -390,7 +390,7 @@ def dtype_name(text: str) -> str:
 
 
 def value_text(value: Value) -> str:
-    """Render for ``inspect`` the value of a stored blob as text, elided in the middle if long."""
+    """Render a stored blob's value as text for ``inspect``; the middle of a long one is elided."""
     if isinstance(value, str):
         return repr(value)
     plain = getattr(value, "value", value)

@@ -44,7 +44,7 @@ class PythonNews:
             self._start("no_progress", None, stuck)
 
     def listen(self, event: Event) -> None:
-        """Pass on an event; if a run started from Python has lost a node, notify of it."""
+        """Pass an event on; notify the targets if a run started from Python has lost a node."""
         self._listener(event)
         if isinstance(event, NodeReplaced):
             self._start("node_lost", None, f"node '{event.node}' was lost")

@@ -43,7 +43,7 @@ def find_queue_ends(group: GroupDraft) -> dict[str, QueueEnds]:
 
 
 def must_run_concurrently(group: GroupDraft, first: int, second: int) -> bool:
-    """Return whether queues connect two tasks so that neither ends before the other starts."""
+    """Return whether queues link two tasks so that both must run at the same time."""
     return second in _find_concurrent(first, _map_successors(find_queue_ends(group)))
 
 
@@ -157,7 +157,7 @@ def _check_same_names(ends: QueueEnds, faults: Faults) -> None:
 
 
 def _check_order(ends: QueueEnds, faults: Faults) -> None:
-    """Check that an ordered queue between tasks has one source, which numbers its records."""
+    """Check that an ordered queue has a single source, which numbers the queue's records."""
     queue = ends.queue
     if not queue.ordered or not ends.writers:
         return
@@ -278,7 +278,7 @@ class _DeadlockCheck:
         return False
 
     def _find_cycle(self, start: int, among: set[int]) -> list[int]:
-        """Find tasks in a deadlock, which wait for each other through queues and needs."""
+        """Find tasks that wait for each other, through queues and needs: a deadlock."""
         way = [start]
         while way.count(way[-1]) < 2:
             way.append(next(one for one in self._next[way[-1]] if one in among))
@@ -303,7 +303,7 @@ class _DeadlockCheck:
             self._report_cycle(self._group.tasks[positions[number]])
 
     def _can_end(self) -> bool:
-        """Return whether every task of a group can end, by its queues and needs: no deadlock.
+        """Return whether all tasks of a group can end, given its queues and needs.
 
         Sorted are, for each task, its start, its end, and two sets: the tasks at queues from which
         records reach it, and those which its records reach. A start comes after the ends of the

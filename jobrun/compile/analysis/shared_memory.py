@@ -117,7 +117,7 @@ def find_unshareable_blobs(
 
 
 def _has_calls(group: GroupDraft, view: NodeView | None) -> bool:
-    """Return whether a group calls Python on a node, after which blobs may share memory."""
+    """Return whether a group calls Python code on a node, so that blobs may share memory."""
     if view is None:
         return False
     around = _steps_around(group.setups.get(view.node, ()), group.reports.get(view.node, ()))
@@ -186,7 +186,7 @@ class _ControlFlow:
         return made
 
     def group(self, group: GroupDraft, view: NodeView | None, ends: list[_Point]) -> list[_Point]:
-        """Add the run of a group to the control flow on which shared memory is searched."""
+        """Add a run of a group to the control-flow graph, to analyse shared memory."""
         if view is None:
             return ends
         setups = group.setups.get(view.node, ())
@@ -367,7 +367,7 @@ def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
 
 
 def _find_stale(point: _Point, pair: Pair) -> str:
-    """Return, where a point changes one blob of a pair, the other one, which shares its memory."""
+    """Return which blob of a pair sharing memory is stale, as a point changes the other one."""
     first, second = pair
     if first in point.changes:
         return second

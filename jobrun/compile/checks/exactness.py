@@ -117,7 +117,7 @@ def _expression_reasons(exprs: Iterable[Expr], path: str) -> Iterator[tuple[str,
 
 
 def _report_reasons(task: TaskDraft, view: NodeView) -> Iterator[tuple[str, str]]:
-    """Yield names that a timed report writes and other steps read, which makes a group inexact."""
+    """Yield names written by a timed report and read by other steps, so that a group is inexact."""
     flow = task.flow
     used = {*flow.inner.names(), *flow.once.names(), *flow.outputs}
     for name, place in {**flow.reporting.atomic, **flow.reporting.writes}.items():
@@ -197,7 +197,7 @@ Reasons = Iterator[tuple[str, str]]
 
 
 def _record_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Reasons:
-    """Yield reads of records that other tasks may get after a resume, which is inexact.
+    """Yield reads of records that may go to other tasks after a resume, which is inexact.
 
     Args:
         group: The group.
@@ -252,7 +252,7 @@ def _queue_reader_reasons(ends: QueueEnds) -> Reasons:
 
 
 def _instance_reasons(task: TaskDraft, view: NodeView) -> Reasons:
-    """Yield why a task with several instances is inexact: any of them may take a record."""
+    """Yield why a task with several instances is inexact: each record goes to any of them."""
     gets = "which instance gets which record depends on timing"
     for name, place in task.flow.carried.items():
         if view.scope(task, name) is Scope.INSTANCE:

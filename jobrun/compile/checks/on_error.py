@@ -29,7 +29,7 @@ def check_tolerant_writes(view: NodeView, faults: Faults) -> None:
 
 
 def check_tolerant_tasks(group: GroupDraft, faults: Faults) -> None:
-    """Check that tasks with ``on_error: warn`` have no outputs, and none needs them."""
+    """Check that no task needs an ``on_error: warn`` task, and that such tasks have no outputs."""
     tolerant = {task.name for task in group.tasks if task.on_error == "warn"}
     for task in group.tasks:
         if task.name in tolerant and task.outputs:

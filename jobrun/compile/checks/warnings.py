@@ -95,7 +95,7 @@ def _fetches(task: TaskDraft) -> Iterator[bool]:
 
 
 def _is_input(parts: tuple[object, ...]) -> bool:
-    """Return whether to count a path as an input in warnings: it is outside ``${run.dir}``."""
+    """Return whether a path may be an input, as it lies outside ``${run.dir}``, for warnings."""
     return not any(isinstance(part, Builtin) and part.name == "run.dir" for part in parts)
 
 

@@ -61,7 +61,7 @@ class NameUses:
     functions: set[str] = field(default_factory=set)
 
     def note(self, access: Access, place: Place) -> None:
-        """Add what one step needs, assigns or deletes to an analysis of definite assignment."""
+        """Add the names that a step needs, assigns or deletes, for definite assignment."""
         for name in access.reads:
             self.reads.setdefault(name, place)
         is_sorted = access.called or access.lent
@@ -140,7 +140,7 @@ class Summary:
                 problems.append(FlowProblem("deleted", name, place))
 
     def stop(self, target: str, state: _State) -> None:
-        """Add to this summary of definite assignment a path by which a stop leaves a block."""
+        """Add to this summary of definite assignment that a stop may leave a block here."""
         known = self.stops.get(target)
         self.stops[target] = dict(state) if known is None else meet(known, state)
 
@@ -166,7 +166,7 @@ class Summary:
 
 
 def meet(left: _State, right: _State) -> _State:
-    """Join the status of names on two paths: a name is definitely bound only if on both paths."""
+    """Combine a name's status on two paths: definitely assigned only if it is on both."""
     met: _State = {}
     for name in left.keys() | right.keys():
         one, two = left.get(name), right.get(name)
@@ -376,7 +376,7 @@ def _find_races(branches: list[NameUses]) -> list[FlowProblem]:
 
 
 def _is_endless(step: Loop | While) -> bool:
-    """Return whether a loop is endless, so that definite assignment has no path behind it."""
+    """Return whether a loop never ends, so that no definite assignment follows behind it."""
     if isinstance(step, Loop):
         return step.count is None
     return isinstance(step.condition, Const) and step.condition.value is True

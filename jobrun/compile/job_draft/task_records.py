@@ -36,7 +36,7 @@ class Records:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The names that each record binds, by the draft of the records that a task reads."""
+        """The names that each record binds in the drafted task that reads the records."""
         match self.read:
             case ReadRecords(reader=reader):
                 return tuple(field.name for field in reader.fields)

@@ -119,7 +119,7 @@ class RuleCache:
         self._found: dict[tuple[object, ...], tuple[object, Known]] = {}
 
     def constant(self, expr: Const) -> Known:
-        """Return the type of a constant; equal texts share their constants, and so this type."""
+        """Return a constant's type, cached: the same object for equal texts."""
         found = self._found.get((id(expr),))
         if found is None:
             known = UNKNOWN if expr.ellipsis else scalar(expr.value)
@@ -177,7 +177,7 @@ class ExpressionInference:
         self._doubt = 0
 
     def whole(self, expr: Expr) -> Known:
-        """Infer the type of an expression that is no part of another."""
+        """Infer the type of a whole expression, which is not part of another one."""
         self._doubt = 0
         return self.infer(expr)
 
@@ -277,7 +277,7 @@ class ExpressionInference:
         return found
 
     def _logical(self, operands: tuple[Expr, ...], word: str) -> Known:
-        """Infer the type of ``and`` and ``or``, which skip operands after a deciding one."""
+        """Infer the type of ``and`` or ``or``; operands behind a deciding one are not evaluated."""
         doubt = self._doubt
         values = []
         for operand in operands[:-1]:

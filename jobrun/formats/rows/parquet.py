@@ -69,7 +69,7 @@ def _opened(path: str) -> tuple[Any, Any]:
 
 
 def _names(arrow: Any, fields: Any, before: str = "") -> tuple[str, ...]:
-    """Return the names of parquet columns, with the fields of a struct in its place."""
+    """Return the names of parquet columns, with each struct replaced by its fields."""
     found: list[str] = []
     for field in fields:
         name = f"{before}{field.name}"
@@ -84,7 +84,7 @@ def _split_name(schema: Any, member: str) -> tuple[str, ...]:
 
 
 def _kind(arrow: Any, schema: Any, path: str, member: str) -> Any:
-    """Return the arrow type of a parquet column whose rows are read, or of a field inside one."""
+    """Return the arrow type of a parquet column, or of a field inside the column."""
     column, *fields = _split_name(schema, member)
     if column not in schema.names:
         raise faults.missing_member(path, member, _names(arrow, schema))

@@ -215,7 +215,7 @@ def _refuse_flat_values(
 
 
 def _bounds(lengths: Array, name: str, count: int, values: str, what: str) -> Array:
-    """Return where each ragged row begins in the array of values, and where the last ends.
+    """Return where each ragged row begins in the array of values, and where the last row ends.
 
     Raises:
         EnvironmentFaultError: E514, the lengths are not such of so many values.

@@ -71,7 +71,7 @@ class FieldRows:
 
 
 def extract_field(records: Array, fields: Sequence[str]) -> Array:
-    """Copy a nested field out of the records that were read as rows."""
+    """Copy a nested field out of rows that were read as records."""
     if not fields:
         return records
     for name in fields:

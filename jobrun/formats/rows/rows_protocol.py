@@ -71,7 +71,7 @@ def common_length(path: str, lengths: Sequence[tuple[str, int]]) -> int:
 
 
 def sort_rows(rows: Array) -> tuple[Array, Array]:
-    """Sort requested row numbers into file order for ``Rows``; return the place of each, too."""
+    """Sort requested row numbers into file order for ``Rows``; return also where each belongs."""
     order = np.argsort(rows, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))

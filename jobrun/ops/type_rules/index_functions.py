@@ -86,7 +86,7 @@ def _nearly_equal_parts(given: Arguments) -> tuple[Known, ...]:
 
 
 def _one_axis_open(given: Arguments, name: str) -> Shape:
-    """Infer the shape of an array with some items of one axis deleted or selected by indices."""
+    """Infer the shape when indices delete or select an unknown number of items of one axis."""
     shape = given.shape(name)
     if not given.has("axis"):
         return (None,)

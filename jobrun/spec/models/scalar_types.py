@@ -152,7 +152,7 @@ else:
 
 
 def kind_of(value: Any) -> str:
-    """Return the form of a value whose type permits a scalar, a list or a mapping."""
+    """Return the form (scalar, list or mapping) of a value whose type permits several forms."""
     if isinstance(value, dict | Model):
         return "mapping"
     return "list" if isinstance(value, list | tuple) else "text"

@@ -60,7 +60,7 @@ class SpecReader:
         return merge_specs(merged, own)
 
     def _follow(self, path: str, item: Scalar, base: str, above: tuple[str, ...]) -> Mapping | None:
-        """Read an included file, whose path is relative to the file that includes it."""
+        """Read an included file, whose path starts from the folder of the including file."""
         target = os.path.normpath(Path(path).parent / str(item.value))
         if os.path.realpath(target) in above:
             self._fault("includes itself, directly or through other files", "remove one", item)
@@ -139,7 +139,7 @@ def read_unchecked(path: str) -> dict[str, Any]:
 
 
 def _without_private_keys(root: Mapping) -> Mapping:
-    """Remove ``include``, and the keys that only hold anchors, from an included file's tree."""
+    """Remove from an included file's tree ``include`` and keys that only hold anchors."""
     values = {
         key: value
         for key, value in root.values.items()

@@ -20,7 +20,7 @@ class SourceMap:
     root: Node
 
     def node(self, path: Path) -> Node | None:
-        """Return the node in the source of the value at a path of the loaded spec, or None."""
+        """Return the source node of the value at a path of the loaded spec, or None."""
         found, rest = self._walk(path)
         return None if rest else found
 
@@ -29,7 +29,7 @@ class SourceMap:
         return _origin(self._walk(path)[0])
 
     def items(self, path: Path, count: int) -> list[Origin]:
-        """Map the path of a list in a loaded spec to the places of its items in the source file."""
+        """Return the places in the source file of the items of a list at a path of the spec."""
         node, rest = self._walk(path)
         if rest or not isinstance(node, Sequence) or len(node.items) != count:
             return [self.at((*path, index)) for index in range(count)]

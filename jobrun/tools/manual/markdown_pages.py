@@ -107,7 +107,7 @@ def _embed_picture(image: re.Match[str]) -> str:
 
 
 def list_pages() -> str:
-    """List the Markdown pages of the manual by section: a line each, with name and title."""
+    """List the manual's Markdown pages by section, one line of name and title for each."""
     pages = read_pages()
     width = max(map(len, pages))
     return "\n\n".join(

@@ -123,7 +123,7 @@ def _bar(
 
 
 def _placed(process: int, place: int) -> dict[str, Any]:
-    """Build the event of a trace that orders the processes in the viewer."""
+    """Build the trace event by which a viewer orders the processes."""
     return {
         "ph": "M",
         "name": "process_sort_index",

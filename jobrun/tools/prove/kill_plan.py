@@ -92,7 +92,7 @@ def plan_trials(course: Course, count: int, seed: int = 0) -> tuple[Trial, ...]:
 
 
 def another_instant(course: Course, seed: int) -> AtTime:
-    """Plan another kill time for a copy, drawn from the course of its run."""
+    """Plan another time at which to kill a copy, drawn from the course of an unbroken run."""
     return _instant(course, random.Random(seed))  # noqa: S311
 
 

@@ -66,7 +66,7 @@ class JobArtifacts:
         self._before = {path: _stamp(path) for path in self._outside()}
 
     def take(self, run: Run, into: Path) -> None:
-        """Copy the files that a run of the job ported from the original program has written.
+        """Copy the files written by a run of the job that was ported from the original program.
 
         Raises:
             ProofError: E482, it has not written one of them.
@@ -94,7 +94,7 @@ class JobArtifacts:
 
 
 def run_original(original: Original, scratch: Path, environment: Mapping[str, str]) -> None:
-    """Run the original program, from which a job was ported, to its end.
+    """Run the original program, which the job was ported from, to its end.
 
     Args:
         original: The program.

@@ -35,7 +35,7 @@ class _Part:
     width: float
 
     def x(self, at: float) -> float:
-        """Return the x coordinate of a moment on the timeline."""
+        """Return the x coordinate of a moment in this part of the timeline."""
         length = self.invocation.ended - self.invocation.started
         share = (at - self.invocation.started) / length if length > 0 else 0.0
         return self.left + self.width * min(1.0, max(0.0, share))

@@ -111,7 +111,7 @@ _ADDED = ("seconds", *_GROWING)
 
 
 def _row(record: UsageMeasured, before: UsageMeasured | None) -> Iterator[tuple[str, Any]]:
-    """Yield names and values of the resources used in one recorded epoch of ``usage.jsonl``."""
+    """Yield names and values of the resources that one line of ``usage.jsonl`` records."""
     seconds = record.times.total_s - (before.times.total_s if before else 0.0)
     yield "seconds", round(seconds, 3)
     known = {one.node: one for one in before.processes} if before else {}

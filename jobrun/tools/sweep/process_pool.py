@@ -196,7 +196,7 @@ class Pool:
             process.send_signal(number)
 
     def _pause(self, number: int, frame: FrameType | None) -> None:
-        """Stop the processes of all points on ``SIGTSTP`` (Ctrl-Z), and continue them together."""
+        """Stop all points' processes on ``SIGTSTP`` (Ctrl-Z), and continue them with this one."""
         del frame
         self._to_groups(signal.SIGSTOP)
         signal.signal(number, signal.SIG_DFL)
@@ -211,7 +211,7 @@ class Pool:
 
 
 def _environment() -> dict[str, str]:
-    """Copy the environment for the points' processes, without variables that change every run."""
+    """Copy environment variables for points' processes, except those that change every run."""
     return {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
 
 
