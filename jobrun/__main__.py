@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-    from jobrun.cli.process.notify_supervised_run import NewsSender
     from jobrun.cli.supervisor import ChildExit
     from jobrun.cli.supervisor_memory import SharedState
+    from jobrun.cli.supervisor_notifications import NewsSender
 
 # Commands that run tasks, which may end their process in any way.
 _SUPERVISED = {"run", "resume", "fork"}
@@ -134,7 +134,7 @@ def _run_supervised(given: list[str]) -> int:
 
     def notify(shared: SharedState, code: int | None) -> None:
         if shared.has_news and not sender:
-            from jobrun.cli.process.notify_supervised_run import NewsSender  # noqa: PLC0415 - seldom
+            from jobrun.cli.supervisor_notifications import NewsSender  # noqa: PLC0415 - seldom
 
             sender.append(NewsSender(shared.spared))
         for one in sender:

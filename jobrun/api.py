@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from jobrun.compile.expressions.parse import parse_expression, parse_statement
-from jobrun.compile.job import Compiled, compile_job, complete
+from jobrun.compile.pipeline import Compiled, compile_job, complete
 from jobrun.core.errors import Fault, UsageError
 from jobrun.core.events import Listener, ignore
 from jobrun.core.lazy_dataclass import dataclass, replace
@@ -26,7 +26,7 @@ from jobrun.spec.load import LoadedSpec, load_spec
 
 if TYPE_CHECKING:
     from jobrun.runner.identity.recorded_job import Authored
-    from jobrun.tools.inspect import Inspection
+    from jobrun.tools.inspection import Inspection
     from jobrun.tools.stored_run import StoredRuns
 
 _DEFAULTS = RunOptions()
@@ -133,7 +133,7 @@ def run(
         JobrunError: It did not end in good order; of the class that says why.
     """
     # What checks a spec does without all that runs it; so below.
-    from jobrun.runner.start import run_with_policy  # noqa: PLC0415
+    from jobrun.runner.start_or_resume import run_with_policy  # noqa: PLC0415
 
     if resume not in get_args(Resume):
         known = ", ".join(repr(word) for word in get_args(Resume))
@@ -171,7 +171,7 @@ def resume_from(
         CheckpointError: There is no usable checkpoint.
         JobrunError: As ``run``.
     """
-    from jobrun.runner.start import choose_run, resume_run  # noqa: PLC0415
+    from jobrun.runner.start_or_resume import choose_run, resume_run  # noqa: PLC0415
 
     options = _usable(options)
     found = choose_run(os.fspath(path), options.run_dir, options.epoch)
@@ -212,7 +212,7 @@ def fork_from(
     # Brings numpy in.
     from jobrun.runner.fork import Fork, fork_run  # noqa: PLC0415
     from jobrun.runner.identity.recorded_job import require_spec  # noqa: PLC0415
-    from jobrun.runner.start import choose_run  # noqa: PLC0415
+    from jobrun.runner.start_or_resume import choose_run  # noqa: PLC0415
 
     options = _usable(options)
     found = choose_run(os.fspath(path), options.run_dir, options.epoch)
@@ -242,7 +242,7 @@ def inspect_checkpoint(
         UsageError: No run is called so.
     """
     # Brings numpy in.
-    found: Inspection = import_module("jobrun.tools.inspect").inspect(
+    found: Inspection = import_module("jobrun.tools.inspection").inspect(
         os.fspath(target), Path(run_dir)
     )
     return found

@@ -30,8 +30,8 @@ from jobrun.graph.drawing.svg import svg
 from jobrun.runner.options import RunOptions
 from jobrun.runner.rundir.event_lines import event_json
 from jobrun.runner.rundir.run_directories import METRICS_NAME
-from jobrun.tools.runs.manage_runs import NewestFirst
 from jobrun.tools.runs.metrics import read_metrics, render_csv
+from jobrun.tools.runs.summarise_runs import NewestFirst
 from tests.support.many_runs import make_runs
 from tests.support.work import growing_lines
 

@@ -28,8 +28,8 @@ COMPILER = {"pydantic", "yaml", "jobrun.api", "jobrun.compile"}
 UNUSED = {
     "jobrun.checkpoint.stores.bucket", "jobrun.checkpoint.stores.object_store",
     "jobrun.compile.python_jobs", "jobrun.runner.elastic.resize", "jobrun.runner.fork",
-    "jobrun.runner.fork_first_state", "jobrun.runner.plan_resume",
-    "jobrun.runner.saving.upload_to_object_store", "jobrun.runtime.records.reader",
+    "jobrun.runner.fork_first_state", "jobrun.runner.check_resume",
+    "jobrun.runner.saving.upload_to_object_store", "jobrun.runtime.records.task_reader",
     "jobrun.runtime.steps.call", "jobrun.runtime.steps.run_program", "jobrun.session.ray",
     "jobrun.session.remote", "jobrun.spec.models.validation_errors",
 }  # fmt: skip

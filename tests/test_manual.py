@@ -12,7 +12,7 @@ import pytest
 
 from jobrun.cli.app import COMMANDS, group
 from jobrun.cli.terminal import Shell
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import JobrunError
 from jobrun.spec.load import load_spec
 from jobrun.tools.manual.markdown_pages import (

@@ -1,9 +1,8 @@
 """Save the state of nodes in checkpoint files and load it back; keep the files in stores.
 
-- ``task_groups``, ``copy_epoch_groups``: saving, loading and copying, as task
-  groups (pure).
+- ``task_groups``: saving and loading, as task groups (pure).
 - ``store``: the protocol of a place for checkpoints; ``stores/`` implements it.
-- ``flatten``: containers and objects as blobs that HDF5 can hold.
+- ``blob_parts``: the parts of containers and objects that HDF5 can hold.
 - ``checkpoint_file``: one node's file as a whole; ``write/`` and ``read/`` do the work,
   ``hdf5/`` knows the bytes of the format, ``format_description`` puts it in words.
 - ``checkpoint_times``: how long saves and loads took. ``metadata_handler``: the protocol of

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import PurePath
-from typing import Any, TypedDict
+from typing import Any, Protocol, TypedDict
 
-from jobrun.checkpoint.store import Manifest, StoredFile
+from jobrun.checkpoint.store import CheckpointStore, Manifest, StoredFile
 from jobrun.core.errors import CheckpointError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
@@ -54,6 +54,20 @@ class Ticket:
     number: int
     size_bytes: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+
+class UploadBuilder(Protocol):
+    """Builds the task groups that copy epochs to another place."""
+
+    def build(self, epoch: int, store: CheckpointStore) -> TaskGroup:
+        """Build the task group that uploads an epoch, without tasks if it was before (protocol).
+
+        It runs at least once per epoch: a run that was killed before it went on runs it again.
+
+        Raises:
+            CheckpointError: The epoch is not there, or damaged.
+            EnvironmentFaultError: The place cannot take it.
+        """
 
 
 def file_name(node: str) -> str:

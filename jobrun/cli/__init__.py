@@ -3,11 +3,12 @@
 What a command computes is in ``tools/`` or ``runner/``; here are its options and its output.
 
 - ``app``: the table of commands, and commands with subcommands; ``options``: shared options.
-  ``shell_completion``, ``completed_names``: completion in shells.
+  ``completion_script``, ``completion_candidates``: completion in shells.
 - ``jobs/``: commands that execute something. ``specs/``: commands about a spec. ``runs/``:
   commands about runs and checkpoints. ``manual/``: explain, ops.
 - ``progress/``: what a running job shows. ``process/``: from words to an exit code, and the
-  explanation of unexpected ends. ``supervisor``, ``watchdog``: the parent process that relays
-  signals and enforces limits; ``supervisor_memory``: what it and its child share.
+  explanation of unexpected ends. ``supervisor``: the parent process that relays signals;
+  ``supervisor_watchdog``: limits that it enforces; ``supervisor_memory``: what it and its child
+  share; ``supervisor_notifications``: news of a run that it sends.
 - ``terminal``, ``formatting``, ``error_output``: how anything is printed.
 """

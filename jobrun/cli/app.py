@@ -71,7 +71,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Machine": {
         "doctor": ("jobrun.cli.runs.doctor", "Check that this machine can run jobs."),
-        "completion": ("jobrun.cli.shell_completion", "Print the completion script of a shell."),
+        "completion": ("jobrun.cli.completion_script", "Print the completion script of a shell."),
     },
 }
 COMMANDS = {name: found for group in COMMAND_GROUPS.values() for name, found in group.items()}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from jobrun.cli.completed_names import SETTING
+from jobrun.cli.completion_candidates import SETTING
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.text.names import did_you_mean, nearest

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 from jobrun.cli.supervisor_memory import SharedState
-from jobrun.cli.watchdog import OverdueDetector
+from jobrun.cli.supervisor_watchdog import OverdueDetector
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.relayed_signals import MEANT, RELAYS
 from jobrun.core.resource_usage import peak_memory_bytes

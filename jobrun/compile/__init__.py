@@ -1,6 +1,6 @@
 """Compile a spec, or a job built in Python, to a checked graph; no disk, no user code.
 
-The pipeline is on one page, ``job``: lower, analyse, check, assemble, infer types.
+The pipeline is on one page, ``pipeline``: lower, analyse, check, assemble, infer types.
 
 - ``lowering/``: models of the spec to a draft. ``python_jobs/``: the same for jobs built in Python.
 - ``job_draft/``: the draft, which knows neither YAML nor models; later stages read nothing else.

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from jobrun.compile.analysis.callable_aliasing import UnsharedPairs, find_unshareable_blobs
 from jobrun.compile.analysis.missing_blobs import MissingBlobs
 from jobrun.compile.analysis.outputs import OutputTable
 from jobrun.compile.analysis.reader_positions import divide_read
 from jobrun.compile.analysis.scopes import NodeView, build_node_views
-from jobrun.compile.analysis.shared_memory import UnsharedPairs, find_unshareable_blobs
 from jobrun.compile.analysis.state import KeptNames, find_left_names, find_state
 from jobrun.compile.checks.exactness import add_probes, find_inexactness
 from jobrun.compile.checks.on_error import check_tolerant_tasks, check_tolerant_writes

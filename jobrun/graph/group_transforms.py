@@ -1,4 +1,4 @@
-"""Transform a group of tasks: map it to other nodes, list it by node, make one task of it."""
+"""Transform a group of tasks: map it to other nodes, or make one task of it."""
 
 from __future__ import annotations
 
@@ -206,22 +206,6 @@ def remap_nodes(group: TaskGroup, remap: Remap) -> TaskGroup:
         reports=_move_reports(group, move),
         remote=_move_nets(group, move),
     )
-
-
-def tasks_by_node(group: TaskGroup, remap: Remap | None = None) -> dict[str, tuple[Task, ...]]:
-    """Group tasks by node, after a mapping of nodes if one is given, in order of first use.
-
-    Args:
-        group: The tasks.
-        remap: As in ``remap_nodes``.
-
-    Raises:
-        SpecError: E195, as in ``remap_nodes``.
-    """
-    found: dict[str, list[Task]] = {}
-    for task in remap_nodes(group, remap or {}).tasks:
-        found.setdefault(task.node, []).append(task)
-    return {node: tuple(tasks) for node, tasks in found.items()}
 
 
 def _build_move(group: TaskGroup, remap: Remap) -> Callable[[str], str]:

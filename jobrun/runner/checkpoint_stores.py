@@ -16,7 +16,7 @@ from jobrun.runner.stop_requests import StopRequests
 from jobrun.session.wire.file_messages import NodeFiles
 
 if TYPE_CHECKING:
-    from jobrun.checkpoint.copy_epoch_groups import UploadBuilder
+    from jobrun.checkpoint.task_groups import UploadBuilder
     from jobrun.runner.saving.upload_to_object_store import ObjectUpload
 
 
@@ -85,7 +85,7 @@ def open_upload(
             lambda: bool(requests and requests.dropping),
             RunLease(run.path, url) if job.checkpoint.collect_to else None,
         )
-    from jobrun.checkpoint.copy_epoch_groups import DirectoryUpload  # noqa: PLC0415
+    from jobrun.runner.saving.upload_to_directory import DirectoryUpload  # noqa: PLC0415
 
     return DirectoryUpload(str(_run_place(run, folder / policy.to)), job.cluster.nodes[0].name)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from jobrun.checkpoint.hdf5.dtypes import parse_dtype
-from jobrun.checkpoint.hdf5.index import BlobType
+from jobrun.checkpoint.hdf5.index_parser import BlobType
 from jobrun.checkpoint.store import CheckpointStore
 from jobrun.checkpoint.stores.object_references import open_checkpoint
 from jobrun.checkpoint.task_groups import checkpointed_blobs
@@ -19,7 +19,7 @@ from jobrun.core.errors import CheckpointError, Fault
 from jobrun.graph.types import Job
 from jobrun.ops.abstract_values import UNKNOWN, Known
 from jobrun.runner.locate_faults import iter_bindings
-from jobrun.runner.preflight.header_types import infer_header_types
+from jobrun.runner.preflight.blob_types import infer_header_types
 
 _ARRAYS = {"array", "numpy"}
 

@@ -25,7 +25,7 @@ from jobrun.runner.identity.recorded_job import (
 from jobrun.runner.options import RunOptions, RunResult
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.spec_folder import load_changed_spec
-from jobrun.runner.start import Parent, match_hash_seed, start_run
+from jobrun.runner.start_or_resume import Parent, match_hash_seed, start_run
 
 if TYPE_CHECKING:
     from jobrun.runner.run_metadata_handler import RunMetadata
@@ -110,7 +110,7 @@ def _differences(run: Run, present: Authored, job: Job, *, strict: bool) -> tupl
         DriftError: E370, numerics differ, and that is to be refused.
     """
     # Brings numpy in.
-    from jobrun.runner.plan_resume import find_surrounding_changes  # noqa: PLC0415
+    from jobrun.runner.check_resume import find_surrounding_changes  # noqa: PLC0415
 
     changes = find_surrounding_changes(run, present, job, digest_code(job, Path(present.folder)))
     require_no_drift(tuple(one for one in changes if one.kind == "numerics"), strict=strict)

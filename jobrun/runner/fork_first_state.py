@@ -21,7 +21,7 @@ from jobrun.graph.query import outputs_read_later
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.checkpoint_types import require_stored_types
 from jobrun.runner.elastic.resize import plan_resize, restore_progress
-from jobrun.runner.loop.job_runner import ResumePoint
+from jobrun.runner.loop.epoch_loop import ResumePoint
 from jobrun.runner.resume.recovery import epoch_inspector
 from jobrun.runner.rundir.run_directories import Run
 

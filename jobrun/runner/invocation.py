@@ -49,19 +49,19 @@ from jobrun.runner.identity.recorded_job import (
 )
 from jobrun.runner.loop.conditions import total_epochs
 from jobrun.runner.loop.deadline import time_left
-from jobrun.runner.loop.job_runner import JobRunner, ResumePoint, RunLimits
+from jobrun.runner.loop.epoch_loop import JobRunner, ResumePoint, RunLimits
 from jobrun.runner.loop.node_loss import NodeFailover, SavedState
 from jobrun.runner.options import RunOptions, RunResult
 from jobrun.runner.preflight.checks import raise_errors
 from jobrun.runner.preflight.filesystem import find_file_system, probe_directory
 from jobrun.runner.preflight.permissions import require_own_unless_trusted
-from jobrun.runner.progress import Progress
 from jobrun.runner.resume.recovery import FROM_INIT, RecoveryPlan
 from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata, build_choice_note
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.logs import RunLogs, cut_metrics, read_last_usage, trim_metrics
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.run_json import RunRecord, Status
+from jobrun.runner.saved_progress import Progress
 from jobrun.runner.saving.commit import CheckpointTarget, RunIdentity
 from jobrun.runner.saving.mid_epoch_recovery import EntryPlan
 from jobrun.runner.saving.mid_epoch_saver import (
@@ -168,7 +168,7 @@ def continue_run(
     """
     require_own_unless_trusted(run.path, trust=options.trust)
     # A new run does without what only a resume needs; so below.
-    from jobrun.runner.plan_resume import preview_resume, record_resizes  # noqa: PLC0415
+    from jobrun.runner.check_resume import preview_resume, record_resizes  # noqa: PLC0415
 
     found = preview_resume(run, present, job, options)
     plan, own, other = found.plan, found.own, found.other

@@ -13,9 +13,9 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.notify_target import NotifyTarget
 
 if TYPE_CHECKING:
-    from jobrun.checkpoint.copy_epoch_groups import UploadBuilder
     from jobrun.checkpoint.metadata_handler import MetadataHandler
-    from jobrun.runtime.codegen.profile_times import StepProfiler
+    from jobrun.checkpoint.task_groups import UploadBuilder
+    from jobrun.runtime.codegen.step_times import StepProfiler
 
 # Receives the targets of notifications, the run's directory, and why it makes no progress.
 Announce = Callable[[tuple[NotifyTarget, ...], str, str], None]

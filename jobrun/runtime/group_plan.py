@@ -28,8 +28,8 @@ from jobrun.runtime.codegen.liveness import (
     find_opaque_names,
 )
 from jobrun.runtime.codegen.optimize.alias_analysis import is_fresh
-from jobrun.runtime.codegen.profile_times import Instrumenter
 from jobrun.runtime.codegen.statements import FLAG
+from jobrun.runtime.codegen.step_times import Instrumenter
 from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.records.queue_endpoints import (
     QueuePlan,
@@ -253,7 +253,7 @@ def plan_records(task: Task, names: BlockNames) -> RecordPlan | None:
     reader = None
     if isinstance(task.read, ReadRecords):
         # The readers of all kinds of files, for jobs that read some.
-        from jobrun.runtime.records.reader import ReaderPlan  # noqa: PLC0415
+        from jobrun.runtime.records.task_reader import ReaderPlan  # noqa: PLC0415
 
         reader = ReaderPlan(task.read, task.instances, names)
     queue = task.read if isinstance(task.read, ReadQueue) else None

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import Frame, GroupRun
-from jobrun.runtime.errors import attempt_after_failure, run_block
 from jobrun.runtime.group_plan import ReportPlan
+from jobrun.runtime.step_errors import attempt_after_failure, run_block
 
 Work = Callable[[], object]
 

@@ -3,7 +3,7 @@
 Each function returns a value or a text; the command of ``cli/`` with the same name parses the
 options and prints.
 
-- ``inspect``, ``checkpoint_blobs``, ``export``, ``copy_run``: what checkpoints hold,
+- ``inspection``, ``lazy_blobs``, ``export``, ``copy_run``: what checkpoints hold,
   and taking it out. ``checkpoint_maintenance``: verify, pin, prune.
 - ``runs/``: how runs are. ``stored_run``, ``notebook``: the same for programs in Python and
   notebooks. ``diff/``: how they differ. ``report/``: pages about them. ``sweep/``: many at once.

@@ -26,7 +26,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
 from jobrun.formats.csv import write_table
 from jobrun.formats.npy import NO_TIME, write_npy
-from jobrun.tools.checkpoint_blobs import StoredBlob, StoredEpoch, StoredNode, open_node
+from jobrun.tools.lazy_blobs import StoredBlob, StoredEpoch, StoredNode, open_node
 
 Array = np.ndarray[Any, Any]
 DType = np.dtype[Any]

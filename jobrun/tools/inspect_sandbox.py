@@ -1,4 +1,4 @@
-"""Inspect an untrusted file in a child process, which may crash on it.
+"""Inspect an untrusted file in a sandbox: a child process, which may crash on it.
 
 A file from elsewhere may be made to crash libhdf5, to keep it busy for ever, or to have it take
 all memory. So a child reads it before we do, with limits; and what we read afterwards must be the

@@ -1,4 +1,4 @@
-"""Predict what a resume would do: from which epoch, what it loads, what remains."""
+"""Predict for ``resume --dry-run`` what a resume would do: its epoch, what it loads and runs."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from jobrun.graph.conditions import (
 from jobrun.graph.query import find_objects
 from jobrun.graph.text.job import render_probe, render_stop
 from jobrun.graph.types import Job
+from jobrun.runner.check_resume import ResumePreview, preview_resume
 from jobrun.runner.fork_first_state import describe_parent, require_parent
 from jobrun.runner.identity.drift import Change, find_refused
 from jobrun.runner.identity.environment import set_blas_threads
@@ -31,14 +32,13 @@ from jobrun.runner.identity.recorded_job import (
     require_secrets,
 )
 from jobrun.runner.options import RunOptions
-from jobrun.runner.plan_resume import ResumePreview, preview_resume
-from jobrun.runner.progress import Patience, Progress, from_json
 from jobrun.runner.resume.finished import find_newest_damage
 from jobrun.runner.resume.recovery import FROM_INIT
 from jobrun.runner.rundir.lock import is_live, owner_of
 from jobrun.runner.rundir.run_directories import Run
-from jobrun.runner.start import match_hash_seed
-from jobrun.tools.inspect import dtype_name, render_structure, value_text
+from jobrun.runner.saved_progress import Patience, Progress, from_json
+from jobrun.runner.start_or_resume import match_hash_seed
+from jobrun.tools.inspection import dtype_name, render_structure, value_text
 from jobrun.values.atomic_counter import Counter
 
 READER = "readers/"

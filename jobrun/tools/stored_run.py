@@ -19,13 +19,13 @@ from jobrun.core.errors import CheckpointError, EnvironmentFaultError, JobrunErr
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.readers import POSITION_PREFIX
 from jobrun.runner.rundir.run_directories import Run, find_run, open_run
-from jobrun.tools.checkpoint_blobs import StoredEpoch, find_stored_epoch
-from jobrun.tools.inspect import checkpoint_directory
+from jobrun.tools.inspection import checkpoint_directory
+from jobrun.tools.lazy_blobs import StoredEpoch, find_stored_epoch
 from jobrun.tools.notebook import render_metrics, render_run, render_runs
-from jobrun.tools.runs.manage_runs import read_tags
 from jobrun.tools.runs.metrics import Metrics, Number, read_metrics, select_metrics
 from jobrun.tools.runs.status import Status, read_status
 from jobrun.tools.runs.summarise_runs import RunSummary, read_summaries
+from jobrun.tools.runs.tag_and_remove_runs import read_tags
 from jobrun.tools.runs.task_logs import read_log, require_logs
 from jobrun.values.blob_kinds import Value
 

@@ -3,8 +3,8 @@
 - ``blob_kinds``: which values there are. ``container_flattening``, ``named_tuples``: trees of them.
   ``atomic_counter``: counters.
 - ``adapters``: trees of the values and objects of other libraries, and of a user's own.
-- ``torch_tensors``, ``objects``: values of other libraries. ``axis_order``: memory of arrays.
+- ``torch_tensors``, ``object_state``: values of other libraries. ``axis_order``: memory of arrays.
 - ``copies``: copies that share no memory. ``compare``: whether and how two values differ.
-  ``shared_places``: memory, generators and objects that two values share.
+  ``shared_parts``: memory, generators and objects that two values share.
 - ``change_detection``: whether a callable changed a container or object that it was lent.
 """

@@ -13,7 +13,7 @@ import numpy as np
 
 from jobrun.core.errors import Fault, TaskFailedError
 from jobrun.values import container_flattening as trees
-from jobrun.values import objects
+from jobrun.values import object_state as objects
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.atomic_counter import Counter
 

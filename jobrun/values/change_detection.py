@@ -28,7 +28,7 @@ from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value, value_bytes
 from jobrun.values.compare import same_bits
 from jobrun.values.copies import detach
-from jobrun.values.objects import class_name, is_module, take_state
+from jobrun.values.object_state import class_name, is_module, take_state
 
 _SAMPLED_ABOVE_BYTES = 1 << 20
 _SAMPLE_ITEMS = 4096

@@ -16,7 +16,7 @@ from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import axis_order, has_gaps
 from jobrun.values.blob_kinds import Value, describe, kind_of, same_dtype, value_bytes
 from jobrun.values.container_flattening import Parts
-from jobrun.values.objects import ObjectState
+from jobrun.values.object_state import ObjectState
 
 # So many bytes of two arrays are compared at a time, of dtypes whose items are the bytes in them.
 _PORTION_BYTES = 1 << 20

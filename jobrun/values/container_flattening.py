@@ -1,7 +1,7 @@
 """Flatten containers into leaves and a structure, and unflatten them.
 
-Not objects (``objects``). A container is taken apart into leaves, each a value with a path, and a
-structure that says how they belong together; put together again it is the same, and what was
+Not objects (``object_state``). A container is taken apart into leaves, each a value with a path,
+and a structure that says how they belong together; put together again it is the same, and what was
 at two places in it is so again. A value that has an adapter (``adapters``) is a container, too.
 """
 

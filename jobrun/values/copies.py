@@ -10,7 +10,7 @@ import numpy as np
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.values import container_flattening as trees
-from jobrun.values import objects
+from jobrun.values import object_state as objects
 from jobrun.values.adapters.registry import Path, UnsavableError
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import dense_copy, has_gaps, is_dense
@@ -24,7 +24,7 @@ from jobrun.values.blob_kinds import (
     require_storable,
 )
 from jobrun.values.compare import same_bits
-from jobrun.values.shared_places import find_overlapping
+from jobrun.values.shared_parts import find_overlapping
 
 _OWN_FORM: frozenset[type] = PLAIN_KINDS | {Counter}
 # Of numpy's, immutable as well.

@@ -7,8 +7,8 @@ from itertools import chain
 
 import pytest
 
-from jobrun.compile.job import compile_job
 from jobrun.compile.lowering.text_templates import parse_text
+from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import Fault, SpecError
 from jobrun.spec.load import load_spec
 from tests.adversarial.escapes import EXPRESSIONS, TEXTS

@@ -24,16 +24,16 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from jobrun.checkpoint.flatten import capture_object, flatten_values
+from jobrun.checkpoint.blob_parts import capture_object, flatten_values
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
 from jobrun.checkpoint.read.load import MOST_THREADS, load, load_blobs
 from jobrun.checkpoint.read.verified_file import TOGETHER, open_state
 from jobrun.checkpoint.write.encoder import build_encoder
-from jobrun.checkpoint.write.reuse import REUSE_SUFFIX
+from jobrun.checkpoint.write.reusable_file import REUSE_SUFFIX
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.files.disk import sync_directory
 from jobrun.core.system_calls import usable_cpus
-from jobrun.runtime.snapshots.object_state import load_object_state
+from jobrun.runtime.snapshots.node_objects import load_object_state
 from tests.benchmarks import peers
 from tests.benchmarks.checkpoint_cases import CASES, SCALE, Values, changed_in_part, size_bytes
 from tests.benchmarks.ratios import verdict

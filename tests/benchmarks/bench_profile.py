@@ -14,7 +14,7 @@ from pathlib import Path
 
 import jobrun
 from jobrun.runner.identity.environment import set_blas_threads
-from jobrun.runtime.codegen.profile_meter import Meter
+from jobrun.runtime.codegen.step_meter import Meter
 from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession
 from tests.benchmarks.ratios import medians, show

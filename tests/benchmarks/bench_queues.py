@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.runtime.context.bounded_queue import SpscQueue
 from jobrun.runtime.context.cancel import CancelScope
 from jobrun.session.base import RunContext

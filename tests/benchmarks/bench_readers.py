@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.spec.load import load_spec

@@ -30,10 +30,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.core.events import EpochEnded
 from jobrun.runner.options import RunOptions
-from jobrun.runner.start import start_run
+from jobrun.runner.start_or_resume import start_run
 from jobrun.spec.load import load_spec
 from tests.support.fake_nodes import MADE, FakeSession, fake_nodes, many
 

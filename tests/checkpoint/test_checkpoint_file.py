@@ -17,7 +17,7 @@ import pytest
 
 from jobrun.checkpoint.checkpoint_file import inspect_state, read_state, write_state
 from jobrun.checkpoint.hdf5 import user_block as userblock
-from jobrun.checkpoint.hdf5.index import index_span
+from jobrun.checkpoint.hdf5.index_parser import index_span
 from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, TaskFailedError

@@ -9,8 +9,8 @@ import sys
 import pytest
 from click.shell_completion import CompletionItem
 
+from jobrun.cli.completion_script import WholeLineBash
 from jobrun.cli.process.run_command import invoke
-from jobrun.cli.shell_completion import WholeLineBash
 from tests.support.command import environment
 from tests.support.sample_runs import make_run
 

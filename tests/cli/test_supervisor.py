@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 # The work of the child is a text of Python; what the parent makes of its end is printed.
 PROGRAM = """
 import os, signal, subprocess, sys, time
-from jobrun.cli import supervisor as guard, watchdog as overdue
+from jobrun.cli import supervisor as guard, supervisor_watchdog as overdue
 from jobrun.cli.supervisor import run_supervised
 from jobrun.core.relayed_signals import MEANT, RELAYS
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.checkpoint.copy_epoch_groups import DirectoryUpload
 from jobrun.checkpoint.metadata_handler import Chosen
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.events import CheckpointCommitted, CheckpointFailed, GroupStarted, Noted
+from jobrun.runner.saving.upload_to_directory import DirectoryUpload
 from tests.support.conformance import Trial
 
 _COUNTING = """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobrun.graph.group_transforms import tasks_by_node
+from jobrun.graph.group_transforms import remap_nodes
 from jobrun.graph.query import used_nodes
 from jobrun.graph.types import TaskGroup
 from tests.support.compiling import codes_of, fault_of, job_of
@@ -54,27 +54,28 @@ epoch:
 """
 
 
-def test_case_023_tasks_by_node_rules(tmp_path):
-    """By rule 5: grouping tasks by node is a question, asked any number of times in any way.
+def _names_by_node(group):
+    return {
+        node: [task.full_name for task in group.tasks if task.node == node]
+        for node in used_nodes(group)
+    }
 
-    Tasks that land on one node stay tasks of their own; nothing is used up by asking.
+
+def test_case_023_tasks_by_node_rules(tmp_path):
+    """By rule 5: a group is a value, which can be mapped to other nodes any number of times.
+
+    Tasks that land on one node stay tasks of their own; nothing is used up by mapping them.
     """
     group = job_of(tmp_path, _THREE).epoch
+    first = _names_by_node(group)
 
-    first, again = tasks_by_node(group), tasks_by_node(group)
-    merged = tasks_by_node(group, lambda node: "m")
+    merged = remap_nodes(group, lambda node: "m")
 
-    assert {node: [task.name for task in tasks] for node, tasks in first.items()} == {
-        "n1": ["a", "c"],
-        "n2": ["b"],
-    }
-    assert again == first
-    assert {node: [task.full_name for task in tasks] for node, tasks in merged.items()} == {
-        "m": ["m/a", "m/b", "m/c"]
-    }
-    assert tasks_by_node(group) == first
-    assert used_nodes(group) == ("n1", "n2")
-    assert tasks_by_node(TaskGroup("epoch")) == {}
+    assert first == {"n1": ["n1/a", "n1/c"], "n2": ["n2/b"]}
+    assert _names_by_node(merged) == {"m": ["m/a", "m/b", "m/c"]}
+    assert remap_nodes(group, lambda node: "m") == merged
+    assert _names_by_node(group) == first
+    assert _names_by_node(remap_nodes(TaskGroup("epoch"), lambda node: "m")) == {}
 
 
 def test_case_024_node_kwargs_merge(tmp_path):

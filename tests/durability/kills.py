@@ -29,7 +29,7 @@ from tests.support.forked_commands import ROOT
 
 _PRELOAD = (
     "numpy", "numpy.random", "h5py", "jobrun.runner.invocation", "jobrun.cli.jobs.run",
-    "jobrun.compile.job", "jobrun.session.threads.session", "jobrun.session.threads.session",
+    "jobrun.compile.pipeline", "jobrun.session.threads.session", "jobrun.session.threads.session",
     "jobrun.runtime.steps.run_program",
 )  # fmt: skip
 # A kill leaves a file system as it is, whichever it is; without a disk it comes sooner.

@@ -16,7 +16,6 @@ from pathlib import Path, PosixPath
 from types import SimpleNamespace
 from typing import Any
 
-from jobrun.checkpoint import copy_epoch_groups as upload
 from jobrun.checkpoint.store import Manifest
 from jobrun.checkpoint.stores import directory
 from jobrun.checkpoint.stores import epoch_copy as copying
@@ -32,6 +31,7 @@ from jobrun.runner.rundir import run_json as record
 from jobrun.runner.saving import commit
 from jobrun.runner.saving import mid_epoch_recovery as entering
 from jobrun.runner.saving import mid_epoch_saver as midway
+from jobrun.runner.saving import upload_to_directory as upload
 from jobrun.runner.saving.commit import Committer
 from jobrun.session.node_files import file_chunks as pieces
 

@@ -14,7 +14,7 @@ import pytest
 from jobrun.checkpoint.store import Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.session.errors import NodeLostError
+from jobrun.session.group_errors import NodeLostError
 from jobrun.session.node_files import collect_files as collecting
 from jobrun.session.processes.session import ProcessesSession
 from jobrun.session.wire.file_messages import NodeFiles

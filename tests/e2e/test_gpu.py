@@ -10,10 +10,10 @@ import sys
 import numpy as np
 import pytest
 
+from jobrun.checkpoint.blob_parts import capture_object, flatten_values
 from jobrun.checkpoint.checkpoint_file import read_state, write_state
-from jobrun.checkpoint.flatten import capture_object, flatten_values
 from jobrun.generators import Generators
-from jobrun.runtime.snapshots.object_state import load_object_state
+from jobrun.runtime.snapshots.node_objects import load_object_state
 from tests.support.command import environment, jobrun
 from tests.support.stored_runs import blobs, epochs, only_run
 

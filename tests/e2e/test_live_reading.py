@@ -107,7 +107,7 @@ def test_retention_goes_on_behind_a_reader_that_was_killed(folder):
         root = original / "checkpoints"
         code = (
             "import sys, time; from pathlib import Path;"
-            "from jobrun.tools.inspect import locate_checkpoint;"
+            "from jobrun.tools.inspection import locate_checkpoint;"
             "held = locate_checkpoint(sys.argv[1], Path('runs'));"
             "print(held.epoch, flush=True); time.sleep(100)"
         )

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.runner.options import RunOptions
 from jobrun.runner.rundir.run_directories import open_run
-from jobrun.runner.start import resume_run, start_run
+from jobrun.runner.start_or_resume import resume_run, start_run
 from jobrun.spec.load import load_spec
 from jobrun.tools.profile.profiler import Profiler
 from tests.support.command import ROOT, SPECS, environment

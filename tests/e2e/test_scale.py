@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from jobrun.checkpoint.task_groups import save_group
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.graph.query import iter_steps, kept_names, outputs_read_later
 from jobrun.runner.options import RunOptions
-from jobrun.runner.start import start_run
+from jobrun.runner.start_or_resume import start_run
 from jobrun.session.processes.group_run import TaskCompletions
 from jobrun.session.wire.codec import WIRE_TYPES, encode
 from jobrun.session.wire.partition_group import partition_group

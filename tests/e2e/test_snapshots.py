@@ -12,7 +12,7 @@ import pytest
 from jobrun.core.errors import CheckpointError
 from jobrun.runner.rundir.lock import RunLock, is_live
 from jobrun.runner.rundir.run_directories import open_run
-from jobrun.runner.start import start_run
+from jobrun.runner.start_or_resume import start_run
 from tests.support.command import jobrun
 from tests.support.resumable_job import ROOT, Place
 

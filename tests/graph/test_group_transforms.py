@@ -6,10 +6,10 @@ import pytest
 
 import jobrun
 from jobrun.api import expression, steps
-from jobrun.compile.job import complete
+from jobrun.compile.pipeline import complete
 from jobrun.core.errors import SpecError
 from jobrun.graph.conditions import StopAfterEpochs
-from jobrun.graph.group_transforms import remap_nodes, tasks_by_node, to_task
+from jobrun.graph.group_transforms import remap_nodes, to_task
 from jobrun.graph.query import used_nodes
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
 from jobrun.graph.steps import Stop
@@ -81,7 +81,7 @@ def test_a_task_on_two_nodes_cannot_be_on_one():
     body = steps("x += 1")
     group = _job(Task("a", "n", body), Task("a", "m", body)).epoch
     with pytest.raises(SpecError, match="'a' would be on 'n' twice"):
-        tasks_by_node(group, lambda _: "n")
+        remap_nodes(group, lambda _: "n")
 
 
 def test_setup_that_is_alike_runs_once_where_it_lands():

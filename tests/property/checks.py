@@ -10,12 +10,12 @@ import numpy as np
 
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.stores.directory import DirectoryStore
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.graph.types import Job
 from jobrun.runner.options import RunOptions
 from jobrun.runner.rundir.run_directories import open_run
-from jobrun.runner.start import resume_run, start_run
-from jobrun.runtime.codegen.profile_meter import Meter
+from jobrun.runner.start_or_resume import resume_run, start_run
+from jobrun.runtime.codegen.step_meter import Meter
 from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.spec.dump import dump_tree

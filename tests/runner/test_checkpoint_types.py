@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import CheckpointError
 from jobrun.runner.checkpoint_types import require_stored_types
-from jobrun.runner.start import start_run
+from jobrun.runner.start_or_resume import start_run
 from jobrun.spec.load import load_spec
 from tests.support.command import jobrun
 from tests.support.resumable_job import Place

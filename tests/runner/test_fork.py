@@ -11,7 +11,7 @@ from jobrun.core.events import Noted
 from jobrun.runner.fork import Fork, fork_run
 from jobrun.runner.options import RunOptions
 from jobrun.runner.rundir.run_directories import open_run, runs
-from jobrun.runner.start import resume_run
+from jobrun.runner.start_or_resume import resume_run
 from tests.support.resumable_job import Place
 
 

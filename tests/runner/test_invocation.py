@@ -12,13 +12,13 @@ import time
 import numpy as np
 import pytest
 
-from jobrun.checkpoint.write.reuse import take_reusable_file
+from jobrun.checkpoint.write.reusable_file import take_reusable_file
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import GroupStarted
 from jobrun.core.failpoints import POINTS
 from jobrun.runner.rundir import run_json as record
 from jobrun.runner.rundir.journal import read_journal
-from jobrun.runner.start import start_run
+from jobrun.runner.start_or_resume import start_run
 from tests.support.resumable_job import ROOT, Place
 from tests.support.thinning import thinned
 
@@ -349,7 +349,7 @@ def test_a_defect_is_written_down_too(place, monkeypatch):
     def defect(*arguments):
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr("jobrun.runner.loop.job_runner.digest_constants", defect)
+    monkeypatch.setattr("jobrun.runner.loop.epoch_loop.digest_constants", defect)
     with pytest.raises(ZeroDivisionError):
         place.start()
 

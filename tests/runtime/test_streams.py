@@ -4,7 +4,7 @@ from jobrun.graph.readers import CounterSource, Field, Queue, Reader, ReadQueue,
 from jobrun.graph.types import Scope, Task
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.group_plan import plan_records, shares_records
-from jobrun.runtime.records.reader import ReaderSource
+from jobrun.runtime.records.task_reader import ReaderSource
 from tests.support.step_bench import Bench
 
 

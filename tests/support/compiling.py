@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from jobrun.compile.job import Compiled, compile_job
+from jobrun.compile.pipeline import Compiled, compile_job
 from jobrun.core.errors import Fault, SpecError
 from jobrun.graph.types import Job, Scope, Task
 from jobrun.spec.load import load_spec

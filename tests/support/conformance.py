@@ -11,12 +11,12 @@ from urllib.parse import unquote
 
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.stores.directory import DirectoryStore
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.core.events import Event, GroupStarted, Logged
 from jobrun.graph.types import Job
 from jobrun.runner.options import RunOptions, RunResult
 from jobrun.runner.rundir.run_directories import Run, open_run
-from jobrun.runner.start import resume_run, start_run
+from jobrun.runner.start_or_resume import resume_run, start_run
 from jobrun.session.base import RunContext
 from jobrun.session.open import open_session
 from jobrun.spec.load import LoadedSpec, load_spec

@@ -20,7 +20,7 @@ _LATE = (
     "h5py", "jobrun.api", "jobrun.cli.runs.inspect_checkpoint", "jobrun.cli.progress.live",
     "jobrun.cli.jobs.resume", "jobrun.cli.jobs.run", "jobrun.runner.invocation",
     "jobrun.session.threads.session",
-    "jobrun.tools.inspect", "numpy",
+    "jobrun.tools.inspection", "numpy",
 )  # fmt: skip
 _POLL_S = 0.002
 

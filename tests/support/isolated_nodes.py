@@ -11,11 +11,11 @@ import shlex
 import sys
 from pathlib import Path
 
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import JobrunError
 from jobrun.runner.options import RunOptions
 from jobrun.runner.rundir.run_directories import newest_run
-from jobrun.runner.start import run_with_policy
+from jobrun.runner.start_or_resume import run_with_policy
 from jobrun.spec.load import load_spec
 
 # About 16 MB: several pieces.

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from jobrun.checkpoint.checkpoint_file import inspect_state
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import Measured
 from jobrun.runner.options import RunOptions, RunResult
 from jobrun.runner.rundir.run_directories import Run, newest_run
 from jobrun.runner.saving.mid_epoch_saver import MidEpochSaver
-from jobrun.runner.start import resume_run, start_run
+from jobrun.runner.start_or_resume import resume_run, start_run
 from jobrun.spec.load import LoadedSpec, load_spec
 
 ROWS = 47

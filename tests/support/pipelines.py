@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.spec.load import load_spec

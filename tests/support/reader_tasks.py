@@ -11,7 +11,7 @@ from jobrun.graph.expressions import Name
 from jobrun.graph.readers import POSITION, BlobSource, Field, Reader, ReadRecords
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.context.frame import Blobs, Frame
-from jobrun.runtime.records.reader import ReaderPlan
+from jobrun.runtime.records.task_reader import ReaderPlan
 from tests.support.step_bench import Bench
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.stores.directory import DirectoryStore
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import JobrunError
 from jobrun.runner.options import RunOptions, RunResult
 from jobrun.runner.rundir.run_directories import Run, newest_run, runs
-from jobrun.runner.start import resume_run, run_with_policy, start_run
+from jobrun.runner.start_or_resume import resume_run, run_with_policy, start_run
 from jobrun.spec.load import load_spec
 from tests.support.forked_commands import ROOT, run_module
 

@@ -9,7 +9,7 @@ from typing import Any
 from jobrun.checkpoint.checkpoint_file import write_state
 from jobrun.checkpoint.store import Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
-from jobrun.runner.progress import Progress, to_json
+from jobrun.runner.saved_progress import Progress, to_json
 
 RUN_ID = "0d9b1a52-0000-4000-8000-000000000000"
 SPEC_DIGEST = "sha256:" + "ab" * 32

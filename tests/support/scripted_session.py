@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from jobrun.graph.types import Cluster, OutputRef, TaskGroup
 from jobrun.session.base import Outputs, RunContext
-from jobrun.session.errors import GroupCancelledError
+from jobrun.session.group_errors import GroupCancelledError
 
 Script = Mapping[str, Callable[[dict, int], Mapping[OutputRef, object] | None]]
 

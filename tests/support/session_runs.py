@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.runner.options import RunOptions
-from jobrun.runner.start import start_run
+from jobrun.runner.start_or_resume import start_run
 from jobrun.spec.load import load_spec
 from tests.support.command import JOBRUN, SPECS, environment, jobrun
 from tests.support.stored_runs import blobs, epochs, only_run, progress

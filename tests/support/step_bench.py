@@ -13,7 +13,7 @@ from jobrun.runtime.codegen.liveness import BlockNames, collect_usage
 from jobrun.runtime.codegen.numpy_warnings import NumpyWarnings
 from jobrun.runtime.context.child_processes import ChildReaper
 from jobrun.runtime.context.frame import Blobs, Frame, GroupRun
-from jobrun.runtime.errors import run_block
+from jobrun.runtime.step_errors import run_block
 from jobrun.runtime.steps.dispatch import Actions
 from jobrun.session.threads.thread_pool import ThreadPool
 from jobrun.testing.graphs import steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jobrun.tools.inspect import value_text
+from jobrun.tools.inspection import value_text
 
 
 def test_long_values_are_cut():

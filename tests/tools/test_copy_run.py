@@ -9,11 +9,11 @@ import pytest
 from jobrun.cli.process.run_command import invoke
 from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.runner.rundir.run_directories import open_run
-from jobrun.tools.checkpoint_blobs import find_stored_epoch
 from jobrun.tools.checkpoint_maintenance import open_checkpoints
 from jobrun.tools.copy_run import copy_epoch
 from jobrun.tools.diff.checkpoint_diff import compare_stored
-from jobrun.tools.inspect import inspect
+from jobrun.tools.inspection import inspect
+from jobrun.tools.lazy_blobs import find_stored_epoch
 from jobrun.tools.runs.metrics import read_metrics
 from tests.support.sample_runs import SPEC, make_run
 

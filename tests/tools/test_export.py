@@ -13,8 +13,8 @@ from safetensors.numpy import load_file
 
 from jobrun.checkpoint.checkpoint_file import write_state
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
-from jobrun.tools.checkpoint_blobs import StoredEpoch
 from jobrun.tools.export import export
+from jobrun.tools.lazy_blobs import StoredEpoch
 from jobrun.values.atomic_counter import Counter
 
 VALUES = {

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from jobrun.core.events import CheckpointTimes, NodeTime
-from jobrun.tools.inspect import saved_times
+from jobrun.tools.inspection import saved_times
 from tests.support.sample_events import written
 
 NODES = (NodeTime("a", 10, 0.5, 0.0),)

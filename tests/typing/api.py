@@ -9,12 +9,12 @@ import jobrun
 from jobrun.api import Prepared
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.graph.expressions import Expr
-from jobrun.graph.group_transforms import remap_nodes, tasks_by_node, to_task
+from jobrun.graph.group_transforms import remap_nodes, to_task
 from jobrun.graph.query import used_nodes
 from jobrun.graph.steps import Loop, Step
 from jobrun.runner.options import RunResult
 from jobrun.spec.load import LoadedSpec
-from jobrun.tools.inspect import Inspection
+from jobrun.tools.inspection import Inspection
 from jobrun.tools.runs.status import Status
 from jobrun.tools.stored_run import StoredRuns
 
@@ -43,7 +43,6 @@ assert_type(jobrun.runs()["latest"].status(), Status)
 assert_type(jobrun.runs()[0].logs("step"), list[str])
 
 assert_type(used_nodes(group), tuple[str, ...])
-assert_type(tasks_by_node(group), dict[str, tuple[jobrun.Task, ...]])
 assert_type(remap_nodes(group, {"local": "other"}), jobrun.TaskGroup)
 assert_type(to_task(group), jobrun.Task)
 

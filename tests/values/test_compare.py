@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobrun.values.compare import find_difference, same_bits
-from jobrun.values.objects import ObjectState
+from jobrun.values.object_state import ObjectState
 from tests.support.tables import each_case
 
 SQUARE = np.arange(4.0).reshape(2, 2)

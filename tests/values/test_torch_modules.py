@@ -7,7 +7,7 @@ import pytest
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.container_flattening import flatten
 from jobrun.values.copies import detach_state
-from jobrun.values.objects import ObjectState, put_state, take_state
+from jobrun.values.object_state import ObjectState, put_state, take_state
 
 # Importing PyTorch takes seconds, in each process that runs one of these.
 pytestmark = pytest.mark.long

@@ -1,4 +1,4 @@
-"""Lay out blobs in a checkpoint file: assign offsets, and render the index that lists them.
+"""Lay out blobs in a checkpoint file: assign their offsets, and describe the layout as JSON.
 
 A layout follows from the names, kinds, dtypes, shapes and axis orders of the blobs, and from
 nothing else; so one made for an epoch serves all epochs, and a file that was written with the same

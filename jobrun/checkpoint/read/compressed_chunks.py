@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from jobrun.checkpoint.hdf5.dtypes import storage_dtype
 from jobrun.checkpoint.hdf5.filters import Bytes, encoder_for
-from jobrun.checkpoint.hdf5.index import StructureError
+from jobrun.checkpoint.hdf5.index_parser import StructureError
 from jobrun.checkpoint.hdf5.value_codec import Array
 from jobrun.checkpoint.read.verified_file import StateFile
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.checkpoint.flatten import group_links, unflatten
+from jobrun.checkpoint.blob_parts import group_links, unflatten
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
 from jobrun.checkpoint.hdf5.dtypes import dtype_text
 from jobrun.checkpoint.hdf5.file_layout import PAGED_BYTES
-from jobrun.checkpoint.hdf5.index import BlobType, StructureError
+from jobrun.checkpoint.hdf5.index_parser import BlobType, StructureError
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 from jobrun.checkpoint.hdf5.value_codec import Array, decode, with_axis_order
 from jobrun.checkpoint.read.compressed_chunks import read_chunks, split_chunks

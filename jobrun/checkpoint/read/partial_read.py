@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.checkpoint.hdf5.digest_blocks import block_span
-from jobrun.checkpoint.hdf5.index import Index
+from jobrun.checkpoint.hdf5.index_parser import Index
 from jobrun.checkpoint.hdf5.value_codec import Array
 from jobrun.checkpoint.read.verified_file import Bytes, StateFile
 

@@ -20,7 +20,7 @@ import xxhash
 
 from jobrun.checkpoint.hdf5 import user_block as userblock
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES, block_span, blocks_holding, digest
-from jobrun.checkpoint.hdf5.index import (
+from jobrun.checkpoint.hdf5.index_parser import (
     Index,
     StructureError,
     Tail,

@@ -25,7 +25,7 @@ from jobrun.checkpoint.stores import manifest as manifests
 from jobrun.checkpoint.stores.manifest import find_damage
 from jobrun.checkpoint.stores.object_references import SUFFIX, delete_objects
 from jobrun.checkpoint.stores.read_locks import exclude_readers, hold_epoch
-from jobrun.checkpoint.write.reuse import REUSE_SUFFIX
+from jobrun.checkpoint.write.reusable_file import REUSE_SUFFIX
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import (

@@ -3,6 +3,7 @@
 - ``encoder``: values of one layout to bytes.
 - ``chunk_compression``: which blobs to compress, and their chunks.
 - ``block_writer``, ``direct_io``: digest blocks and write those that differ, with ``O_DIRECT``.
-- ``reuse``: start from the disk blocks of an older file; ``snapshot_arena``: memory for copies.
+- ``reusable_file``: start from the disk blocks of an older file. ``snapshot_arena``: memory for
+  copies.
 - ``writer``: the whole, kept by a node from epoch to epoch.
 """

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from jobrun.checkpoint.flatten import flatten_values
+from jobrun.checkpoint.blob_parts import flatten_values
 from jobrun.checkpoint.hdf5 import user_block as userblock
 from jobrun.checkpoint.hdf5.file_layout import PAGE
 from jobrun.checkpoint.hdf5.user_block import Header
@@ -30,7 +30,7 @@ from jobrun.checkpoint.write.encoder import (
     PreviousFile,
     build_encoder,
 )
-from jobrun.checkpoint.write.reuse import known_digests, share_blocks, take_reusable_file
+from jobrun.checkpoint.write.reusable_file import known_digests, share_blocks, take_reusable_file
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import create_file, disk_faults, sync_file
 from jobrun.core.lazy_dataclass import dataclass

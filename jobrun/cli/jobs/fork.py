@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from jobrun.cli.completed_names import RUN_AT_EPOCH, SPEC
+from jobrun.cli.completion_candidates import RUN_AT_EPOCH, SPEC
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.jobs.run_options import limit_options, spec_arguments
 from jobrun.cli.jobs.run_with_progress import run_under_progress
 from jobrun.cli.options import Command, RepeatableText, option, run_dir_option, value_options
-from jobrun.cli.specs.loading import override_texts, prepare
+from jobrun.cli.specs.prepare_spec import override_texts, prepare
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.runner.fork import Fork, fork_run
@@ -20,7 +20,7 @@ from jobrun.runner.identity.recorded_job import require_spec
 from jobrun.runner.options import RunOptions
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.spec_folder import load_changed_spec
-from jobrun.runner.start import choose_run
+from jobrun.runner.start_or_resume import choose_run
 from jobrun.spec.load import LoadedSpec
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from jobrun.checkpoint.task_groups import checkpointed_blobs
-from jobrun.cli.completed_names import SPEC
+from jobrun.cli.completion_candidates import SPEC
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import render_json_document, shorten_path, span
 from jobrun.cli.jobs.run_options import session_arguments, session_options
 from jobrun.cli.options import Command, json_option, option, run_dir_option, value_options
-from jobrun.cli.specs.loading import override_texts, prepare
+from jobrun.cli.specs.prepare_spec import override_texts, prepare
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ProofError, UsageError
 from jobrun.core.text.names import did_you_mean

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobrun import api
-from jobrun.cli.completed_names import RUN
+from jobrun.cli.completion_candidates import RUN
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import render_json_document, wrap_line
 from jobrun.cli.jobs.run_options import (
@@ -23,7 +23,7 @@ from jobrun.cli.jobs.run_options import (
 )
 from jobrun.cli.jobs.run_with_progress import run_under_progress
 from jobrun.cli.options import Command, option, run_dir_option, value_options
-from jobrun.cli.specs.loading import override_texts
+from jobrun.cli.specs.prepare_spec import override_texts
 from jobrun.cli.terminal import Shell
 from jobrun.core.object_url import is_object_url
 from jobrun.core.text.fault_text import visible
@@ -31,7 +31,7 @@ from jobrun.runner.identity.recorded_job import Authored, load_recorded, require
 from jobrun.runner.options import RunOptions
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.spec_folder import load_changed_spec
-from jobrun.runner.start import choose_run
+from jobrun.runner.start_or_resume import choose_run
 from jobrun.spec.load import LoadedSpec
 
 if TYPE_CHECKING:

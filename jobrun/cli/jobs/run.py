@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from jobrun.cli.completed_names import SPEC
+from jobrun.cli.completion_candidates import SPEC
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.jobs.run_options import drift_options, limit_options, spec_arguments
 from jobrun.cli.jobs.run_with_progress import run_under_progress
 from jobrun.cli.options import Command, OneOf, option, run_dir_option, value_options
-from jobrun.cli.specs.loading import override_texts, prepare
+from jobrun.cli.specs.prepare_spec import override_texts, prepare
 from jobrun.cli.terminal import Shell
 from jobrun.runner.options import Resume, RunOptions
 

@@ -33,7 +33,6 @@ def run_under_progress(act: Act, shell: Shell, run_dir: Path, given: Mapping[str
     """
     verbosity = -1 if given["quiet"] else int(given["verbose"])
     # Not for --help, or for what a shell asks when it completes an option.
-    from jobrun.cli.process.notify_supervised_run import NewsOfRun  # noqa: PLC0415
     from jobrun.cli.process.unexpected_end import record_running  # noqa: PLC0415
     from jobrun.cli.progress.display import create_display  # noqa: PLC0415
     from jobrun.cli.progress.profile_output import profile_run  # noqa: PLC0415
@@ -43,6 +42,7 @@ def run_under_progress(act: Act, shell: Shell, run_dir: Path, given: Mapping[str
         print_summary,
         render_result,
     )
+    from jobrun.cli.supervisor_notifications import NewsOfRun  # noqa: PLC0415
 
     state = RunState()
     with (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from jobrun.cli.completed_names import RUN
+from jobrun.cli.completion_candidates import RUN
 from jobrun.cli.options import Command, Duration, option, run_dir_option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import EnvironmentFaultError

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from jobrun.api import Prepared
-from jobrun.cli.completed_names import SPEC
+from jobrun.cli.completion_candidates import SPEC
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import render_json_document
 from jobrun.cli.jobs.run_options import spec_arguments
@@ -25,7 +25,7 @@ from jobrun.cli.options import (
     run_dir_option,
     value_options,
 )
-from jobrun.cli.specs.loading import override_texts, prepare
+from jobrun.cli.specs.prepare_spec import override_texts, prepare
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.files.disk import disk_faults, make_directory

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from jobrun.cli.completed_names import AXIS, METRIC_OF_SPEC, SPEC
+from jobrun.cli.completion_candidates import AXIS, METRIC_OF_SPEC, SPEC
 from jobrun.cli.formatting import render_json_document, shorten_path
 from jobrun.cli.jobs.run_options import session_arguments, session_options
 from jobrun.cli.options import (
@@ -23,7 +23,7 @@ from jobrun.cli.options import (
     run_dir_option,
     value_options,
 )
-from jobrun.cli.specs.loading import override_texts
+from jobrun.cli.specs.prepare_spec import override_texts
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ExpectationError, LockedError, TaskFailedError, UsageError
 from jobrun.core.files.disk import disk_faults
@@ -256,7 +256,7 @@ def _show(sweep: _Sweep, found: Sequence[Outcome], shell: Shell, given: dict[str
         }
         shell.print(render_json_document("sweep", content))
         return
-    from jobrun.cli.progress.sweep_summary import print_results  # noqa: PLC0415 - brings rich in
+    from jobrun.cli.progress.sweep_results import print_results  # noqa: PLC0415 - brings rich in
 
     print_results(found, sweep.aim, shell)
     left = {one.state for one in found} - set(OVER)

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from jobrun.cli.completed_names import SPEC
+from jobrun.cli.completion_candidates import SPEC
 from jobrun.cli.formatting import number, render_json_document, span
 from jobrun.cli.jobs.run_options import session_arguments, session_options
 from jobrun.cli.options import (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from jobrun.cli.completed_names import CompletedText
+from jobrun.cli.completion_candidates import CompletedText
 from jobrun.cli.formatting import render_json_document
 from jobrun.cli.manual.ops import list_definitions, render_function
 from jobrun.cli.manual.topics import (

@@ -40,7 +40,7 @@ def invoke(arguments: Sequence[str], shared: SharedState | None = None) -> int:
     try:
         if not asked:
             return _run(list(arguments), shell)
-        from jobrun.cli.shell_completion import answer_request  # noqa: PLC0415 - at a tab only
+        from jobrun.cli.completion_script import answer_request  # noqa: PLC0415 - at a tab only
 
         return answer_request(asked)
     except JobrunError as error:

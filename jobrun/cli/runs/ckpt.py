@@ -11,7 +11,7 @@ import click
 
 from jobrun.checkpoint.store import Damage
 from jobrun.cli.app import SubcommandGroup
-from jobrun.cli.completed_names import BLOB, RUN, RUN_AT_EPOCH
+from jobrun.cli.completion_candidates import BLOB, RUN, RUN_AT_EPOCH
 from jobrun.cli.formatting import (
     number,
     render_columns,
@@ -309,8 +309,8 @@ def diff(
       jobrun ckpt diff kmeans@5 backup/epoch-000005 --check
     """
     # Brings numpy in.
-    from jobrun.tools.checkpoint_blobs import find_stored_epoch  # noqa: PLC0415
     from jobrun.tools.diff.checkpoint_diff import compare_stored, render_differences  # noqa: PLC0415
+    from jobrun.tools.lazy_blobs import find_stored_epoch  # noqa: PLC0415
 
     sides = [find_stored_epoch(text, Path(run_dir)) for text in (first, second)]
     blobs = tuple(compare_stored(*sides))
@@ -377,8 +377,8 @@ def export(
       jobrun ckpt export latest --blob C --format csv --out centroids.csv
       jobrun ckpt export latest --blob 'w*' --out weights.safetensors
     """
-    from jobrun.tools.checkpoint_blobs import find_stored_epoch  # noqa: PLC0415
     from jobrun.tools.export import export as write  # noqa: PLC0415 - brings numpy in
+    from jobrun.tools.lazy_blobs import find_stored_epoch  # noqa: PLC0415
 
     path = Path(out)
     found = find_stored_epoch(target, Path(run_dir))

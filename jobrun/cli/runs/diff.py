@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from jobrun import api
-from jobrun.cli.completed_names import RUN_AT_EPOCH
+from jobrun.cli.completion_candidates import RUN_AT_EPOCH
 from jobrun.cli.formatting import number, render_json_document
 from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.terminal import Shell

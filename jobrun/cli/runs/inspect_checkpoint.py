@@ -12,14 +12,14 @@ import click
 from jobrun import api
 from jobrun.checkpoint.checkpoint_file import BlobFacts, FileFacts
 from jobrun.checkpoint.checkpoint_times import save_phases
-from jobrun.cli.completed_names import BLOB, RUN_AT_EPOCH
+from jobrun.cli.completion_candidates import BLOB, RUN_AT_EPOCH
 from jobrun.cli.formatting import number, render_json_document, shorten_path, size, span, wrap_line
 from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.events import CheckpointTimes, NodeTime
 from jobrun.core.text.fault_text import visible
-from jobrun.tools.inspect import (
+from jobrun.tools.inspection import (
     Inspection,
     dtype_name,
     inspection_values,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from jobrun.cli.completed_names import RUN, TASK
+from jobrun.cli.completion_candidates import RUN, TASK
 from jobrun.cli.options import Command, option, run_dir_option
 from jobrun.cli.terminal import Shell
 from jobrun.core.files.disk import open_regular

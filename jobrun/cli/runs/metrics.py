@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from jobrun.cli.completed_names import METRIC, RUN
+from jobrun.cli.completion_candidates import METRIC, RUN
 from jobrun.cli.formatting import number, render_json_document, size
 from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.runs.chart import draw_chart

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from jobrun.cli.completed_names import RUN
+from jobrun.cli.completion_candidates import RUN
 from jobrun.cli.formatting import render_json_document, shorten_path, size
 from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.terminal import Shell

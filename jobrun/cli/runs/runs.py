@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from jobrun.cli.app import SubcommandGroup
-from jobrun.cli.completed_names import JOB, RUN
+from jobrun.cli.completion_candidates import JOB, RUN
 from jobrun.cli.formatting import STATUS_COLOURS, render_json_document, shorten_path, size
 from jobrun.cli.options import (
     Command,
@@ -29,7 +29,7 @@ from jobrun.core.errors import UsageError
 from jobrun.core.text.fault_text import visible
 from jobrun.core.text.names import did_you_mean
 from jobrun.runner.rundir.run_directories import Run, find_run, open_run, suggest_run_dir
-from jobrun.tools.runs.arrange_runs import (
+from jobrun.tools.runs.filter_and_sort_runs import (
     filter_runs,
     find_column,
     group_runs,
@@ -38,8 +38,8 @@ from jobrun.tools.runs.arrange_runs import (
     sort_runs,
     with_best_metrics,
 )
-from jobrun.tools.runs.manage_runs import change_tags, measure_size, remove_run
 from jobrun.tools.runs.summarise_runs import RunSummary, read_summaries
+from jobrun.tools.runs.tag_and_remove_runs import change_tags, measure_size, remove_run
 
 _WIDEST = 1 << 16
 

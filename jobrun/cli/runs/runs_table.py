@@ -11,7 +11,7 @@ from jobrun.cli.formatting import STATUS_COLOURS, number, span
 from jobrun.cli.terminal import Shell
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.fault_text import visible
-from jobrun.tools.runs.arrange_runs import METRICS, PARAMS, RunGroup
+from jobrun.tools.runs.filter_and_sort_runs import METRICS, PARAMS, RunGroup
 from jobrun.tools.runs.summarise_runs import RunSummary, Value
 
 _GAP = 2

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from jobrun.cli.completed_names import RUN
+from jobrun.cli.completion_candidates import RUN
 from jobrun.cli.formatting import (
     STATUS_COLOURS,
     TASK_MARKS,

@@ -9,7 +9,7 @@ from typing import IO
 
 import click
 
-from jobrun.cli.completed_names import SPEC
+from jobrun.cli.completion_candidates import SPEC
 from jobrun.cli.formatting import render_json_document
 from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from jobrun.cli.completed_names import SPEC
+from jobrun.cli.completion_candidates import SPEC
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import render_json_document
 from jobrun.cli.options import Command, json_option, option, value_options
-from jobrun.cli.specs.loading import override_texts, prepare
+from jobrun.cli.specs.prepare_spec import override_texts, prepare
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import Fault, ProofError
 from jobrun.runner.identity.data_lock import check_lock, lock_path, pin_data, read_lock, write_lock

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from jobrun.cli.completed_names import TEMPLATE
+from jobrun.cli.completion_candidates import TEMPLATE
 from jobrun.cli.formatting import render_json_document, shorten_path, wrap_line
 from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import click
 
-from jobrun.cli.completed_names import SPEC
+from jobrun.cli.completion_candidates import SPEC
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import render_json, span, wrap_line
 from jobrun.cli.options import Command, json_option, run_dir_option, value_options
-from jobrun.cli.specs.loading import override_texts, prepare
+from jobrun.cli.specs.prepare_spec import override_texts, prepare
 from jobrun.cli.terminal import Shell
 from jobrun.compile.plan.document import plan_json
 from jobrun.compile.plan.text import LABEL_COLUMNS, plan_text
 from jobrun.core.errors import Fault, SpecError, errors_only
 from jobrun.graph.query import has_callables
 from jobrun.graph.types import Job
-from jobrun.runner.preflight.header_types import infer_header_types
+from jobrun.runner.preflight.blob_types import infer_header_types
 from jobrun.runner.saving.time_budget import measure_loss_bound
 
 # Of the newest run of a job, below its folder.

@@ -4,6 +4,6 @@
 - ``outputs``: which task's output is read. ``missing_blobs``: why a blob is missing.
 - ``queues``: what the tasks at the ends of queues agree on.
 - ``reader_positions``: which task reads which share of a reader.
-- ``conditions_and_metrics``: metrics and conditions. ``shared_memory``: blobs that callables must
-  not alias.
+- ``conditions_and_metrics``: metrics and conditions. ``callable_aliasing``: blobs to which
+  callables must not give the same memory.
 """

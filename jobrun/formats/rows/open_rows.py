@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.file_formats import FileFormat
 from jobrun.formats.headers import require_file, rows_module
-from jobrun.formats.rows.record_fields import open_fields
 from jobrun.formats.rows.rows_protocol import Rows
+from jobrun.formats.rows.structured import open_fields
 
 
 def open_rows(kind: FileFormat, path: str, members: Sequence[str]) -> Rows:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.checkpoint.checkpoint_file import read_state
-from jobrun.checkpoint.hdf5.index import BlobType
+from jobrun.checkpoint.hdf5.index_parser import BlobType
 from jobrun.checkpoint.store import Manifest
 from jobrun.checkpoint.task_groups import (
     LOAD_TASK,
@@ -33,7 +33,7 @@ from jobrun.graph.steps import Assign, LoadState, NameTarget, Net
 from jobrun.graph.types import Job, Scope, Task, TaskGroup
 from jobrun.runner.elastic.row_plan import Blob, FamilyPlan, ResizedFamily
 from jobrun.runner.identity.drift import Change
-from jobrun.runner.progress import Progress, from_json
+from jobrun.runner.saved_progress import Progress, from_json
 
 Positions = Mapping[str, np.ndarray[Any, Any]]
 

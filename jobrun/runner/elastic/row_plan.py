@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from jobrun.checkpoint.checkpoint_file import read_state
-from jobrun.checkpoint.hdf5.index import BlobType
+from jobrun.checkpoint.hdf5.index_parser import BlobType
 from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.checkpoint.stores.object_references import open_checkpoint
 from jobrun.checkpoint.task_groups import checkpointed_blobs
@@ -24,11 +24,11 @@ from jobrun.graph.divided_state import FilePart, Layout, Rows
 from jobrun.graph.readers import POSITION_PREFIX
 from jobrun.graph.types import Job, OutputRef
 from jobrun.runner.locate_faults import iter_bindings
-from jobrun.runner.progress import from_json
+from jobrun.runner.saved_progress import from_json
 from jobrun.values import compare
 from jobrun.values.blob_kinds import Value, describe
 from jobrun.values.compare import same_bits
-from jobrun.values.objects import ObjectState
+from jobrun.values.object_state import ObjectState
 
 Blob = tuple[str, str]
 _MOST_NAMED = 4

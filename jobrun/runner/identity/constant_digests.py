@@ -13,7 +13,7 @@ from jobrun.graph.types import Job
 from jobrun.runner.json_values import encode_json
 from jobrun.session.base import Session
 from jobrun.values.container_flattening import flatten, is_tree
-from jobrun.values.objects import ObjectFacts
+from jobrun.values.object_state import ObjectFacts
 
 
 def digest_constants(job: Job, session: Session) -> dict[str, str]:

@@ -14,7 +14,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import assert_never
 
-from jobrun.compile.job import complete
+from jobrun.compile.pipeline import complete
 from jobrun.core.errors import CheckpointError, DriftError, Fault, SpecError, UsageError
 from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
 from jobrun.core.lazy_dataclass import dataclass

@@ -1,6 +1,6 @@
 """Run epochs until a stop condition holds.
 
-- ``job_runner``: the loop, with its pseudocode. ``conditions``: metrics, and when it ends by
+- ``epoch_loop``: the loop, with its pseudocode. ``conditions``: metrics, and when it ends by
   itself.
 - ``deadline``: limits of the batch system. ``node_loss``: lost nodes.
 """

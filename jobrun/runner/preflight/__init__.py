@@ -2,5 +2,5 @@
 
 - ``checks``: everything, in order. ``memory``, ``filesystem`` (and free disk space),
   ``permissions``: the machine.
-- ``header_types``: headers of data files against the job. ``callables``: the text of modules.
+- ``blob_types``: headers of data files against the job. ``callables``: the text of modules.
 """

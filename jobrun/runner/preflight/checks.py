@@ -24,7 +24,7 @@ from jobrun.graph.readers import FileSource, Reader, ReadRecords, readers_in
 from jobrun.graph.steps import CallPython, DataFile, Load, RunProgram, Save
 from jobrun.graph.types import Job
 from jobrun.runner.identity.data_fingerprints import literal_path, literal_text
-from jobrun.runner.preflight.header_types import (
+from jobrun.runner.preflight.blob_types import (
     check_types,
     infer_header_types,
     read_member_header,

@@ -9,7 +9,7 @@ from jobrun.compile.types.job_types import Types
 from jobrun.core.errors import Fault
 from jobrun.core.text.units import size
 from jobrun.graph.types import Job
-from jobrun.runner.preflight.header_types import infer_header_types
+from jobrun.runner.preflight.blob_types import infer_header_types
 
 
 def check_memory(types: Types, available_bytes: int | None = None) -> tuple[Fault, ...]:

@@ -19,6 +19,8 @@ from jobrun.core.text.big_integers import integer_hex, is_long
 
 RECORD_NAME = "run.json"
 FORMAT = 1
+# The present status of a run that is recorded as running and that no process holds.
+KILLED = "killed"
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 
 Param = float | int | bool | str

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import CheckpointError, DriftError, Fault, JobrunError, SpecError
 from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
 from jobrun.core.files.json_files import build, read_json

@@ -24,15 +24,15 @@ from jobrun.core.failpoints import reach
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Job
 from jobrun.runner.preflight.filesystem import require_space
-from jobrun.runner.progress import Progress
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.pins import read_pins
+from jobrun.runner.saved_progress import Progress
 from jobrun.runner.saving.background_thread import Permit
 from jobrun.runner.time_account import TimeAccount
 from jobrun.session.base import Session
 
 if TYPE_CHECKING:
-    from jobrun.checkpoint.copy_epoch_groups import UploadBuilder
+    from jobrun.checkpoint.task_groups import UploadBuilder
     from jobrun.runner.saving.upload_to_object_store import ObjectUpload
 
 

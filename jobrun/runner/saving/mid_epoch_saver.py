@@ -36,10 +36,10 @@ from jobrun.core.events import CheckpointWithin, Listener, Noted
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.query import kept_names
 from jobrun.graph.types import Job, TaskGroup
-from jobrun.runner.progress import Progress, from_json, to_json
 from jobrun.runner.rundir.lock import RunLostError
 from jobrun.runner.rundir.logs import cut_metrics
 from jobrun.runner.rundir.run_directories import METRICS_NAME
+from jobrun.runner.saved_progress import Progress, from_json, to_json
 from jobrun.runner.saving.commit import CheckpointTarget, RunIdentity
 from jobrun.runner.saving.mid_epoch_recovery import remove_mid_epochs
 from jobrun.runner.saving.saver import Saver

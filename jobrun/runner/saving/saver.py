@@ -31,13 +31,13 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.units import size, span
 from jobrun.graph.checkpoint_policy import WAIT_SHARE
 from jobrun.graph.types import Job
-from jobrun.runner.progress import Progress, to_json
 from jobrun.runner.rundir.lock import RunLostError
+from jobrun.runner.saved_progress import Progress, to_json
 from jobrun.runner.saving.background_thread import AbandonedError, BackgroundThread, Permit
 from jobrun.runner.saving.commit import CheckpointTarget, Committer, RunIdentity, SaveRequest
 from jobrun.runner.saving.memory_budget import MemoryBudget, free_memory_bytes
 from jobrun.runner.saving.time_budget import SaveBudget
-from jobrun.runner.saving.upload_by_task_groups import DEFAULT_UPLOAD, GroupUploader
+from jobrun.runner.saving.upload_to_directory import DEFAULT_UPLOAD, GroupUploader
 from jobrun.runner.time_account import TimeAccount
 from jobrun.session.base import Outputs, Session
 

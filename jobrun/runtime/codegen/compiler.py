@@ -26,7 +26,7 @@ from jobrun.runtime.codegen.control_flow import (
 from jobrun.runtime.codegen.data_flow.copy_elision import Views, find_moves, find_views
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import BlockNames, access_finder, collect_usage
-from jobrun.runtime.codegen.optimize.fusable_chains import is_fusible
+from jobrun.runtime.codegen.optimize.fusion_candidates import is_fusible
 from jobrun.runtime.codegen.statements import StatementBuilder
 from jobrun.runtime.codegen.variables import (
     load_variables,

@@ -27,8 +27,8 @@ from jobrun.runtime.codegen.optimize.buffer_reuse import (
     find_reuse_chain,
     float64_constant,
 )
-from jobrun.runtime.codegen.optimize.fusable_chains import build_chain, is_fusible
 from jobrun.runtime.codegen.optimize.fused_kernel import FusedKernel
+from jobrun.runtime.codegen.optimize.fusion_candidates import build_chain, is_fusible
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value, describe
 

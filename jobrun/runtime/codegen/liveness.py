@@ -29,7 +29,7 @@ from jobrun.graph.types import (
 )
 from jobrun.ops.operator_table import OPERATORS
 from jobrun.runtime.codegen.optimize.alias_analysis import aliased_leaves, permuted_names
-from jobrun.runtime.codegen.profile_times import Instrumenter
+from jobrun.runtime.codegen.step_times import Instrumenter
 
 Steps = tuple[Step, ...]
 

@@ -275,13 +275,22 @@ class LibrarySettings:
     change that, and not how numpy's warnings of expressions are reported.
 
     Args:
-        emit: Receives a warning, once, if nodes share settings that a callable changes.
+        emit: Receives a warning, once, if a callable changes settings that nodes share, or on
+            which tasks depend that run at the same time.
         nodes: How many share them.
+
+    Attributes:
+        find_concurrent: Finds two tasks with callables, of the group that runs, which may run at
+            the same time.
     """
+
+    find_concurrent: Callable[[], tuple[str, str] | None]
 
     def __init__(self, emit: Listener = ignore, nodes: int = 1) -> None:
         self._emit = emit
-        self._is_shared = nodes > 1
+        self._nodes = nodes
+        self._has_warned = False
+        self.find_concurrent = lambda: None
         self._lock = threading.Lock()
         self._here = _Thread()
         # What a new process has once it has imported the modules of the callables.
@@ -340,7 +349,7 @@ class LibrarySettings:
             here.is_used = False
             values = here.read()
             if values != here.seen:
-                self._warn_if_shared(self._note(values, here.seen, self._made))
+                self._warn_of_timing(self._note(values, here.seen, self._made))
                 here.seen = values
 
     def capture(self) -> Settings:
@@ -407,7 +416,7 @@ class LibrarySettings:
         names = self._note(_read(_SHARED), self._known(), self._made)
         if self._variables is not None:
             names += [f"{_VARIABLES}['{name}']" for name in self._variables.note()]
-        self._warn_if_shared(names)
+        self._warn_of_timing(names)
 
     def _known(self) -> Settings:
         with self._lock:
@@ -426,14 +435,23 @@ class LibrarySettings:
                 self._version += 1
         return names
 
-    def _warn_if_shared(self, names: list[str]) -> None:
-        if names and self._is_shared:
-            self._is_shared = False
-            text = (
-                f"a callable has changed {names[0]}, a setting of the whole process, which several "
-                "nodes share: make it at the top of the module, or use --session processes"
-            )
-            self._emit(Noted(text, "warning"))
+    def _warn_of_timing(self, names: list[str]) -> None:
+        """Warn of changed library settings that other tasks see or not, depending on timing."""
+        if not names or self._has_warned:
+            return
+        if self._nodes > 1:
+            who, mend = "which several nodes share", "use --session processes"
+        elif (tasks := self.find_concurrent()) is not None:
+            who = f"while tasks may run at the same time, such as '{tasks[0]}' and '{tasks[1]}'"
+            mend = "let those that depend on it need the task that makes it (needs:)"
+        else:
+            return
+        self._has_warned = True
+        text = (
+            f"a callable has changed {names[0]}, a setting of the whole process, {who}: make it at "
+            f"the top of the module, or {mend}"
+        )
+        self._emit(Noted(text, "warning"))
 
 
 def _read(table: _Table) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Feed records to tasks: readers, their positions, and queues.
 
-- ``reader``, ``open_sources``, ``row_iterators``, ``cursor``: from files to records.
+- ``task_reader``, ``data_sources``, ``row_iterators``, ``cursor``: from files to records.
   ``prefetch``, ``shuffle``: speed and order.
 - ``reader_position``: positions as state. ``record_loop``: the loop of a task.
-- ``queue_endpoints``: a task's ends of queues. ``safe_point_source``: where a save between two
+- ``queue_endpoints``: a task's ends of queues. ``stop_at_safe_points``: where a save between two
   records may happen.
 """

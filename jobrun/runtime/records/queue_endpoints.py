@@ -27,8 +27,8 @@ from jobrun.runtime.context.bounded_queue import (
 )
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import LEVELS, Frame, GroupRun, Waited
-from jobrun.runtime.errors import explain_at
 from jobrun.runtime.records.record_loop import Record, Records, Write
+from jobrun.runtime.step_errors import explain_at
 from jobrun.values.blob_kinds import PLAIN_KINDS, Value, describe
 from jobrun.values.container_flattening import is_tree
 from jobrun.values.copies import detach

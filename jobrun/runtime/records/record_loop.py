@@ -24,7 +24,7 @@ from jobrun.runtime.codegen.control_flow import StopBlock
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import LEVELS, Frame
-from jobrun.runtime.errors import gate_of, raise_explained, run_block
+from jobrun.runtime.step_errors import gate_of, raise_explained, run_block
 from jobrun.values.blob_kinds import Value
 
 

@@ -28,8 +28,8 @@ from jobrun.checkpoint.write.snapshot_arena import Arena
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import JobrunError, TaskFailedError
 from jobrun.graph.steps import SaveState
-from jobrun.runtime.snapshots.object_state import collect_state
-from jobrun.runtime.snapshots.shared_objects import SharingTracker
+from jobrun.runtime.snapshots.node_objects import collect_state
+from jobrun.runtime.snapshots.sharing_tracker import SharingTracker
 from jobrun.runtime.snapshots.values_kept_by_code import KeptValues
 from jobrun.values.blob_kinds import Value, is_object, size_bytes
 from jobrun.values.change_detection import ChangeDetector

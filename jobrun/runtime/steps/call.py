@@ -51,7 +51,7 @@ from jobrun.values.container_flattening import (
     unbound_classes,
 )
 from jobrun.values.copies import detach
-from jobrun.values.shared_places import find_common_part, render_place
+from jobrun.values.shared_parts import find_common_part, render_place
 
 Getter = Callable[[Frame], Any]
 

@@ -22,15 +22,15 @@ from jobrun.checkpoint.stores.object_references import local_path
 from jobrun.graph.divided_state import FilePart, Rows
 from jobrun.graph.steps import AdoptState, CopyState, LoadState, PublishCopy, SaveState
 from jobrun.runtime.context.frame import Blobs, Frame
-from jobrun.runtime.snapshots.object_state import load_object_state, require_state_taken
-from jobrun.runtime.snapshots.shared_objects import find_sharing
+from jobrun.runtime.snapshots.node_objects import load_object_state, require_state_taken
+from jobrun.runtime.snapshots.sharing_tracker import find_sharing
 from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.axis_order import axis_order, dense_copy, empty_in_order
 from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.change_detection import unbound_class_error
 from jobrun.values.container_flattening import is_tree, unbound_classes
 from jobrun.values.copies import detach
-from jobrun.values.objects import ObjectState
+from jobrun.values.object_state import ObjectState
 
 StateStep = SaveState | LoadState | AdoptState | CopyState | PublishCopy
 

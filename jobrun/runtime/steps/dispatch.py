@@ -38,7 +38,7 @@ from jobrun.runtime.codegen.liveness import BlockNames, collect_usage
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.context.parallel import run_all
-from jobrun.runtime.errors import run_block
+from jobrun.runtime.step_errors import run_block
 
 Getter = Callable[[Frame], Any]
 

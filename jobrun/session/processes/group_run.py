@@ -22,7 +22,12 @@ from jobrun.runtime.context.cancel import CancelScope
 from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.runtime.records.queue_endpoints import QueueKey
 from jobrun.session.base import Outputs
-from jobrun.session.errors import GroupCancelledError, NodeLostError, TasksStuckError, merge_errors
+from jobrun.session.group_errors import (
+    GroupCancelledError,
+    NodeLostError,
+    TasksStuckError,
+    merge_errors,
+)
 from jobrun.session.threads.dispatcher import EXIT_GRACE_S
 from jobrun.session.wire.partition_group import PartitionedGroup
 from jobrun.session.wire.rpc import Outcome

@@ -20,12 +20,12 @@ from jobrun.checkpoint.checkpoint_times import NodeSave
 from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core.events import Event, Listener
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
-from jobrun.runtime.codegen.profile_meter import SPANS
-from jobrun.runtime.codegen.profile_times import BlockTime
+from jobrun.runtime.codegen.step_meter import SPANS
+from jobrun.runtime.codegen.step_times import BlockTime
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.session.base import Outputs, RunContext
-from jobrun.session.errors import NodeLostError, TasksStuckError
+from jobrun.session.group_errors import NodeLostError, TasksStuckError
 from jobrun.session.node_files.collect_files import (
     FILE_REQUESTS,
     collect_from_nodes,

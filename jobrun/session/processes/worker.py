@@ -30,7 +30,7 @@ from jobrun.core.errors import JobrunError
 from jobrun.core.events import Event, ProcessMeasured
 from jobrun.core.resource_usage import CostBudget, MemoryWatch, measure_process
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
-from jobrun.runtime.codegen.profile_meter import Meter
+from jobrun.runtime.codegen.step_meter import Meter
 from jobrun.runtime.context.bounded_queue import RecordQueue
 from jobrun.runtime.context.cancel import CancelScope
 from jobrun.runtime.context.frame import GroupRun

@@ -8,10 +8,10 @@ from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runtime.context.frame import Blobs
-from jobrun.runtime.snapshots.object_state import copy_object_state, restore_object_state
+from jobrun.runtime.snapshots.node_objects import copy_object_state, restore_object_state
 from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.copies import detach
-from jobrun.values.objects import ObjectState
+from jobrun.values.object_state import ObjectState
 
 Workspaces = Mapping[str, Blobs]
 

@@ -20,6 +20,7 @@ from jobrun.core import captured_output as printed_output
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import ignore
 from jobrun.core.system_calls import usable_cpus
+from jobrun.graph.query import find_concurrent_callables
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.codegen.numpy_warnings import NumpyWarnings
 from jobrun.runtime.context.cancel import CancelScope
@@ -28,14 +29,14 @@ from jobrun.runtime.context.frame import Blobs, Frame, GroupRun, MissingBlobErro
 from jobrun.runtime.context.library_settings import LibrarySettings
 from jobrun.runtime.context.parallel import run_all
 from jobrun.runtime.context.safe_point import SafePointHooks
-from jobrun.runtime.execute import NodeRun, run_task
+from jobrun.runtime.execute_task import NodeRun, run_task
 from jobrun.runtime.group_plan import GroupPlan, plan_group
 from jobrun.runtime.snapshots.snapshot import Snapshots
 from jobrun.runtime.steps.restore_process_state import ProcessState
 from jobrun.runtime.steps.user_modules import FolderFinder
 from jobrun.runtime.task_limits import has_own_scope
 from jobrun.session.base import Outputs, RunContext
-from jobrun.session.errors import GroupCancelledError, merge_errors
+from jobrun.session.group_errors import GroupCancelledError, merge_errors
 from jobrun.session.threads.cross_node_dependencies import ExternalDeps
 from jobrun.session.threads.dispatcher import Dispatcher
 from jobrun.session.threads.retry_snapshots import (
@@ -47,7 +48,7 @@ from jobrun.session.threads.thread_pool import IdleCpuStarter, ThreadPool
 from jobrun.session.threads.work_items import WorkItem, require_valid_needs, run_all_after
 from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.copies import boundary_form, detach
-from jobrun.values.objects import ObjectFacts, class_name
+from jobrun.values.object_state import ObjectFacts, class_name
 
 # A job has four groups and one that saves; groups that load and upload are temporary.
 _KEPT_PLANS = 8
@@ -340,6 +341,7 @@ class ThreadsSession:
         """Preserve, in the ``threads`` session, process state that user code may change."""
         may_call = any(task.may_block for task in plan.tasks)
         if may_call or any(one.setup or one.reports for one in plan.nodes):
+            self._settings.find_concurrent = partial(find_concurrent_callables, plan.group)
             with self._settings.watch(), self._surroundings.preserve():
                 yield
         else:

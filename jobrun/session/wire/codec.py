@@ -32,13 +32,13 @@ from jobrun.graph import checkpoint_policy, conditions, readers, steps, types
 from jobrun.graph import divided_state as state_division
 from jobrun.graph import expressions as expr
 from jobrun.graph.effects.table import DECLARED
-from jobrun.runtime.codegen import profile_times
+from jobrun.runtime.codegen import step_times
 from jobrun.runtime.context import safe_point
 from jobrun.session.wire import file_messages as nodefiles
 from jobrun.session.wire import partition_group as partition
 from jobrun.session.wire.serialized_errors import SerializedError
 from jobrun.values import container_flattening as trees
-from jobrun.values import objects
+from jobrun.values import object_state as objects
 from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.atomic_counter import Counter
@@ -57,7 +57,7 @@ _PAIR, _U16 = struct.Struct("<dd"), struct.Struct("<H")
 _MODULES = (
     checkpoint_policy, checkpoint_times, conditions, readers, elsewhere, errors, events,
     expr, nodefiles, objects, objecturl, partition, safe_point, save_load_groups,
-    profile_times, state_division, steps, store, types, usage,
+    state_division, step_times, steps, store, types, usage,
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from jobrun.runtime.context.cancel import CancelledError, CancelScope
-from jobrun.session.errors import NodeLostError, merge_errors
+from jobrun.session.group_errors import NodeLostError, merge_errors
 from jobrun.session.wire.serialized_errors import SerializedError, deserialize_error
 
 # What came back: whether it went well, and the value or the error.

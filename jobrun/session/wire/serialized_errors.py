@@ -10,8 +10,8 @@ from jobrun.core.errors import Fault, JobrunError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runtime.context import cancel as scopes
 from jobrun.runtime.context import frame
-from jobrun.session import errors as cancel
-from jobrun.session.errors import GroupCancelledError
+from jobrun.session import group_errors as cancel
+from jobrun.session.group_errors import GroupCancelledError
 
 _OWN: dict[str, type[BaseException]] = {
     one.__name__: one

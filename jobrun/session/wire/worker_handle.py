@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from jobrun.core.events import Listener
 from jobrun.graph.types import OutputRef
-from jobrun.runtime.codegen.profile_times import BlockTime
+from jobrun.runtime.codegen.step_times import BlockTime
 from jobrun.runtime.context.cancel import CancelScope
-from jobrun.session.errors import NodeLostError
+from jobrun.session.group_errors import NodeLostError
 from jobrun.session.wire.launch import LocalProcess
 from jobrun.session.wire.partition_group import Partition
 from jobrun.session.wire.rpc import RpcClient

@@ -15,8 +15,8 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integer_text
 from jobrun.core.text.fault_text import visible
 from jobrun.core.text.units import number
-from jobrun.tools.checkpoint_blobs import StoredEpoch, StoredNode, open_node
-from jobrun.tools.inspect import Inspection
+from jobrun.tools.inspection import Inspection
+from jobrun.tools.lazy_blobs import StoredEpoch, StoredNode, open_node
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value, describe
 from jobrun.values.compare import find_difference

@@ -12,7 +12,7 @@ from jobrun.runner.identity.recorded_job import is_from_python, load_recorded
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.spec.load import LoadedSpec
 from jobrun.tools.diff.checkpoint_diff import BlobDifference, compare_states
-from jobrun.tools.inspect import inspect
+from jobrun.tools.inspection import inspect
 from jobrun.tools.runs.metrics import read_metrics
 
 

@@ -21,7 +21,7 @@ from jobrun.tools.profile.table import Table, build_table
 from jobrun.tools.profile.trace import Bar, build_trace
 
 if TYPE_CHECKING:
-    from jobrun.runtime.codegen.profile_meter import Meter
+    from jobrun.runtime.codegen.step_meter import Meter
 from collections.abc import Iterator
 from typing import assert_never
 
@@ -63,7 +63,7 @@ class Profiler:
     def meter_for(self, job: Job) -> Meter:
         """Create the meter by which the profiler measures the steps of a job."""
         self._labels = labels(job)
-        meter: Meter = import_module("jobrun.runtime.codegen.profile_meter").Meter()
+        meter: Meter = import_module("jobrun.runtime.codegen.step_meter").Meter()
         self._meter = meter
         return meter
 

@@ -1,6 +1,6 @@
 """Start the processes of a proof quickly, forked from one that has imported everything.
 
-This is the client; the process that forks is ``forked.py``. Each command line
+This is the client; the process that forks is ``fork_server.py``. Each command line
 runs in a process that can be killed, with its own files, signals and exit code, a few
 milliseconds after it was asked for instead of some hundreds.
 """

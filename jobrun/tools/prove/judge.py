@@ -13,7 +13,7 @@ from jobrun.core.errors import CheckpointError, JobrunError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.run_directories import Run
-from jobrun.tools.inspect import checkpoint_directory, inspect
+from jobrun.tools.inspection import checkpoint_directory, inspect
 from jobrun.values import compare
 from jobrun.values.blob_kinds import Value
 

@@ -32,7 +32,7 @@ from jobrun.tools.prove.original_program import (
 from jobrun.tools.prove.trials import Outcome, Reference, run_trial, run_unbroken
 
 # Imported once, before any run is forked; what else a job needs it imports itself.
-_PRELOAD = ("numpy", "h5py", "jobrun.runner.invocation", "jobrun.tools.inspect")
+_PRELOAD = ("numpy", "h5py", "jobrun.runner.invocation", "jobrun.tools.inspection")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from jobrun.checkpoint.checkpoint_file import BlobFacts, FileFacts
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.tools.inspect import Inspection
+from jobrun.tools.inspection import Inspection
 
 Array = np.ndarray[Any, np.dtype[Any]]
 # Of what a NaN is drawn in; the others are shades.

@@ -22,7 +22,7 @@ from jobrun.runner.rundir.logs import describe_losses
 from jobrun.runner.rundir.pins import read_pins
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.spec_folder import PLAN_NAME, RESOLVED_NAME, compile_recorded
-from jobrun.tools.inspect import Inspection, checkpoint_directory, inspect
+from jobrun.tools.inspection import Inspection, checkpoint_directory, inspect
 from jobrun.tools.profile.profiler import FOLDER as PROFILES
 from jobrun.tools.report.fork_lineage import Link, ancestors, children
 from jobrun.tools.report.pictures import MOST_DRAWN, DrawnBlob, draw_each_blob

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from jobrun.tools.inspect import dtype_name
+from jobrun.tools.inspection import dtype_name
 from jobrun.tools.report.charts import Charts, build_charts
 from jobrun.tools.report.pictures import DrawnBlob
 from jobrun.tools.report.report_data import RunReport

@@ -10,7 +10,7 @@ from jobrun.core.text.patterns import lazy_pattern
 from jobrun.core.text.units import number, size, span
 from jobrun.graph.drawing.svg import svg
 from jobrun.runner.identity.provenance import iter_code_rows
-from jobrun.tools.inspect import dtype_name, value_text
+from jobrun.tools.inspection import dtype_name, value_text
 from jobrun.tools.report.fork_lineage import Link
 from jobrun.tools.report.html import Html, facts, joined, table, tag, text
 from jobrun.tools.report.pictures import DrawnBlob, Histogram, Picture, png

@@ -27,9 +27,10 @@ from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.lock import Owner, is_live, owner_of
 from jobrun.runner.rundir.logs import LostLines, read_losses
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, METRICS_NAME, Run
-from jobrun.tools.runs.manage_runs import KILLED, read_tags
+from jobrun.runner.rundir.run_json import KILLED
 from jobrun.tools.runs.metrics import Metrics, read_last_values, read_metrics
 from jobrun.tools.runs.recorded_usage import RunUsage, read_total_usage
+from jobrun.tools.runs.tag_and_remove_runs import read_tags
 
 # The end of a long log shows the status of a run, and reading all of it would be slow.
 _TAIL_BYTES = 256 << 10

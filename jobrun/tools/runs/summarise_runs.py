@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from datetime import datetime
 from operator import attrgetter
@@ -14,9 +14,9 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integer_hex, is_long
 from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.run_directories import METRICS_NAME, open_run
-from jobrun.runner.rundir.run_index import RunIndex, read_index
-from jobrun.runner.rundir.run_json import creation_order, read_record
-from jobrun.tools.runs.manage_runs import KILLED, read_tags
+from jobrun.runner.rundir.run_index import IndexedRun, OrderedRuns, RunIndex, read_index
+from jobrun.runner.rundir.run_json import KILLED, creation_order, read_record
+from jobrun.tools.runs.tag_and_remove_runs import read_tags
 
 Value = float | int | bool | str
 INDEX_NAME = ".summaries.json"
@@ -215,3 +215,32 @@ def _fits(values: list[Any]) -> bool:
 
 _SCALARS = frozenset({float, int, bool, str})
 _SUMMARIES = RunIndex(INDEX_NAME, _NAMES, _read, _fits, METRICS_NAME)
+
+
+class NewestFirst:
+    """The runs below a directory, newest first; only those that are asked for are looked at."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._ordered = OrderedRuns(run_dir)
+
+    def runs(self, is_wanted: Callable[[str], bool]) -> Iterator[IndexedRun]:
+        """Summarise briefly the runs of these paths, newest first, with their present status."""
+        for path in self._ordered.paths:
+            if is_wanted(path) and (one := self._ordered.read(path)) is not None:
+                yield _killed_or_same(self._run_dir, one)
+
+    def newest_of_jobs(self) -> Iterator[IndexedRun]:
+        """List each job's newest run, newest first, reading as few runs to summarise as needed."""
+        left = {path.partition("/")[0] for path in self._ordered.paths}
+        for one in self.runs(lambda path: path.partition("/")[0] in left):
+            left.discard(one.path.partition("/")[0])
+            yield one
+            if not left:
+                return
+
+
+def _killed_or_same(run_dir: Path, one: IndexedRun) -> IndexedRun:
+    if one.status == "running" and not is_live(run_dir / one.path):
+        return replace(one, status=KILLED)
+    return one

@@ -15,7 +15,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
 from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.run_directories import Run, newest_run
-from jobrun.tools.runs.manage_runs import KILLED
+from jobrun.runner.rundir.run_json import KILLED
 from jobrun.tools.runs.metrics import Number, read_last_metrics
 from jobrun.tools.sweep.sweep_design import PlannedPoint
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import Fault, SpecError, UsageError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import FILE_NAME

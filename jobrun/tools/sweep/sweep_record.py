@@ -15,7 +15,7 @@ from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.files.json_files import build, read_json
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.patterns import lazy_pattern
-from jobrun.tools.runs.manage_runs import change_tags, read_tags
+from jobrun.tools.runs.tag_and_remove_runs import change_tags, read_tags
 from jobrun.tools.sweep.axes import shown_value
 from jobrun.tools.sweep.sweep_design import PlannedPoint
 

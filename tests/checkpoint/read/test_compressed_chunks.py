@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint.checkpoint_file import read_state
-from jobrun.checkpoint.hdf5.index import CHUNKS_TYPE, EPOCH_TYPE
+from jobrun.checkpoint.hdf5.index_parser import CHUNKS_TYPE, EPOCH_TYPE
 from jobrun.checkpoint.hdf5.value_codec import encode
 from jobrun.checkpoint.write.chunk_compression import choose_chunk_shape, choose_packings
 from jobrun.checkpoint.write.writer import NodeWriter

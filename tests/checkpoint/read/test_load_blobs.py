@@ -12,7 +12,7 @@ from jobrun.checkpoint.read.load import load_blobs
 from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.core.errors import CheckpointError
 from jobrun.values.compare import same_bits
-from jobrun.values.objects import ObjectState
+from jobrun.values.object_state import ObjectState
 
 VALUES = {
     "w": np.arange(3.0),

@@ -33,7 +33,7 @@ Thread 0x00007f (most recent call first):
 Current thread 0x00007e (most recent call first):
   File "/lib/crash.py", line 4 in crash
   File "/home/me/spec.yaml", line 9 in block
-  File "{own}/runtime/execute.py", line 3 in run_task
+  File "{own}/runtime/execute_task.py", line 3 in run_task
   File "/lib/python3.11/threading.py", line 982 in run
 
 Extension modules: numpy (total: 1)

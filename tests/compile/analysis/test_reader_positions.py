@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.compile.job import complete
+from jobrun.compile.pipeline import complete
 from jobrun.graph.conditions import StopAfterEpochs, StopWhen
 from jobrun.graph.readers import CounterSource, Field, Reader, ReadRecords
 from jobrun.graph.types import Cluster, Job, Node, Scope, Task, TaskGroup

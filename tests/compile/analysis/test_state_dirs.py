@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.compile.job import complete
+from jobrun.compile.pipeline import complete
 from jobrun.graph.types import Scope
 from tests.support.compiling import codes_of, fault_of, job_of
 

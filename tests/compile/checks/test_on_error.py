@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobrun.api import steps
-from jobrun.compile.job import complete
+from jobrun.compile.pipeline import complete
 from jobrun.core.errors import SpecError
 from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrun.compile.job import compile_job
 from jobrun.compile.job_draft.task_order import TaskOrder, sort_topologically
+from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import SpecError
 from jobrun.spec.load import load_spec
 from tests.support.compiling import codes_of, fault_of, faults_of, job_of, task_of

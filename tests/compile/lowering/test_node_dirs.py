@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobrun.compile.job import complete
+from jobrun.compile.pipeline import complete
 from jobrun.core.errors import SpecError
 from jobrun.graph.checkpoint_policy import CheckpointPolicy, UploadPolicy
 from tests.support.compiling import fault_of, job_of

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from jobrun.compile.job import complete
 from jobrun.compile.lowering.checkpoint import local_directory
+from jobrun.compile.pipeline import complete
 from jobrun.core.errors import SpecError
 from jobrun.graph.checkpoint_policy import CheckpointPolicy, UploadPolicy
 from tests.support.compiling import codes_of, fault_of, job_of

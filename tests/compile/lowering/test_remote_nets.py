@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from jobrun.api import steps
-from jobrun.compile.job import complete
+from jobrun.compile.pipeline import complete
 from jobrun.core.errors import SpecError
 from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.expression_text import render_expr

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobrun.api import expression, steps
-from jobrun.compile.job import compile_job, complete
+from jobrun.compile.pipeline import compile_job, complete
 from jobrun.core.errors import SpecError
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import Probe, StopAfterEpochs, StopWhen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import SpecError
 from jobrun.spec.load import load_spec
 

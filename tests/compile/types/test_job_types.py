@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.compile.types.job_types import infer_job_types
 from jobrun.graph.types import Job
 from jobrun.ops.abstract_values import Known

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.compile.types.job_types import infer_job_types
 from jobrun.compile.types.records_and_queues import sort_tasks
 from jobrun.core.errors import SpecError

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import SpecError
 from jobrun.spec.load import load_spec
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import CheckpointError, JobrunError
 from jobrun.runner.options import RunOptions
 from jobrun.runner.rundir.run_directories import newest_run
-from jobrun.runner.start import resume_run, start_run
+from jobrun.runner.start_or_resume import resume_run, start_run
 from jobrun.spec.load import load_spec
 
 ROWS = 24

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jobrun.runner.elastic.row_plan import describe_difference
-from jobrun.values.objects import ObjectState
+from jobrun.values.object_state import ObjectState
 
 
 def _told(first, second):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jobrun.checkpoint.stores.directory import DirectoryStore
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.core.events import Noted
 from jobrun.runner.elastic.resize import (
     ResizePlan,
@@ -20,7 +20,7 @@ from jobrun.runner.elastic.row_plan import ResizedFamily
 from jobrun.runner.fork import Fork, fork_run
 from jobrun.runner.identity.drift import Change
 from jobrun.runner.options import RunOptions
-from jobrun.runner.progress import from_json
+from jobrun.runner.saved_progress import from_json
 from jobrun.spec.load import load_spec
 from tests.support.elastic_job import ROWS, SPEC, Elastic
 

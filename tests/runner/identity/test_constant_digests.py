@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from jobrun.runner.identity.constant_digests import digest_value
-from jobrun.values.objects import ObjectFacts
+from jobrun.values.object_state import ObjectFacts
 from tests.support.tables import each_case
 
 A = np.arange(6.0)

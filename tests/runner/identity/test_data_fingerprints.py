@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.runner.identity import data_fingerprints as fingerprints
 from jobrun.runner.identity.data_fingerprints import fingerprint_data
 from jobrun.runner.identity.drift import compare_data

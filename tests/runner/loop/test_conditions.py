@@ -22,7 +22,7 @@ from jobrun.runner.loop.conditions import (
     total_epochs,
     update_patience,
 )
-from jobrun.runner.progress import Progress
+from jobrun.runner.saved_progress import Progress
 
 WHEN = StopWhen(Probe("x < tol", (Const(True),)))
 

@@ -8,12 +8,12 @@ from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import NodeReplaced, Noted
 from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
-from jobrun.runner.loop.job_runner import JobRunner, RunLimits
+from jobrun.runner.loop.epoch_loop import JobRunner, RunLimits
 from jobrun.runner.loop.node_loss import NodeFailover, SavedState
-from jobrun.runner.progress import Progress, to_json
+from jobrun.runner.saved_progress import Progress, to_json
 from jobrun.runner.saving.saver import NoSaver
 from jobrun.runner.stop_requests import StopRequests
-from jobrun.session.errors import NodeLostError
+from jobrun.session.group_errors import NodeLostError
 from tests.support.scripted_session import ScriptedSession
 
 EPOCH = TaskGroup("epoch", (Task("t", "n", ()),))

@@ -14,11 +14,11 @@ from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import GroupRetried, Noted, TaskEnded
 from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.types import Cluster, Job, Node, RemoteNet, Retry, Task, TaskGroup
-from jobrun.runner.loop.job_runner import JobRunner, RunLimits, run_with_retries
+from jobrun.runner.loop.epoch_loop import JobRunner, RunLimits, run_with_retries
 from jobrun.runner.saving.saver import NoSaver
-from jobrun.runner.start import start_run
+from jobrun.runner.start_or_resume import start_run
 from jobrun.runner.stop_requests import StopRequests
-from jobrun.session.errors import GroupCancelledError, TasksStuckError
+from jobrun.session.group_errors import GroupCancelledError, TasksStuckError
 from tests.support.resumable_job import ROOT, Place
 from tests.support.scripted_session import ScriptedSession
 

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import numpy as np
 
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.graph.types import Job
-from jobrun.runner.preflight.header_types import infer_header_types, read_member_header
+from jobrun.runner.preflight.blob_types import infer_header_types, read_member_header
 from jobrun.runner.preflight.memory import check_memory, estimate_state_bytes
 from jobrun.spec.load import load_spec
 

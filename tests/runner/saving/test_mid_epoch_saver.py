@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.events import CheckpointWithin
 from jobrun.runner.rundir.journal import read_journal

@@ -16,10 +16,10 @@ from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.expressions import Call, Const
 from jobrun.graph.steps import Assign, Augment, NameTarget, Net
 from jobrun.graph.types import Cluster, Job, Node, OutputRef, Scope, Task, TaskGroup
-from jobrun.runner.progress import Progress, from_json
 from jobrun.runner.run_metadata_handler import RunMetadata
 from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.lock import RunLock
+from jobrun.runner.saved_progress import Progress, from_json
 from jobrun.runner.saving import memory_budget
 from jobrun.runner.saving import saver as saver_module
 from jobrun.runner.saving.commit import CheckpointTarget, RunIdentity

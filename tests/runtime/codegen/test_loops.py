@@ -21,7 +21,7 @@ from jobrun.runtime.codegen.control_flow import (
 )
 from jobrun.runtime.codegen.expressions import Globals
 from jobrun.runtime.codegen.liveness import BlockNames
-from jobrun.runtime.codegen.profile_meter import Meter
+from jobrun.runtime.codegen.step_meter import Meter
 from jobrun.runtime.context.cancel import PASSES
 from jobrun.testing.graphs import expr, steps
 from jobrun.values.compare import same_bits

@@ -7,7 +7,7 @@ import pytest
 from jobrun.graph.steps import Loop
 from jobrun.runtime.codegen.compiler import compile_block
 from jobrun.runtime.codegen.liveness import BlockNames
-from jobrun.runtime.codegen.profile_meter import SAMPLED, Meter
+from jobrun.runtime.codegen.step_meter import SAMPLED, Meter
 from jobrun.testing.graphs import expr, steps
 from tests.support.profiled_jobs import Metered
 from tests.support.step_bench import Bench

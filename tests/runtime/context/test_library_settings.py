@@ -158,3 +158,20 @@ def test_nodes_that_share_the_process_are_warned_of_once():
     (noted,) = events
     assert "decimal.context" in noted.text
     assert "--session processes" in noted.text
+
+
+def test_a_change_beside_tasks_that_run_at_the_same_time_is_warned_of_once():
+    events = []
+    settings = contextvars.Context().run(LibrarySettings, events.append)
+    for precision, tasks in ((40, None), (50, ("make", "fit")), (60, ("make", "fit"))):
+        settings.find_concurrent = lambda tasks=tasks: tasks
+
+        def change(precision=precision):
+            decimal.getcontext().prec = precision
+
+        settings.within(lambda change=change: settings.call(change))
+
+    (noted,) = events
+    assert "decimal.context" in noted.text
+    assert "'make' and 'fit'" in noted.text
+    assert "needs:" in noted.text

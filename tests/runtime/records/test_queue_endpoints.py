@@ -6,7 +6,7 @@ from queue import SimpleQueue
 import numpy as np
 import pytest
 
-from jobrun.compile.job import compile_job
+from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import Logged
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
@@ -20,7 +20,7 @@ from jobrun.runtime.records.queue_endpoints import (
     plan_queues,
 )
 from jobrun.session.base import RunContext
-from jobrun.session.errors import GroupCancelledError
+from jobrun.session.group_errors import GroupCancelledError
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.spec.load import load_spec
 from jobrun.testing.graphs import task

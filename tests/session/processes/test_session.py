@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.runtime.codegen.profile_meter import Meter
+from jobrun.runtime.codegen.step_meter import Meter
 from jobrun.session.base import RunContext
-from jobrun.session.errors import GroupCancelledError, NodeLostError, TasksStuckError
+from jobrun.session.group_errors import GroupCancelledError, NodeLostError, TasksStuckError
 from jobrun.session.processes.session import ProcessesSession
 from jobrun.session.wire.socket_channel import SocketChannel
 from jobrun.testing.graphs import call, cluster, group, log, task

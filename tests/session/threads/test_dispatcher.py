@@ -9,7 +9,7 @@ import pytest
 from jobrun.core.events import TasksGivenUp
 from jobrun.runtime.context.child_processes import ChildReaper
 from jobrun.runtime.context.frame import GroupRun
-from jobrun.session.errors import TasksStuckError
+from jobrun.session.group_errors import TasksStuckError
 from jobrun.session.threads.cross_node_dependencies import ExternalDeps
 from jobrun.session.threads.dispatcher import Dispatcher
 from jobrun.session.threads.thread_pool import ThreadPool

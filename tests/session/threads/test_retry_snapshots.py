@@ -7,7 +7,7 @@ from jobrun.session.threads.retry_snapshots import restore_snapshot, take_snapsh
 from jobrun.session.threads.session import copy_for_reading
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.compare import same_bits
-from jobrun.values.objects import ObjectFacts
+from jobrun.values.object_state import ObjectFacts
 
 
 def test_what_may_change_in_place_is_copied_and_the_rest_is_shared():

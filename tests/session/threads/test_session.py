@@ -9,7 +9,7 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import Noted
 from jobrun.graph.expressions import Const
 from jobrun.graph.steps import Loop
-from jobrun.session.errors import GroupCancelledError, TasksStuckError
+from jobrun.session.group_errors import GroupCancelledError, TasksStuckError
 from jobrun.session.threads.cross_node_dependencies import ExternalDeps
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.testing.graphs import call, expr, group, net, ref, report, setup, steps, task
@@ -119,7 +119,7 @@ def test_what_a_short_run_leaves_in_its_context_does_not_reach_the_next(harness,
         seen.append(np.geterr()["under"])
         np.seterr(under="raise")
 
-    monkeypatch.setattr("jobrun.runtime.execute.TaskEnded", lambda *_, **__: leave("task"))
+    monkeypatch.setattr("jobrun.runtime.execute_task.TaskEnded", lambda *_, **__: leave("task"))
     ran = group(task("t", "x = 1"))
     harness.run(ran, 1)
     harness.run(ran, 2)
@@ -306,7 +306,7 @@ def test_a_defect_falls_through_as_it_is(harness, monkeypatch):
     def broken(*args):
         raise AssertionError("a defect")
 
-    monkeypatch.setattr("jobrun.runtime.execute.detach", broken)
+    monkeypatch.setattr("jobrun.runtime.execute_task.detach", broken)
 
     with pytest.raises(TaskFailedError, match="a defect"):
         harness.run(group(task("t", "x = zeros(2)", outputs={"x": "x"})))

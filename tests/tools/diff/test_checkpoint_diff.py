@@ -8,7 +8,6 @@ import pytest
 
 from jobrun.checkpoint.checkpoint_file import write_state
 from jobrun.core.errors import CheckpointError
-from jobrun.tools.checkpoint_blobs import find_stored_epoch
 from jobrun.tools.diff.checkpoint_diff import (
     BlobDifference,
     ValueDifference,
@@ -19,7 +18,8 @@ from jobrun.tools.diff.checkpoint_diff import (
     render_difference,
     render_differences,
 )
-from jobrun.tools.inspect import inspect
+from jobrun.tools.inspection import inspect
+from jobrun.tools.lazy_blobs import find_stored_epoch
 from tests.support.sample_runs import make_run
 
 

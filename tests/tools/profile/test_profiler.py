@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from jobrun.runner.start import run_with_policy
+from jobrun.runner.start_or_resume import run_with_policy
 from jobrun.tools.profile.profiler import SCHEMA, Profiler
 from tests.support.resumable_job import Place
 

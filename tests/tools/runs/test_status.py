@@ -16,8 +16,8 @@ from jobrun.core.events import (
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.run_directories import open_run
 from jobrun.tools.runs import status
-from jobrun.tools.runs.manage_runs import change_tags
 from jobrun.tools.runs.status import read_status
+from jobrun.tools.runs.tag_and_remove_runs import change_tags
 from tests.support.sample_events import written
 from tests.support.sample_runs import make_run
 

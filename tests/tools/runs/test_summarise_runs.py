@@ -12,9 +12,11 @@ from jobrun.runner.rundir import run_index
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.run_directories import find_run
 from jobrun.runner.rundir.run_index import indexed_runs
+from jobrun.runner.rundir.run_json import KILLED
 from jobrun.tools.runs import summarise_runs as summaries
-from jobrun.tools.runs.manage_runs import KILLED, change_tags
-from jobrun.tools.runs.summarise_runs import INDEX_NAME, read_summaries
+from jobrun.tools.runs.summarise_runs import INDEX_NAME, NewestFirst, read_summaries
+from jobrun.tools.runs.tag_and_remove_runs import change_tags
+from tests.support.sample_runs import make_run
 
 SPEC = """
 jobrun: 1
@@ -204,3 +206,23 @@ def test_a_name_that_begins_a_longer_one_is_found(two):
     (two / other.path).rename(two / "walk" / "20260101-0001-calm-oxen")
 
     assert find_run("calm-ox", two).path.name == "20260101-0000-calm-ox"
+
+
+def list_runs(root):
+    return list(NewestFirst(root).runs(lambda _: True))
+
+
+def test_one_that_says_it_runs_and_that_nobody_holds_was_killed(tmp_path):
+    make_run(tmp_path, "good")
+    root = tmp_path / "runs"
+    path = root / list_runs(root)[0].path
+    record = path / "run.json"
+    record.write_text(record.read_text().replace('"finished"', '"running"'))
+
+    assert list_runs(root)[0].status == KILLED
+    with RunLock.acquire(path):
+        assert list_runs(root)[0].status == "running"
+
+
+def test_a_directory_that_is_not_there_has_no_runs(tmp_path):
+    assert list_runs(tmp_path / "nowhere") == []

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from jobrun.core.errors import UsageError
-from jobrun.tools.runs.manage_runs import change_tags, read_tags
+from jobrun.tools.runs.tag_and_remove_runs import change_tags, read_tags
 from jobrun.tools.sweep.sweep_record import (
     SweepRequest,
     build_tags,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.checkpoint.flatten import capture_object, flatten_values
+from jobrun.checkpoint.blob_parts import capture_object, flatten_values
 from jobrun.core.errors import TaskFailedError
-from jobrun.runtime.snapshots.object_state import copy_object_state
+from jobrun.runtime.snapshots.node_objects import copy_object_state
 from jobrun.testing.adapters import Adapted, AdapterContract
 from jobrun.values.blob_kinds import check_storable
 from jobrun.values.container_flattening import flatten, unflatten

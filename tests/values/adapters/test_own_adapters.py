@@ -12,7 +12,7 @@ import pytest
 
 import jobrun
 from jobrun.core.errors import CheckpointError, TaskFailedError
-from jobrun.runtime.snapshots.object_state import load_object_state
+from jobrun.runtime.snapshots.node_objects import load_object_state
 from jobrun.testing.adapters import Adapted, AdapterContract
 from jobrun.values import container_flattening
 from jobrun.values.adapters import registry
@@ -20,7 +20,7 @@ from jobrun.values.blob_kinds import check_storable, is_object
 from jobrun.values.compare import same_bits
 from jobrun.values.container_flattening import flatten, is_tree, unflatten
 from jobrun.values.copies import detach
-from jobrun.values.objects import ObjectState
+from jobrun.values.object_state import ObjectState
 
 
 class Walk:

@@ -1,6 +1,6 @@
 """Optimise generated code: fused elementwise chains, and reused buffers.
 
-- ``fusable_chains``: finds chains of operators. ``fused_kernel``: runs them piece by piece, in
+- ``fusion_candidates``: finds chains of operators. ``fused_kernel``: runs them piece by piece, in
   two threads if that is faster.
 - ``buffer_reuse``: operators that write into their operand. ``alias_analysis``: which values may
   share memory.

@@ -31,7 +31,7 @@ from jobrun.graph.expressions import (
 )
 from jobrun.ops.load_implementation import implementation
 from jobrun.runtime.codegen.optimize.alias_analysis import is_fresh
-from jobrun.runtime.codegen.optimize.fusable_chains import elementwise
+from jobrun.runtime.codegen.optimize.fusion_candidates import elementwise
 
 FLOAT64 = np.dtype(np.float64)
 _BINARY: dict[str, np.ufunc] = {

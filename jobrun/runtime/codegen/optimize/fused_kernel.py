@@ -24,7 +24,7 @@ import numpy as np
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runtime.codegen.optimize.buffer_reuse import FLOAT64, MORE_OPERANDS, keeps_float64
-from jobrun.runtime.codegen.optimize.fusable_chains import Chain, Instruction, square
+from jobrun.runtime.codegen.optimize.fusion_candidates import Chain, Instruction, square
 from jobrun.runtime.context.frame import Frame, GroupRun, Start
 from jobrun.values.axis_order import axis_order
 

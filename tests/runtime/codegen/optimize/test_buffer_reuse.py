@@ -13,7 +13,7 @@ from jobrun.core.events import Noted
 from jobrun.graph.expressions import Call
 from jobrun.ops.load_implementation import implementation
 from jobrun.runtime.codegen.optimize.buffer_reuse import find_reuse_chain, float64_constant
-from jobrun.runtime.codegen.optimize.fusable_chains import elementwise
+from jobrun.runtime.codegen.optimize.fusion_candidates import elementwise
 from jobrun.testing.graphs import expr, net
 from jobrun.values.compare import same_bits
 from tests.support.step_bench import Bench

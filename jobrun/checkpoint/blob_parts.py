@@ -1,0 +1,141 @@
+"""Divide blobs (containers, objects) into parts that HDF5 can hold, and put them together again.
+
+Each leaf becomes a *part* (``dataset_names.part_name``); one more part, ``:structure``, describes
+in JSON how they belong together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jobrun.checkpoint.hdf5.dataset_names import (
+    STRUCTURE,
+    blob_of_link,
+    part_name,
+    path_in_blob,
+    quote_name,
+)
+from jobrun.core.errors import TaskFailedError
+from jobrun.core.files.json_files import parse_json
+from jobrun.values import container_flattening as trees
+from jobrun.values.adapters.registry import UnsavableError
+from jobrun.values.blob_kinds import Value, may_be_compound
+from jobrun.values.copies import require_adapted
+from jobrun.values.object_state import ObjectState, take_state
+
+_TREE, _OBJECT = "tree", "object"
+_RESERVED = (STRUCTURE,)
+# Of the JSON of a structure: a container may be 200 deep, and takes two levels or three.
+MOST_LEVELS = 800
+
+
+def flatten_value(name: str, value: Value) -> dict[str, Value]:
+    """Divide a blob that is a container or an ``ObjectState`` into parts, which share its memory.
+
+    Raises:
+        TaskFailedError: E241, something in it cannot be kept; named with its place.
+    """
+    is_state = isinstance(value, ObjectState)
+    try:
+        tree = value.tree if is_state else value
+        parts = trees.flatten(tree, _RESERVED, gaps=is_state)
+    except UnsavableError as error:
+        raise unsavable_error(name, value, error) from error
+    form = {_TREE: parts.structure}
+    if is_state:
+        form[_OBJECT] = value.class_name
+    text = json.dumps(form, separators=(",", ":"))
+    found = {part_name(name, path): leaf for path, leaf in parts.leaves.items()}
+    return {part_name(name, _RESERVED): text, **found}
+
+
+def capture_object(name: str, value: Any) -> ObjectState:
+    """Take the state of an object in a blob, to be divided into parts by ``flatten_value``.
+
+    Raises:
+        TaskFailedError: E241, it does not give one that can be kept.
+    """
+    try:
+        return take_state(value)
+    except UnsavableError as error:
+        raise unsavable_error(name, value, error) from error
+    except Exception as error:
+        raise TaskFailedError.of(
+            "E241",
+            f"the object '{name}' of class {type(value).__module__}.{type(value).__qualname__} "
+            f"failed to return its state: {type(error).__name__}: {error}",
+            "fix its state_dict()",
+        ) from error
+
+
+def unsavable_error(name: str, value: Any, error: UnsavableError) -> TaskFailedError:
+    """Build the error for a blob with a part that no checkpoint can hold."""
+    is_state = isinstance(value, ObjectState)
+    kind = value.class_name if is_state else f"{type(value).__module__}.{type(value).__qualname__}"
+    return TaskFailedError.of(
+        "E241",
+        f"'{name}' of class {kind.removeprefix('builtins.')} cannot be saved: it holds "
+        f"{error.what}, at '{'/'.join((name, *error.path))}'",
+        "keep arrays, tensors, numbers, text, None and containers of these in its state, and make "
+        "the rest again when it is constructed",
+    )
+
+
+def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
+    """Divide those of a checkpoint's blobs that are containers or object states into their parts.
+
+    Raises:
+        TaskFailedError: E241, as by ``flatten_value``.
+    """
+    # By types first: of ten thousand arrays each question counts.
+    if not any(map(may_be_compound, set(map(type, values.values())))):
+        return values
+    found: dict[str, Value] = {}
+    for name, value in values.items():
+        if isinstance(value, ObjectState) or trees.is_tree(value):
+            found.update(flatten_value(name, value))
+        else:
+            found[name] = value
+    return found
+
+
+def group_links(links: Iterable[str]) -> dict[str, list[str]]:
+    """Group the links of the parts in a checkpoint file by the name of the blob they belong to."""
+    groups: dict[str, list[str]] = {}
+    for link in links:
+        if "/" in link:
+            groups.setdefault(link.partition("/")[0], []).append(link)
+    found = {blob_of_link(quoted): group for quoted, group in groups.items()}
+    return {name: group for name, group in found.items() if structure_link(name) in group}
+
+
+def structure_link(name: str) -> str:
+    """Return the link of a blob's part ``:structure``, which says how its parts belong together."""
+    return f"{quote_name(name)}/{STRUCTURE}"
+
+
+def unflatten(name: str, values: Mapping[str, Value]) -> Value:
+    """Put a blob, a container or an ``ObjectState``, together again from its parts.
+
+    Raises:
+        ValueError: They do not belong together; the message says how.
+    """
+    text = values.get(structure_link(name))
+    form = parse_json(text, MOST_LEVELS) if isinstance(text, str) else None
+    if not isinstance(form, dict) or _TREE not in form:
+        raise ValueError("its structure cannot be read")
+    leaves = {
+        path_in_blob(link, name): value
+        for link, value in values.items()
+        if link != structure_link(name)
+    }
+    kind = form.get(_OBJECT)
+    # Who takes a state in brings it to where it belongs.
+    tree = trees.unflatten(form[_TREE], leaves, place=kind is None)
+    if kind is not None:
+        return ObjectState(str(kind), tree)
+    if '"adapted"' in str(text):
+        require_adapted(form[_TREE], leaves, tree)
+    return tree

@@ -1,0 +1,396 @@
+"""Analyse aliasing by callables: find blobs to which one must not give the same memory.
+
+A callable may return its argument, a view of it, a part of an object, or one array twice. In plain
+Python the names then share memory; in jobrun each blob is a value of its own. The difference can
+be observed only if one of the two is changed in place while they share memory, and the other is
+read before it is bound again. This is decided for each call and each pair of its blobs, on the
+control-flow graph of all steps of a node; whether they do share memory is checked when the
+callable returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from functools import partial
+from itertools import chain, combinations
+
+from jobrun.compile.analysis.scopes import NodeView
+from jobrun.compile.job_draft.definite_assignment import FINDER
+from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.blob_access import Access
+from jobrun.graph.expressions import Call, Expr, Name
+from jobrun.graph.query import expressions, op_expressions, walk
+from jobrun.graph.readers import ReadRecords, record_path, source_expressions
+from jobrun.graph.steps import (
+    CallPython,
+    Guard,
+    If,
+    Loop,
+    Net,
+    Parallel,
+    Step,
+    Stop,
+    UseNet,
+    While,
+)
+from jobrun.graph.traversal import walk_expr
+from jobrun.graph.types import GroupName, Report, Scope, SetupNets
+from jobrun.ops.operator_table import OPERATORS
+
+# Two names, sorted.
+Pair = tuple[str, str]
+# By the path of a ``call`` step.
+UnsharedPairs = Mapping[str, tuple[Pair, ...]]
+
+_NO_NAMES: frozenset[str] = frozenset()
+# The limit of visited points for one node; sharing of further pairs counts as observable.
+_MOST_VISITS = 2_000_000
+
+
+@dataclass(slots=True, eq=False)
+class _Point:
+    """A point of the control-flow graph: one operator or step, and what may run after it.
+
+    Attributes:
+        reads: Names whose values are read.
+        changes: Names whose values are changed in place.
+        binds: Names that get another value, or none.
+        call: The callable, if it is one: it may read its arguments while it changes them.
+        takes: Objects into which the callable may put other blobs.
+        ends: Names that no longer exist after this point.
+        keeps: If not None: only these names exist after this point.
+    """
+
+    reads: frozenset[str] = _NO_NAMES
+    changes: frozenset[str] = _NO_NAMES
+    binds: frozenset[str] = _NO_NAMES
+    call: CallPython | None = None
+    takes: frozenset[str] = _NO_NAMES
+    ends: frozenset[str] = _NO_NAMES
+    keeps: frozenset[str] | None = None
+    after: list[_Point] = field(default_factory=list)
+
+    def is_over(self, name: str) -> bool:
+        """Return whether the aliasing of a blob, made by a callable, ends at this point."""
+        if self.keeps is not None and name not in self.keeps:
+            return True
+        return name in self.binds or name in self.ends
+
+
+def find_unshareable_blobs(
+    groups: Mapping[GroupName, GroupDraft],
+    views: Mapping[GroupName, Mapping[str, NodeView]],
+    node: str,
+    kept: Collection[str],
+    objects: frozenset[str],
+) -> UnsharedPairs:
+    """Find, for each ``call`` of a node, the pairs of blobs that its callable must not alias.
+
+    Args:
+        groups: All of the job.
+        views: The same groups on their nodes.
+        node: The node.
+        kept: Names that exist at each epoch boundary: state, constants and objects.
+        objects: Those of them that may be objects, which can refer to memory of other blobs.
+    """
+    if not any(_has_calls(groups[name], view.get(node)) for name, view in views.items()):
+        return {}
+    found: dict[str, set[Pair]] = {}
+    # Tasks without an order may run in either order, so both are analysed.
+    for is_reversed in (False, True):
+        graph = _ControlFlow(objects, is_reversed=is_reversed)
+        ends = graph.group(groups["init"], views["init"].get(node), [])
+        boundary = graph.point(Access(reads=list(kept)), ends)
+        boundary.keeps = frozenset(kept)
+        ends = [boundary]
+        for name in ("epoch", "download"):
+            ends = graph.group(groups[name], views[name].get(node), ends)
+        _link(ends, boundary)
+        graph.group(groups["exit"], views["exit"].get(node), [boundary])
+        for path, pairs in graph.find_pairs():
+            found.setdefault(path, set()).update(pairs)
+        if not any(group.order.has_choice for group in groups.values()):
+            break
+    return {path: tuple(sorted(pairs)) for path, pairs in found.items()}
+
+
+def _has_calls(group: GroupDraft, view: NodeView | None) -> bool:
+    """Return whether a group calls Python code on a node, so that blobs may become aliases."""
+    if view is None:
+        return False
+    around = _steps_around(group.setups.get(view.node, ()), group.reports.get(view.node, ()))
+    in_tasks = (
+        steps
+        for task in view.tasks.values()
+        for steps in (
+            task.steps,
+            *_steps_around((*task.setup, *task.instance_setup), task.reports),
+        )
+    )
+    return any(
+        isinstance(step, CallPython) for steps in chain(around, in_tasks) for step in walk(steps)
+    )
+
+
+def _steps_around(
+    setups: Iterable[SetupNets], reports: Iterable[Report]
+) -> Iterator[tuple[Step, ...]]:
+    for setup in setups:
+        yield setup.init
+        yield setup.exit
+    for report in reports:
+        yield report.steps
+
+
+def _link(points: Iterable[_Point], after: _Point) -> None:
+    for one in points:
+        one.after.append(after)
+
+
+class _ControlFlow:
+    """The control-flow graph of a node, built part by part.
+
+    Args:
+        objects: Names that may be objects.
+        is_reversed: Put tasks without an order in the reverse order of the spec.
+    """
+
+    def __init__(self, objects: frozenset[str], *, is_reversed: bool) -> None:
+        self._objects = objects
+        self._is_reversed = is_reversed
+        self._points: list[_Point] = []
+        # Path of a block → the points that leave it.
+        self._stops: dict[str, list[_Point]] = {}
+        # Names that reports may read at any time.
+        self._watched: frozenset[str] = _NO_NAMES
+
+    def point(
+        self,
+        access: Access,
+        ends: Iterable[_Point],
+        exprs: Iterable[Expr] = (),
+        call: CallPython | None = None,
+    ) -> _Point:
+        """Add a point to the control-flow graph on which aliasing by callables is searched for."""
+        made = _Point(
+            self._watched.union(access.reads, access.atomic),
+            frozenset((*access.changes, *access.atomic, *_changed_views(exprs))),
+            frozenset((*access.binds, *access.deletes)),
+            call,
+            self._objects.intersection(access.lent),
+        )
+        self._points.append(made)
+        _link(ends, made)
+        return made
+
+    def group(self, group: GroupDraft, view: NodeView | None, ends: list[_Point]) -> list[_Point]:
+        """Add the run of a group to the control flow on which aliasing by callables is analysed."""
+        if view is None:
+            return ends
+        setups = group.setups.get(view.node, ())
+        reports = group.reports.get(view.node, ())
+        ends = self._setup(setups, "init", ends)
+        rank = group.order.reverse_rank if self._is_reversed else group.order.rank
+        for position in sorted(view.tasks, key=rank.__getitem__):
+            add = partial(self._task, view.tasks[position], view)
+            ends = self._add_reports(reports, add, ends)
+        return self._setup(setups, "exit", ends)
+
+    def _task(self, task: TaskDraft, view: NodeView, ends: list[_Point]) -> list[_Point]:
+        ends = self._setup(task.setup, "init", ends)
+        ends = self._add_reports(task.reports, partial(self._instance, task), ends)
+        ends = self._setup(task.setup, "exit", ends)
+        last = self.point(FINDER.of_expr(*(one.value for one in task.outputs)), ends)
+        own = (name for name in task.flow.names() if _is_own(view.scope(task, name)))
+        last.ends = frozenset(own)
+        return [last]
+
+    def _instance(self, task: TaskDraft, ends: list[_Point]) -> list[_Point]:
+        begin = self.point(Access(), ends)
+        ends = self._setup(task.instance_setup, "init", [begin])
+        ends = self._body(task, ends)
+        ends = self._setup(task.instance_setup, "exit", ends)
+        if task.instances > 1:
+            _link(ends, begin)
+        return ends
+
+    def _body(self, task: TaskDraft, ends: list[_Point]) -> list[_Point]:
+        records = task.records
+        if not records.is_loop:
+            return [*self._steps(task.steps, ends), *self._stops.pop(task.path, [])]
+        source = records.read.reader if isinstance(records.read, ReadRecords) else None
+        access = FINDER.of_expr(*(source_expressions(source) if source is not None else ()))
+        access.binds += records.fields
+        head = self.point(access, ends)
+        ends = self._steps(task.steps, [head])
+        sent = Access(reads=[name for one in records.write for name in one.names])
+        ends = [self.point(sent, ends), *self._stops.pop(record_path(task.path), [])]
+        _link(ends, head)
+        return [head, *ends, *self._stops.pop(task.path, [])]
+
+    def _setup(self, setups: Iterable[SetupNets], part: str, ends: list[_Point]) -> list[_Point]:
+        for setup in setups if part == "init" else reversed(list(setups)):
+            steps = setup.init if part == "init" else setup.exit
+            path = f"{setup.name}.{part}"
+            ends = [*self._steps(steps, ends), *self._stops.pop(path, [])]
+        return ends
+
+    def _add_reports(
+        self,
+        reports: Sequence[Report],
+        add: Callable[[list[_Point]], list[_Point]],
+        ends: list[_Point],
+    ) -> list[_Point]:
+        """Add periodic reports to the control-flow graph for the aliasing that callables cause."""
+        if not reports:
+            return add(ends)
+        outer = self._watched
+        alone = _ControlFlow(self._objects, is_reversed=False)
+        for report in reports:
+            alone._steps(report.steps, [])
+        self._watched = outer.union(*(one.reads for one in alone._points))
+        hub = self.point(Access(), add(ends))
+        for report in reports:
+            _link(self._steps(report.steps, [hub]), hub)
+            _link(self._stops.pop(report.path, []), hub)
+        self._watched = outer
+        return [hub]
+
+    def _steps(self, steps: tuple[Step, ...], ends: list[_Point]) -> list[_Point]:
+        for step in steps:
+            ends = self._step(step, ends)
+        return ends
+
+    def _step(self, step: Step, ends: list[_Point]) -> list[_Point]:
+        if isinstance(step, Net):
+            for op in step.ops:
+                ends = [self.point(FINDER.of_op(op), ends, op_expressions(op))]
+            return ends
+        if isinstance(step, UseNet):
+            return self._steps(step.steps, ends)
+        if isinstance(step, Guard):
+            ends = [*self._steps(step.steps, ends), *self._stops.pop(step.path, [])]
+        call = step if isinstance(step, CallPython) else None
+        head = self.point(FINDER.of_step(step), ends, expressions(step), call)
+        match step:
+            case Loop() | While():
+                _link(self._steps(step.steps, [head]), head)
+                return [head, *self._stops.pop(step.path, [])]
+            case If():
+                branches = (*(then for _, then in step.branches), step.otherwise)
+                return [end for then in branches for end in self._steps(then, [head])]
+            case Parallel():
+                # Branches in any order: a race between two of them is a fault.
+                for number, branch in enumerate(step.branches):
+                    left = self._steps(branch, [head])
+                    _link([*left, *self._stops.pop(f"{step.path}[{number}]", [])], head)
+            case Stop():
+                self._stops.setdefault(step.target, []).append(head)
+                return [head] if step.condition is not None else []
+            case _:
+                pass
+        return [head]
+
+    def find_pairs(self) -> Iterator[tuple[str, set[Pair]]]:
+        """Find, for each callable's call, the pairs of blobs whose aliasing can be noticed."""
+        calls = [one for one in self._points if one.call is not None]
+        relevant = self._relevant_names(calls)
+        visits = 0
+        for one in calls:
+            pairs: set[Pair] = set()
+            made = _made(one)
+            for pair in combinations(sorted(_touched(one)), 2):
+                if made.isdisjoint(pair) or relevant.isdisjoint(pair):
+                    continue
+                # If the search would take too long, the sharing counts as observable.
+                seen, count = (True, 0) if visits > _MOST_VISITS else _is_observable(one, pair)
+                visits += count
+                if seen:
+                    pairs.add(pair)
+            if pairs and one.call is not None:
+                yield one.call.path, pairs
+
+    def _relevant_names(self, calls: list[_Point]) -> set[str]:
+        """Return blobs whose aliasing matters: changed in place, or leading to such."""
+        relevant = set[str]().union(*(one.changes for one in self._points))
+        size = -1
+        while size != len(relevant):
+            size = len(relevant)
+            for one in calls:
+                if not relevant.isdisjoint(_made(one)):
+                    relevant |= one.reads
+        return relevant
+
+
+def _is_own(scope: Scope) -> bool:
+    return scope in {Scope.TASK, Scope.INSTANCE}
+
+
+def _made(point: _Point) -> frozenset[str]:
+    """Return the blobs that a callable may alias: its results and writable arguments."""
+    return point.binds | point.changes
+
+
+def _touched(point: _Point) -> frozenset[str]:
+    return point.reads | _made(point)
+
+
+def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
+    """Search for a path after a call on which its blobs' aliasing changes what is read.
+
+    Returns:
+        Whether there is such a path, and the number of visited points.
+    """
+    seen: set[tuple[int, Pair, str]] = set()
+    # At each point: the blobs that share memory, and the one that would have changed, if any.
+    rest = [(after, start, "") for after in call.after]
+    while rest:
+        point, pair, stale = rest.pop()
+        key = (id(point), pair, stale)
+        if key in seen:
+            continue
+        seen.add(key)
+        was, stale = stale, stale or _find_stale(point, pair)
+        # A callable may read its arguments after it has changed one.
+        looking = stale if point.call is not None else was
+        if looking and looking in point.reads | point.changes:
+            return True, len(seen)
+        if not stale:
+            ways = [(after, one, "") for one in _propagate(point, pair) for after in point.after]
+            rest += ways
+        if any(map(point.is_over, (stale,) if stale else pair)):
+            continue
+        rest += ((after, pair, stale) for after in point.after)
+    return False, len(seen)
+
+
+def _find_stale(point: _Point, pair: Pair) -> str:
+    """Return, where a point changes one blob of a pair of aliases, the other one."""
+    first, second = pair
+    if first in point.changes:
+        return second
+    return first if second in point.changes else ""
+
+
+def _propagate(point: _Point, pair: Pair) -> Iterator[Pair]:
+    """Yield pairs of blobs to which a callable may pass on the aliasing of a pair."""
+    if point.call is None:
+        return
+    for ours, other in (pair, pair[::-1]):
+        if ours in point.reads and not point.is_over(other):
+            for made in (point.binds | point.takes) - {ours, other}:
+                yield (made, other) if made < other else (other, made)
+
+
+def _changed_views(exprs: Iterable[Expr]) -> Iterator[str]:
+    """Find aliases that a callable changes: ``M`` in ``add_at(M[0], …)``."""
+    for whole in exprs:
+        for expr in walk_expr(whole):
+            known = OPERATORS.get(expr.function) if isinstance(expr, Call) else None
+            if isinstance(expr, Call) and known is not None:
+                for position in known.mutates:
+                    if position < len(expr.args):
+                        part = walk_expr(expr.args[position])
+                        yield from (one.name for one in part if isinstance(one, Name))

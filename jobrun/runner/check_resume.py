@@ -1,0 +1,180 @@
+"""Check a resume before it changes anything: its epoch, what drifted, what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from jobrun.checkpoint.metadata_handler import Chosen
+from jobrun.checkpoint.store import CheckpointStore
+from jobrun.core.errors import Fault
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.query import has_callables, rebuild_group
+from jobrun.graph.types import Job
+from jobrun.runner.checkpoint_stores import open_store
+from jobrun.runner.elastic.resize import (
+    ResizePlan,
+    count_field,
+    mark_safe_counts,
+    plan_resize,
+    refuse_mid_epoch,
+)
+from jobrun.runner.fork_first_state import require_parent
+from jobrun.runner.identity.code_digests import CodeDigests, digest_code
+from jobrun.runner.identity.data_fingerprints import fingerprint_data
+from jobrun.runner.identity.drift import (
+    Change,
+    compare_data,
+    compare_mappings,
+    compare_numerics,
+    compare_packages,
+)
+from jobrun.runner.identity.environment import describe_environment
+from jobrun.runner.identity.recorded_job import (
+    Authored,
+    check_record,
+    digest_authored,
+    find_changes_since,
+)
+from jobrun.runner.options import RunOptions
+from jobrun.runner.preflight.checks import check_upload, preflight
+from jobrun.runner.preflight.filesystem import check_file_system, find_file_system
+from jobrun.runner.resume.recovery import FROM_INIT, RecoveryPlan
+from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata, choose_epoch
+from jobrun.runner.rundir.run_directories import Run
+from jobrun.runner.rundir.run_json import RunRecord
+from jobrun.spec.load import LoadedSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePreview:
+    """What a resume would find, before anything is changed.
+
+    Attributes:
+        own: The run's own metadata handler; ``own.recovery`` is the plan.
+        other: The handler from outside, if there is one.
+        chosen: The epoch, and why.
+        changes: All that drifted, whether it is allowed or not.
+        faults: Of the preflight, errors and warnings.
+        resized: What becomes of the state where there are other nodes than before.
+        code: The code of the job, as it was compared.
+    """
+
+    store: CheckpointStore
+    own: RunMetadata
+    other: CheckedHandler | None
+    chosen: Chosen
+    changes: tuple[Change, ...]
+    faults: tuple[Fault, ...]
+    resized: ResizePlan
+    code: CodeDigests
+
+    @property
+    def explained(self) -> dict[str, tuple[Fault, ...]]:
+        """Map spec fields to why the checked resume refuses another number of nodes."""
+        return {count_field(name): faults for name, faults in self.resized.faults.items()}
+
+    @property
+    def plan(self) -> RecoveryPlan:
+        """The recovery plan found in checking a resume, which the resume itself applies."""
+        return self.own.recovery
+
+
+def preview_resume(run: Run, present: Authored, job: Job, options: RunOptions) -> ResumePreview:
+    """Check what a resume of a run would find: the epoch, drift, what is missing; change nothing.
+
+    Raises:
+        CheckpointError: No epoch can be used, or not the wanted one; or a fork that has saved
+            nothing yet cannot have its parent's.
+    """
+    folder = Path(present.folder)
+    store = open_store(run, job, folder)
+    own = RunMetadata(
+        store,
+        run.path,
+        run.record.run_id,
+        run.record.generation,
+        allow_lost=options.allow_lost,
+        recorded=run.epoch_without_journal,
+    )
+    other = CheckedHandler(options.metadata) if options.metadata else None
+    chosen = choose_epoch(own, other, options.epoch)
+    begun = own.recovery.epoch != FROM_INIT
+    if not begun:
+        require_parent(run)
+    # Nothing was saved: there is nothing that another spec would not explain.
+    code = digest_code(job, folder)
+    changes = find_changes(run, present, job, code) if begun else ()
+    resized = _plan_resize(own, store, job) if begun else ResizePlan()
+    changes = mark_safe_counts(changes, resized)
+    # Of init, only what is rebuilt runs.
+    later = replace(job, init=rebuild_group(job.init)) if begun else job
+    faults = preflight(later, folder, options.listeners, imports=options.imports)
+    faults += check_upload(later)
+    faults += check_file_system(run.path, find_file_system(run.path))
+    faults = (*check_record(present, run), *faults)
+    return ResumePreview(store, own, other, chosen, changes, faults, resized, code)
+
+
+def _plan_resize(own: RunMetadata, store: CheckpointStore, job: Job) -> ResizePlan:
+    epoch = own.recovery.epoch
+    found = plan_resize(job, store.manifest(epoch), store.path(epoch), compare=True)
+    return refuse_mid_epoch(found, own.entry.epoch) if own.entry.records else found
+
+
+def record_resizes(record: RunRecord, found: ResumePreview) -> tuple[Mapping[str, Any], ...]:
+    """Return the resizes recorded for a run, and those that the checked resume would add."""
+    new = [
+        {
+            "epoch": found.plan.epoch,
+            "nodes": one.name,
+            "before": len(one.before),
+            "now": len(one.after),
+            "state": dict(one.layouts),
+        }
+        for one in found.resized.families
+    ]
+    # A resume that was killed before its first save does the same once more.
+    return (*record.resized, *(one for one in new if one not in record.resized[-len(new) :]))
+
+
+def find_changes(run: Run, present: Authored, job: Job, code: CodeDigests) -> tuple[Change, ...]:
+    """Find in checking a resume all that changed since the run was recorded, spec included."""
+    changes = find_surrounding_changes(run, present, job, code)
+    if digest_authored(present) != run.record.spec_digest:
+        changes = (*find_changes_since(run, present), *changes)
+    return changes
+
+
+def find_surrounding_changes(
+    run: Run, present: Authored, job: Job, code: CodeDigests
+) -> tuple[Change, ...]:
+    """Find in checking a resume what changed around the spec: code, data, versions."""
+    record, folder = run.record, Path(present.folder)
+    environment = dict(record.environment)
+    if not has_callables(job):
+        # Expressions have no sets.
+        environment.pop("hash_seed", None)
+    return (
+        *_find_variable_changes(record.variables, present),
+        *compare_mappings("callables", record.callables, code.sources),
+        *compare_data(record.data, fingerprint_data(job, folder, record.data)),
+        *compare_numerics(environment, describe_environment()),
+        *compare_packages(record.packages, code.packages),
+    )
+
+
+def _find_variable_changes(before: Mapping[str, str], present: Authored) -> Iterator[Change]:
+    """Yield in checking a resume a ``Change`` per environment variable or secret that differs."""
+    safe = set()
+    if isinstance(present, LoadedSpec):
+        safe = {name for name, one in present.spec.params.items() if one.drift == "safe"}
+    for change in compare_mappings("env", before, present.environment_digests):
+        field = change.field.removeprefix("env.")
+        name = field.removeprefix("params.")
+        if name == field:
+            yield change
+        else:
+            yield replace(change, field=field, kind="declared safe" if name in safe else "semantic")

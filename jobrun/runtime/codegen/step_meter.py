@@ -1,0 +1,509 @@
+"""Measure step times for ``--profile``: instrument blocks with clock reads, and add them up.
+
+A ``Meter`` is given to a session, whose blocks are then instrumented; without one there is no trace
+of any of this in the code. Each instance of a task adds its times to lists that no other thread
+writes to.
+"""
+
+from __future__ import annotations
+
+import ast
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import field, replace
+from typing import NamedTuple
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.runtime.codegen.ast_nodes import assign, call, item, load, store
+from jobrun.runtime.codegen.control_flow import QUICK
+from jobrun.runtime.codegen.expressions import Globals
+from jobrun.runtime.codegen.line_table import StepLocation, location_number
+from jobrun.runtime.codegen.step_times import BlockTime, Owner, Span, StepTime
+from jobrun.runtime.context.cancel import PASSES
+from jobrun.runtime.context.frame import Frame
+
+# So many runs of blocks get a bar of their own in a trace; further ones only count.
+SPANS = 20_000
+
+# One chunk of passes in so many, or one pass in so many, is looked into.
+SAMPLED = 32
+_CLOCK, _LAST, _NOW = "_meter_clock", "_meter_last", "_meter_now"
+_SECONDS, _CALLS, _TIMERS = "_meter_seconds", "_meter_calls", "_meter_timers"
+_LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Raise)
+
+
+class StepTimers:
+    """Timers of the steps of one block for one owner. Used by one thread at a time.
+
+    Attributes:
+        seconds: By the number of the place; in the second half what was looked into now and then.
+        calls: Likewise.
+    """
+
+    __slots__ = (
+        "_epoch", "_meter", "_passes", "_spent", "_started", "_turns", "_unfinished", "calls",
+        "owner", "runs", "seconds", "spans", "total",
+    )  # fmt: skip
+
+    def __init__(self, meter: Meter, owner: Owner, places: int, loops: int) -> None:
+        self._meter = meter
+        self.owner = owner
+        self.seconds = [0.0] * (2 * places)
+        self.calls = [0] * (2 * places)
+        # By loop: chunks so far, passes not looked into, their time, and that of cut ones.
+        self._turns = [0] * loops
+        self._passes = [0] * loops
+        self._spent = [0.0] * loops
+        self._unfinished = [0.0] * loops
+        self.runs = 0
+        self.total = 0.0
+        self.spans: list[Span] = []
+        self._started = 0.0
+        self._epoch = 0
+
+    def begin(self, epoch: int) -> None:
+        """Start the step meter's timers for one run of a block."""
+        self._epoch = epoch
+        self._started = time.perf_counter()
+
+    def end(self) -> None:
+        """Stop the step meter's timers after one run of a block, however it ended."""
+        now = time.perf_counter()
+        self.runs += 1
+        self.total += now - self._started
+        if self._meter.has_room():
+            self.spans.append(Span(self._started, now, self._epoch, threading.get_ident()))
+
+    def begin_chunk(self, loop: int) -> bool:
+        """Return whether the step meter times each step in a loop's next chunk of passes."""
+        number = self._turns[loop]
+        self._turns[loop] = number + 1
+        return number % SAMPLED == 0
+
+    def add_plain_chunk(self, loop: int, passes: int, last: float) -> float:
+        """Add to the step meter's timers a loop's chunk, timed as a whole; return the time now."""
+        now = time.perf_counter()
+        self._passes[loop] += min(passes, PASSES)
+        self._spent[loop] += now - last
+        return now
+
+    def add_unfinished_chunk(self, loop: int, last: float) -> float:
+        """Add to the step meter's timers a loop's chunk left at an unknown pass."""
+        now = time.perf_counter()
+        self._unfinished[loop] += now - last
+        return now
+
+    def add_plain_passes(self, loop: int, number: int, last: float) -> float:
+        """Add to the step meter's timers passes that were not timed singly; return the time now."""
+        now = time.perf_counter()
+        if number:
+            self._passes[loop] += SAMPLED - 1
+            self._spent[loop] += now - last
+        return now
+
+    def add_last_passes(self, loop: int, number: int, last: float) -> float:
+        """Add to the step meter's timers the last passes of a numbered loop; return the time."""
+        now = time.perf_counter()
+        if number >= 0:
+            self._passes[loop] += number % SAMPLED
+            self._spent[loop] += now - last
+        return now
+
+    def is_counted(self, loop: int, place: int, one: int) -> bool:
+        """Return whether a step that the step meter counts surely ran once in each pass."""
+        half = len(self.calls) // 2
+        if not (self._passes[loop] or self._unfinished[loop]):
+            return True
+        once = self.calls[half + one] == self.calls[half + place]
+        return once and not self._unfinished[loop]
+
+    def scale(self, loop: int, place: int, inside: frozenset[int], read_s: float) -> _Scaled:
+        """Scale what the step meter measured in some passes of a loop to all its passes."""
+        half = len(self.calls) // 2
+        seen = self.calls[half + place]
+        own = {
+            one: max(0.0, self.seconds[half + one] - read_s * self.calls[half + one])
+            for one in (place, *inside)
+        }
+        known = sum(own.values())
+        passes = float(seen + self._passes[loop])
+        plain_s = self._spent[loop] + self._unfinished[loop]
+        if self._unfinished[loop]:
+            timed_s = self._spent[loop] or known
+            timed = self._passes[loop] or seen
+            passes += timed * self._unfinished[loop] / timed_s if timed_s > 0 else 0
+        times = passes / seen if seen else 0.0
+        longer = (known + plain_s) / known if known > 0 else 0.0
+        return _Scaled(times, longer, own)
+
+
+class _Scaled(NamedTuple):
+    """The factor from sampled to all passes for calls and seconds, and the sampled seconds."""
+
+    calls: float
+    seconds: float
+    own: dict[int, float]
+
+
+class Meter:
+    """Measures how long the steps of one invocation take, or of one process of it.
+
+    Args:
+        room: So many runs of blocks are kept by themselves.
+    """
+
+    def __init__(self, room: int = SPANS) -> None:
+        self.started = time.perf_counter()
+        self._blocks: list[_MeteredBlock] = []
+        self._elsewhere = RemoteTimes()
+        self._room = room
+        self._read_s = _clock_read_cost_s()
+
+    def instrument(
+        self, body: list[ast.stmt], places: Sequence[StepLocation], path: str, table: Globals
+    ) -> list[ast.stmt]:
+        """Put the step meter's clock reads into the statements of a block."""
+        instrumentation = Instrumentation([place.path for place in places])
+        block = _MeteredBlock(self, path, tuple(places), instrumentation)
+        self._blocks.append(block)
+        begin = table.bind(block.begin, "begin")
+        return instrumentation.block(body, begin, table.bind(time.perf_counter, "clock"))
+
+    def has_room(self) -> bool:
+        """Reserve a place in the step meter for one time span; return whether one was free."""
+        self._room -= 1
+        return self._room >= 0
+
+    def times(self) -> tuple[BlockTime, ...]:
+        """Return all step times that the step meter has measured, in the order of their blocks."""
+        return (*self._own(list), *self._elsewhere.times())
+
+    def take_times(self) -> tuple[BlockTime, ...]:
+        """Return all step times in the step meter; take the time spans out of it.
+
+        Only between groups.
+        """
+        return self._own(_taken)
+
+    def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
+        """Add what the step meter of another process measured; any thread may call this."""
+        self._elsewhere.merge_times(teller, times)
+
+    def _own(self, spans_of: Callable[[list[Span]], list[Span]]) -> tuple[BlockTime, ...]:
+        return tuple(one for block in self._blocks for one in block.times(self._read_s, spans_of))
+
+
+def _taken(spans: list[Span]) -> list[Span]:
+    """Take the time spans that a step meter has measured out of a list."""
+    found = list(spans)
+    spans.clear()
+    return found
+
+
+class _MeteredBlock:
+    """One measured block's code, and the timers of all owners that have run it."""
+
+    def __init__(
+        self,
+        meter: Meter,
+        path: str,
+        places: tuple[StepLocation, ...],
+        instrumentation: Instrumentation,
+    ) -> None:
+        self._meter = meter
+        self._path = path
+        self._places = places
+        self._instrumentation = instrumentation
+        self._timers: dict[Owner, StepTimers] = {}
+
+    def begin(self, frame: Frame) -> StepTimers:
+        """Start a block's timers in the step meter, for one more run by the frame's owner."""
+        owner = Owner(frame.run.group, frame.node.name, frame.task, frame.instance)
+        timers = self._timers.get(owner)
+        if timers is None:
+            made = StepTimers(
+                self._meter, owner, len(self._places), len(self._instrumentation.loops)
+            )
+            timers = self._timers.setdefault(owner, made)
+        timers.begin(frame.epoch)
+        return timers
+
+    def times(self, read_s: float, spans_of: Callable[[list[Span]], list[Span]]) -> list[BlockTime]:
+        """Return what the step meter measured of a block, for each task and instance."""
+        return [
+            BlockTime(
+                owner,
+                self._path,
+                timers.runs,
+                timers.total,
+                self._steps(timers, read_s),
+                tuple(spans_of(timers.spans)),
+            )
+            for owner, timers in list(self._timers.items())
+        ]
+
+    def _steps(self, timers: StepTimers, read_s: float) -> tuple[StepTime, ...]:
+        count = len(self._places)
+        calls = [float(one) for one in timers.calls[:count]]
+        seconds = [
+            max(0.0, spent - read_s * many)
+            for spent, many in zip(timers.seconds[:count], calls, strict=True)
+        ]
+        estimated: set[int] = set()
+        for loop, (place, inside) in enumerate(self._instrumentation.loops):
+            found = timers.scale(loop, place, inside, read_s)
+            for one, spent in found.own.items():
+                seconds[one] += spent * found.seconds
+                if one != place:
+                    calls[one] += timers.calls[count + one] * found.calls
+                    if not timers.is_counted(loop, place, one):
+                        estimated.add(one)
+        return self._merged(calls, seconds, estimated)
+
+    def _merged(
+        self, calls: list[float], seconds: list[float], estimated: set[int]
+    ) -> tuple[StepTime, ...]:
+        """Merge what the step meter measured of a step at several places of the code."""
+        found: dict[str, StepTime] = {}
+        for number, place in enumerate(self._places):
+            before = found.get(place.path)
+            found[place.path] = StepTime(
+                place.path,
+                place.origin.line,
+                (before.calls if before else 0) + round(calls[number]),
+                (before.seconds if before else 0.0) + seconds[number],
+                number in estimated or (before is not None and before.estimated),
+            )
+        return tuple(found.values())
+
+
+def _clock_read_cost_s() -> float:
+    """Measure what one clock read of the step meter takes, in seconds, to be subtracted."""
+    clock, seconds, calls, best = time.perf_counter, [0.0], [0], 1.0
+    for _ in range(5):
+        begun = last = clock()
+        for _ in range(200):
+            now = clock()
+            seconds[0] += now - last
+            calls[0] += 1
+            last = now
+        best = min(best, (clock() - begun) / 200)
+    return best
+
+
+class RemoteTimes:
+    """Step times that other processes have measured. Any thread may add to it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._newest: dict[str, tuple[BlockTime, ...]] = {}
+        self._spans: dict[str, dict[tuple[Owner, str], list[Span]]] = {}
+
+    def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
+        """Add to the step meter what was measured by that of another process.
+
+        Args:
+            teller: No two processes of an invocation have the same, nor one that is lost and the
+                one in its place.
+            times: All that it has measured, each with the spans that were not reported before.
+        """
+        with self._lock:
+            self._newest[teller] = tuple(replace(one, spans=()) for one in times)
+            spans = self._spans.setdefault(teller, defaultdict(list))
+            for one in times:
+                if one.spans:
+                    spans[one.owner, one.path] += one.spans
+
+    def times(self) -> Iterator[BlockTime]:
+        """Iterate over step times that step meters of other processes measured."""
+        with self._lock:
+            newest = dict(self._newest)
+            left = {teller: dict(spans) for teller, spans in self._spans.items()}
+        for teller, times in newest.items():
+            for one in times:
+                # A block may be there twice, made at different times: its spans are not.
+                spans = left[teller].pop((one.owner, one.path), ())
+                yield replace(one, spans=tuple(spans))
+
+
+@dataclass(slots=True)
+class Instrumentation:
+    """Adds clock reads to the statements of one block.
+
+    Args:
+        paths: The path of each place of the block, by number.
+
+    Attributes:
+        loops: For each loop that is looked into now and then: its place, and those inside.
+    """
+
+    paths: Sequence[str]
+    loops: list[tuple[int, frozenset[int]]] = field(default_factory=list)
+    # Offset of the slots for sampled passes, which are kept apart.
+    _apart: int = 0
+
+    def block(self, body: list[ast.stmt], begin: ast.expr, clock: ast.expr) -> list[ast.stmt]:
+        """Instrument the body of a block with the step meter's clock reads.
+
+        Args:
+            body: As ``Control`` has made it, every statement with its place.
+            begin: A function from the frame to the ``Laps`` of this run of the block.
+            clock: A function that gives the time in seconds.
+        """
+        lapped = self._list(deepcopy(body)) or [ast.Pass()]
+        ended = ast.Expr(call(load(f"{_TIMERS}.end")))
+        return [
+            assign(_TIMERS, call(begin, load("f"))),
+            assign(_SECONDS, load(f"{_TIMERS}.seconds")),
+            assign(_CALLS, load(f"{_TIMERS}.calls")),
+            assign(_CLOCK, clock),
+            assign(_LAST, call(load(_CLOCK))),
+            ast.Try(lapped, [], [], [ended]),
+        ]
+
+    def _list(self, statements: list[ast.stmt], around: int | None = None) -> list[ast.stmt]:
+        """Instrument a list of statements with the step meter's clock reads."""
+        made: list[ast.stmt] = []
+        for index, one in enumerate(statements):
+            place = location_number(one)
+            following = (
+                location_number(statements[index + 1]) if index + 1 < len(statements) else None
+            )
+            if place is None or _is_check(one):
+                made.append(one)
+            elif place == around:
+                made += [
+                    one,
+                    *(self._clock_read(place, counts=False) if place != following else []),
+                ]
+            elif isinstance(one, _LEAVING):
+                made += [*self._clock_read(place), one]
+            else:
+                made += self._one(one, place, last=place != following)
+        return made
+
+    def _one(self, one: ast.stmt, place: int, *, last: bool) -> list[ast.stmt]:
+        match one:
+            case ast.While(body=[ast.For() as chunk, ast.Break()]) if _is_light(chunk):
+                return [*self._chunks(one, chunk, place), *self._clock_read(place)]
+            case ast.For(target=ast.Name(id=number)) if number != "_" and _is_light(one):
+                return [*self._numbered(one, number, place), *self._clock_read(place)]
+            case ast.For() | ast.While():
+                one.body = self._inside(one.body, place)
+                return [one, *self._clock_read(place)]
+            case ast.If(test=ast.Name(id=chosen)) if chosen == QUICK:
+                # Two forms of one loop.
+                one.body, one.orelse = self._list(one.body), self._list(one.orelse)
+                return [one]
+            case ast.If() if not _is_plain(one, place):
+                one.body = [*self._clock_read(place), *self._list(one.body)]
+                again = one.orelse and self._path(location_number(one.orelse[0])) == self._path(
+                    place
+                )
+                one.orelse = [*self._clock_read(place, counts=not again), *self._list(one.orelse)]
+                return [one]
+            case ast.If(body=[*_, leaving]) if isinstance(leaving, _LEAVING):
+                one.body = [*one.body[:-1], *self._clock_read(place), leaving]
+            case ast.Try() if not _is_plain(one, place):
+                one.body = self._list(one.body)
+        return [one, *self._clock_read(place)] if last else [one]
+
+    def _inside(self, body: list[ast.stmt], place: int) -> list[ast.stmt]:
+        """Instrument the passes of a loop for the step meter; its head's time is the loop's."""
+        if len(body) == 2 and isinstance(body[0], ast.For) and isinstance(body[1], ast.Break):
+            chunk = body[0]
+            chunk.body = [*self._clock_read(place, counts=False), *self._list(chunk.body, place)]
+            return body
+        return [*self._clock_read(place, counts=False), *self._list(body, place)]
+
+    def _chunks(self, whole: ast.While, chunk: ast.For, place: int) -> list[ast.stmt]:
+        """Instrument a loop that runs through a list of passes repeatedly, for the step meter."""
+        loop = self._register(chunk.body, place)
+        passes: ast.expr = ast.Constant(PASSES)
+        if isinstance(chunk.iter, ast.IfExp) and isinstance(chunk.iter.test, ast.Compare):
+            passes = deepcopy(chunk.iter.test.left)
+        plain = deepcopy(chunk)
+        plain.orelse = [*_report("add_plain_chunk", ast.Constant(loop), passes), *plain.orelse]
+        chunk.body = self._sampled(chunk.body, place)
+        turn = call(load(f"{_TIMERS}.begin_chunk"), ast.Constant(loop))
+        left = _report("add_unfinished_chunk", ast.Constant(loop))
+        whole.body = [ast.If(turn, [chunk], [plain, *left]), ast.Break()]
+        return [whole]
+
+    def _numbered(self, whole: ast.For, number: str, place: int) -> list[ast.stmt]:
+        """Instrument a loop whose passes are numbered with the step meter's clock reads."""
+        loop = ast.Constant(self._register(whole.body, place))
+        plain = deepcopy(whole.body)
+        between = _report("add_plain_passes", loop, load(number))
+        rest = ast.BinOp(load(number), ast.BitAnd(), ast.Constant(SAMPLED - 1))
+        whole.body = [ast.If(rest, plain, [*between, *self._sampled(whole.body, place)])]
+        first = assign(number, ast.Constant(-1))
+        return [first, whole, *_report("add_last_passes", loop, load(number))]
+
+    def _register(self, body: list[ast.stmt], place: int) -> int:
+        nodes = (node for one in body for node in ast.walk(one) if isinstance(node, ast.stmt))
+        places = {location_number(node) for node in nodes} - {None, place}
+        self.loops.append((place, frozenset(one for one in places if one is not None)))
+        return len(self.loops) - 1
+
+    def _sampled(self, body: list[ast.stmt], place: int) -> list[ast.stmt]:
+        self._apart = len(self.paths)
+        made = [*self._clock_read(place), *self._list(body, place)]
+        self._apart = 0
+        return made
+
+    def _clock_read(self, place: int, *, counts: bool = True) -> list[ast.stmt]:
+        slot = ast.Constant(place + self._apart)
+        spent = ast.BinOp(load(_NOW), ast.Sub(), load(_LAST))
+        made: list[ast.stmt] = [
+            assign(_NOW, call(load(_CLOCK))),
+            ast.AugAssign(item(load(_SECONDS), slot, ast.Store()), ast.Add(), spent),
+            assign(_LAST, load(_NOW)),
+        ]
+        if counts:
+            calls = item(load(_CALLS), slot, ast.Store())
+            made.insert(2, ast.AugAssign(calls, ast.Add(), ast.Constant(1)))
+        return made
+
+    def _path(self, place: int | None) -> str | None:
+        return None if place is None else self.paths[place]
+
+
+def _report(what: str, *arguments: ast.expr) -> list[ast.stmt]:
+    """Build the statement of the step meter behind a step: read the clock, add the time."""
+    reported = call(load(f"{_TIMERS}.{what}"), *arguments, load(_LAST))
+    return [ast.Assign([store(_LAST)], reported)]
+
+
+def _is_check(one: ast.stmt) -> bool:
+    """Return whether a statement only checks for cancellation: the step meter leaves it out."""
+    return (
+        isinstance(one, ast.If)
+        and isinstance(one.test, ast.Attribute)
+        and one.test.attr == "cancelled"
+    )
+
+
+def _is_plain(one: ast.stmt, place: int) -> bool:
+    """Return whether a statement that the step meter times is one operator or simple step."""
+    inside = (node for node in ast.walk(one) if isinstance(node, ast.stmt))
+    return all(location_number(node) in (None, place) for node in inside)
+
+
+def _is_light(loop: ast.For) -> bool:
+    """Return whether a loop's pass is too cheap for clock reads of the step meter."""
+    return not any(_is_heavy(node) for one in loop.body for node in ast.walk(one))
+
+
+def _is_heavy(node: ast.AST) -> bool:
+    match node:
+        case ast.For() | ast.While() | ast.Try():
+            return True
+        case ast.Expr(value=ast.Call(args=[ast.Name(id="f")])):
+            # A step outside of the code.
+            return True
+        case _:
+            return False

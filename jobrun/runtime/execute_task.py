@@ -1,0 +1,274 @@
+"""Run one task on its node, or what surrounds all tasks of a node.
+
+::
+
+    set-up of the task: inits in order
+        each instance, all at the same time:
+            set-up of the instance: inits in order
+                reports begin to wait; the body; each report once more
+            set-up of the instance: exits, reversed
+    set-up of the task: exits, reversed
+    outputs
+
+An exit runs if its init did, whatever happened in between. The first error cancels the
+group run at once; this module never lets one pass without ``GroupRun.fail``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import field
+
+from jobrun.core.events import TaskEnded, TaskWaited
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.types import Node, OutputRef
+from jobrun.runtime.codegen.line_table import StepLocation
+from jobrun.runtime.context.cancel import CancelledError
+from jobrun.runtime.context.frame import Blobs, Frame, GroupRun
+from jobrun.runtime.context.parallel import run_all
+from jobrun.runtime.group_plan import NodePlan, OutputPlan, SetupPlan, TaskPlan
+from jobrun.runtime.records.record_loop import Streams, run_records
+from jobrun.runtime.records.stop_at_safe_points import add_safe_points, is_resumed_midway
+from jobrun.runtime.report_steps import RunningReport, finish_reports, start_reports
+from jobrun.runtime.step_errors import (
+    Work,
+    attempt,
+    attempt_after_failure,
+    explain_at,
+    run_block,
+)
+from jobrun.runtime.task_limits import run_in_own_scope
+from jobrun.values.blob_kinds import Value
+from jobrun.values.copies import detach
+
+# Of tasks that neither read nor write records; nothing of it ever changes.
+_NO_STREAMS = Streams()
+
+
+def run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: Blobs) -> None:
+    """Execute a task on a node, report its end, and put outputs and errors in the ``GroupRun``.
+
+    Errors are in ``run.errors`` afterwards; none is raised.
+    """
+    started = time.perf_counter()
+    task = plan.task
+    if plan.is_bare and not plan.has_own_scope:
+        went_well = _run_bare(plan, run, node, group, globals_)
+    else:
+
+        def work(seen: GroupRun) -> bool:
+            return _run_task(plan, seen, node, group, globals_)
+
+        went_well = run_in_own_scope(task, node, run, work) if plan.has_own_scope else work(run)
+    seconds = time.perf_counter() - started
+    if run.waits:
+        _report_waits(plan, run, node)
+    run.emit(TaskEnded(task.name, node.name, run.epoch, seconds, failed=not went_well))
+
+
+def _report_waits(plan: TaskPlan, run: GroupRun, node: Node) -> None:
+    """Emit how long a task, now executed, has waited for data, nodes and queues."""
+    task = plan.task
+    waited = {"data": 0.0, "nodes": 0.0, "queue": 0.0}
+    for what, seconds in tuple(run.waits.get((task.name, node.name), ())):
+        waited[what] += seconds
+    if any(waited.values()):
+        run.emit(TaskWaited(task.name, node.name, max(1, task.instances), *waited.values()))
+
+
+def _run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: Blobs) -> bool:
+    task = plan.task
+    frame = _frame(plan, run, node, group, globals_)
+    frames = [frame] if task.instances <= 1 else _instance_frames(frame, task.instances)
+    streams = plan.records.streams(frame) if plan.records is not None else _NO_STREAMS
+    if run.points is not None:
+        streams = add_safe_points(streams, frame)
+
+    def instances() -> bool:
+        streams.begin(frame)
+        return _instances(plan, frames, streams)
+
+    try:
+        went_well = run_with_setup(plan.setup, frame, instances)
+    finally:
+        # Others may wait for what this task reads or writes, however it ended.
+        went_well = _closed(streams, run) and went_well
+    return went_well and _take_outputs(plan, frames, run)
+
+
+def _run_bare(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: Blobs) -> bool:
+    """Execute a task that has no set-up, reports or records, with less overhead.
+
+    Where a task is short, what is around it has left the caches, and each step on the way costs
+    more than it would by itself: so ``attempt`` is written out here.
+    """
+    frame = _frame(plan, run, node, group, globals_)
+    try:
+        run_block(plan.body, frame)
+    except CancelledError:
+        run.interrupted = True
+        return False
+    except BaseException as error:  # noqa: BLE001 - raised again by the session
+        run.fail(error)
+        return False
+    return not plan.outputs or _take_outputs(plan, [frame], run)
+
+
+def _frame(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: Blobs) -> Frame:
+    own = Blobs()
+    frame = Frame(run, node, plan.task.name, (own, own, group, globals_))
+    frame.instances = plan.task.instances
+    frame.place = plan.task.path
+    return frame
+
+
+def _closed(streams: Streams, run: GroupRun) -> bool:
+    if streams is _NO_STREAMS:
+        return True
+
+    def work() -> bool:
+        streams.close()
+        return True
+
+    return attempt(run, work)
+
+
+def run_with_setup(setups: Sequence[SetupPlan], frame: Frame, body: Work) -> bool:
+    """Execute a task's inits, body, and exits of inits that succeeded; return success."""
+    run = frame.run
+    if not setups:
+        return attempt(run, body)
+    entered: list[SetupPlan] = []
+    is_ready = is_resumed_midway(run)
+
+    def inits_and_body() -> bool:
+        for setup in setups:
+            if not is_ready:
+                run_block(setup.init, frame.at(setup.init.path))
+            entered.append(setup)
+        return body()
+
+    went_well = attempt(run, inits_and_body)
+    for setup in reversed(entered):
+        left = frame.for_cleanup(setup.exit.path, failed=not went_well)
+        went_well = _attempt_cleanup(setup, left, failed=not went_well) and went_well
+    return went_well
+
+
+@dataclass(slots=True)
+class NodeRun:
+    """The setup and the reports around all tasks of a group on one node, in three parts."""
+
+    plan: NodePlan
+    frame: Frame
+    _entered: list[SetupPlan] = field(default_factory=list)
+    _reporters: list[RunningReport] = field(default_factory=list)
+
+    def begin(self) -> None:
+        """Execute what precedes all tasks of a node: inits in order, then the start of reports."""
+
+        def work() -> bool:
+            for setup in self.plan.setup:
+                if not is_resumed_midway(self.frame.run):
+                    run_block(setup.init, self.frame.at(setup.init.path))
+                self._entered.append(setup)
+            self._reporters = start_reports(self.plan.reports, self.frame)
+            return True
+
+        attempt(self.frame.run, work)
+
+    def end(self) -> None:
+        """Execute what follows all tasks of a node: last reports, then exits in reverse order."""
+        run = self.frame.run
+        went_well = not run.body.cancelled
+        went_well = finish_reports(self._reporters, run, failed=not went_well) and went_well
+        for setup in reversed(self._entered):
+            left = self.frame.for_cleanup(setup.exit.path, failed=not went_well)
+            went_well = _attempt_cleanup(setup, left, failed=not went_well) and went_well
+
+
+def _instance_frames(frame: Frame, count: int) -> list[Frame]:
+    frames = []
+    for number in range(count):
+        one = frame.at(frame.place)
+        one.i = Blobs()
+        one.instance = number
+        one.streams = {}
+        one.results = {}
+        frames.append(one)
+    return frames
+
+
+def _instances(plan: TaskPlan, frames: list[Frame], streams: Streams) -> bool:
+    if len(frames) == 1:
+        return _instance(plan, frames[0], streams)
+    outcomes: list[bool] = [False] * len(frames)
+
+    def work(index: int) -> Callable[[], None]:
+        def run() -> None:
+            outcomes[index] = _instance(plan, frames[index], streams)
+
+        return run
+
+    run_all(frames[0].run.start, [work(index) for index in range(len(frames))])
+    return all(outcomes)
+
+
+def _instance(plan: TaskPlan, frame: Frame, streams: Streams) -> bool:
+    return run_with_setup(plan.instance_setup, frame, lambda: _body(plan, frame, streams))
+
+
+def _body(plan: TaskPlan, frame: Frame, streams: Streams) -> bool:
+    def body() -> bool:
+        if plan.records is None:
+            run_block(plan.body, frame)
+        else:
+            run_records(plan.records, plan.body, frame, streams)
+        return True
+
+    if not plan.reports:
+        return body()
+    reporters = start_reports(plan.reports, frame)
+    # At once, so that the others hear of it before the last reports run.
+    went_well = attempt(frame.run, body)
+    return finish_reports(reporters, frame.run, failed=not went_well) and went_well
+
+
+def _attempt_cleanup(setup: SetupPlan, frame: Frame, *, failed: bool) -> bool:
+    def work() -> bool:
+        run_block(setup.exit, frame)
+        return True
+
+    return attempt_after_failure(frame.run, work, failed=failed)
+
+
+def _take_outputs(plan: TaskPlan, frames: list[Frame], run: GroupRun) -> bool:
+    """Copy a task's outputs as its execution ends, so that no later change reaches them."""
+
+    def work() -> bool:
+        gate = run.gates.get(plan.task.node)
+        if gate is not None:
+            # An output may count something, too.
+            gate.pass_gate()
+        # All of them first: a task has all its outputs or none.
+        taken: dict[OutputRef, Value] = {}
+        for output in plan.outputs:
+            values = [_taken(plan, output, frame) for frame in frames]
+            taken[output.ref] = values if plan.task.instances > 1 else values[0]
+        run.outputs.update(taken)
+        return True
+
+    return attempt(run, work) if plan.outputs else True
+
+
+def _taken(plan: TaskPlan, output: OutputPlan, frame: Frame) -> Value:
+    if output.name in frame.results:
+        return frame.results[output.name]
+    try:
+        value = output.value(frame)
+        return value if output.is_fresh else detach(value, output.name)
+    except Exception as error:
+        place = StepLocation(f"{plan.task.path}.outputs.{output.name}", plan.task.origin)
+        explained = explain_at(error, place, frame)
+        raise explained from error

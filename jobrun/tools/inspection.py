@@ -1,0 +1,402 @@
+"""Build an ``Inspection``: what a checkpoint holds, as values or text; of a file, epoch or run."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jobrun.checkpoint.blob_parts import MOST_LEVELS
+from jobrun.checkpoint.checkpoint_file import BlobFacts, FileFacts, inspect_state
+from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE, is_part_of
+from jobrun.checkpoint.hdf5.dtypes import parse_dtype
+from jobrun.checkpoint.store import EpochHold
+from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.checkpoint.stores.manifest import NAME as MANIFEST
+from jobrun.checkpoint.stores.mid_epoch_store import (
+    MidEpochStore,
+    list_mid_epochs,
+    parse_mid_epoch_name,
+)
+from jobrun.checkpoint.stores.read_locks import hold_chosen
+from jobrun.core.errors import CheckpointError, UsageError
+from jobrun.core.events import CheckpointTimes
+from jobrun.core.files.json_files import parse_json
+from jobrun.core.files.json_lines import read_lines
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.object_url import is_object_url
+from jobrun.core.text.big_integers import integer_text
+from jobrun.core.text.names import did_you_mean
+from jobrun.core.text.patterns import lazy_pattern
+from jobrun.graph.readers import POSITION, POSITION_PREFIX
+from jobrun.runner.identity.recorded_job import is_from_python
+from jobrun.runner.rundir.event_lines import read_events
+from jobrun.runner.rundir.object_store_run import download_temporarily, remote_run, split_target
+from jobrun.runner.rundir.run_directories import EVENTS_NAME, Run, find_run
+from jobrun.runner.rundir.run_json import RECORD_NAME
+from jobrun.runner.rundir.spec_folder import load_recorded_spec
+from jobrun.runner.saved_progress import from_json
+from jobrun.runtime.records.reader_position import Position, decode_positions
+from jobrun.tools.inspect_sandbox import inspect_guarded
+from jobrun.values.blob_kinds import Value
+
+_EPOCH = lazy_pattern(r"epoch-(\d+)")
+
+_MOST_ITEMS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The facts about a verified checkpoint, or about one verified file of it.
+
+    Attributes:
+        path: Of the file, or of the epoch's directory.
+        epoch: 0 is what init made.
+        run_id: Of the run that wrote it.
+        age_s: Seconds since it was written.
+        files: One per node.
+        spec_digest: Of the spec that ran; empty for a single file.
+        metrics: The job's metrics after that epoch.
+        times: How long saving it took; None if not logged.
+        records: Not a whole epoch: saved after so many of its records; 0 for a whole one.
+        streams: Within an epoch, the random streams in use: the generator's name by its place.
+        ahead: After how many records the next epoch is saved, too; 0 when it is not.
+    """
+
+    path: str
+    epoch: int
+    run_id: str
+    age_s: float
+    files: tuple[FileFacts, ...]
+    spec_digest: str = ""
+    generation: int = 0
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    times: CheckpointTimes | None = None
+    records: int = 0
+    ahead: int = 0
+    streams: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointLocation:
+    """The location of a checkpoint: its run, epoch and directory.
+
+    Attributes:
+        path: Of the file, or of the epoch's directory.
+        store: Of the epoch; None for a single file.
+        epoch: Its number; -1 for a single file, which records it itself.
+        run: The run's directory, or what would be it.
+        records: Not a whole epoch: saved after so many of its records.
+        hold: Keeps the epoch from being deleted while this object is in use.
+    """
+
+    path: Path
+    store: DirectoryStore | None = None
+    epoch: int = -1
+    run: Path = Path()
+    records: int = 0
+    hold: EpochHold | None = field(default=None, compare=False, repr=False)
+
+
+def inspect(target: str, run_dir: Path) -> Inspection:
+    """Build the ``Inspection`` of a checkpoint: verify it, and return what it holds.
+
+    Args:
+        target: A ``.h5`` file, the directory of an epoch or of a checkpoint within one, a run
+            (its newest epoch), or ``RUN@EPOCH``; or the URL of a run in an object store.
+        run_dir: Where runs are looked for by name.
+
+    Raises:
+        CheckpointError: It is not there, or damaged.
+        UsageError: No run is called so.
+    """
+    if is_object_url(target):
+        text, epoch = split_target(target)
+        run, epoch = download_temporarily(remote_run(text), epoch)
+        made = inspect(f"{run.path}@{epoch}", run_dir)
+        return replace(made, path=f"{text}@{epoch}")
+    place = locate_checkpoint(target, run_dir)
+    if place.store is None:
+        return _of_file(place.path)
+    made = _of_store(place.store, place.epoch, place.run, place.records)
+    if place.records:
+        return made
+    ahead = [
+        records
+        for number, records in list_mid_epochs(str(place.path.parent))
+        if number == place.epoch + 1
+    ]
+    return replace(made, ahead=max(ahead, default=0))
+
+
+def locate_checkpoint(target: str, run_dir: Path) -> CheckpointLocation:
+    """Locate the checkpoint of an ``Inspection``: a file, a directory, or a run.
+
+    Raises:
+        CheckpointError: It is not there.
+        UsageError: No run is called so.
+    """
+    path = Path(target)
+    if path.is_file() and path.name != RECORD_NAME:
+        return CheckpointLocation(path)
+    whole = path.resolve()
+    directory = _EPOCH.fullmatch(whole.name) if path.is_dir() else None
+    within = parse_mid_epoch_name(whole.name) if path.is_dir() else None
+    if within:
+        store = MidEpochStore(str(whole.parent), within[1])
+        hold = store.hold(within[0])
+        return CheckpointLocation(whole, store, within[0], whole.parent.parent, within[1], hold)
+    if directory:
+        return _epoch_place(whole.parent, directory[1], whole.parent.parent)
+    name, at, epoch = target.rpartition("@")
+    if not at:
+        name, epoch = target, ""
+    run = find_run(name, run_dir)
+    root = checkpoint_directory(run)
+    return _epoch_place(root, epoch, run.path)
+
+
+def _epoch_place(root: Path, text: str, run: Path) -> CheckpointLocation:
+    store = DirectoryStore(str(root))
+    epoch, hold = hold_chosen(lambda: _epoch(text, root), store.hold, str(root))
+    return CheckpointLocation(Path(store.path(epoch)), store, epoch, run, hold=hold)
+
+
+def _of_file(path: Path) -> Inspection:
+    facts = inspect_guarded(str(path))
+    header = facts.header
+    return Inspection(str(path), header.epoch, header.run_id, _age_s(path), (facts,))
+
+
+def _of_store(store: DirectoryStore, epoch: int, run: Path, records: int = 0) -> Inspection:
+    damage = store.verify(epoch)
+    if damage is not None:
+        raise CheckpointError.of(
+            "E407",
+            f"epoch {epoch} in {Path(store.path(epoch)).parent} is damaged: {damage.reason}",
+            _listed(tuple(other for other in store.epochs() if other != epoch)),
+        )
+    manifest = store.manifest(epoch)
+    place = Path(store.path(epoch))
+    return Inspection(
+        path=str(place),
+        epoch=epoch,
+        run_id=manifest.run_id,
+        age_s=_age_s(place / MANIFEST),
+        files=tuple(inspect_state(str(place / file.name)) for file in manifest.files),
+        spec_digest=manifest.spec_digest,
+        generation=manifest.generation,
+        metrics=dict(from_json(manifest.runner).metrics),
+        times=None if records else saved_times(run, epoch, manifest.generation),
+        records=records,
+        streams=_streams(manifest.runner.get("midway")),
+    )
+
+
+def _streams(form: Any) -> dict[str, str]:
+    """List for an ``Inspection`` the kinds of the random streams whose states are stored."""
+    found = form.get("streams") if isinstance(form, Mapping) else None
+    if not isinstance(found, Mapping):
+        return {}
+    return {
+        str(place): str(state.get("bit_generator", "?"))
+        for place, state in found.items()
+        if isinstance(state, Mapping)
+    }
+
+
+def sort_objects_first(blobs: tuple[BlobFacts, ...]) -> tuple[BlobFacts, ...]:
+    """Sort the blobs of an ``Inspection`` so that an object precedes its parts."""
+    order = {blob.name.partition("/")[0]: at for at, blob in reversed([*enumerate(blobs)])}
+    return tuple(
+        sorted(blobs, key=lambda b: (order[b.name.partition("/")[0]], not render_structure(b)))
+    )
+
+
+def checkpoint_directory(run: Run) -> Path:
+    """Find the directory with a run's checkpoints for an ``Inspection``; the spec may name it."""
+    inside = run.path / "checkpoints"
+    if DirectoryStore(str(inside)).epochs():
+        return inside
+    if is_from_python(run):
+        return inside
+    # Only the spec knows of another place.
+    other = getattr(load_recorded_spec(run).spec.checkpoint, "dir", None)
+    return run.folder / other / run.record.job / run.path.name if other else inside
+
+
+def _epoch(text: str, root: Path) -> int:
+    known = DirectoryStore(str(root)).epochs()
+    if not known:
+        raise CheckpointError.of(
+            "E408", f"there is no checkpoint in {root}", "let the run save an epoch first"
+        )
+    if text in ("", "latest"):
+        return known[-1]
+    if not text.isdecimal():
+        raise UsageError.of(
+            "E408", f"'{text}' is not the number of an epoch", "write RUN@12, or RUN@latest"
+        )
+    if int(text) not in known:
+        raise CheckpointError.of(
+            "E408", f"there is no checkpoint of epoch {text} in {root}", _listed(known)
+        )
+    return int(text)
+
+
+def _listed(epochs: tuple[int, ...]) -> str:
+    return f"there are {', '.join(map(str, epochs))}" if epochs else "there is none"
+
+
+def _age_s(path: Path) -> float:
+    return max(0.0, time.time() - path.stat().st_mtime)
+
+
+def select_blobs(found: Inspection, node: str, blob: str) -> tuple[FileFacts, ...]:
+    """Select the files and blobs of an ``Inspection`` by name; all by default.
+
+    Raises:
+        UsageError: There is no such node or blob.
+    """
+    files = [file for file in found.files if node in ("", file.header.node)]
+    if not files:
+        known = [file.header.node for file in found.files]
+        raise UsageError.of("E406", f"no node '{node}' in it", did_you_mean(node, known))
+    if not blob:
+        return tuple(files)
+    kept = [
+        replace(file, blobs=blobs)
+        for file in files
+        if (blobs := tuple(one for one in file.blobs if is_part_of(one.name, blob)))
+    ]
+    if not kept:
+        known = [name for file in files for name in file.names]
+        raise UsageError.of("E406", f"no blob '{blob}' in it", did_you_mean(blob, known))
+    return tuple(kept)
+
+
+def inspection_values(
+    found: Inspection, files: tuple[FileFacts, ...], *, values: bool
+) -> dict[str, Any]:
+    """Convert an ``Inspection`` to JSON values, with the values of blobs on request."""
+    return {
+        "path": found.path,
+        "epoch": found.epoch,
+        "records": found.records,
+        "streams": dict(found.streams),
+        "run_id": found.run_id,
+        "generation": found.generation,
+        "age_s": round(found.age_s, 3),
+        "spec_digest": found.spec_digest,
+        "metrics": dict(found.metrics),
+        "saved": None if found.times is None else asdict(found.times),
+        "nodes": [
+            {
+                "node": file.header.node,
+                "file": file.path,
+                "size_bytes": file.size_bytes,
+                "digest": file.header.digest,
+                "blobs": [_blob(blob, values=values) for blob in file.blobs],
+            }
+            for file in files
+        ],
+    }
+
+
+def _blob(blob: BlobFacts, *, values: bool) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "name": blob.name,
+        "kind": blob.kind,
+        "dtype": dtype_name(blob.dtype),
+        "shape": list(blob.shape),
+        "size_bytes": blob.size_bytes,
+        "min": blob.minimum,
+        "mean": blob.mean,
+        "max": blob.maximum,
+        "nan": blob.nans,
+    }
+    if render_position(blob):
+        content["columns"] = list(POSITION)
+    if values:
+        content["value"] = _json_value(blob.value)
+    return content
+
+
+def _json_value(value: Any) -> Any:
+    plain = getattr(value, "value", value)
+    if isinstance(plain, str | int):
+        return plain
+    array = np.asarray(plain)
+    if array.dtype.kind == "c":
+        return np.stack([array.real, array.imag], axis=-1).tolist()
+    return array.tolist() if array.dtype.kind in "biuf" else array.astype(str).tolist()
+
+
+def saved_times(run: Path, epoch: int, generation: int) -> CheckpointTimes | None:
+    """Read from a run's log, for an ``Inspection``, the duration of the epoch's save; or None.
+
+    Args:
+        run: The run's directory.
+        epoch: Which epoch.
+        generation: That in which it was saved.
+    """
+    found = None
+    with contextlib.suppress(OSError):
+        for one in read_events(read_lines(run / EVENTS_NAME), (CheckpointTimes,)):
+            times = one.event
+            if (times.action, times.epoch, one.generation) == ("save", epoch, generation):
+                found = times
+    return found
+
+
+def render_position(blob: BlobFacts) -> str:
+    """Render for an ``Inspection`` how far a reader is, if a blob holds its position; else ""."""
+    is_one = blob.name.startswith(POSITION_PREFIX) and blob.shape[1:] == (len(POSITION),)
+    return "; ".join(map(_share_words, decode_positions(np.asarray(blob.value)))) if is_one else ""
+
+
+def render_structure(blob: BlobFacts) -> str:
+    """Render the structure of a container or object in an ``Inspection`` as text."""
+    if not blob.name.endswith(f"/{STRUCTURE}"):
+        return ""
+    try:
+        form = parse_json(str(blob.value), MOST_LEVELS)
+        kind = form.get("object")
+        return f"object of class {kind}" if kind else str(next(iter(form["tree"])))
+    except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
+        return "container"
+
+
+def _share_words(one: Position) -> str:
+    if not one.passes:
+        return "nothing read yet"
+    share = f"share {one.part + 1} of {one.parts}: " if one.parts > 1 else ""
+    of_all = f" of {one.length}" if one.length >= 0 and one.parts == 1 else ""
+    end = ", all read" if one.finished else ""
+    return f"{share}pass {one.passes}, {one.records} records, {one.rows}{of_all} rows{end}"
+
+
+def dtype_name(text: str) -> str:
+    """Render the dtype of a blob in an ``Inspection`` as text: ``float64`` for ``<f8``."""
+    try:
+        return str(parse_dtype(text))
+    except ValueError:
+        return text
+
+
+def value_text(value: Value) -> str:
+    """Render the value of a blob in an ``Inspection`` as text, elided in the middle if long."""
+    if isinstance(value, str):
+        return repr(value)
+    plain = getattr(value, "value", value)
+    if type(plain) is int:
+        return integer_text(plain)
+    array = np.asarray(plain)
+    if array.ndim == 0:
+        return str(array.item()) if array.dtype.kind in "biufc" else str(array[()])
+    return np.array2string(array, threshold=_MOST_ITEMS, max_line_width=96)

@@ -1,0 +1,123 @@
+"""Read the blobs of a checkpoint lazily: one by one on demand, each verified as it is read.
+
+Beside one blob at a time, and the index of a file, no memory is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import field
+from pathlib import Path
+
+from jobrun.checkpoint.read.load import load
+from jobrun.checkpoint.read.verified_file import StateFile
+from jobrun.checkpoint.store import EpochHold
+from jobrun.checkpoint.stores.object_references import open_checkpoint
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.tools.inspection import CheckpointLocation, locate_checkpoint
+from jobrun.values.blob_kinds import Value
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlob:
+    """The facts about a stored blob that is not read yet.
+
+    Attributes:
+        node: Whose it is.
+        name: The blob's.
+        kind: ``array``, ``numpy`` (a numpy scalar), ``bool``, ``int`` … as in ``blobs.values``.
+        dtype: The logical one, as it is stored.
+        shape: Of the array; () for scalars and text.
+    """
+
+    node: str
+    name: str
+    kind: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredNode:
+    """The open checkpoint file of one node."""
+
+    node: str
+    path: str
+    blobs: tuple[StoredBlob, ...]
+    _read: Callable[[str], Value]
+
+    def read(self, name: str) -> Value:
+        """Read one blob lazily: verify it only when a tool wants its value.
+
+        Raises:
+            CheckpointError: It is damaged.
+        """
+        return self._read(name)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEpoch:
+    """A stored checkpoint, or one file of it, whose blobs are read on demand.
+
+    Attributes:
+        path: Of the file, or of the epoch's directory.
+        epoch: 0 is what init made.
+        run_id: Of the run that wrote it.
+        files: Path and digest of each node's file; an empty digest where there is no manifest.
+        hold: Keeps the epoch from being deleted while this object is in use.
+    """
+
+    path: str
+    epoch: int
+    run_id: str
+    files: tuple[tuple[str, str], ...]
+    hold: EpochHold | None = field(default=None, compare=False, repr=False)
+
+
+def find_stored_epoch(target: str, run_dir: Path) -> StoredEpoch:
+    """Find the checkpoint whose blobs are read lazily: a file, a folder or ``RUN@EPOCH``.
+
+    Raises:
+        CheckpointError: It is not there, or its manifest is damaged.
+        UsageError: No run is called so.
+    """
+    place: CheckpointLocation = locate_checkpoint(target, run_dir)
+    if place.store is None:
+        path = str(place.path)
+        with open_checkpoint(path) as file:
+            header = file.header
+        return StoredEpoch(path, header.epoch, header.run_id, ((path, ""),))
+    manifest = place.store.manifest(place.epoch)
+    files = tuple((str(place.path / file.name), file.digest) for file in manifest.files)
+    return StoredEpoch(str(place.path), place.epoch, manifest.run_id, files, place.hold)
+
+
+@contextmanager
+def open_node(path: str, digest: str) -> Iterator[StoredNode]:
+    """Open a node's checkpoint file to read its blobs lazily, each when it is asked for.
+
+    Args:
+        path: The file.
+        digest: What its manifest says of it; empty if none does.
+
+    Raises:
+        CheckpointError: It is missing, damaged, or none of jobrun's.
+    """
+    with open_checkpoint(path) as file:
+        file.require_digest(digest)
+        yield StoredNode(file.header.node, path, _blobs(file), _reader(file))
+
+
+def _blobs(file: StateFile) -> tuple[StoredBlob, ...]:
+    index = file.index
+    found = []
+    for row, name in enumerate(index.shown_names):
+        kind = index.type_of(row)
+        shape = () if kind.kind == "text" else kind.shape
+        found.append(StoredBlob(file.header.node, name, kind.kind, kind.dtype, shape))
+    return tuple(found)
+
+
+def _reader(file: StateFile) -> Callable[[str], Value]:
+    return lambda name: load(file, [name])[name]

@@ -1,0 +1,333 @@
+"""Filter, sort and group runs, and find the params in which those of a group differ."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import operator
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import chain, compress
+from pathlib import Path
+from typing import Any
+
+from jobrun.core.errors import JobrunError, UsageError
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.names import did_you_mean
+from jobrun.core.text.patterns import lazy_pattern
+from jobrun.core.text.units import parse_span
+from jobrun.tools.runs.summarise_runs import RunSummary, Value
+
+# Columns that each run has; those of params and metrics begin with these words.
+OWN_COLUMNS = ("job", "status", "epoch", "age", "left", "seed")
+PARAMS, METRICS = "params.", "metrics."
+_DURATIONS = ("age", "left")
+_CONDITION = lazy_pattern(r"\s*([^<>=!\s]+)\s*(<=|>=|==|!=|<|>|=)\s*(.*?)\s*")
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "=": operator.eq, "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+_EQUALITY = frozenset({"=", "==", "!="})
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition that runs are filtered by, such as ``rate<0.1`` or ``age>2d``."""
+
+    name: str
+    comparison: str
+    text: str
+
+    def judge(self) -> Callable[[Value | None], bool]:
+        """Return what decides whether the condition by which runs are filtered holds for a value.
+
+        It never holds for a missing one.
+        """
+        compare, wanted = _COMPARE[self.comparison], self.number
+        is_equality, differs = self.comparison in _EQUALITY, self.comparison == "!="
+
+        def holds(value: Value | None) -> bool:
+            if value is None:
+                return False
+            if is_equality and isinstance(value, bool | str):
+                shown = str(value).lower() if isinstance(value, bool) else value
+                return compare(shown, _unquoted(self.text))
+            if isinstance(value, str) or wanted is None:
+                # Text that is no number differs from each number.
+                return differs
+            return compare(value, wanted)
+
+        return holds
+
+    @property
+    def number(self) -> float | None:
+        """The number in a condition by which runs are filtered; None for text.
+
+        A duration is in seconds.
+        """
+        if self.name in _DURATIONS:
+            return parse_span(self.text)
+        try:
+            return float(self.text)
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class RunGroup:
+    """Runs that belong together: those of one job, or the points of a sweep.
+
+    Attributes:
+        title: The job's name, or ``sweep NAME``.
+        runs: The runs, a fork behind the run that it was made from.
+        depths: For each run, how many forks it is away from the first run of the group above it.
+        params: Names of the params whose values differ between these runs; ``seed`` among them.
+        metrics: Names of their metrics.
+    """
+
+    title: str
+    runs: tuple[RunSummary, ...]
+    depths: tuple[int, ...]
+    params: tuple[str, ...]
+    metrics: tuple[str, ...]
+
+
+def parse_condition(text: str) -> Condition:
+    """Parse a condition by which runs are filtered, such as ``rate<0.1``.
+
+    Raises:
+        UsageError: E449, it is not ``NAME<VALUE`` with one of ``< <= > >= = !=``.
+    """
+    match = _CONDITION.fullmatch(text)
+    if match is None or not match[3]:
+        raise UsageError.of(
+            "E449",
+            f"'{text}' is no condition",
+            "write a name, a comparison and a value in quotes, such as 'rate<0.1' or 'age>2d'",
+        )
+    found = Condition(match[1], match[2], match[3])
+    if found.name in _DURATIONS and found.number is None:
+        raise UsageError.of(
+            "E449", f"'{found.text}' is no duration", f"write such as '{found.name}<2h' or 30m, 7d"
+        )
+    return found
+
+
+def find_column(name: str, runs: Sequence[RunSummary]) -> str:
+    """Find the column by which runs are sorted or filtered, named by a user's text.
+
+    Returns:
+        ``params.NAME``, ``metrics.NAME``, or one of ``OWN_COLUMNS``.
+
+    Raises:
+        UsageError: E449, no run has such a column, or both a param and a metric are called so.
+    """
+    known = [*_union(runs, PARAMS), *_union(runs, METRICS)]
+    matches = [one for one in known if name in (one, one.partition(".")[2])]
+    if len(matches) > 1:
+        listed = " or ".join(matches)
+        raise UsageError.of("E449", f"'{name}' is a param and a metric", f"write {listed}")
+    if matches or name in OWN_COLUMNS:
+        return matches[0] if matches else name
+    bare = [one.partition(".")[2] for one in known]
+    raise UsageError.of(
+        "E449",
+        f"no run here has a param or metric '{name}'",
+        did_you_mean(name, [*bare, *OWN_COLUMNS]),
+    )
+
+
+def read_column(runs: Iterable[RunSummary], column: str, now: datetime) -> list[Value | None]:
+    """Read the values of the column by which runs are sorted or filtered; None if it has none."""
+    kind, dot, name = column.partition(".")
+    if dot:
+        return [(run.params if kind + dot == PARAMS else run.metrics).get(name) for run in runs]
+    match column:
+        case "age":
+            return [run.age_s(now) for run in runs]
+        case "left":
+            return [run.left_s for run in runs]
+        case "epoch":
+            return [run.epoch if run.epoch >= 0 else None for run in runs]
+        case _:
+            return [getattr(run, column) for run in runs]
+
+
+def filter_runs(
+    runs: Sequence[RunSummary], conditions: Iterable[Condition], now: datetime
+) -> list[RunSummary]:
+    """Filter runs: select those for which all conditions hold.
+
+    Raises:
+        UsageError: E449, no run has the column of a condition, or text is compared by size.
+    """
+    # Of each run, whether it is kept so far.
+    kept = [True] * len(runs)
+    for one in conditions:
+        column = find_column(one.name, runs)
+        values = read_column(runs, column, now)
+        if one.comparison not in _EQUALITY and values and not any(map(_is_number, values)):
+            raise UsageError.of(
+                "E449",
+                f"'{one.name}' is text, which has no order",
+                f"write '{one.name}={one.text}' or '{one.name}!={one.text}'",
+            )
+        kept = list(map(operator.and_, kept, map(one.judge(), values)))
+    return list(compress(runs, kept))
+
+
+def sort_runs(runs: Sequence[RunSummary], text: str, now: datetime) -> list[RunSummary]:
+    """Sort runs by a column, descending behind ``-``; those without a value come last.
+
+    Raises:
+        UsageError: E449, no run has the column.
+    """
+    column = find_column(text.removeprefix("-"), runs)
+    pairs = list(zip(read_column(runs, column, now), runs, strict=True))
+    there = [pair for pair in pairs if not _is_missing(pair[0])]
+    there.sort(key=lambda pair: _rank(pair[0]), reverse=text.startswith("-"))
+    return [run for _, run in there] + [run for value, run in pairs if _is_missing(value)]
+
+
+def with_best_metrics(
+    runs: Sequence[RunSummary], run_dir: Path, text: str, now: datetime
+) -> list[RunSummary]:
+    """Replace the last metrics of runs by their best epoch's, and sort the best run first.
+
+    Args:
+        runs: The runs.
+        run_dir: The directory that their paths start from.
+        text: The metric that is judged by: its minimum, or ``max:METRIC``.
+        now: The present time.
+
+    Raises:
+        UsageError: E449, no run has the metric.
+    """
+    mode, colon, name = text.partition(":")
+    if not colon or mode not in ("min", "max"):
+        mode, name = "min", text
+    column = find_column(name if name.startswith(METRICS) else METRICS + name, runs)
+    name = column.removeprefix(METRICS)
+    best = [_with_best(run, run_dir, name, mode) for run in runs]
+    return sort_runs(best, ("-" if mode == "max" else "") + column, now)
+
+
+def _with_best(run: RunSummary, run_dir: Path, name: str, mode: str) -> RunSummary:
+    from jobrun.tools.runs.metrics import read_metrics  # noqa: PLC0415 - not for each table
+
+    try:
+        metrics = read_metrics(run_dir / run.path)
+    except JobrunError:
+        return replace(run, metrics={})
+    points = metrics.column(name) if name in metrics.names else []
+    if not points:
+        return replace(run, metrics={})
+    # Of equal values the first epoch.
+    epoch, _ = min(points, key=lambda point: -point[1] if mode == "max" else point[1])
+    values = dict(metrics.rows)[epoch]
+    pairs = zip(metrics.names, values, strict=True)
+    declared = {one: value for one, value in pairs if one in run.metrics and value is not None}
+    return replace(run, metrics=declared, best_epoch=epoch)
+
+
+def group_runs(
+    runs: Sequence[RunSummary], *, nest_forks: bool = True, always: Collection[str] = ()
+) -> list[RunGroup]:
+    """Sort runs into groups by job or sweep; groups with newer runs come later.
+
+    Args:
+        runs: The runs, in the order that they are shown in.
+        nest_forks: Put forks behind the runs that they were made from.
+        always: Columns that are shown also where all runs of a group have the same value.
+    """
+    groups: dict[str, list[RunSummary]] = {}
+    for run in runs:
+        groups.setdefault(f"sweep {run.sweep}" if run.sweep else run.job, []).append(run)
+    ordered = sorted(groups.items(), key=lambda item: max(run.order for run in item[1]))
+    return [_group(title, members, always, nest_forks=nest_forks) for title, members in ordered]
+
+
+def _group(
+    title: str, runs: list[RunSummary], always: Collection[str], *, nest_forks: bool
+) -> RunGroup:
+    rows = _nested(runs) if nest_forks else [(run, 0) for run in runs]
+    columns = [one for one in _union(runs, PARAMS) if one in always or _differs(runs, one)]
+    params = [one.removeprefix(PARAMS) for one in columns]
+    seeds = ["seed"] if "seed" in always or len({run.seed for run in runs}) > 1 else []
+    return RunGroup(
+        title,
+        tuple(run for run, _ in rows),
+        tuple(depth for _, depth in rows),
+        tuple(params + seeds),
+        tuple(one.removeprefix(METRICS) for one in _union(runs, METRICS)),
+    )
+
+
+def _nested(runs: Sequence[RunSummary]) -> list[tuple[RunSummary, int]]:
+    """Sort runs so that forks follow their parents, with the depth of each."""
+    present = {run.run_id for run in runs}
+    forks: dict[str, list[RunSummary]] = {}
+    roots: list[RunSummary] = []
+    for run in runs:
+        # A record may be damaged so that it is its own ancestor: it still has to be shown.
+        is_fork = run.parent_id in present and run.parent_id != run.run_id
+        (forks.setdefault(run.parent_id, []) if is_fork else roots).append(run)
+    rows: list[tuple[RunSummary, int]] = []
+    pending = [(run, 0) for run in reversed(roots)]
+    while pending:
+        run, depth = pending.pop()
+        rows.append((run, depth))
+        pending += [(fork, depth + 1) for fork in reversed(forks.pop(run.run_id, []))]
+    return rows + [(run, 0) for left in forks.values() for run in left]
+
+
+def _differs(runs: Sequence[RunSummary], column: str) -> bool:
+    name = column.removeprefix(PARAMS)
+    first = runs[0].params.get(name)
+    return any(run.params.get(name) != first for run in runs)
+
+
+def _union(runs: Sequence[RunSummary], prefix: str) -> list[str]:
+    """List, for filtered and sorted runs, each column of params or metrics that one has."""
+    values = map(operator.attrgetter("params" if prefix == PARAMS else "metrics"), runs)
+    # Nearly all runs of a job have the same names.
+    names = dict.fromkeys(map(tuple, values))
+    return [prefix + name for name in dict.fromkeys(chain.from_iterable(names))]
+
+
+def render_csv(runs: Sequence[RunSummary]) -> str:
+    """Render filtered and sorted runs as CSV text, with all params and metrics and all digits."""
+    columns = [*_union(runs, PARAMS), *_union(runs, METRICS)]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*_CSV, *columns])
+    for run in runs:
+        own = [run.path, run.job, run.created, run.status, run.epoch, run.exit_code, run.seed]
+        own += [run.parent, " ".join(run.tags), run.reason]
+        params = [run.params.get(one.removeprefix(PARAMS)) for one in columns if one[0] == "p"]
+        metrics = [run.metrics.get(one.removeprefix(METRICS)) for one in columns if one[0] == "m"]
+        writer.writerow(["" if value is None else value for value in (*own, *params, *metrics)])
+    return text.getvalue()
+
+
+_CSV = (
+    "run", "job", "created", "status", "epoch", "exit_code", "seed", "parent", "tags", "reason",
+)  # fmt: skip
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
+
+
+def _is_number(value: Value | None) -> bool:
+    return isinstance(value, int | float)
+
+
+def _is_missing(value: Value | None) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _rank(value: Value | None) -> tuple[bool, Any]:
+    return isinstance(value, str), value

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import errno
+import random
+from dataclasses import replace
+
+import pytest
+
+from jobrun.core.errors import EnvironmentFaultError, Fault, Origin, TaskFailedError
+from jobrun.graph.steps import Net
+from jobrun.runtime.codegen.line_table import StepLocation
+from jobrun.runtime.step_errors import explain_at, is_only_missing_blobs
+from jobrun.testing.graphs import op
+from tests.support.step_bench import Bench
+
+PLACE = StepLocation("e/t/steps[4]", Origin("job.yaml", 7, 3))
+
+
+@pytest.fixture
+def bench():
+    with Bench(x=1) as one:
+        yield one
+
+
+def test_an_error_gets_place_and_circumstances(bench):
+    bench.frame.instances, bench.frame.instance = 4, 2
+
+    fault = explain_at(ValueError("bad\nmore"), PLACE, bench.frame).faults[0]
+
+    assert fault.message == (
+        "the step failed with ValueError: bad (task t, node local, epoch 3, instance 2)"
+    )
+    assert (fault.path, str(fault.where)) == ("e/t/steps[4]", "job.yaml:7:3")
+    assert fault.mend
+
+
+def test_an_error_without_text_is_named(bench):
+    assert "with KeyError (" in explain_at(KeyError(), PLACE, bench.frame).faults[0].message
+
+
+def test_a_fault_keeps_its_class_code_and_notes(bench):
+    error = EnvironmentFaultError(Fault("E285", "no space", "make some"))
+    error.add_note("a note")
+
+    explained = explain_at(error, PLACE, bench.frame)
+
+    assert type(explained) is EnvironmentFaultError
+    assert (explained.faults[0].code, explained.faults[0].path) == ("E285", "e/t/steps[4]")
+    assert explained.__notes__ == ["a note"]
+
+
+def test_a_fault_that_has_its_place_is_left_alone(bench):
+    error = TaskFailedError(Fault("E200", "m", "n", path="elsewhere"))
+
+    assert explain_at(error, PLACE, bench.frame) is error
+
+
+def test_the_operator_that_failed_is_found_among_several_on_one_line(bench):
+    line = Origin("job.yaml", 3, 1)
+    ops = [
+        replace(op(text, f"e/t/steps[{i}]"), origin=line)
+        for i, text in enumerate(("a = x", "b = a / 0", "c = b"))
+    ]
+
+    with pytest.raises(TaskFailedError) as caught:
+        bench.do(Net(tuple(ops)))
+
+    assert caught.value.faults[0].path == "e/t/steps[1]"
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_the_name_of_a_nets_parameter_is_shown_as_written(bench):
+    with pytest.raises(TaskFailedError) as caught:
+        bench.do("y = missing", shared=None)
+
+    assert "'missing'" in caught.value.faults[0].message
+
+
+def test_echoes_are_told_from_errors():
+    echo, other = Fault("E201", "m"), Fault("E200", "m")
+
+    assert is_only_missing_blobs(TaskFailedError(echo, echo))
+    assert not is_only_missing_blobs(TaskFailedError(echo, other))
+
+
+def test_what_the_system_refuses_is_no_fault_of_the_job(bench):
+    error = explain_at(OSError(errno.EMFILE, "Too many open files", "x.py"), PLACE, bench.frame)
+
+    assert isinstance(error, EnvironmentFaultError)
+    assert error.exit_code == 7
+    assert error.faults[0].code == "E222"
+    assert "Too many open files (task t" in error.faults[0].message
+
+
+def test_a_value_that_cannot_be_copied_is_refused_with_the_blob_it_was_for(bench):
+    bench.blobs["draws"] = random.Random(1)
+
+    with pytest.raises(TaskFailedError) as caught:
+        bench.do("mine = draws", shared=None)
+
+    assert caught.value.faults[0].code == "E240"
+    assert "(blob 'mine', task t" in caught.value.faults[0].message
