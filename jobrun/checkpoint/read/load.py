@@ -327,7 +327,7 @@ def _has_buffer(dtype: np.dtype[Any]) -> bool:
 
 
 def _each(act: Callable[[Any], None], portions: Sequence[Any], least: int = 1) -> None:
-    """Load portions of a checkpoint file in this thread and others, each portion in one thread.
+    """Load portions of a checkpoint file by this thread and others, each portion by one of them.
 
     Each takes the next portion that is left. This thread begins at once: to wait for threads of a
     pool until they have started would cost as much as they save, where the file is in memory.

@@ -157,7 +157,7 @@ class PortionReader:
 
 
 def _with_gaps(arrays: Sequence[Array], gaps: Sequence[int]) -> list[Array | None]:
-    """Insert None into the list of arrays that a partial read fills, at the given positions."""
+    """Place arrays that are read into in a list that has None at some places."""
     if list(gaps) == [0, len(arrays) + 1]:
         # Many small ones are usually side by side.
         return [None, *arrays, None]
@@ -170,7 +170,7 @@ def _with_gaps(arrays: Sequence[Array], gaps: Sequence[int]) -> list[Array | Non
 
 
 def _cut(starts: list[int], pieces: list[Array], first: int, last: int) -> list[Array]:
-    """Cut the pieces that a partial read fills where a run of blocks begins and ends."""
+    """Cut the pieces of a portion of the file at the beginning and at the end of a block."""
     low, high = bisect_right(starts, first) - 1, bisect_left(starts, last)
     parts = pieces[low:high]
     # Most small blobs are in one block.

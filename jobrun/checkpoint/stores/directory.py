@@ -311,7 +311,7 @@ def _facts_of(directory: str) -> dict[str, os.stat_result]:
 
 
 def _delete_unused_files(staged: str) -> dict[str, os.stat_result]:
-    """Delete a removed epoch's files that no node reuses; return ``stat`` results of the rest."""
+    """Delete the files of a removed epoch that no node has reused; return the facts of the rest."""
     found = _facts_of(staged)
     for name in [name for name in found if name.endswith(REUSE_SUFFIX)]:
         Path(staged, name).unlink()

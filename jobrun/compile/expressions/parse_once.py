@@ -114,7 +114,7 @@ class ShapedParser:
         return expr
 
     def _take_apart(self, text: str) -> tuple[_Parts, _Shape]:
-        """Split a text into words and shape, where a name is the position of its first mention."""
+        """Split a text at its words; its shape has, for a name, the number of its first mention."""
         parts = _WORD.split(text)
         shape: list[str | int] = [*parts]
         numbers: dict[str, int] = {}

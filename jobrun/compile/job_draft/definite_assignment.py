@@ -61,7 +61,7 @@ class NameUses:
     functions: set[str] = field(default_factory=set)
 
     def note(self, access: Access, place: Place) -> None:
-        """Add the names that a step needs, assigns or deletes, for definite assignment."""
+        """Add what one step needs, assigns or deletes to an analysis of definite assignment."""
         for name in access.reads:
             self.reads.setdefault(name, place)
         is_sorted = access.called or access.lent

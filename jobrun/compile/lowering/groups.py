@@ -125,7 +125,7 @@ class GroupLowering:
         )
 
     def _around(self, spec: GroupSpec, group: GroupDraft) -> tuple[_Setups, _Reports]:
-        """Lower what surrounds a group's tasks: its set-up and reports, node by node."""
+        """Lower what is around the tasks of a group: set-up and reports, node by node."""
         setups: _Setups = {}
         reports: _Reports = {}
         written = spec.setup if isinstance(spec.setup, tuple) else (spec.setup,)

@@ -97,7 +97,7 @@ def _definition(name: str, net: Steps | NetSpec) -> NetDef:
 
 
 def _used_names(net: Steps | NetSpec) -> list[str]:
-    """Return the names of the nets that one net's steps use, with repetitions, for the table."""
+    """Return the names of the nets that a net in the table of nets uses, with repetitions."""
     return [step.net for step in all_steps(_all_of(net)) if isinstance(step, NetStep)]
 
 

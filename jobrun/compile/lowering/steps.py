@@ -182,7 +182,7 @@ class StepLowering:
         return (*found, _net(run)) if run else tuple(found)
 
     def setup(self, spec: SetupSpec, at: Path, path: str, env: Env) -> SetupNets:
-        """Lower a task's or net's set-up to two blocks of steps, ``path.init`` and ``path.exit``.
+        """Lower set-up steps, of a task or a net, to two blocks ``path.init`` and ``path.exit``.
 
         ``env`` says which nets and names are around it; its blocks are not reachable.
         """
@@ -546,7 +546,7 @@ class EffectLowering:
         return Save(self._files(spec.save, (*at, "save"), place, env), place.path, place.origin)
 
     def _declared(self, spec: EffectStep, at: Path, place: Place, env: Env) -> Step:
-        """Lower a step of a declared kind of effect, such as ``log``, key by key."""
+        """Lower an effect, a step of a declared kind such as ``log``, key by key."""
         kind: Any = DECLARED_MODELS[type(spec)]
         given: dict[str, Any] = {
             name: str(getattr(spec, other)) for name, other in declared_sources(kind).items()
@@ -568,7 +568,7 @@ class EffectLowering:
         return step
 
     def operator(self, spec: OpStep, at: Path, place: Place, env: Env) -> Op:
-        """Lower an operator step in its long form ``{op: …}`` to an operator (``Op``)."""
+        """Lower the effect of an operator step's long form, ``{op: …}``."""
         path, origin = place
         outputs = _as_tuple(spec.out)
         read = self._read.expression

@@ -172,7 +172,7 @@ def unreadable_file_error(path: Path, error: OSError) -> CheckpointError:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a part of an event for its JSON line: to a dict of fields, or to text."""
+    """Convert a part of an event to values for its JSON line: a dict of fields, or text."""
     if not is_dataclass(value):
         return str(value)
     kind: Any = type(value)
@@ -182,7 +182,7 @@ def _plain(value: Any) -> Any:
 
 @functools.cache
 def _fields_of(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """Return the field names of an event's part, and a function that returns their values."""
+    """Return the names of the fields of a part of an event, and a function that returns them."""
     names = tuple(kind.__dataclass_fields__)
     if len(names) > 1:
         return names, operator.attrgetter(*names)

@@ -35,7 +35,7 @@ class StepLocation:
 
 
 def locate(made: Iterable[ast.stmt], origin: Origin, number: int) -> None:
-    """Give generated statements without a location that of a step in the line table."""
+    """Give generated statements the location of a step in the line table, if they have none."""
     line, column = max(1, origin.line), min(max(0, origin.column - 1), _FIRST)
     for statement in made:
         for node in ast.walk(statement):

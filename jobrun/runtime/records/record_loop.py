@@ -203,7 +203,7 @@ def _run_all(
     records: Records,
     write: Write | None,
 ) -> None:
-    """Run a task's steps for each record; look up once what is the same for all records.
+    """Run the task's steps for each record; look up beforehand what all records share.
 
     Records may be small and many: what ``run_block`` does is written out here.
     """

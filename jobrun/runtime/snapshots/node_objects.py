@@ -80,7 +80,7 @@ def _held(name: str, value: Value, *, is_state: bool) -> Mapping[str, Value]:
 
 
 def load_object_state(name: str, value: Any, state: ObjectState) -> None:
-    """Load a stored state into one of a node's objects; verify that it took it bit for bit.
+    """Load a stored state into one of a node's objects, and verify it bit for bit.
 
     Raises:
         CheckpointError: E325, it does not fit, or the object makes something else of it. Where

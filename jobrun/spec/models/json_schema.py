@@ -69,7 +69,7 @@ def schema() -> dict[str, Any]:
 
 
 def _build_all(model: type[Model]) -> None:
-    """Build all deferred pydantic models, as JSON Schema defaults may be instances of them.
+    """Build every deferred model before its JSON Schema, as a default may be an instance of one.
 
     The oldest pydantic that is allowed cannot write such a default before.
     """
