@@ -159,7 +159,7 @@ def _missing(error: Exception, variables: Mapping[str, str]) -> str | None:
 
 
 def attempt(run: GroupRun, work: Work) -> bool:
-    """Run ``work`` of a task; on an error, record it, cancel the group run and return False."""
+    """Run ``work`` of a task; if a step fails, record the error, cancel the group, return False."""
     try:
         return work()
     except CancelledError:

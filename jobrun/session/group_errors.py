@@ -55,7 +55,7 @@ class NodeLostError(EnvironmentFaultError):
 
     @classmethod
     def of_node(cls, node: str, how: str) -> NodeLostError:
-        """Build the error for a lost node, whose process has ended, with the reason in words."""
+        """Build the error for a node that a group lost as its process ended, with the reason."""
         error = cls.of(
             "E395",
             f"node '{node}' is lost: its process {how}",

@@ -48,7 +48,7 @@ class StoredNode:
     _read: Callable[[str], Value]
 
     def read(self, name: str) -> Value:
-        """Read one blob lazily: verify it only when a tool wants its value.
+        """Read one blob lazily, so that it is verified only when a tool wants its value.
 
         Raises:
             CheckpointError: It is damaged.

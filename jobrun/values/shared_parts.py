@@ -257,7 +257,7 @@ def _shares(first: Array, second: Array) -> bool:
 
 
 def _marked_pairs(group: list[tuple[Path, Array]]) -> list[Pair]:
-    """Find parts, arrays, that share elements by marking each in a map of the memory."""
+    """Find arrays with shared elements by marking each array in a map of the memory."""
     bounds = [_bounds(array) for _, array in group]
     begin = min(low for low, _ in bounds)
     marks = np.zeros(max(high for _, high in bounds) - begin, np.int32)

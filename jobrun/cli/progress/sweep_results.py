@@ -147,7 +147,7 @@ def render_verdict(found: Sequence[Outcome], best: Sequence[Outcome], aim: Objec
 
 
 def render_plot(best: Sequence[Outcome], aim: Objective, width: int) -> list[str]:
-    """Render the plot below a sweep's printed summary: a curve over a numeric axis, else bars.
+    """Render the plot below a sweep's printed results: a curve over a numeric axis, else bars.
 
     Args:
         best: Those with a score, in the order of their rank.

@@ -186,7 +186,7 @@ class _ControlFlow:
         return made
 
     def group(self, group: GroupDraft, view: NodeView | None, ends: list[_Point]) -> list[_Point]:
-        """Add the run of a group to the control flow on which aliasing by callables is analysed."""
+        """Add a run of a group to the control-flow graph, to analyse aliasing by callables."""
         if view is None:
             return ends
         setups = group.setups.get(view.node, ())
@@ -367,7 +367,7 @@ def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
 
 
 def _find_stale(point: _Point, pair: Pair) -> str:
-    """Return, where a point changes one blob of a pair of aliases, the other one."""
+    """Return the blob of a pair of aliases that a point leaves stale by changing the other one."""
     first, second = pair
     if first in point.changes:
         return second

@@ -105,7 +105,7 @@ class StepTimers:
         return now
 
     def add_last_passes(self, loop: int, number: int, last: float) -> float:
-        """Add to the step meter's timers the last passes of a numbered loop; return the time."""
+        """Add to the step meter's timers a numbered loop's last passes; return the time now."""
         now = time.perf_counter()
         if number >= 0:
             self._passes[loop] += number % SAMPLED

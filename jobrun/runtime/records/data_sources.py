@@ -81,7 +81,7 @@ class OpenSource:
         self._unsteady = bool(used & names.changed)
 
     def open(self, frame: Frame) -> bool:
-        """Open this data source again; return whether its rows are others than in the last run.
+        """Open this data source again; return whether its rows differ from those of the last run.
 
         Raises:
             JobrunError: The data cannot be read.

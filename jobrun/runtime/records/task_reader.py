@@ -101,7 +101,7 @@ class ReaderSource:
         return self._cursors[0].given
 
     def places(self) -> tuple[tuple[int, int], ...]:
-        """Return how many records and rows a task's reader, or each in a ``zip``, gave."""
+        """Return how many records and rows the task's reader gave, or each reader in a ``zip``."""
         cursor = self._cursors[0]
         leaves = cursor.cursors if isinstance(cursor, ZipCursor) else (cursor,)
         return tuple(one.place for one in leaves)
@@ -160,7 +160,7 @@ class ReaderSource:
     def _in_turn(
         self, cursor: Cursor | ZipCursor, lock: threading.Lock, frame: Frame
     ) -> Iterator[Numbered]:
-        """Iterate over a reader's records that one instance of a task gets, in turn with others."""
+        """Iterate over records of a task's reader that one instance gets, in turn with others."""
         while True:
             frame.cancel.check()
             if not lock.acquire(blocking=False):
