@@ -180,7 +180,7 @@ class Snapshot:
     def pass_gate(self, names: Iterable[str] | None = None) -> None:
         """Wait until a snapshot has copied blobs that a block is about to change; all if None.
 
-        Any thread.
+        Thread-safe.
         """
         if self.is_safe:
             return
@@ -202,7 +202,7 @@ class Snapshot:
             self._covered |= changed | self._parts
 
     def write(self, directory: str) -> NodeSave:
-        """Copy the rest of the snapshot, then write it durably to a file. Any thread.
+        """Copy the rest of the snapshot, then write it durably to a file. Thread-safe.
 
         Raises:
             TaskFailedError: A blob holds what cannot be stored.
