@@ -112,7 +112,7 @@ def _can_start_again() -> bool:
 
 
 def start_again(hash_seed: str) -> None:
-    """Replace this process by a new start of ``__main__.py``, with the given hash seed."""
+    """Replace this process by ``python -m jobrun`` started again, with the given hash seed."""
     os.environ["PYTHONHASHSEED"] = hash_seed
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - ourselves
 

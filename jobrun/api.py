@@ -68,7 +68,7 @@ Source = str | os.PathLike[str] | LoadedSpec | Job | Prepared
 def load(
     path: str | os.PathLike[str], *, values: Sequence[str] = (), overrides: Sequence[str] = ()
 ) -> LoadedSpec:
-    """Provide ``jobrun.load()``: load a YAML spec and validate it, without compiling it.
+    """Provide ``jobrun.load()`` of the Python API: load and validate a YAML spec, compile nothing.
 
     Args:
         path: The YAML file.
@@ -116,7 +116,7 @@ def run(
     resume: Resume = "",
     listener: Listener = ignore,
 ) -> RunResult:
-    """Provide ``jobrun.run()``: run a job from Python to its end, in this process.
+    """Provide ``jobrun.run()`` of the Python API: run a job to its end, in this process.
 
     Args:
         source: As of ``prepare``.
@@ -156,7 +156,7 @@ def resume_from(
     *,
     listener: Listener = ignore,
 ) -> RunResult:
-    """Provide ``jobrun.resume()``: continue a run, at its newest checkpoint or ``options.epoch``.
+    """Provide ``jobrun.resume()`` of the Python API: continue a run, usually at its newest epoch.
 
     Args:
         path: The run's directory; what names it below ``options.run_dir``, such as ``latest``;
@@ -191,7 +191,7 @@ def fork_from(
     blobs: Sequence[str] = (),
     listener: Listener = ignore,
 ) -> RunResult:
-    """Provide ``jobrun.fork()``: start a new run with the checkpoint of another, left as it is.
+    """Provide ``jobrun.fork()`` of the Python API: start a run from another run's checkpoint.
 
     Args:
         path: The other run, as of ``resume``.
@@ -307,7 +307,7 @@ def steps(*parts: str | Step) -> tuple[Step, ...]:
 
 
 def expression(text: str) -> Expr:
-    """Provide ``jobrun.expression()``: parse an expression of the spec language for a job.
+    """Provide ``jobrun.expression()`` of the Python API: parse an expression for a job.
 
     Raises:
         SpecError: It cannot be read.

@@ -74,7 +74,7 @@ class FileFacts:
 def write_state(
     path: str, *, node: str, epoch: int, run_id: str, values: Mapping[str, Value]
 ) -> StoredFile:
-    """Write one checkpoint file as a whole from a node's state blobs; it is durable on return.
+    """Write a node's state blobs as one whole checkpoint file, which is durable on return.
 
     Equal arguments give equal bytes. The file's name is made durable by the store's commit.
     Who writes more than one epoch keeps a ``writer.NodeWriter``.
@@ -97,7 +97,7 @@ def read_state(
     partial: bool = False,
     in_place: InPlace | None = None,
 ) -> dict[str, Value]:
-    """Read named blobs of one whole checkpoint file, given its path and whose file it must be.
+    """Read named blobs of one checkpoint file, given its path and the digest it must have.
 
     They are exactly as they were written.
 
@@ -125,7 +125,7 @@ def read_state(
 
 
 def inspect_state(path: str) -> FileFacts:
-    """Read one whole checkpoint file, verified; return its header and facts about each blob.
+    """Inspect a whole checkpoint file: verify it; return its header and statistics of its blobs.
 
     No manifest is needed. It is verified by its own header, which shows damage, not forgery.
 

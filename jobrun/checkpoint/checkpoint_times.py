@@ -45,7 +45,7 @@ class SavePause:
 
 
 def stored_files(outputs: Mapping[Any, Any]) -> tuple[StoredFile, ...]:
-    """Select the files with times from a save's or load's outputs, for ``CheckpointTimes``."""
+    """Select, for ``CheckpointTimes``, the files with times from the outputs of a save or load."""
     return tuple(value for value in outputs.values() if isinstance(value, StoredFile))
 
 
@@ -116,7 +116,7 @@ def _summarise(nodes: list[NodeTime]) -> tuple[int, float, float, str, tuple[Nod
 
 
 def save_phases(times: CheckpointTimes) -> tuple[tuple[str, float], ...]:
-    """Split the time that ``CheckpointTimes`` gives for a save's slowest node into named phases.
+    """Split the duration of a checkpoint's save, on its slowest node, into named phases.
 
     ``wait`` is for the save before, ``hold`` to begin, ``gate`` what tasks waited for copies,
     ``commit`` from the last file to an epoch that is there to stay.

@@ -24,9 +24,7 @@ class MetadataHandler(Protocol):
     """Knows which epochs there are. Called by the runner alone, one call at a time."""
 
     def last_epoch(self, wanted: int | None) -> Chosen | None:
-        """Return from which epoch a run may continue, or None for no opinion (handler protocol).
-
-        None for no opinion.
+        """Return which epoch a run should continue from; None if the handler has no opinion.
 
         Asked at each start, also of a new run, which has no epoch to continue from.
 
@@ -38,7 +36,7 @@ class MetadataHandler(Protocol):
         """
 
     def accessible(self, epoch: int | None) -> bool:
-        """Return whether a metadata handler can read an epoch; for None, save one (protocol)."""
+        """Return whether a metadata handler can read an epoch, or can save if None (protocol)."""
 
     def written(self, epoch: int, generation: int) -> None:
         """Let a metadata handler record that an epoch is durable (handler protocol).
@@ -50,4 +48,4 @@ class MetadataHandler(Protocol):
         """
 
     def report(self, times: CheckpointTimes) -> None:
-        """Let a metadata handler record how long a save, load or upload took (protocol)."""
+        """Let this metadata handler record how long a save, load or upload took (protocol)."""

@@ -106,7 +106,7 @@ class CheckpointStore(Protocol):
         """
 
     def check(self) -> None:
-        """Require that a checkpoint store is the same one as at its first use (store protocol).
+        """Require that the store is still the one found at its first use (store protocol).
 
         Raises:
             EnvironmentFaultError: E390, it was removed or replaced, with all epochs in it.
@@ -127,7 +127,7 @@ class CheckpointStore(Protocol):
         """Return the epochs in the store, ascending, including damaged ones (protocol)."""
 
     def path(self, epoch: int) -> str:
-        """Return a directory with the files of an epoch of the store (protocol)."""
+        """Return a local directory that holds the files of a stored epoch (protocol)."""
 
     def manifest(self, epoch: int) -> Manifest:
         """Read the manifest of an epoch in the checkpoint store (store protocol).
@@ -140,7 +140,7 @@ class CheckpointStore(Protocol):
         """Verify the manifest, lengths and digests of a stored epoch (protocol)."""
 
     def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
-        """Move epochs of the store aside into ``where``, and delete none (protocol)."""
+        """Move epochs of the store to ``where`` instead of deleting them (protocol)."""
 
     def hold(self, epoch: int) -> EpochHold | None:
         """Keep an epoch of the store from being deleted until released (protocol).
@@ -162,7 +162,7 @@ class CheckpointStore(Protocol):
         """
 
     def close(self) -> None:
-        """Delete files that a checkpoint store kept to reuse for later epochs (store protocol).
+        """Delete files of deleted epochs that the store kept for reuse by later ones (protocol).
 
         The store can be used again.
         """

@@ -76,7 +76,7 @@ def file_name(node: str) -> str:
 
 
 def checkpointed_blobs(job: Job) -> dict[str, tuple[str, ...]]:
-    """Return the names of the blobs that each save group writes, sorted, by node.
+    """List by node the sorted names of the blobs that each checkpoint of a job contains.
 
     That is fixed when the job is compiled: nothing that runs can add to it. Which of the blobs
     that ``rebuild`` tasks make are objects, whose state is in it too, is known when they are made.
@@ -86,7 +86,7 @@ def checkpointed_blobs(job: Job) -> dict[str, tuple[str, ...]]:
 
 
 def _origins(tasks: Sequence[Task], names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Return for each blob of a save group the path of the step in init that makes it.
+    """Map each saved blob to the path of the step in init that makes it, for a save group.
 
     Args:
         tasks: Those of init on a node.
@@ -173,7 +173,7 @@ def load_group(job: Job, manifest: Manifest, directory: str) -> TaskGroup:
 def partial_group(
     manifest: Manifest, directory: str, wanted: Mapping[str, tuple[str, ...]]
 ) -> TaskGroup:
-    """Build the task group that loads some blobs of some nodes; missing ones are left out.
+    """Build the task group that loads some blobs of some nodes, and leaves out missing blobs.
 
     All nodes read into the group run's workspace first. Only when all of them have ended do
     the blobs go into the nodes' own: a file that is missing or damaged changes nothing
@@ -218,7 +218,7 @@ def parse_address(name: str, nodes: Sequence[str]) -> tuple[str, tuple[str, ...]
 
 
 def saved_settings(manifest: Manifest, node: str) -> tuple[tuple[str, Any], ...]:
-    """Return the settings of libraries that a load group makes on a node, as the epoch has them.
+    """Return the library settings, stored in an epoch, that a load group restores on a node.
 
     A node that was not there when the epoch was saved gets those of another one.
     """

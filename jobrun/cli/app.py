@@ -121,7 +121,7 @@ class CommandGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete a command's name from the app's table of commands, or an option before it."""
+        """Complete a command's name from the app's table of commands, or an option of the app."""
         from click.shell_completion import CompletionItem  # noqa: PLC0415 - at a tab only
 
         found = [
@@ -170,7 +170,7 @@ class CommandGroup(click.Group):
 
 
 def _suggest_command(word: str) -> str:
-    """Suggest what was meant by an unknown command: a spec, another program's word, or a slip."""
+    """Suggest what an unknown command may mean: a spec, another program's word, a misspelling."""
     if word.endswith((".yaml", ".yml")):
         return f"did you mean 'jobrun run {word}'?"
     if (other := _OTHER_NAMES.get(word)) is not None:
@@ -245,7 +245,7 @@ class SubcommandGroup(click.Group):
         self._default = default
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the subcommands of an app's group of commands in the order of their definition."""
+        """List the subcommands of a command group of the app, in the order of their definition."""
         del ctx
         return list(self.commands)
 

@@ -62,7 +62,7 @@ class CompletedText(_TextType):
 
 
 def _runs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    """List runs as completion candidates, newest first: jobs and ``latest``, or full names."""
+    """List completion candidates for RUN: jobs and run names, or paths after a slash."""
     from jobrun.tools.runs.summarise_runs import NewestFirst  # noqa: PLC0415 - only when asked
 
     listed = NewestFirst(run_dir_of(ctx))
@@ -144,7 +144,7 @@ def _metrics_of_spec(ctx: click.Context, incomplete: str) -> Iterable[tuple[str,
 
 
 def _section(spec: str, key: str) -> dict[str, Any]:
-    """Read a mapping of a command line's spec, for completion candidates, if it has one."""
+    """Read, for completion candidates, a section (mapping) of the command line's spec, or {}."""
     from jobrun.spec.resolve.include import read_unchecked  # noqa: PLC0415
 
     found = read_unchecked(spec).get(key) if spec else None

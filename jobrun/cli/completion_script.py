@@ -47,7 +47,7 @@ def command(shell: Shell, shell_name: str | None) -> None:
 
 
 def answer_request(instruction: str) -> int:
-    """Answer one request of the shell completion script, which the environment describes.
+    """Answer one request of the shell completion script, given in environment variables.
 
     Args:
         instruction: Such as ``bash_complete``.
@@ -94,7 +94,7 @@ class WholeLineBash(BashComplete):
 
     @cached_property
     def _kept(self) -> str:
-        """The start of the word being typed that bash keeps in front of its completion."""
+        """The beginning of the typed word, which bash keeps before a completion."""
         _, typed = self.get_completion_args()
         breaks = os.environ.get(_BREAKS, "")
         ends = (at + (letter not in _KEPT) for at, letter in enumerate(typed) if letter in breaks)

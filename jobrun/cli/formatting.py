@@ -105,7 +105,7 @@ def shorten_path(path: str) -> str:
 
 
 def render_columns(rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Format rows of cells, the first being their heads, in columns aligned at the right.
+    """Format rows of cells, with heads in the first row, in columns aligned at the right.
 
     Columns behind the width of the terminal are left out.
     """
@@ -132,7 +132,7 @@ def list_times(times: TimeUse) -> list[str]:
 
 
 def list_resources(processes: Sequence[ProcessUse]) -> list[tuple[str, str]]:
-    """Format the memory and processor time that a run's processes use, for output of commands."""
+    """Format memory and processor time of a run's processes as lines for command output."""
     found = []
     for one in processes[:_MOST_PROCESSES]:
         parts = []

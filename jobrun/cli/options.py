@@ -74,7 +74,7 @@ class OneOf(click.Choice):  # type: ignore[type-arg]  # generic in newer release
     """A parameter type for one of several words, which suggests the nearest to a mistyped one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert the text of an option to the permitted word that it is; suggest the nearest.
+        """Convert an option's text to a permitted word; else suggest the nearest in the error.
 
         Raises:
             click.BadParameter: It is none of them.
@@ -100,7 +100,7 @@ class Command(click.Command):
         self.params.extend(shared_options())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Format the options in a command's help, those of every command in a single line."""
+        """Format the options in a command's help; options that all commands have share a line."""
         shared = {"--debug", "--no-color", "--help"}
         own = [
             param
@@ -127,7 +127,7 @@ class Command(click.Command):
                 )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse a command's options; for one that it does not have, suggest its nearest option.
+        """Parse a command's options; for an unknown option, suggest the command's nearest one.
 
         Raises:
             UsageError: An option is not known.
@@ -249,7 +249,7 @@ def json_option(function: Function) -> Function:
 
 
 def choose_form(form: str, *, as_json: bool) -> str:
-    """Return the output form of a command from ``--format`` and ``--json``, its short form.
+    """Return a command's output form, from ``--format`` or its short form ``--json``.
 
     Raises:
         UsageError: E404, both are given and differ.

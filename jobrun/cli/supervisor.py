@@ -83,7 +83,7 @@ def run_supervised(
     start_again: Callable[[str], None] | None = None,
     notify: Callable[[SharedState, int | None], None] = lambda _shared, _code: None,
 ) -> int:
-    """Run a command in a supervised child; return its exit code, in parent and child alike.
+    """Run a command in a supervised child process; return its exit code, in both processes.
 
     Only before any thread was started.
 
@@ -161,7 +161,7 @@ class _Supervisor:
         self._continue_until = 0.0
 
     def wait(self) -> ChildExit:
-        """Wait for the supervised child to end."""
+        """Wait for the supervised child to end, handling signals and deadlines meanwhile."""
         while True:
             is_continuing = time.monotonic() < self._continue_until
             wait_s = _CONTINUE_EVERY_S if is_continuing else _TICK_S
@@ -216,14 +216,14 @@ class _Supervisor:
                 self._end_at = time.monotonic() + _REACTION_S
 
     def _grace_deadline(self) -> str:
-        """Render the supervisor's deadline after a grace period, and the running group.
+        """Render, for the child, when the supervisor's grace period ends, and the running group.
 
         Between groups there is nothing: a save that has begun is waited for.
         """
         return f"{self._grace_ends_at + _ENDING_S}\n{self._shared.read('group')}"
 
     def _end(self) -> None:
-        """Kill, as its supervisor, a child that does not end: by SIGABRT, then by SIGKILL."""
+        """Kill the supervised child that does not end by itself: SIGABRT, then SIGKILL."""
         late_s = time.monotonic() - self._end_at
         self._send(signal.SIGABRT if late_s < _REACTION_S else signal.SIGKILL)
 
@@ -257,7 +257,7 @@ class _Supervisor:
 
 
 def _is_not_ignored(number: int) -> bool:
-    """Return whether the supervisor forwards a signal to its child: unless it is ignored."""
+    """Return whether a signal is not ignored, so that the supervisor forwards it to its child."""
     return signal.getsignal(number) is not signal.SIG_IGN
 
 
@@ -296,7 +296,7 @@ def _adopt_orphans() -> bool:
 
 
 def _kill_remaining_children(awaited: set[int], spared: set[int]) -> None:
-    """Kill the child's remaining descendants as they are reparented to the supervisor."""
+    """Kill the descendants left by a supervised process, as the supervisor becomes their parent."""
     deadline = time.monotonic() + _LEFT_BEHIND_S
     while time.monotonic() < deadline:
         try:

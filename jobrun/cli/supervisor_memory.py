@@ -40,42 +40,42 @@ class SharedState:
         self._pid = 0
 
     def write(self, slot: str, text: str) -> None:
-        """Write a short text of the supervised child to a slot of the shared state."""
+        """Write a short text of the child into a slot of the memory shared with its supervisor."""
         data = text.encode(errors="replace")[: _SLOT_BYTES - 1] + b"\0"
         place = 2 + _SLOT_BYTES * _SLOTS.index(slot)
         self._page[place : place + len(data)] = data
 
     def read(self, slot: str) -> str:
-        """Read a slot of the shared state: the text that the child wrote there last, or nothing."""
+        """Read a slot of supervisor memory: the text that the supervised child wrote there last."""
         place = 2 + _SLOT_BYTES * _SLOTS.index(slot)
         data = self._page[place : place + _SLOT_BYTES]
         return data.partition(b"\0")[0].decode(errors="replace")
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code that the supervised child left in the shared state; None until then."""
+        """The exit code that the child left in memory shared with its supervisor; else None."""
         return self._page[1] if self._page[0] else None
 
     @property
     def stacks(self) -> str:
-        """The stacks in shared state, which faulthandler wrote when the child crashed."""
+        """The stacks that a crash of the child left in the memory shared with its supervisor."""
         return os.pread(self._stacks, _MOST_STACK_BYTES, 0).decode(errors="replace")
 
     def keep(self, pid: int) -> None:
-        """Record in shared state a process that the supervisor must not kill after the child."""
+        """Record in supervisor memory a process that must not be killed after the child."""
         self.write("keep", f"{self.read('keep')} {pid}")
 
     @property
     def kept(self) -> set[int]:
-        """The processes recorded in shared state as those that may outlive the child."""
+        """The processes, recorded in supervisor memory, that may outlive the child."""
         return {int(pid) for pid in self.read("keep").split()}
 
     def write_news(self, line: bytes) -> None:
-        """Append a line of the child's news to the shared state, for the parent to send."""
+        """Append a line of the child's news to supervisor memory, for the parent to send."""
         os.pwrite(self._news, line + b"\n", os.fstat(self._news).st_size)
 
     def read_news(self) -> list[bytes]:
-        """Read from shared state the news that the child wrote since the last call, in lines."""
+        """Read from supervisor memory the lines of news that the child added since last time."""
         left = os.fstat(self._news).st_size - self._news_read
         whole = os.pread(self._news, left, self._news_read).rpartition(b"\n")[0]
         self._news_read += len(whole) + bool(whole)
@@ -83,11 +83,11 @@ class SharedState:
 
     @property
     def has_news(self) -> bool:
-        """Whether the shared state holds news of the child that the parent has not read."""
+        """Whether the child has put news into supervisor memory that the parent has not read."""
         return os.fstat(self._news).st_size > self._news_read
 
     def run(self, work: Callable[[], int]) -> int:
-        """Run the child's command; put its exit code, and a crash's stacks, into shared state."""
+        """Run the child's command; put its exit code, or a crash's stacks, in supervisor memory."""
         self._pid = os.getpid()
         STREAMS.use_files(self.output)
         faulthandler.enable(self._stacks)
@@ -105,7 +105,7 @@ class SharedState:
         return code
 
     def _record_caller(self, leave: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
-        """Wrap ``os._exit`` to write its caller into the memory that child and parent share."""
+        """Wrap ``os._exit`` in the child to record who called it in supervisor memory."""
 
         def _exit(status: int) -> NoReturn:
             if os.getpid() == self._pid and self.exit_code is None:

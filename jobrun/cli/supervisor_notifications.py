@@ -33,7 +33,7 @@ class NewsOfRun:
         self._has_targets = False
 
     def announce(self, targets: tuple[NotifyTarget, ...], run: str, stuck: str) -> None:
-        """Pass to the supervisor who is notified of a run, and whether it makes no progress."""
+        """Pass a run's notification targets to the supervisor, and the news if it is stuck."""
         if not targets:
             return
         self._has_targets = True
@@ -63,7 +63,7 @@ class NewsSender:
         self._senders: list[subprocess.Popen[bytes]] = []
 
     def send(self, lines: list[bytes], exit_code: int | None, detail: str = "") -> None:
-        """Send notifications from the supervisor: what the child noted, and the end of its run.
+        """Send from the supervisor the notifications that the child noted, or of its run's end.
 
         Args:
             lines: As ``NewsOfRun`` has written them.

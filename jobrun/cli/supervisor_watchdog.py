@@ -47,7 +47,7 @@ class LimitRecorder:
         self._lock = Lock()
 
     def listen(self, event: Event) -> None:
-        """Note for the watchdog when a running task will be far over its time limit."""
+        """Note, for the watchdog, by when a running task is far over its time limit."""
         match event:
             case TaskLimited() if event.pid == self._pid:
                 over_s = time.monotonic() + event.limit_s + event.grace_s + _LAST_S
@@ -99,7 +99,7 @@ class OverdueDetector:
 
 
 def build_timeout_fault(task: str, mend: str) -> Fault:
-    """Build the fault of a task over its time limit, which the watchdog ends.
+    """Build the watchdog's fault for a task that exceeded its time limit while holding the GIL.
 
     Args:
         task: As ``OverdueDetector`` gives it.

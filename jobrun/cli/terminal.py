@@ -50,7 +50,7 @@ class Shell:
     has_reader: bool = True
 
     def print(self, text: str) -> None:
-        """Write a result of the command to the terminal's stdout, with a line end.
+        """Write a command's result and a line end to stdout, whether or not that is a terminal.
 
         Raises:
             EnvironmentFaultError: It cannot be written (a full disk); not when the reader is gone.
@@ -153,7 +153,7 @@ def _write(stream: TextIO | None, text: str) -> None:
 
 
 def _silence(stream: TextIO | None) -> None:
-    """Redirect a terminal's stdout or stderr, once it fails, with its buffer to the null device."""
+    """Redirect a stdout or stderr that failed, with its buffered text, to the null device."""
     if stream is None or stream.closed:
         return
     null = os.open(os.devnull, os.O_WRONLY)
@@ -163,7 +163,7 @@ def _silence(stream: TextIO | None) -> None:
 
 
 def _columns(descriptor: int) -> int:
-    """Return the width of the terminal of a descriptor, or of the environment's ``COLUMNS``."""
+    """Return how many columns wide the terminal of a descriptor is, or ``COLUMNS`` says."""
     with contextlib.suppress(OSError):
         if (columns := os.get_terminal_size(descriptor).columns) and "COLUMNS" not in os.environ:
             return columns

@@ -74,7 +74,7 @@ class Analysis:
     def keep_saved(
         self, left: Mapping[str, KeptNames], policy: CheckpointPolicy
     ) -> dict[str, KeptNames]:
-        """Return the saved names with which the groups after init start, as groups are analysed."""
+        """Return by node the names that init leaves, less the state of nodes without checkpoint."""
         kept = {}
         saved = set(policy.nodes)
         for node, one in left.items():

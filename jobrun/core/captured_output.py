@@ -68,7 +68,7 @@ class PrintedLines:
         self._left: dict[str, str] = {}
 
     def add(self, stream: str, text: str) -> None:
-        """Add printed text of a stream to these lines, and emit the lines that end in it."""
+        """Add text printed to a stream; emit the lines that the text completes."""
         *lines, rest = (self._left.get(stream, "") + text).split("\n")
         self._left[stream] = ""
         for line in lines:
@@ -82,7 +82,7 @@ class PrintedLines:
 
     @property
     def has_rest(self) -> bool:
-        """Whether the last of these printed lines has not been ended by a line feed yet."""
+        """Whether the last of these printed lines lacks its line feed so far."""
         return any(self._left.values())
 
     def is_of_same_task(self, other: PrintedLines) -> bool:
@@ -128,7 +128,7 @@ class collect:  # noqa: N801 - a context, called like a function
 
 
 def without_collecting(listen: Listener) -> Listener:
-    """Wrap a listener so that its own printed output gets into no task's log lines.
+    """Wrap a listener so that what it prints itself is not logged as a task's output.
 
     What a task has written to descriptors before an event is logged before it.
     """
@@ -216,7 +216,7 @@ class StandardStreams:
         return next(found, number)
 
     def begin(self, lines: PrintedLines) -> None:
-        """Begin to add printed output to these lines, until another call begins or ``end``."""
+        """Begin to collect printed output in these lines, until ``end`` or another call."""
         if self._captures:
             ended = self._ended
             if self._running or ended is None or not lines.is_of_same_task(ended):
@@ -233,7 +233,7 @@ class StandardStreams:
                 self._look_from_now_on()
 
     def end(self, lines: PrintedLines) -> None:
-        """Add the printed output that has arrived to these lines, and end adding to them."""
+        """Stop collecting printed output in these lines, once what has arrived is added."""
         if self._captures and self._running == [lines]:
             # Before it is taken out, so that there is always one to whom a text is given.
             self._ended = lines
@@ -256,7 +256,7 @@ class StandardStreams:
             ended.end()
 
     def pass_on(self, *, is_all: bool = False, adds: bool = True) -> None:
-        """Pass on printed output that has arrived to the terminal, and to the lines of a call.
+        """Pass printed output that has arrived on to the terminal and to a call's lines.
 
         Args:
             is_all: Wait for another thread that is just adding to lines. Not within a lock that
@@ -314,7 +314,7 @@ class StandardStreams:
                 capture.close()
 
     def _past_capture(self, stream: Any) -> Any:
-        """Return a stream that bypasses the capture of printed output, to its original target."""
+        """Return a stream that writes past the capture of output to where it went before."""
         try:
             number = stream.fileno()
         except (OSError, ValueError, AttributeError):
@@ -403,7 +403,7 @@ class LeftOutput:
 
 
 def take_left_output(files: Iterable[OutputFile]) -> list[LeftOutput]:
-    """Divide printed output that a dead process left in its files into lines, and show it."""
+    """Read printed output that a dead process left in its files; show it, return it as lines."""
     found = []
     for file in files:
         lines: list[str] = []
@@ -421,7 +421,7 @@ def take_left_output(files: Iterable[OutputFile]) -> list[LeftOutput]:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write printed output to a terminal or pipe; drop what that does not take."""
+    """Write printed output to a terminal or pipe; drop the part that is not accepted."""
     view = memoryview(data)
     with contextlib.suppress(OSError):
         while view:
@@ -456,7 +456,7 @@ class CollectingStream:
 
     @property
     def _target(self) -> Any:
-        """Where printed text goes; in a forked process, the descriptor that its parent reads."""
+        """The stream for printed text; in a forked process, the one that its parent reads."""
         return self._shown if STREAMS.is_collecting else self._stream
 
     @property
@@ -580,7 +580,7 @@ class OutputFile:
             os.close(number)
 
     def _free(self) -> None:
-        """Free the memory of the part of the output file that has been read."""
+        """Free the memory of the output file's part that was read already."""
         position = os.lseek(self.reading, 0, os.SEEK_CUR)
         if position - self._freed_bytes >= _FREE_EVERY_BYTES:
             free_beginning(self.reading, position)

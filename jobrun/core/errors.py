@@ -170,7 +170,7 @@ class Origin:
         return f"{self.file}:{self.line}:{self.column}"
 
     def inside(self, offset: int, length: int = 1) -> Origin:
-        """Return the ``Origin`` (file, line, column) of an error inside a scalar, as of one name.
+        """Return the ``Origin`` of a part of a YAML scalar, which begins at an offset in it.
 
         Falls back to the whole scalar where columns do not map.
         """

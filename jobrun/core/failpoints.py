@@ -79,7 +79,7 @@ _watching = [_watch(os.environ)]
 
 
 def arm(variables: Mapping[str, str]) -> None:
-    """Read the failpoints in environment variables again, with counters at 0, after a fork.
+    """Reset failpoints, where tests stop a process, from environment variables, as after a fork.
 
     Raises:
         ValueError: No place is called so.
@@ -88,7 +88,7 @@ def arm(variables: Mapping[str, str]) -> None:
 
 
 def reach(name: str) -> None:
-    """Mark that execution reaches a failpoint, at which a test may let the process die."""
+    """Reach a failpoint, at which a test may have this process killed."""
     watch = _watching[0]
     if watch is None:
         return

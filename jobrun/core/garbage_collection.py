@@ -15,13 +15,13 @@ _usual: list[tuple[int, int, int]] = []
 
 
 def collect_seldom() -> None:
-    """Make garbage collection rare while a command starts, since what it imports is never freed."""
+    """Make garbage collection rare while a command starts, as imported code is never freed."""
     _usual.append(gc.get_threshold())
     gc.set_threshold(_MORE_THAN_A_START)
 
 
 def collect_as_usual() -> None:
-    """Make garbage collection as frequent as before ``collect_seldom``, for the code of users."""
+    """Restore the garbage collector's usual thresholds, which ``collect_seldom`` had raised."""
     if _usual:
         _count_as_old()
     while _usual:
@@ -46,7 +46,7 @@ def collector_paused() -> Iterator[None]:
 
 
 def _count_as_old() -> None:
-    """Move the many values made so far to the collector's oldest generation, all at once.
+    """Move all objects made so far to the garbage collector's oldest generation.
 
     The next collection of the youngest would search all of them.
     """

@@ -34,7 +34,7 @@ def hash_seed() -> str:
 
 
 def described_hash_seed() -> str:
-    """Describe the hash seed with a sample of what it makes, such as ``0 (b3a1f9c4)``.
+    """Describe the process's hash seed with a sample hash, such as ``0 (b3a1f9c4)``.
 
     The samples of two processes whose seeds are random differ, as their sets do.
     """

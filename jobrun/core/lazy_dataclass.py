@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
 
     def replace(given: Any, /, **changes: Any) -> Any:
-        """Copy a dataclass with changes, a lazy one without a description of its fields."""
+        """Copy a dataclass with changes, without describing the fields of a lazy one."""
         for name in _parameters(type(given)):
             if name not in changes:
                 changes[name] = getattr(given, name)
@@ -41,7 +41,7 @@ else:
 
 @cache
 def field_types(kind: type) -> dict[str, Any]:
-    """Return the annotations, as written, of the fields of a dataclass; none of other types."""
+    """Return the annotations, as written, of a dataclass's fields; none of other types."""
     if isinstance(lazy := _lazy_of(kind), _Generated):
         return lazy.types()
     return {name: one.type for name, one in getattr(kind, _FIELDS, {}).items()}
@@ -109,7 +109,7 @@ _EMPTY: dict[Any, str] = {list: "[]", dict: "{}"}
 
 
 def _part(name: str, given: Any, *, kw_only: bool) -> _Part:
-    """Describe a field of a lazy dataclass by its default, or by ``dataclasses.field``."""
+    """Describe one field of a lazy dataclass by its default or ``dataclasses.field``."""
     from dataclasses import MISSING, Field  # noqa: PLC0415 - most commands have it already
 
     if not isinstance(given, Field):
@@ -181,7 +181,7 @@ class _Generated:
         return found
 
     def types(self) -> dict[str, Any]:
-        """Return the annotations of the fields of a lazy dataclass, those of its bases first."""
+        """Return a lazy dataclass's field annotations by name, those of its bases first."""
         found: dict[str, Any] = {}
         for base in self.written.__mro__[-1:0:-1]:
             found |= field_types(base) if _FIELDS in vars(base) else {}
@@ -346,7 +346,7 @@ def _delete_attribute(self: Any, name: str) -> None:
 
 
 def _require_own(one: Any, name: str, act: str) -> None:
-    """Refuse an attribute of a frozen lazy dataclass, unless an ordinary subclass added it."""
+    """Refuse to set an attribute of a frozen lazy dataclass, unless a subclass added it."""
     if _FIELDS in vars(type(one)) or name in getattr(one, _FIELDS):
         from dataclasses import FrozenInstanceError  # noqa: PLC0415 - a defect of the caller
 

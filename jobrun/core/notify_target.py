@@ -36,7 +36,7 @@ class NotifyTarget:
     run: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        """Name a notification target without what may be secret: path, query, password."""
+        """Describe a notification target for people, without path, query or password."""
         if self.post:
             parts = urlsplit(self.post)
             return f"{parts.scheme}://{parts.hostname or '?'}/…"

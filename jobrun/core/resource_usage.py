@@ -128,7 +128,7 @@ class CostBudget:
         return self._clock() >= self._due_at
 
     def spend(self, began: float) -> None:
-        """Record in the budget what a measurement of resource usage since ``began`` has cost."""
+        """Record in the budget what a measurement of resource usage cost since ``began``."""
         self._due_at = self._clock() + (self.cost_clock() - began) / self._share
 
 
@@ -156,7 +156,7 @@ class MemoryWatch:
             threading.Thread(target=self._watch, name="jobrun-memory", daemon=True).start()
 
     def close(self) -> None:
-        """End measuring the memory usage of processes in a thread; may be called twice."""
+        """Stop the thread that measures the memory usage of processes; repeatable."""
         self._closing.set()
 
     def _watch(self) -> None:
@@ -168,7 +168,7 @@ class MemoryWatch:
 
 
 def process_start(pid: int) -> float:
-    """Return when a process started, by ``time.monotonic``, to measure its usage; else now."""
+    """Return when a process started, as ``time.monotonic`` counts, for its usage; else now."""
     now = time.monotonic()
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - cheap
@@ -220,7 +220,7 @@ def _cpu_s() -> float:
 
 
 def _rusage() -> tuple[float, int]:
-    """Measure processor seconds of this process and its ended children, and peak memory."""
+    """Measure processor seconds and peak memory of this process and its ended children."""
     try:
         import resource  # noqa: PLC0415 - not on all platforms
     except ImportError:
@@ -231,7 +231,7 @@ def _rusage() -> tuple[float, int]:
 
 
 def _gpu_use() -> tuple[int, int, float | None]:
-    """Measure GPU memory, its peak, and GPU usage in percent, by libraries that are imported."""
+    """Measure GPU memory, its peak and GPU load by torch or pynvml, where imported already."""
     torch, nvml = sys.modules.get("torch"), sys.modules.get("pynvml")
     found: tuple[int, int, float | None] = (0, 0, None)
     # Libraries that are half imported, drivers that are gone: that must not end a run.

@@ -110,7 +110,7 @@ def adopt_orphans() -> bool:
 
 
 def find_c_function(name: str) -> Callable[..., int] | None:
-    """Return a function of the C library, such as a system call, by its name; None without it."""
+    """Return the C library's function of a name, such as a system call; None if it is missing."""
     # Costs milliseconds, which commands that call nothing should not pay.
     import ctypes  # noqa: PLC0415
 
@@ -150,7 +150,7 @@ def read_process_stat(pid: int) -> list[bytes]:
 
 
 def list_processes() -> list[int]:
-    """Ask the operating system (``/proc``) for the IDs of all processes; none without it."""
+    """Ask the operating system (``/proc``) for the IDs of all processes; [] if it cannot say."""
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
     except OSError:

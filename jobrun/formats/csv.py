@@ -71,7 +71,7 @@ def write_table(file: IO[bytes], path: str, columns: Mapping[str, Array]) -> Non
 
 
 def _rows(path: str, width: int) -> list[tuple[int, list[str]]]:
-    """Return the data lines of a csv file, each with its number and its fields."""
+    """Return a csv file's lines of data, each with its line number and its fields."""
     named = csv_columns(path) is not None
     rows: list[tuple[int, list[str]]] = []
     try:

@@ -44,7 +44,7 @@ def unnamed_member(path: str, known: Iterable[str]) -> EnvironmentFaultError:
 
 
 def no_members(path: str, member: str) -> EnvironmentFaultError:
-    """Build the error for a member of a data file whose format has no members."""
+    """Build the error for naming a member in a data file whose format has no members."""
     return EnvironmentFaultError.of(
         "E281", f"{path} holds one array and has no member '{member}'", f"write '{path}' alone"
     )

@@ -32,7 +32,7 @@ _MOST_LISTED = 1000
 
 
 def members(path: str) -> tuple[str, ...]:
-    """Return the paths of an HDF5 file's datasets that hard links lead to, at most 1000.
+    """List the paths of an HDF5 file's datasets, reached by hard links only, at most 1000.
 
     Raises:
         EnvironmentFaultError: The file is damaged, or no HDF5.
@@ -42,7 +42,7 @@ def members(path: str) -> tuple[str, ...]:
 
 
 def describe(path: str, member: str) -> MemberInfo:
-    """Return dtype and shape of an HDF5 dataset; ``member`` may be empty if it is the only one.
+    """Return dtype and shape of a dataset in an HDF5 file; with one dataset its name may be empty.
 
     Raises:
         EnvironmentFaultError: It is not there, leads elsewhere, or the file is damaged.

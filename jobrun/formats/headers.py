@@ -103,7 +103,7 @@ def describe(path: str, member: str = "") -> MemberInfo:
 def split_field_name(
     path: str, member: str, error: EnvironmentFaultError
 ) -> tuple[str, tuple[str, ...]]:
-    """Find by a data file's header which member, and which fields in it, a name means.
+    """Find, by a data file's header, the member and the fields in it that a name means.
 
     Args:
         path: The file.
@@ -156,7 +156,7 @@ def describe_member(path: str, member: str) -> MemberInfo:
 
 
 def choose_member(path: str, member: str, known: tuple[str, ...]) -> str:
-    """Return the wanted member among those in a data file's header, or the only one.
+    """Return the wanted member in a data file's header, or its only member if none is named.
 
     Raises:
         EnvironmentFaultError: There is no such member, or several, or none.
@@ -240,7 +240,7 @@ def csv_columns(path: str) -> tuple[str, ...] | None:
 
 
 def first_fields(path: str) -> list[str]:
-    """Return the fields of the first line in a csv file that is not empty, maybe a header line.
+    """Return the fields of the first line with content in a csv file, perhaps its header line.
 
     Raises:
         EnvironmentFaultError: The file is empty, or not text.
@@ -275,7 +275,7 @@ def choose_columns(path: str, member: str, names: tuple[str, ...]) -> tuple[int,
 
 
 def column_names(path: str) -> tuple[str, ...]:
-    """Return the column names in a csv header line, or the columns' positions without one."""
+    """Return a csv file's column names: from the header line, or positions if it has none."""
     return csv_columns(path) or tuple(str(place) for place in range(len(first_fields(path))))
 
 
@@ -363,7 +363,7 @@ def _has_objects(descr: Any) -> bool:
 
 
 def name_splits(member: str, *, alone: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the ways to split a name into a member of a data file and nested fields in it.
+    """Yield the ways to split a name at ``/`` into a data file's member and fields of its dtype.
 
     Args:
         member: The name.
@@ -377,7 +377,7 @@ def name_splits(member: str, *, alone: bool) -> Iterator[tuple[str, tuple[str, .
 
 
 def field_form(form: Form, fields: tuple[str, ...]) -> Form | None:
-    """Return dtype and axes of a nested field in a header's record dtype; None without one."""
+    """Return dtype and axes of a nested field in a header's record dtype; None if missing."""
     descr, shape = _descr(form[0]), form[1]
     for name in fields:
         found = next((one for one in _fields(descr) if one[0] == name), None)
@@ -411,7 +411,7 @@ def locate_field(
 
 
 def item_bytes(form: str) -> int | None:
-    """Compute the bytes of a record from its dtype's text in a header; None if it is unknown."""
+    """Compute the size in bytes of a record from the dtype's text in a header; None if unknown."""
     return _item_bytes(_descr(form))
 
 

@@ -111,7 +111,7 @@ def expect_data(path: str, member: str, header: NpyHeader, size: int) -> None:
 
 
 def descr(header: NpyHeader) -> Any:
-    """Return the dtype of an npy file as ``descr_to_dtype`` takes it, to read its data."""
+    """Return an npy header's dtype as a ``descr``, for ``numpy.lib.format.descr_to_dtype``."""
     text = header.info.dtype
     return ast.literal_eval(text) if text.startswith(("[", "(")) else text
 

@@ -69,21 +69,21 @@ class AccessFinder:
         self._atomic = frozenset(atomic)
 
     def of_expr(self, *exprs: Expr) -> Access:
-        """Find the access of expressions to blobs: which they read, or change in place."""
+        """Return which blobs expressions access: those they read, or change in place."""
         access = Access()
         for expr in exprs:
             self._scan(expr, access)
         return access
 
     def counted(self, call: Call) -> tuple[str, ...]:
-        """Return the blobs that an operator on a counter accesses to change; empty for others."""
+        """Return which blobs a counter operator changes by its access; none for other operators."""
         if call.function not in self._atomic:
             return ()
         arguments = [call.args[at] for at in self._mutating[call.function] if at < len(call.args)]
         return tuple(one.name for one in arguments if isinstance(one, Name))
 
     def of_op(self, op: Op) -> Access:
-        """Return an operator's access to blobs: those it reads, binds, changes and deletes."""
+        """Return which blobs an operation reads, binds, changes in place and deletes."""
         access = Access()
         match op:
             case Assign():

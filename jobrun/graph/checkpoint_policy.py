@@ -98,7 +98,7 @@ class CheckpointPolicy:
 
 
 def needs_plugin(rules: Rules) -> str:
-    """Return the first codec in a checkpoint policy's compression rules that needs a plug-in."""
+    """Return the first codec in a policy's compression rules that needs an HDF5 plug-in, or ""."""
     return next((codec for _, codec in rules if codec not in {NONE, "deflate"}), "")
 
 

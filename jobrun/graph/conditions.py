@@ -95,5 +95,5 @@ class Exactness:
 
     @property
     def exact(self) -> bool:
-        """Whether a resume is exact bit for bit by this ``Exactness`` value, beside conditions."""
+        """Whether this graph value (``Exactness``) has no reason why a resume may differ."""
         return not self.reasons

@@ -33,7 +33,7 @@ _Part = TypeVar("_Part", NodeSetup, NodeReport, RemoteNet)
 
 
 def to_task(group: TaskGroup, name: str = "grouped", node: str = "") -> Task:
-    """Turn a whole group of tasks into one task on one node that does the same work.
+    """Convert a whole group of tasks to a single task on one node that does the same work.
 
     Its body runs the tasks' bodies in parallel, in as many rounds as their needs require. All
     set-up, that of the node first, runs before the first round; exits run after the last, in
@@ -82,7 +82,7 @@ def to_task(group: TaskGroup, name: str = "grouped", node: str = "") -> Task:
 
 
 def _split_rounds(tasks: tuple[Task, ...]) -> list[list[Task]]:
-    """Split the tasks of a group that becomes one task into rounds that follow their needs."""
+    """Split a group's tasks, which become one task, into rounds that follow their needs."""
     rounds: list[list[Task]] = []
     left = list(tasks)
     done: set[str] = set()
@@ -104,7 +104,7 @@ def _build_round(tasks: list[Task]) -> Step:
 
 
 def _wrap_body(task: Task) -> Loop:
-    """Wrap each former task of a group in a loop of one pass, which its stops leave."""
+    """Wrap a former task's steps in a loop of one pass, which the task's stops then leave."""
     return Loop(Const(1), task.steps, task.path)
 
 
@@ -161,7 +161,7 @@ def _refuse(task: Task, why: str, mend: str) -> None:
 
 
 def remap_nodes(group: TaskGroup, remap: Remap) -> TaskGroup:
-    """Move the tasks of a group to other nodes by a mapping; those of one node stay separate.
+    """Move a group's tasks to other nodes by a mapping; tasks moved to one node stay separate.
 
     Equal set-up and reports that are moved to one node run once there; remote nets follow their
     node.

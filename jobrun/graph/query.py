@@ -45,7 +45,7 @@ from jobrun.graph.types import (
 
 
 def used_nodes(group: TaskGroup) -> tuple[str, ...]:
-    """Query a group for the nodes that its tasks use, in the order of first use."""
+    """Query a group for the nodes of its tasks, in the order of first use."""
     return tuple(dict.fromkeys(task.node for task in group.tasks))
 
 
@@ -141,7 +141,7 @@ def outputs_read_later(job: Job) -> frozenset[OutputRef]:
 
 
 def group_outputs(group: TaskGroup) -> frozenset[OutputRef]:
-    """Query a group for the outputs of all its tasks."""
+    """Query a group for the output references of all its tasks."""
     return frozenset(
         OutputRef(task.name, task.node, output.name)
         for task in group.tasks
@@ -202,7 +202,7 @@ def find_concurrent_callables(group: TaskGroup) -> tuple[str, str] | None:
 
 
 def blocks(step: Step) -> tuple[tuple[Step, ...], ...]:
-    """List, to traverse a step, the blocks of steps directly inside it: loop bodies, branches."""
+    """Query a step for the blocks of steps directly inside it: loop bodies, branches."""
     match step:
         case UseNet() | Loop() | While() | Guard():
             return (step.steps,)
@@ -215,7 +215,7 @@ def blocks(step: Step) -> tuple[tuple[Step, ...], ...]:
 
 
 def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
-    """Traverse steps: yield each step, and then the steps inside it."""
+    """Query steps at any depth: yield each step, and then the steps inside it."""
     for step in steps:
         yield step
         for block in blocks(step):
@@ -223,14 +223,14 @@ def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
 
 
 def ops(steps: tuple[Step, ...]) -> Iterator[Op]:
-    """Traverse steps in the order of the text, and yield every operator of their nets."""
+    """Query steps for all operators in their nets, in the order of the text."""
     for step in walk(steps):
         if isinstance(step, Net):
             yield from step.ops
 
 
 def op_expressions(op: Op) -> tuple[Expr, ...]:
-    """List the expressions inside an operator of a step: indices of its targets, then its value."""
+    """Query an operator of a step for its expressions: its targets' indices, then its value."""
     match op:
         case Assign(targets=targets, value=value):
             items = tuple(target.index for target in targets if isinstance(target, ItemTarget))
@@ -246,7 +246,7 @@ def op_expressions(op: Op) -> tuple[Expr, ...]:
 
 
 def expressions(step: Step) -> tuple[Expr, ...]:
-    """List, to traverse a step, its own expressions, not those of the steps inside it."""
+    """Query a step for its own expressions, without those of the steps inside it."""
     match step:
         case Effect():
             return step.expressions()
@@ -267,7 +267,7 @@ def expressions(step: Step) -> tuple[Expr, ...]:
 
 
 def iter_steps(job: Job) -> Iterator[Step]:
-    """Traverse all steps of a job, set-up and reports included, outer before inner ones.
+    """Query a job for all its steps, including set-up and reports, outer before inner ones.
 
     Those of remote nets run elsewhere, if at all. What a reader reads or calls is yielded as
     the step that would read or call the same.

@@ -49,7 +49,7 @@ class Field:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The columns or datasets from which a reader's field is read: member, and its lengths."""
+        """The columns or datasets that a reader's field is read from: values, row lengths."""
         return (self.member,) if self.lengths is None else (self.member, self.lengths)
 
 
@@ -176,7 +176,7 @@ def record_path(task: str) -> str:
 
 
 def readers_in(reader: Reader) -> tuple[Reader, ...]:
-    """Return a reader and all readers that it zips, at any depth, which have positions."""
+    """Return a reader with all readers that it zips, at any depth; each has a position."""
     found = [reader]
     if isinstance(reader.source, ZipSource):
         for one in reader.source.readers:

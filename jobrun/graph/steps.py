@@ -169,7 +169,7 @@ class RunProgram(Effect):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The blob in the graph that keeps the ``state_dir`` of a ``run`` step, if it has one."""
+        """The blob in the graph that keeps a ``run`` step's ``state_dir``; none if it has none."""
         return (f"state_dirs/{self.state_dir}",) if self.state_dir else ()
 
     def expressions(self) -> tuple[Expr, ...]:
@@ -260,7 +260,7 @@ class DataFile:
     folder: str = ""
 
     def place(self) -> str:
-        """Return ``path::member`` of a ``DataFile`` in a ``load`` or ``save`` step."""
+        """Return the data file of a ``load`` or ``save`` step in the graph as ``path::member``."""
         member = f"::{self.member}" if self.member else ""
         return f"{render_text(self.path)}{member}"
 
@@ -468,7 +468,7 @@ class PulledBlob:
     reduce: Reduction = "first"
 
     def line(self) -> str:
-        """Return what the ``PulledBlob`` of a ``pull`` step is: ``w <- sum of w on a … c``."""
+        """Render the ``PulledBlob`` of a ``pull`` step as text: ``w <- sum of w on a … c``."""
         first, last = self.nodes[0], self.nodes[-1]
         nodes = first if len(self.nodes) == 1 else f"{first} … {last}"
         return f"{self.blob} <- {self.reduce} of {self.name} on {nodes}"

@@ -73,7 +73,7 @@ class Cluster:
         return iter(self.nodes)
 
     def node(self, name: str) -> Node:
-        """Return the ``Node`` of a given name in a ``Cluster``, types of the graph.
+        """Return the graph's ``Node`` of a given name in a ``Cluster``.
 
         Raises:
             KeyError: If the cluster has none.
@@ -188,7 +188,7 @@ class Task:
 
     @property
     def full_name(self) -> str:
-        """The full name of a ``Task``, a type of the graph: ``node/name``."""
+        """The full name ``node/name`` of a task in the graph."""
         return f"{self.node}/{self.name}"
 
 
@@ -298,5 +298,5 @@ class Job:
 
     @property
     def groups(self) -> tuple[TaskGroup, ...]:
-        """The groups of a ``Job``, a type of the graph, in a tuple: init, epoch, download, exit."""
+        """The four groups of a job in the graph, in order: init, epoch, download, exit."""
         return (self.init, self.epoch, self.download, self.exit)

@@ -88,7 +88,7 @@ def scalar(value: object) -> Known:
 
 
 def as_array(known: Known) -> Known:
-    """Convert an abstract value to the abstract value of the array that it would become."""
+    """Convert an abstract value to that of the array which numpy would make of it."""
     if known.items is None:
         return UNKNOWN if known.sequence else known
     items = [as_array(item) for item in known.items]
@@ -157,7 +157,7 @@ def elementwise(left: Known, right: Known) -> Known:
 
 
 def join(left: Known, right: Known) -> Known:
-    """Join two abstract values to one that fits either of them, after a branch."""
+    """Join two abstract values, after a branch, to one that covers each of them."""
     if left == right:
         return left
     if left.sequence or right.sequence or left.items is not None or right.items is not None:
@@ -215,11 +215,11 @@ class Arguments:
     rest: tuple[Known, ...] = ()
 
     def has(self, name: str) -> bool:
-        """Return whether a call's abstract arguments have one of this name that is not None."""
+        """Return whether a call has an abstract argument of this name that is not None."""
         return name in self.given and self.given[name].dtype != NONE
 
     def get(self, name: str) -> Known:
-        """Return the abstract value of a call's argument by name; unknown if it was not passed."""
+        """Return the abstract value (dtype, shape) of a call's named argument, or unknown."""
         return self.given.get(name, UNKNOWN)
 
     def array(self, name: str) -> Known:
@@ -269,7 +269,7 @@ class Arguments:
         return known.value
 
     def lengths(self, name: str) -> Shape:
-        """Return a call's abstract shape argument as a tuple; of one length, a tuple of one."""
+        """Return a call's abstract shape argument as a tuple, also if it is a single length."""
         known = self.get(name)
         if known.items is not None:
             return tuple(integer(item) for item in known.items)

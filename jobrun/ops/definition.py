@@ -112,7 +112,7 @@ class OpDef:
 
     @property
     def typed_signature(self) -> str:
-        """The signature of the defined operator as text, with kinds of parameters."""
+        """The signature of the defined operator as text, with each parameter's argument type."""
         given = RESULTS.get(self.name) or _RESULTS.get(self.results, "arrays")
         return f"{_typed(self.name, self.signature)} -> {given}"
 
@@ -144,7 +144,7 @@ class DrawDef:
 
     @property
     def typed_signature(self) -> str:
-        """The signature in the definition of a method of ``rng``, as text with kinds."""
+        """The signature, with argument types, in the definition of a drawing method of ``rng``."""
         return f"{_typed(self.name, self.signature)} -> array"
 
 
@@ -283,7 +283,7 @@ class Signature:
         )
 
     def parameter(self, position: int) -> str:
-        """Return the parameter at a position in an operator's definition by name, or ""."""
+        """Return the name of the parameter at a position in an operator's definition, or ""."""
         return self.positional[position] if position < len(self.positional) else ""
 
 

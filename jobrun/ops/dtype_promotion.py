@@ -30,7 +30,7 @@ def kind_of(dtype: str | None) -> str:
 
 
 def join_dtypes(dtypes: Iterable[str | None]) -> str | None:
-    """Compute the dtype to which numpy promotes values of several dtypes, by their names.
+    """Compute the dtype to which numpy promotes several dtypes, given by their names.
 
     Of more than two that is not always the join of pairs, and the order may count: then it is
     None.
@@ -70,7 +70,7 @@ def promote_weak(weak: str, strong: str) -> str:
 
 
 def join_pair(left: str, right: str) -> str:
-    """Compute the dtype to which numpy promotes values of two dtypes, by their names."""
+    """Compute the dtype to which numpy promotes two dtypes, given by their names."""
     (left_kind, left_size), (right_kind, right_size) = sorted(
         (CODES[left], CODES[right]), key=lambda code: _ORDER.index(code[0])
     )
@@ -100,7 +100,7 @@ def as_float(dtype: str | None) -> str | None:
 
 
 def as_sum(dtype: str | None) -> str | None:
-    """Compute to which dtype ``sum`` and ``prod`` promote their operand's, as numpy does."""
+    """Compute the dtype to which numpy promotes an operand's dtype in ``sum`` and ``prod``."""
     if dtype not in CODES:
         return None
     kind = CODES[str(dtype)][0]

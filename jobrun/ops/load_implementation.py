@@ -15,7 +15,7 @@ from jobrun.ops.plugins import find_operator
 
 @cache
 def implementation(name: str) -> Callable[..., Any]:
-    """Import the implementation of an operator: its function, the same object each time.
+    """Import the function that implements an operator; the same object each time.
 
     Raises:
         KeyError: There is no operator of that name.

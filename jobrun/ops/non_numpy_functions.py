@@ -104,7 +104,7 @@ def to_float(x: Any) -> float:
 
 
 def to_bool(x: Any) -> bool:
-    """Implement the function ``bool`` for one number: whether it is not 0."""
+    """Implement the function ``bool`` for one number: False for 0, True for any other."""
     return bool(_single(x))
 
 

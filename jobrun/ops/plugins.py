@@ -39,7 +39,7 @@ def has_loaded() -> bool:
 
 
 def module_of(name: str) -> str:
-    """Return the module of the plug-in that an operator comes from; empty for a built-in."""
+    """Return the module of the plug-in that defines an operator; empty for a built-in one."""
     return "" if name in OPERATORS or name not in _installed() else _modules().get(name, "")
 
 
@@ -62,7 +62,7 @@ def installed_points() -> tuple[EntryPoint, ...]:
 
 
 def load_operators(points: tuple[EntryPoint, ...]) -> dict[str, OpDef]:
-    """Load the operators of plug-ins: packages that define some by entry points, by name.
+    """Load the operators that plug-ins define by entry points, and return them by name.
 
     Raises:
         EnvironmentFaultError: E128, if two have one name, or one that is built in; if one

@@ -41,7 +41,7 @@ class _Runs(NamedTuple):
 
 
 def segment_sum(values: Any, segments: Any, num_segments: int) -> tuple[_Array, _Array]:
-    """Sum the rows of each segment, and count them.
+    """Sum the rows of each segment; return the sums, and how many rows each segment has.
 
     Args:
         values: Shape ``(rows, …)``.
@@ -110,7 +110,7 @@ def _extreme(ufunc: np.ufunc, runs: _Runs, empty: Any) -> _Array:
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """Return values below and above all of a dtype, for the maximum of empty segments."""
+    """Return the values below and above all others of a dtype, for empty segments' extremes."""
     if dtype.kind in "iu":
         return np.iinfo(dtype).min, np.iinfo(dtype).max
     return (False, True) if dtype.kind == "b" else (-np.inf, np.inf)
@@ -128,7 +128,7 @@ def _runs(rows: _Array, chosen: _Array, num_segments: int) -> _Runs:
 
 
 def _checked(values: Any, segments: Any, num_segments: int) -> tuple[_Array, _Array]:
-    """Check rows and their segment numbers, and return them ready to be reduced by segment."""
+    """Check rows and their segment numbers for a segment reduction; return both as numpy arrays."""
     rows, chosen = np.asarray(values), np.asarray(segments)
     if chosen.dtype.kind not in "iu" and chosen.size:
         raise TypeError(f"segments must be integers, not {chosen.dtype}")
@@ -223,7 +223,7 @@ def index_add(a: Any, indices: Any, values: Any) -> _Array:
 
 
 def index_set(a: Any, indices: Any, values: Any) -> _Array:
-    """Copy ``a`` and scatter ``values`` into it; the last one wins where an index repeats."""
+    """Copy ``a`` and scatter ``values`` into the copy; the last wins where an index repeats."""
     result = np.array(a)
     result[_index(indices)] = values
     return result

@@ -73,7 +73,7 @@ class ResumePreview:
 
     @property
     def explained(self) -> dict[str, tuple[Fault, ...]]:
-        """Return why the checked resume refuses another number of nodes, by the spec's field."""
+        """Map spec fields to why the checked resume refuses another number of nodes."""
         return {count_field(name): faults for name, faults in self.resized.faults.items()}
 
     @property
@@ -125,7 +125,7 @@ def _plan_resize(own: RunMetadata, store: CheckpointStore, job: Job) -> ResizePl
 
 
 def record_resizes(record: RunRecord, found: ResumePreview) -> tuple[Mapping[str, Any], ...]:
-    """Return the record of a run's resizes with those that the checked resume adds."""
+    """Return the resizes recorded for a run, and those that the checked resume would add."""
     new = [
         {
             "epoch": found.plan.epoch,
@@ -167,7 +167,7 @@ def find_surrounding_changes(
 
 
 def _find_variable_changes(before: Mapping[str, str], present: Authored) -> Iterator[Change]:
-    """Yield in checking a resume each changed environment variable and secret."""
+    """Yield in checking a resume a ``Change`` per environment variable or secret that differs."""
     safe = set()
     if isinstance(present, LoadedSpec):
         safe = {name for name, one in present.spec.params.items() if one.drift == "safe"}

@@ -63,7 +63,7 @@ def node_files(job: Job, store: CheckpointStore, run: Run) -> NodeFiles:
 def open_upload(
     run: Run, job: Job, folder: Path, requests: StopRequests | None = None
 ) -> UploadBuilder | ObjectUpload | None:
-    """Open what uploads checkpoints to the store that ``checkpoint.upload`` names, or None.
+    """Open the store for uploads that ``checkpoint.upload`` names; return its uploader, or None.
 
     Args:
         run: The run.

@@ -50,7 +50,7 @@ class Fork:
 def fork_run(
     fork: Fork, loaded: Authored | None, options: RunOptions, listener: Listener = ignore
 ) -> RunResult:
-    """Fork a run: start a new run from an epoch of another one, and run it to its end.
+    """Fork a run, for ``jobrun.fork()`` and the command: start a run from another run's epoch.
 
     With all its state the new run begins after that epoch; with some blobs it runs init, puts
     them over what init has made, and begins with epoch 1.
@@ -104,7 +104,7 @@ def fork_run(
 
 
 def _differences(run: Run, present: Authored, job: Job, *, strict: bool) -> tuple[Fault, ...]:
-    """Warn, as a run is forked, of what the fork changes in code, data and environment (W187).
+    """Return warnings of what a fork changes in code, data and environment (W187).
 
     Raises:
         DriftError: E370, numerics differ, and that is to be refused.

@@ -37,7 +37,7 @@ def describe_parent(parent: Mapping[str, Any]) -> str:
 
 
 def require_parent(run: Run) -> Manifest | None:
-    """Require that the parent's epoch exists, as long as the fork has saved none of its own.
+    """Require that the parent's epoch exists until the fork has saved an epoch of its own.
 
     Returns:
         The manifest of that epoch; None for a run that is no fork.
@@ -54,7 +54,7 @@ def require_parent(run: Run) -> Manifest | None:
 
 
 def fork_start(run: Run, job: Job) -> ResumePoint | None:
-    """Return the first state of a fork that takes over all of its parent's state; else None.
+    """Return the first state of a fork that takes its parent's whole state; None for any other.
 
     Raises:
         CheckpointError: The parent's epoch is not there any more, or damaged.

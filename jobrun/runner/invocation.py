@@ -112,7 +112,7 @@ class Invocation:
 
     @property
     def added_stop(self) -> tuple[StopAfterEpochs, ...]:
-        """The stop condition that an ``Invocation`` adds to its job's, because of ``--epochs``."""
+        """The stop condition that ``--epochs`` adds to the job's for this ``Invocation``."""
         epochs = self.run.record.limit_epochs
         return (StopAfterEpochs(epochs, "--epochs"),) if epochs else ()
 
@@ -125,7 +125,7 @@ def run_new(
     listener: Listener,
     warnings: tuple[Fault, ...] = (),
 ) -> RunResult:
-    """Run the first ``Invocation`` of a new run, after its lock and ``run.json`` were made.
+    """Run the first ``Invocation`` of a new run, which is locked and has its ``run.json``.
 
     Raises:
         JobrunError: It did not end in good order; ``run.json`` says so too.
@@ -234,7 +234,7 @@ def _run(
     resumed: ResumePoint | None,
     entry: SafePoint | None = None,
 ) -> RunResult:
-    """Run the loop of an invocation; record how it ended and what it used, also after an error."""
+    """Run an invocation's loop of epochs; record its end and its usage, even after an error."""
     account, before = TimeAccount(work.options.started), read_last_usage(work.run.path)
     recorder = UsageRecorder(work.listen, account, before, work.job)
     with contextlib.closing(recorder):
@@ -294,7 +294,7 @@ _STUCK_STARTS = 3
 
 
 def _announce(work: Invocation, path: str) -> None:
-    """Announce an ``Invocation``: its notification targets, and starts without progress."""
+    """Announce the start of an ``Invocation`` to notification targets, and lack of progress."""
     record = work.run.record
     stuck = ""
     if record.starts >= _STUCK_STARTS:
@@ -435,7 +435,7 @@ def _result(work: Invocation, code: int, saved: int, faults: tuple[Fault, ...]) 
 
 
 def _record_end(work: Invocation, status: Status, result: RunResult, started: float) -> None:
-    """Record the invocation's end in ``run.json``; raise an error only if the run had none.
+    """Record an invocation's end in ``run.json``; raise a failure only if the run had no error.
 
     Raises:
         RunLostError: E355, the run is not there any more; nothing is written in its place.
@@ -507,7 +507,7 @@ def _record_start(
     options: RunOptions,
     code: CodeDigests,
 ) -> Run:
-    """Record in ``run.json`` the start of an invocation and the job that it runs."""
+    """Record that an invocation starts, and the job that it runs, as its run begins or resumes."""
     recorded = run.record.resolved_digest
     staged = needs_recording(run, present)
     if staged:
@@ -547,7 +547,7 @@ MOST_TASKS = 500
 
 
 def task_facts(job: Job) -> tuple[TaskFacts, ...]:
-    """Return facts about a job's tasks for an invocation's first event; none of too many tasks."""
+    """Return each task's group, name, node and needs for an invocation's first event, if few."""
     found = tuple(
         TaskFacts(group.name, task.name, task.node, task.needs)
         for group in job.groups

@@ -90,7 +90,7 @@ def decode_json(form: Any) -> Any:
 
 
 def _is_flat(value: Any) -> bool:
-    """Return whether a sequence becomes a flat JSON list: without containers or repeated arrays."""
+    """Return whether a sequence is a flat JSON list: no containers, no array that occurs twice."""
     if type(value) not in (list, tuple) or any(map(is_tree, value)):
         return False
     arrays = [id(one) for one in value if isinstance(one, np.ndarray)]

@@ -57,7 +57,7 @@ def _locate(fault: Fault, made: dict[str, tuple[str, Origin]]) -> Fault:
 
 
 def iter_bindings(job: Job, node: str, name: str) -> Iterator[tuple[str, Origin]]:
-    """Yield path and origin of each step in init that binds a blob, for faults about the blob."""
+    """Yield the path and spec origin of each step in init that binds a blob, to locate faults."""
     for task in job.init.tasks:
         for step in walk(task.steps) if task.node == node else ():
             for bound, path, origin in _bound(step):

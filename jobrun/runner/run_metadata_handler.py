@@ -68,7 +68,7 @@ class RunMetadata:
         self.entry = EntryPlan()
 
     def last_epoch(self, wanted: int | None) -> Chosen:
-        """Choose, as the run's own metadata handler, the epoch to continue from, by the journal.
+        """Choose by the journal the epoch to continue from, as the run's own metadata handler.
 
         The epoch is held, so that a live run does not delete it: see ``release``.
         """
@@ -100,7 +100,7 @@ class RunMetadata:
             self._journal.acknowledge(epoch, generation)
 
     def written_within(self, epoch: int, records: int, generation: int) -> None:
-        """Record a mid-epoch save in the run's own metadata handler, as it does whole epochs."""
+        """Record a save inside an epoch in the run's own metadata handler."""
         if self._journal is not None:
             self._journal.acknowledge_within(epoch, records, generation)
 
@@ -110,7 +110,7 @@ class RunMetadata:
 
     @contextlib.contextmanager
     def opened(self, listen: Listener) -> Iterator[RunMetadata]:
-        """Enable ``RunMetadata`` to acknowledge epochs while inside: open its journal; yield it."""
+        """Open the journal for a ``with`` block in which ``RunMetadata`` acknowledges epochs."""
         if self._journal_is_damaged:
             set_aside_journal(self._run)
         with contextlib.closing(Journal.open(self._run, self._run_id)) as journal:
@@ -121,7 +121,7 @@ class RunMetadata:
             self._journal = None
 
     def recover(self, listen: Listener) -> None:
-        """Let ``RunMetadata`` apply the recovery plan by which it chose the epoch.
+        """Apply the recovery plan by which this ``RunMetadata`` chose the epoch to resume from.
 
         Raises:
             EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
@@ -133,7 +133,7 @@ class RunMetadata:
             apply_entry(self.entry, self.root, self._journal, self._run, listen)
 
     def _planned(self, wanted: int | None) -> RecoveryPlan:
-        """Let ``RunMetadata`` plan which epoch it answers; repeat that if the epoch was deleted."""
+        """Plan the recovery of ``RunMetadata``, again if the chosen epoch was just deleted."""
         for _ in retry_attempts():
             self._said = self._acknowledged(wanted)
             with contextlib.suppress(_EpochGoneError):
@@ -150,7 +150,7 @@ class RunMetadata:
         raise epochs_deleted_error(str(self._run))
 
     def _held_and_inspected(self, epoch: int) -> Damage | None:
-        """Let ``RunMetadata`` hold and verify an epoch it may answer; return damage or None."""
+        """Hold and verify an epoch that ``RunMetadata`` may choose; return its damage, or None."""
         hold = self._store.hold(epoch)
         if hold is None:
             raise _EpochGoneError
@@ -162,7 +162,7 @@ class RunMetadata:
         return damage
 
     def _acknowledged(self, wanted: int | None) -> JournalContents:
-        """Let ``RunMetadata`` read the acknowledged epochs; ignore damage if an epoch is wanted."""
+        """Read the journal for ``RunMetadata``; accept a damaged one only if an epoch is wanted."""
         try:
             return read_journal(self._run, self._run_id)
         except CheckpointError:
@@ -187,7 +187,7 @@ class CheckedHandler:
         raise self._odd("last_epoch", f"it answered {said!r:.80}")
 
     def accessible(self, epoch: int | None) -> bool:
-        """Ask the foreign metadata handler whether it can read an epoch; require a bool."""
+        """Ask the foreign metadata handler whether it can read an epoch; require a bool answer."""
         said = self._ask("accessible", lambda: self._handler.accessible(epoch))
         if isinstance(said, bool):
             return said

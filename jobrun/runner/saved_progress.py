@@ -63,7 +63,7 @@ class Progress:
 
 
 def to_json(progress: Progress) -> dict[str, Any]:
-    """Convert the progress of a run to JSON, as the ``runner`` mapping of a manifest.
+    """Convert a run's progress to the JSON in which a manifest saves it (``runner``).
 
     Raises:
         TaskFailedError: An output cannot be stored; see ``encode_json``.
@@ -89,7 +89,7 @@ def to_json(progress: Progress) -> dict[str, Any]:
 
 
 def from_json(form: Mapping[str, Any]) -> Progress:
-    """Rebuild the progress of a run (epoch, metrics, patience) from the JSON in a manifest.
+    """Rebuild a run's progress (epoch, metrics, patience) from the JSON that a manifest saved.
 
     Raises:
         CheckpointError: The form is of another make.

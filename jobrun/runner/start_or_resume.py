@@ -93,7 +93,7 @@ def start_run(
     parent: Parent | None = None,
     notes: tuple[Fault, ...] = (),
 ) -> RunResult:
-    """Start a new run of a job, and run it to its end.
+    """Start a new run of a job from its beginning, and run the job to its end.
 
     Args:
         loaded: What is run.
@@ -160,7 +160,7 @@ def _start(
 
 
 def _discard(run: Run, run_dir: Path) -> None:
-    """Remove a new run that failed to start; ignore an error, to show why the start failed."""
+    """Remove a new run that failed to start, ignoring errors that would hide the first one."""
     with contextlib.suppress(JobrunError):
         remove_directory(run.path)
         before = newest_run(run_dir, run.record.job)
@@ -175,7 +175,7 @@ def resume_run(
     *,
     loaded: Authored | None = None,
 ) -> RunResult:
-    """Start an existing run again from its newest good checkpoint, or from ``options.epoch``.
+    """Resume an existing run from its newest good checkpoint, or from ``options.epoch``.
 
     A finished run returns at once with the code it ended with, unless a limit that was
     changed no longer holds.
@@ -214,7 +214,7 @@ def resume_run(
 
 
 def match_hash_seed(run: Run, options: RunOptions) -> None:
-    """Start a resumed run in a new process if its recorded hash seed is not this process's.
+    """Let ``options.restart`` replace this process if the run to resume has another hash seed.
 
     Where it cannot, the difference is drift of the numerics.
     """
@@ -230,7 +230,7 @@ def run_with_policy(
     listener: Listener = ignore,
     resume: Resume = "",
 ) -> RunResult:
-    """Start a new run, or the newest one again, as a ``Resume`` policy says.
+    """Start a new run or resume the newest one, as a ``Resume`` policy decides.
 
     Args:
         loaded: The spec.
@@ -269,7 +269,7 @@ def run_with_policy(
 
 
 def _warn_of_moved_run(run_dir: Path, job: str, newest: Run | None, listener: Listener) -> None:
-    """Warn at the start of a run that the newest run of the job was moved away or removed."""
+    """Warn at a run's start that the job's newest run was moved away or removed."""
     name = find_moved_latest(run_dir, job, newest)
     if name:
         # Below another folder of the runs it is listed, and is not continued as a run of this job.
@@ -285,7 +285,7 @@ def _warn_of_moved_run(run_dir: Path, job: str, newest: Run | None, listener: Li
 
 
 def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
-    """Choose the run that is started again: the one a text names, or the newest unfinished one.
+    """Choose the run to resume: the run that a text names, or else the newest unfinished one.
 
     One in an object store is brought here first, with that epoch or its newest good one.
 
@@ -301,7 +301,7 @@ def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
 
 
 def request_stop(run: Run) -> None:
-    """Request that a started run stop after its running epoch; refuse one that is not running.
+    """Request a started run to stop after its running epoch; refuse one that is not running.
 
     Raises:
         UsageError: It is not running.
@@ -331,7 +331,7 @@ class _Invocation(Protocol):
         listener: Listener,
         warnings: tuple[Fault, ...] = (),
     ) -> RunResult:
-        """Run a new run that is started: the protocol of ``invocation.run_new``."""
+        """Run the first invocation of a run that is started (protocol of ``runner/invocation``)."""
 
     def continue_run(
         self,
@@ -342,7 +342,7 @@ class _Invocation(Protocol):
         options: RunOptions,
         listener: Listener,
     ) -> RunResult:
-        """Run an existing run that is started again: protocol of ``invocation.continue_run``."""
+        """Run another invocation of a run that is resumed (protocol of ``runner/invocation``)."""
 
 
 def _invocation() -> _Invocation:
@@ -375,7 +375,7 @@ def _new_record(path: Path, loaded: Authored, job: Job, options: RunOptions) -> 
 
 
 def _require_readable(run_dir: Path, job: str, newest: Run | None) -> None:
-    """Refuse to start a run beside one with saved epochs and a damaged ``run.json``."""
+    """Refuse to start a run beside one that has saved epochs and a damaged ``run.json``."""
     for path in unreadable_runs(run_dir, job):
         # Names begin with the minute in which a run was made.
         if newest is None or path.name[:_MINUTE] >= newest.path.name[:_MINUTE]:
@@ -396,7 +396,7 @@ def _has_nothing_new(run: Run, options: RunOptions, loaded: Authored | None) -> 
 
 
 def _would_lose_work(run: Run) -> bool:
-    """Return whether the start of a new run would abandon the job's saved work or live run."""
+    """Return whether starting a new run would abandon saved work, or a live run, of the job."""
     return run.unfinished and (run.has_saved or is_live(run.path))
 
 

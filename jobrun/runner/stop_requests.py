@@ -107,7 +107,7 @@ class StopRequests:
 
     @property
     def reason(self) -> str:
-        """The reason of the request to stop, in words; empty while there is none."""
+        """Why a stop was requested, in words; empty without any request."""
         return self._reason
 
     @property
@@ -117,16 +117,16 @@ class StopRequests:
 
     @property
     def dropping(self) -> bool:
-        """Whether a stop request abandons the running epoch."""
+        """Whether a stop request drops the running epoch instead of finishing it."""
         return self._dropping
 
     @property
     def insisted(self) -> bool:
-        """Whether a stop was requested twice, so that the run must end without waiting."""
+        """Whether a stop was requested twice, which ends the run without waiting for the save."""
         return self._insisted
 
     def expect(self, seconds: float | None) -> None:
-        """Note when the running epoch will be saved: if that is late, a stop drops the epoch."""
+        """Note when the running epoch will be saved, as a stop drops an epoch saved too late."""
         self._expected_end = None if seconds is None else time.monotonic() + seconds
         # Set before the reason is read: the thread that notes a reason reads the end afterwards.
         # Waking that thread at every epoch would cost more than a small epoch does.
@@ -134,7 +134,7 @@ class StopRequests:
             self._nudge()
 
     def foresee(self, seconds: float) -> None:
-        """Note a request to stop if another epoch would end after the deadline or the time limit.
+        """Request a stop if another epoch would end after the deadline or the time limit.
 
         Args:
             seconds: How long the last one took, with its save. The longest of the last few
@@ -205,13 +205,13 @@ class StopRequests:
             self._look()
 
     def _words(self, number: int) -> str:
-        """Say by whom the stop was requested: by a signal, or by the command that sent it."""
+        """Describe who requested the stop: a signal, or the command that sent the signal."""
         sender = self._request and self._request.with_name(SENDER_NAME)
         is_command = number == signal.SIGTERM and sender is not None and sender.exists()
         return _BY_COMMAND if is_command else _words(number)
 
     def _is_copy(self, number: int, meant: int) -> bool:
-        """Return whether a signal is a second copy of a stop request, sent directly or relayed."""
+        """Return whether a stop signal came twice, once sent directly and once relayed."""
         now = time.monotonic()
         before, at = self._heard.get(meant, (number, -math.inf))
         is_relayed_alike = RELAYS.get(meant) == meant
@@ -258,7 +258,7 @@ class StopRequests:
 
 
 def _handled_signals() -> Iterator[int]:
-    """Yield the signals to handle as stop requests: those not ignored, and their relays.
+    """Yield the signals that request a stop, except ignored ones, and the signals relaying them.
 
     Ignored from outside (nohup, a shell's background job), a signal stays so.
     """

@@ -60,7 +60,7 @@ class TimeAccount:
         self._waits: list[TaskWaited] = []
 
     def switch(self, row: TimeRow) -> TimeRow:
-        """Switch the time account to another row, as a stopwatch; return the row until now."""
+        """Switch the time account's stopwatch to another row; return the row that ran before."""
         now, before = self._clock(), self._row
         self._spent[before] = self._spent.get(before, 0.0) + now - self._at
         self._row, self._at = row, now
@@ -75,7 +75,7 @@ class TimeAccount:
         self._spent["computing"] -= seconds
 
     def see(self, event: TaskEnded | TaskWaited) -> None:
-        """Note the end or the waits of a task in the time account of the running group.
+        """Note when a task of the running group ended or waited, for the time account.
 
         Can be called from any thread.
         """
@@ -89,7 +89,7 @@ class TimeAccount:
         self._ends, self._waits = [], []
 
     def end_group(self, seconds: float) -> None:
-        """Move the time that a group run's tasks waited to the time account's waiting rows."""
+        """Move waiting time of a group run's tasks from computing to waiting, in the account."""
         ends, waits = self._ends, self._waits
         if self._row != "computing" or (len(ends) == 1 and not waits):
             return
@@ -123,7 +123,7 @@ class TimeAccount:
 
 
 def _union_s(spans: Iterable[tuple[float, float]]) -> float:
-    """Return for the time account the seconds in which at least one of the spans was running."""
+    """Return in how many seconds at least one of the spans ran, for the time account."""
     total, reached = 0.0, -math.inf
     for start, end in sorted(spans):
         total += max(0.0, end - max(start, reached))
@@ -137,7 +137,7 @@ _NO_WAIT = TaskWaited("", "", 0)
 def _waiting_parts(
     ends: list[tuple[str, float]], waits: dict[str, TaskWaited]
 ) -> tuple[float, float]:
-    """Return for the time account which parts of a node's time went by waiting for data and nodes.
+    """Return the parts of a node's time that waiting for data and for nodes took.
 
     A thread that waits for another task of its node does not count: that one runs.
     """
@@ -183,7 +183,7 @@ class UsageRecorder:
         self._watch = MemoryWatch(lambda: self._record(within=True))
 
     def listen(self, event: Event) -> None:
-        """Add what an event says of time and use to the run's account, and pass it on.
+        """Add an event's time and usage to the run's account; pass the event on.
 
         Can be called from any thread.
         """

@@ -47,7 +47,7 @@ _NO_STREAMS = Streams()
 
 
 def run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: Blobs) -> None:
-    """Execute one task on its node, emit its events, and put its outputs in ``run.outputs``.
+    """Execute a task on a node, report its end, and put outputs and errors in the ``GroupRun``.
 
     Errors are in ``run.errors`` afterwards; none is raised.
     """

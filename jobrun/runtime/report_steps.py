@@ -75,7 +75,7 @@ class RunningReport(NamedTuple):
 
 
 def start_reports(plans: Sequence[ReportPlan], frame: Frame) -> list[RunningReport]:
-    """Start the threads that run reports beside a body, at intervals."""
+    """Start a thread for each report, to run its steps at intervals beside a task or group."""
     reports = [_report(plan, frame) for plan in plans]
     for report in reports:
         report.reporter.start()
@@ -83,7 +83,7 @@ def start_reports(plans: Sequence[ReportPlan], frame: Frame) -> list[RunningRepo
 
 
 def finish_reports(reports: Sequence[RunningReport], run: GroupRun, *, failed: bool) -> bool:
-    """Run each report a last time after its body ended; return whether all succeeded."""
+    """Run report steps a last time after their task or group ended; return if all succeeded."""
 
     def finish(report: RunningReport) -> bool:
         report.last.failed = failed

@@ -73,7 +73,7 @@ def raise_explained(error: Exception, block: Block, frame: Frame) -> NoReturn:
 
 
 def explain(error: Exception, block: Block, frame: Frame) -> JobrunError:
-    """Explain an error that a step raised as a fault at its place in the spec."""
+    """Explain an error that a step raised as a fault, with the step's place in the spec."""
     return explain_at(error, _place(error, block), frame, block.variables)
 
 
@@ -107,7 +107,7 @@ def explain_at(
 
 
 def is_only_missing_blobs(error: JobrunError) -> bool:
-    """Return whether all faults of a step's error are about missing blobs (E201)."""
+    """Return whether a step's error consists only of faults about missing blobs (E201)."""
     return all(fault.code == "E201" for fault in error.faults)
 
 
@@ -159,7 +159,7 @@ def _missing(error: Exception, variables: Mapping[str, str]) -> str | None:
 
 
 def attempt(run: GroupRun, work: Work) -> bool:
-    """Run a part of a task; on an error, cancel the group run, and return False."""
+    """Run ``work`` of a task; if a step fails, record the error, cancel the group, return False."""
     try:
         return work()
     except CancelledError:
@@ -170,7 +170,7 @@ def attempt(run: GroupRun, work: Work) -> bool:
 
 
 def attempt_after_failure(run: GroupRun, work: Work, *, failed: bool) -> bool:
-    """Run an exit or last report; ignore an error of blobs missing since an earlier error."""
+    """Run an exit or last report; after a failure, ignore errors about blobs that are missing."""
 
     def quiet() -> bool:
         try:

@@ -82,7 +82,7 @@ class Watchdog:
         self._started = False
 
     def start(self) -> None:
-        """Start counting the time limit (timeout) of a task, in a thread of its own."""
+        """Start watching a task's time limit (timeout), in a thread of its own."""
         self._started = True
         if self._task.timeout_s:
             self._run.emit(self._limited(self._task.timeout_s))
@@ -105,7 +105,7 @@ class Watchdog:
         )
 
     def finish(self) -> None:
-        """Stop counting the time limit (timeout): the task has ended."""
+        """Stop watching the task's time limit (timeout), as the task has ended."""
         if self._started:
             self._said.put(True)
             self._left.get()
@@ -155,7 +155,7 @@ class Watchdog:
 
 
 def current_locations(run: GroupRun) -> tuple[StepLocation, ...]:
-    """Return which step each thread of a task over its time limit is in, by path.
+    """Return the path of the step that each thread of an overdue task is running.
 
     Generated code knows its place by its instructions; it costs nothing until this is called.
     """
@@ -216,7 +216,7 @@ def _generated_frame(top: FrameType) -> tuple[FrameType, Frame] | None:
 
 
 def _warn_of_failure(task: Task, node: Node, own: GroupRun, run: GroupRun) -> None:
-    """Warn of the failure of a task that is limited by ``on_error: warn``; pass on others."""
+    """Warn of a failed task whose limit is ``on_error: warn``; raise any other error again."""
     for error in own.errors:
         if not isinstance(error, JobrunError):
             run.fail(error)

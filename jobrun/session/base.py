@@ -68,7 +68,7 @@ class Session(Protocol):
     def run(
         self, group: TaskGroup, epoch: int, outputs: Outputs, points: SafePointHooks | None = None
     ) -> Outputs:
-        """Run a task group to its end in the session and return the outputs of its tasks.
+        """Run a task group to its end in the session; return its tasks' outputs (protocol).
 
         A task that takes longer than its ``timeout_s`` fails (E220). The group's ``remote``
         nets are for sessions whose nodes answer requests; others leave them alone.
@@ -90,7 +90,7 @@ class Session(Protocol):
         """
 
     def snapshot(self, group: TaskGroup) -> Snapshot:
-        """Take the session's snapshot of all that a run of the group may change (protocol).
+        """Take a snapshot of all that a group run may change in this session (protocol).
 
         Called right before the run. Takes memory for what the group changes in place.
         """
@@ -144,7 +144,7 @@ class Session(Protocol):
         """Return the names in the workspace of a node of the session, sorted (protocol)."""
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Bring the nodes' workspaces to the form that a load gives them (session protocol).
+        """Bring the nodes' workspaces into the form that loading gives them (session protocol).
 
         Afterwards it holds exactly the names in ``keep[node]``, each owning its memory, in
         C order, aligned and writable. Names not in ``keep`` end here.

@@ -8,7 +8,7 @@ from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, TaskFa
 
 
 def merge_errors(errors: Sequence[BaseException], tasks: Sequence[str] = ()) -> BaseException:
-    """Merge all errors of a group run into the first one, with the others' faults as notes.
+    """Merge a group run's errors: the first one, with the faults of the others as notes.
 
     The first decides the class, and thereby the exit code. The others follow in an order
     that does not depend on threads. An error that is no ``JobrunError`` is a defect, or an
@@ -55,7 +55,7 @@ class NodeLostError(EnvironmentFaultError):
 
     @classmethod
     def of_node(cls, node: str, how: str) -> NodeLostError:
-        """Build the error for a lost node, whose process has ended, with the reason in words."""
+        """Build the error for a node that a group lost as its process ended, with the reason."""
         error = cls.of(
             "E395",
             f"node '{node}' is lost: its process {how}",

@@ -24,12 +24,12 @@ _ADDRESSED = {"ray": "jobrun[ray]"}
 
 
 def session_names() -> tuple[str, ...]:
-    """Return the names of the kinds of sessions that can be opened, sorted."""
+    """List the sorted names of all kinds of sessions that ``open_session`` can create."""
     return tuple(sorted({*BUILT_IN, *_entry_points().names}))
 
 
 def open_session(name: str) -> Session:
-    """Create a session of the named kind; its ``open`` starts it.
+    """Create a session of the named kind, to be started by its method ``open``.
 
     Args:
         name: Its name; with an address behind a colon where it has one: ``ray:auto``.

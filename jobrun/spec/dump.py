@@ -45,7 +45,7 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
 
 
 def _may_be_misread(value: str) -> bool:
-    """Return whether another YAML reader could misread a dumped text that is not quoted."""
+    """Return whether another YAML reader could misread a text dumped without quotes."""
     if not value.replace("\n", "").isprintable():
         return True  # among these are what YAML 1.1 takes for the end of a line
     try:

@@ -64,7 +64,7 @@ class LoadedSpec:
 
     @property
     def merged(self) -> dict[str, Any]:
-        """The loaded spec's merged tree before references are replaced, which a run records.
+        """The tree that merging a loaded spec's files gave, before references are replaced.
 
         It has no ``include`` and ``x-`` keys, and is made at each call.
         """
@@ -270,7 +270,7 @@ def _validated(
 def _put_env_texts(
     error: ValidationError, data: dict[str, Any], substitution: Substitution
 ) -> bool:
-    """Convert values from the environment to texts as a spec is loaded, where texts are wanted.
+    """Convert values from environment variables to text where the loaded spec wants text.
 
     Returns:
         Whether any was found, so that it is worth checking again.
@@ -292,7 +292,7 @@ def _put_env_texts(
 
 
 def _distinct(faults: list[Fault], files: MappingType[str, str]) -> list[Fault]:
-    """Sort the faults found while a spec is loaded, and drop a second one about the same thing.
+    """Sort the faults of loading a spec, and drop a second fault about the same thing.
 
     What the reader found comes first and knows more than what the models make of it.
     """
@@ -314,7 +314,7 @@ MOST_NODES = 100_000
 
 
 def check_nodes(spec: JobSpec, source: SourceMap) -> list[Fault]:
-    """Check, on loading a spec, the number of its nodes, and names that differ only in case."""
+    """Check while loading a spec the number of nodes, and names that differ only in case."""
     total = sum(node.count or 1 for node in spec.nodes.values())
     if total > MOST_NODES:
         message = f"{total:,} nodes; a job has at most {MOST_NODES:,}"

@@ -49,7 +49,7 @@ class Origins:
 
 
 def ordered(tree: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys of a spec in the order in which origins of its values are recorded."""
+    """Return a spec's keys in the order in which its values' origins are recorded."""
     return {key: tree[key] for key in FIRST_KEYS if key in tree} | tree
 
 
@@ -65,7 +65,7 @@ def recorded_places(root: Node, files: Sequence[str]) -> list[list[int]]:
 
 
 def relocated(root: Mapping, origins: Origins) -> Mapping:
-    """Return the reloaded tree of a resolved spec with the recorded origins of its values.
+    """Give a reloaded spec's tree the places in the author's files that were recorded.
 
     Returns:
         The tree as it is where the places do not fit it.
@@ -102,7 +102,7 @@ def _places(node: Node) -> Iterator[Place]:
 
 
 def _with_places(node: Node, places: Iterator[Any]) -> Node:
-    """Assign the recorded origins to a reloaded tree, one after the other."""
+    """Assign recorded places in spec files (origins) to a reloaded spec's tree, one by one."""
     place = next(places)
     if isinstance(node, Scalar):
         return node._replace(place=place)

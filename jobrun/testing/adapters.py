@@ -40,7 +40,7 @@ class Adapted(NamedTuple):
     advance: Callable[[Any, int], tuple[Any, Value]]
 
     def run(self, value: Any, first: int = 0, *, plainly: bool = False) -> tuple[Any, list[Value]]:
-        """Advance an adapted value by some steps; return it, and copies of what each step showed.
+        """Advance an adapted value by some steps; return it, and a copy of each step's output.
 
         With ``plainly`` no copy of the value is made between steps, as in plain Python.
         """
@@ -57,7 +57,7 @@ class AdapterContract:
 
     @pytest.fixture
     def adapted(self) -> Adapted:
-        """Return how to make and advance a value of the tested adapter; to be overridden."""
+        """Return how to make and how to change a value of the tested adapter; to be overridden."""
         raise AssertionError("a subclass supplies the fixture 'adapted'")
 
     def test_a_blob_can_hold_it(self, adapted: Adapted) -> None:

@@ -49,7 +49,7 @@ class ListenerContract:
 
     @pytest.fixture
     def read(self) -> Reader:
-        """Return a function that reads what the tested listener wrote; a subclass overrides it."""
+        """Return a function to read what the tested listener wrote; to be overridden."""
         raise AssertionError("a subclass supplies the fixture 'read'")
 
     def test_all_points_are_there_after_the_end(
@@ -105,7 +105,7 @@ def listened_run(folder: Path, name: str = "brisk-heron") -> ListenedRun:
 
 
 def finite(points: Points) -> dict[str, list[tuple[int, float]]]:
-    """Filter the points that a tested listener has written: the finite ones, by name."""
+    """Filter a tested listener's points: map each metric to those with finite values."""
     kept = {
         name: [one for one in column if math.isfinite(one[1])] for name, column in points.items()
     }

@@ -55,7 +55,7 @@ class ExampleCall(NamedTuple):
     kwargs: dict[str, Any]
 
     def __call__(self) -> Any:
-        """Call the tested operator with its example's arguments, and return the result."""
+        """Call the tested operator with the arguments of its example; return the result."""
         return self.function(*self.args, **self.kwargs)
 
 
@@ -270,7 +270,7 @@ def _arrays(value: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def _bits(value: Any) -> Any:
-    """Return kind, dtype, shape and bytes of a tested operator's result, to compare it."""
+    """Return type, dtype, shape and bytes of an operator's result, to compare it in tests."""
     if isinstance(value, Counter):
         return value.value
     if isinstance(value, tuple | list):

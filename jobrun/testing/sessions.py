@@ -183,7 +183,7 @@ class SessionHarness:
         return [event.text for event in self.events if isinstance(event, Logged)]
 
     def flag(self, name: str) -> str:
-        """Return as an expression the path of a file on which tasks wait in tests of a session."""
+        """Return an expression for the path of a file that tasks in session tests wait for."""
         return repr(str(self.folder / name))
 
     def wait_for(self, name: str) -> Step:

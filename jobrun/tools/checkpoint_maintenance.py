@@ -145,7 +145,7 @@ def chosen_epochs(found: Checkpoints, text: str, also: Collection[int] = ()) -> 
 
 
 def hold_chosen(found: Checkpoints, text: str) -> tuple[int, EpochHold]:
-    """Hold the epoch to be maintained, ``12`` or ``latest``, against deletion.
+    """Hold an epoch, ``12`` or ``latest``, so that it is not deleted during maintenance.
 
     Of a live run the newest epoch may go between the choice and the hold; then the newest is
     chosen again.
@@ -194,7 +194,7 @@ def verify(
 def verify_within(
     found: Checkpoints, report: Callable[[int, int, Damage | None], None]
 ) -> tuple[Damage, ...]:
-    """Verify the mid-epoch checkpoints of a run, as ``verify`` does epochs."""
+    """Verify a run's mid-epoch checkpoints, as ``verify`` does whole epochs (maintenance)."""
     root = str(Path(found.store.path(0)).parent)
     damaged = []
     for epoch, records in list_mid_epochs(root):
@@ -251,7 +251,7 @@ def plan_pruning(found: Checkpoints, last: int = 0) -> Pruning:
 
 
 def prune(found: Checkpoints, last: int = 0) -> Pruning:
-    """Prune as maintenance of a run: delete the checkpoints that ``plan_pruning`` returns.
+    """Delete the checkpoints of a run that ``plan_pruning`` has chosen (maintenance).
 
     Raises:
         LockedError: The run lives: it looks after its epochs itself.
@@ -292,7 +292,7 @@ def _newest_good(
 
 
 def _scores(store: CheckpointStore, good: list[int]) -> dict[int, float]:
-    """Read from a manifest the scores of epochs, for the maintenance of a run's checkpoints."""
+    """Read the epochs' scores from a manifest, to maintain a run's checkpoints."""
     return dict(from_json(store.manifest(good[0]).runner).scores) if good else {}
 
 

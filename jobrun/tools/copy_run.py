@@ -139,7 +139,7 @@ def _copy_lines(run: Path, staged: Path, name: str, epoch: int) -> None:
 
 
 def _parent(run: Run, target: Path) -> dict[str, Any]:
-    """Rewrite the lineage in a run's copy so that the path to its parent is right."""
+    """Return a copied run's record of its parent, with the path to it relative to the copy."""
     parent = dict(run.record.parent)
     if "checkpoints" in parent:
         there = os.path.normpath(run.path / parent["checkpoints"])

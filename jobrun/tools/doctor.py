@@ -102,7 +102,7 @@ def _memory() -> Finding | None:
 
 
 def _clock() -> Finding:
-    """Examine, as the doctor, whether the machine's wall clock is being adjusted."""
+    """Examine for ``jobrun doctor`` whether the wall clock is being adjusted."""
     wall, steady = time.time(), time.monotonic()
     time.sleep(0.05)
     slip = (time.time() - wall) - (time.monotonic() - steady)
@@ -193,7 +193,7 @@ def _fsync(place: Path) -> Finding:
 
 
 def _rename(place: Path) -> Finding:
-    """Examine for ``jobrun doctor`` whether the file system can rename without replacing."""
+    """Examine for ``jobrun doctor`` if the file system's rename can refuse to replace a target."""
     for name in ("one", "two"):
         (place / name).mkdir()
         (place / name / "file").touch()

@@ -188,7 +188,7 @@ def _item(node: StoredNode, blob: StoredBlob, *, several: bool) -> _Item:
 
 
 def _refusal(item: _Item, form: Format) -> str:
-    """Explain why an export format cannot hold a blob; empty if it can."""
+    """Explain why a blob cannot be exported to a format; empty if it can."""
     what = f"{item.dtype} of shape {item.shape}"
     match form:
         case "npz":
@@ -246,7 +246,7 @@ def _write_npz(file: IO[bytes], items: Sequence[_Item]) -> None:
 
 
 def _ordered(items: Sequence[_Item]) -> list[_Item]:
-    """Sort exported blobs by descending item size, so that each array in the file is aligned."""
+    """Sort blobs to export by descending item size, so that each array is aligned in the file."""
     return sorted(items, key=lambda item: (-item.dtype.itemsize, item.name))
 
 

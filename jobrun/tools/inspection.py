@@ -219,7 +219,7 @@ def sort_objects_first(blobs: tuple[BlobFacts, ...]) -> tuple[BlobFacts, ...]:
 
 
 def checkpoint_directory(run: Run) -> Path:
-    """Find for an ``Inspection`` where a run's checkpoints are: by its spec if outside."""
+    """Find the directory with a run's checkpoints for an ``Inspection``; the spec may name it."""
     inside = run.path / "checkpoints"
     if DirectoryStore(str(inside)).epochs():
         return inside
@@ -338,7 +338,7 @@ def _json_value(value: Any) -> Any:
 
 
 def saved_times(run: Path, epoch: int, generation: int) -> CheckpointTimes | None:
-    """Read for an ``Inspection``, from a run's log, how long the save took, or None.
+    """Read from a run's log, for an ``Inspection``, the duration of the epoch's save; or None.
 
     Args:
         run: The run's directory.
@@ -355,7 +355,7 @@ def saved_times(run: Path, epoch: int, generation: int) -> CheckpointTimes | Non
 
 
 def render_position(blob: BlobFacts) -> str:
-    """Render how far a reader is, in an ``Inspection``, from its blob; empty for others."""
+    """Render for an ``Inspection`` how far a reader is, if a blob holds its position; else ""."""
     is_one = blob.name.startswith(POSITION_PREFIX) and blob.shape[1:] == (len(POSITION),)
     return "; ".join(map(_share_words, decode_positions(np.asarray(blob.value)))) if is_one else ""
 

@@ -48,7 +48,7 @@ class StoredNode:
     _read: Callable[[str], Value]
 
     def read(self, name: str) -> Value:
-        """Read one blob lazily: verify it only when a tool wants its value.
+        """Read one blob lazily, so that it is verified only when a tool wants its value.
 
         Raises:
             CheckpointError: It is damaged.
@@ -95,7 +95,7 @@ def find_stored_epoch(target: str, run_dir: Path) -> StoredEpoch:
 
 @contextmanager
 def open_node(path: str, digest: str) -> Iterator[StoredNode]:
-    """Open a node's checkpoint file to read its blobs lazily: one by one, on demand.
+    """Open a node's checkpoint file to read its blobs lazily, each when it is asked for.
 
     Args:
         path: The file.

@@ -61,7 +61,7 @@ def render_metrics(epochs: Sequence[int], columns: Mapping[str, Sequence[Number 
 
 
 def draw_curve(points: Sequence[tuple[int, float]]) -> Html:
-    """Draw a small curve of a metric's finite points in a notebook; empty for fewer than two."""
+    """Draw a small curve of a metric for a notebook; empty with fewer than two finite points."""
     finite = [(x, y) for x, y in points if math.isfinite(y)]
     shown = finite[:: max(1, len(finite) // _MOST_POINTS)]
     if len(shown) < 2:

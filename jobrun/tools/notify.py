@@ -77,7 +77,7 @@ def build_message(run: Path, news: News, exit_code: int | None, detail: str = ""
 
 
 def _newest_epoch(run: Path) -> int:
-    """Read which epoch ended last, for a notification about a crashed run; -1 if unknown."""
+    """Read a crashed run's last epoch, for the notification that a tool sends; -1 if unknown."""
     try:
         return read_status(open_run(run)).epoch
     except (JobrunError, OSError):
@@ -106,7 +106,7 @@ def send(target: NotifyTarget, message: Mapping[str, Any], timeout_s: float = TI
 def send_all(
     targets: Sequence[NotifyTarget], message: Mapping[str, Any], timeout_s: float = TIMEOUT_S
 ) -> list[str]:
-    """Send a notification to each target that wants such news; return a line for each failure."""
+    """Send a notification to all targets that want such news; return a line for each failure."""
     wanted = [target for target in targets if message["news"] in target.on]
     return [
         f"the notification to {target.describe()} was not sent: {why}"
@@ -116,7 +116,7 @@ def send_all(
 
 
 def decode_targets(rows: Sequence[Mapping[str, Any]]) -> tuple[NotifyTarget, ...]:
-    """Decode the targets of a notification from the request on standard input."""
+    """Decode the notification targets in a request that came on standard input."""
     return tuple(NotifyTarget(tuple(one["on"]), one["post"], tuple(one["run"])) for one in rows)
 
 
@@ -137,7 +137,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Lets a redirect be the error that it is here."""
 
     def redirect_request(self, *_: Any) -> None:
-        """Refuse to follow the redirect of a notification's HTTP request, by returning None."""
+        """Return None, so that a notification's HTTP request follows no redirect."""
 
 
 def _post(url: str, data: bytes, timeout_s: float) -> tuple[str, bool]:
@@ -171,7 +171,7 @@ def _run_command(command: Sequence[str], data: bytes) -> str:
 
 
 def _summarize(message: Mapping[str, Any]) -> str:
-    """Return a notification in one line, which chat programs show."""
+    """Summarise a notification in one line, the text that chat programs show."""
     word = {"no_progress": "makes no progress", "node_lost": "lost a node"}.get(
         message["news"], message["news"]
     )

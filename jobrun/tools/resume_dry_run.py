@@ -83,7 +83,7 @@ class Forecast:
 
 
 def forecast(run: Run, present: Authored, options: RunOptions) -> Forecast:
-    """Predict for ``jobrun resume --dry-run`` what a resume of ``run`` with this job would do.
+    """Predict what a resume of ``run`` with this job would do, for ``jobrun resume --dry-run``.
 
     Raises:
         CheckpointError: It would be refused, since no epoch can be used, or not the wanted one.

@@ -47,7 +47,7 @@ class SmokeResult:
 
     @property
     def good(self) -> bool:
-        """Whether a smoke test ended as it should, or was stopped because its time was over."""
+        """Whether a smoke test ended as expected, or was stopped at the end of its time."""
         return self.exit_code in (0, _STOPPED)
 
     @property
@@ -64,7 +64,7 @@ def run_smoke_tests(
     jobs: int,
     listen: Callable[[SmokeResult], None],
 ) -> tuple[SmokeResult, ...]:
-    """Run each spec as a smoke test in a process of its own, several at a time.
+    """Run specs as smoke tests, each in its own process, several at a time.
 
     Args:
         specs: Their files.
@@ -115,7 +115,7 @@ def _run(spec: str, words: Sequence[str]) -> SmokeResult:
 
 
 def _environment() -> dict[str, str]:
-    """Copy the environment for smoke tests, without variables that would change every run."""
+    """Copy environment variables for smoke tests, except those that would change every run."""
     return {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
 
 

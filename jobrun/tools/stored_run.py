@@ -112,7 +112,7 @@ class StoredRun:
         return MetricTable(found)
 
     def blobs(self, epoch: int | None = None) -> EpochBlobs:
-        """Open the blobs of one epoch of this stored run; each is read and verified on access.
+        """Open the blobs of one epoch of this stored run; each is verified when it is read.
 
         Args:
             epoch: Its number, 0 for what init made; None for the newest.
@@ -192,7 +192,7 @@ class StoredRuns(Sequence[StoredRun]):
     def __getitem__(self, at: slice) -> list[StoredRun]: ...
 
     def __getitem__(self, at: int | str | slice) -> StoredRun | list[StoredRun]:
-        """Open a stored run by its index or its name, or several by a slice.
+        """Open a stored run by index or by name, or several by a slice.
 
         Raises:
             UsageError: E351, no run is called so, or several are.
@@ -277,7 +277,7 @@ class EpochBlobs(Mapping[str, Value]):
                         self._places[prefix + name] = (path, digest, name)
 
     def __getitem__(self, name: str) -> Value:
-        """Read one of the ``EpochBlobs`` of a stored run, after verifying all bytes that hold it.
+        """Read one blob of a stored run's epoch, verifying all bytes that hold the blob.
 
         Raises:
             KeyError: There is no blob of that name; the message has the nearest.
@@ -379,7 +379,7 @@ class MetricTable(Mapping[str, Array]):
 
 
 def build_column(values: Sequence[Number | None]) -> Array:
-    """Convert a metric of a stored run, one value or None for each epoch, to an array."""
+    """Convert a stored run's metric, a value or None per epoch, to an array."""
     kinds = {type(value) for value in values if value is not None}
     is_whole = None not in values
     if is_whole and kinds == {bool}:

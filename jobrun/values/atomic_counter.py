@@ -26,7 +26,7 @@ class Counter:
         return self.add(1)
 
     def down(self) -> bool:
-        """Decrement the counter atomically, also below zero; return whether it was zero or less."""
+        """Decrement the counter atomically; return whether it was zero or less before that."""
         return self.add(-1) <= 0
 
     def add(self, amount: int) -> int:

@@ -19,7 +19,7 @@ AxisOrder = tuple[int, ...]
 
 
 def axis_order(array: Array) -> AxisOrder:
-    """Return the axes of an array from the slowest to the fastest in memory; () for C order.
+    """Return an array's axes from slowest to fastest in memory; () for C order.
 
     Arrays that numpy cannot distinguish have the same order: axes of length 1 do not count, and
     neither do the axes of an array without elements.
@@ -33,7 +33,7 @@ def axis_order(array: Array) -> AxisOrder:
 
 
 def order_of_strides(shape: Sequence[int], strides: Sequence[int]) -> AxisOrder:
-    """Derive the order of an array's axes in memory from its shape and strides."""
+    """Derive the order of an array's axes in memory from shape and strides alone."""
     if 0 in shape:
         return ()
     count, steps = len(shape), [abs(step) for step in strides]
@@ -71,7 +71,7 @@ def empty_in_order(shape: Sequence[int], dtype: np.dtype[Any], order: AxisOrder)
 
 
 def view_in_order(flat: Array, shape: Sequence[int], order: AxisOrder) -> Array:
-    """View one-dimensional memory as an array whose axes have the given order."""
+    """View one-dimensional memory as an array whose axes lie in the given order."""
     if not order:
         return flat.reshape(shape)
     whole = flat.reshape([shape[axis] for axis in order])
@@ -79,7 +79,7 @@ def view_in_order(flat: Array, shape: Sequence[int], order: AxisOrder) -> Array:
 
 
 def flat_view(array: Array, order: AxisOrder) -> Array:
-    """View a gapless array, whose axes have this order in memory, as one-dimensional."""
+    """View a gapless array as one-dimensional, given the order of its axes in memory."""
     return (array.transpose(order) if order else array).reshape(-1)
 
 
@@ -105,7 +105,7 @@ def has_gaps(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> boo
 
 
 def copy_with_strides(array: Array, strides: Sequence[int]) -> Array:
-    """Copy an array into new memory with these strides, which are its axis order.
+    """Copy an array to new memory with exactly these strides, gaps included.
 
     Raises:
         ValueError: The strides are not those of such an array.

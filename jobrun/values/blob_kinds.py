@@ -69,7 +69,7 @@ def kind_of(value: Value) -> Kind | None:
 
 
 def check_storable(value: Value, name: str) -> Fault | None:
-    """Return the fault if the blob ``name`` cannot hold this kind of value, or None."""
+    """Return a fault if a blob ``name`` cannot hold a value of this kind, else None."""
     kind = kind_of(value)
     if kind in {"array", "numpy"}:
         return _array_refusal(value, name)
@@ -86,12 +86,12 @@ def may_be_compound(kind: type) -> bool:
 
 
 def is_object(value: Value) -> bool:
-    """Return whether a blob's value is of the kind object: never copied, only its state saved."""
+    """Return whether a blob's value is an object: never copied, saved only by its state."""
     return kind_of(value) is None and objects.is_object(value)
 
 
 def require_storable(value: Value, name: str) -> Value:
-    """Return the value itself if it is of a kind that a blob can hold, else raise.
+    """Return the value unchanged if its kind is one that a blob can hold, else raise.
 
     Raises:
         TaskFailedError: E202, if no blob can hold it.
@@ -187,7 +187,7 @@ def _mend(value: Any) -> str:
 
 
 def same_dtype(first: DType, second: DType) -> bool:
-    """Compare two dtypes of blobs also by scalar class, titles, alignment and metadata."""
+    """Compare two blob dtypes fully: also scalar class, titles, alignment and metadata."""
     if first is second:
         return True
     if first != second or first.type is not second.type:
@@ -232,7 +232,7 @@ def value_bytes(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def explain_unsavable_dtype(dtype: DType) -> str:
-    """Explain which property of a blob's dtype cannot be saved; empty if all can."""
+    """Explain why a blob's dtype cannot be saved; empty if it can be."""
     if dtype.metadata and not _is_plain(dict(dtype.metadata)):
         return (
             f"the metadata {str(dict(dtype.metadata))[:60]}, which are not plain text and numbers"

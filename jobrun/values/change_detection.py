@@ -70,7 +70,7 @@ class Loan:
 
 
 def lend(value: Value) -> Loan:
-    """Lend a container or counter to a callable that must not change it; detect changes later.
+    """Lend a container or counter to a callable, noting its contents to detect a change.
 
     Raises:
         TaskFailedError: E202, something in it is of a kind that no blob can hold.
@@ -157,7 +157,7 @@ def _container(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Val
 
 
 def _bound(value: Value, path: Path) -> Value:
-    """Require a loaded class of a value to be lent, so that changes of it can be detected.
+    """Require that the class of a value to lend is loaded, to detect changes of the value.
 
     Raises:
         TaskFailedError: E249, its class is not loaded.
@@ -180,7 +180,7 @@ def unbound_class_error(class_name: str, place: str) -> TaskFailedError:
 
 
 def _inside(container: Any) -> list[Any]:
-    """List names and values in a container before a callable gets it, to detect changes later."""
+    """List, before a callable gets a container, the names and values of all parts in it."""
     if type(container) is list:
         return list(container)
     is_dict = isinstance(container, dict)
@@ -191,7 +191,7 @@ def _inside(container: Any) -> list[Any]:
 
 
 def _difference(container: Any, before: list[Any]) -> Path | None:
-    """Compare a lent container with its contents before; return the place of a change, or None."""
+    """Return the place of the first change in a lent container, compared with before, or None."""
     now = _inside(container)
     if len(now) == len(before) and all(map(is_, now, before)):
         return None
@@ -214,7 +214,7 @@ def _form(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
 
 
 def fingerprint(value: Any) -> bytes | None:
-    """Compute the digest of an object's state by which changes are detected, or None.
+    """Compute a digest of an object's state to detect changes; None if its state cannot be read.
 
     Of modules and optimizers of PyTorch tensors are not read: they count their changes themselves.
     """
@@ -229,7 +229,7 @@ def fingerprint(value: Any) -> bytes | None:
 
 
 def digest_value(value: Value, *, sampled: bool = False) -> bytes | None:
-    """Compute the digest of a blob's value by which changes are detected; None if it has none.
+    """Compute a digest of a blob's value to detect changes; None for a value without a digest.
 
     Tensors count their changes themselves.
 
@@ -270,7 +270,7 @@ def _counts_changes(value: Any) -> bool:
 
 
 def _feed(content: Any, value: Any, reading: _Reading, around: set[int]) -> None:
-    """Add a part of an object's state to the digest by which changes are detected."""
+    """Add a part of an object's state to a digest by which changes of the object are detected."""
     kind = type(value)
     if tensors.is_tensor(value):
         if reading.counts:
@@ -340,7 +340,7 @@ class ChangeDetector:
         self._changes: dict[int, int] = {}
 
     def forget(self) -> None:
-        """Forget the digests of objects, whose changes so far were made on purpose."""
+        """Forget the recorded digests of objects that were changed on purpose."""
         self._known.clear()
 
     def note_states(self, objects: Mapping[str, Any]) -> None:
@@ -350,12 +350,12 @@ class ChangeDetector:
             self.require_same(name, value)
 
     def note_change(self, value: Any) -> None:
-        """Note that a callable that may change an object begins or ends, to detect nothing then."""
+        """Note that a call that may change an object begins or ends; no change is reported then."""
         self._changes[id(value)] = self._changes.get(id(value), 0) + 1
         self._known.pop(id(value), None)
 
     def borrow(self, name: str, value: Any) -> ObjectLoan:
-        """Record the digest of an object that is lent to a callable, to detect a change later.
+        """Record the digest of an object that a callable borrows, to detect a later change.
 
         Raises:
             TaskFailedError: E247, a step has changed it without declaring so.

@@ -101,7 +101,7 @@ def is_record(value: Value) -> bool:
 
 
 def unbound_classes(value: Value) -> list[str]:
-    """List the classes of what is in a container that are not loaded, by name."""
+    """List by name the classes in a container that are not loaded in this process."""
     found: dict[str, None] = {}
     seen: set[int] = set()
     kept: list[Any] = []
@@ -176,7 +176,7 @@ def unflatten(structure: Any, leaves: Mapping[Path, Value], *, place: bool = Tru
 
 
 def describe_tree(value: Value) -> str:
-    """Describe what kind of container a value is and how much it holds, in a few words."""
+    """Describe a container for messages: what kind it is, and how much it holds."""
     if value is None:
         return "None"
     if type(value) is bytes:
@@ -226,7 +226,7 @@ class _Flattener:
     unfinished: set[Path] = field(default_factory=set)
 
     def node(self, value: Value, path: Path, taken: set[str] | None = None) -> Any:
-        """Flatten one part of a container: keep its leaves, and return its structure."""
+        """Flatten one part of a container: store its leaves, return its part of the structure."""
         kind = type(value)
         if value is None:
             return None
@@ -361,7 +361,7 @@ class _Flattener:
         return form
 
     def _pairs(self, value: Any, path: Path) -> Any:
-        """Flatten a container that is a dict with other keys than text and whole numbers."""
+        """Flatten a dict in a container whose keys are not only text and whole numbers."""
         if getattr(value, "__dict__", None):
             raise UnsavableError(path, f"{class_text(value)} with attributes")
         keys = [self._key(key, (*path, "keys", str(at))) for at, key in enumerate(value)]
@@ -499,7 +499,7 @@ def is_numpy_scalar(value: Any) -> bool:
 
 
 def is_structured_scalar(value: Any) -> bool:
-    """Return whether a numpy scalar in a container has fields, as ``table[0]``, and is no leaf.
+    """Return whether a numpy scalar has fields, as ``table[0]``, so it is no leaf of a container.
 
     Other scalars never change; the fields of this one can be set, and its memory may be that of an
     array: ``np.asarray(value)`` is a view of it.
@@ -512,7 +512,7 @@ def _is_leaf(node: Any) -> bool:
 
 
 def _packed(items: Any) -> np.ndarray[Any, Any] | None:
-    """Pack the numbers of a container, if there are many, into one leaf, an array, or None."""
+    """Pack a container's numbers into one array, a single leaf, if there are many; else None."""
     if len(items) < 2:
         return None
     kinds = set(map(type, items))
@@ -524,7 +524,7 @@ def _packed(items: Any) -> np.ndarray[Any, Any] | None:
 
 
 def _versions(metadata: Any, path: Path) -> list[Any]:
-    """Flatten the versions of parts (``_metadata``) that a container, a state dict, has."""
+    """Flatten the ``_metadata`` of a state dict in a container: versions of modules."""
     form = [[part, dict(facts)] for part, facts in dict(metadata).items()]
     try:
         same = json.loads(json.dumps(form, allow_nan=False)) == form
@@ -536,7 +536,7 @@ def _versions(metadata: Any, path: Path) -> list[Any]:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """Choose a free name for a leaf of a container: keys ``1`` and ``"1"`` must differ."""
+    """Choose an unused name for a leaf of a container, as keys ``1`` and ``"1"`` must differ."""
     return next(one for one in _alternatives(name) if one not in taken)
 
 

@@ -39,7 +39,7 @@ _ADAPTER_MEND = (
 
 
 def detach(value: Value, name: str = "?", note_gaps: Callable[[str], None] | None = None) -> Value:
-    """Copy a blob's value so that it shares no memory: same kind, dtype, shape, bits, axis order.
+    """Copy a blob's value to its own memory, with kind, dtype, shape, bits and axis order.
 
     Of containers every part is copied, and what is shared inside stays shared.
 
@@ -93,7 +93,7 @@ def detach_state(state: Value) -> Value:
 
 
 def boundary_form(value: Value, name: str = "?") -> Value:
-    """Copy a blob's value to boundary form (own memory without gaps), unless it has that form.
+    """Copy a blob's value to boundary form (own memory without gaps) unless it has it already.
 
     That is, of an array: memory of its own, aligned, writable, without gaps, in the axis order that
     it had, because sums and products add in the order of memory. An array that has this form is
@@ -114,7 +114,7 @@ def boundary_form(value: Value, name: str = "?") -> Value:
 
 
 def has_boundary_form(array: np.ndarray[Any, Any]) -> bool:
-    """Return whether an array needs no copy to be in boundary form: own memory without gaps."""
+    """Return whether an array has boundary form already: it owns its memory, without gaps."""
     flags = array.flags
     return bool(flags.behaved and flags.owndata and is_dense(array))
 
@@ -131,7 +131,7 @@ def object_copy_error(value: Value, name: str) -> TaskFailedError:
 
 
 def _tree_of(value: Value, name: str, copy: Callable[[Value, str], Value]) -> Value:
-    """Copy a container by copying each leaf by ``copy`` and rebuilding it from the copies.
+    """Copy a container: copy each leaf by ``copy``, and rebuild the container from the copies.
 
     Raises:
         TaskFailedError: E202, something in it is of a kind that cannot be kept; E258, arrays in it
@@ -170,7 +170,7 @@ def _copied(
 def require_adapted(
     structure: Any, leaves: Mapping[Path, Value], made: Value, *, gaps: bool = False
 ) -> None:
-    """Compare a value with its copy that adapters made, and refuse a difference.
+    """Require that the copy of a value that its adapter made equals the value.
 
     Raises:
         ValueError: It differs, with the place.

@@ -70,7 +70,7 @@ def _form(kind: Any) -> Form | None:
 
 
 def record_items(value: Any) -> dict[str, Any]:
-    """Return the fields of a named tuple or dataclass by name, in the order of the instance.
+    """Return a named tuple's or dataclass's fields by name, in the order of the instance.
 
     That is the order of ``vars(value)`` in a dataclass, which code can see; then that of the class.
     """
@@ -145,7 +145,7 @@ def make_named_tuple(name: str, items: Mapping[str, Any]) -> Any:
 
 
 def begin_dataclass(name: str, names: Sequence[str]) -> Any:
-    """Make an empty dataclass instance by the class's name, or an ``UnboundRecord``.
+    """Make an empty instance of a dataclass, found by name, or an ``UnboundRecord``.
 
     Raises:
         ValueError: The class has other fields.
@@ -155,7 +155,7 @@ def begin_dataclass(name: str, names: Sequence[str]) -> Any:
 
 
 def fill_fields(made: Any, items: Mapping[str, Any]) -> None:
-    """Set the fields of a dataclass that is being rebuilt, as a named tuple is, from a tree."""
+    """Set the fields of a dataclass instance, or of its stand-in, as it is rebuilt from a tree."""
     if type(made) is UnboundRecord:
         cast("dict[str, Any]", made.items).update(items)
         return
@@ -184,7 +184,7 @@ def _field_names(kind: Any) -> tuple[str, ...]:
 
 
 def _own(value: Any, name: str, missing: object) -> Any:
-    """Read a field of a dataclass from the instance itself, not its class's default."""
+    """Read a field of a dataclass to be saved from its instance only; ``missing`` if not there."""
     inside = getattr(value, "__dict__", {})
     if name in inside:
         return inside[name]

@@ -67,7 +67,7 @@ _TORCH = _Accessors(lambda one: one.get_state(), lambda one, tree: one.set_state
 
 
 def generator_state(generator: np.random.Generator) -> dict[str, Any]:
-    """Take the state of a random generator, an object in a blob, and its seed sequence."""
+    """Take the state of a random generator that is an object, with its seed sequence."""
     bits = generator.bit_generator
     return {**bits.state, "seed": bits.seed_seq}
 
@@ -115,7 +115,7 @@ def take_state(value: Any) -> ObjectState:
 
 
 def put_state(value: Any, state: ObjectState) -> None:
-    """Set the state of an object in a blob; the object may keep parts of that state.
+    """Set the state of an object in a blob; the object may keep references to the state.
 
     Raises:
         ValueError: It has something of a class or function that is not loaded.
@@ -172,7 +172,7 @@ def takes_in_place(value: Any) -> bool:
 
 
 def module_state(module: Any) -> Any:
-    """Take the state of an object that is a PyTorch module; they share the memory of tensors."""
+    """Take the state of a PyTorch module, as an object's state that shares the tensors' memory."""
     tree = module.state_dict()
     if not isinstance(tree, dict):
         return tree
@@ -257,7 +257,7 @@ def estimator_state(value: Any) -> dict[str, Any]:
 
 
 def set_estimator_state(value: Any, state: dict[str, Any]) -> None:
-    """Set the attributes of an estimator to those of a saved state, and remove all others.
+    """Set an estimator's attributes to a saved state, removing attributes not in it.
 
     Generators and estimators that it has already get their states in place: others may have them.
     """
@@ -281,7 +281,7 @@ _MODULE = _Accessors(module_state, set_module_state)
 
 
 def _replace(root: Any, old: Any, new: Any, seen: set[int]) -> None:
-    """Replace a random generator inside an object in a blob: in its attributes and containers."""
+    """Replace a random generator in an object's attributes, and in containers there."""
     if id(root) in seen:
         return
     seen.add(id(root))

@@ -95,7 +95,7 @@ def find_overlapping(
 
 
 def _held_memory(place: Path, value: Any) -> Iterator[_Memory]:
-    """Iterate over the memory of an adapted value, to find the parts that share it."""
+    """Iterate over arrays in an adapted value, to find parts that share their memory."""
     adapter = find_adapter(type(value))
     if adapter is None or adapter.memory is None:
         return
@@ -168,7 +168,7 @@ def _is_random(thing: Any, name: str) -> bool:
 
 
 def _parts(roots: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """Iterate over all that could be a shared part of values, the shortest path first."""
+    """Iterate over all that could be a shared part of values, parts with short paths first."""
     # An object is looked into once; each path to it is found.
     seen: set[int] = set()
     kept: list[Any] = []
@@ -240,7 +240,7 @@ def _group_pairs(group: list[_Memory]) -> list[Pair]:
 
 
 def _is_seen(one: _Memory, other: _Memory) -> bool:
-    """Return whether a change of the memory that two parts share is seen at both."""
+    """Return whether a change of memory at one of two shared parts is seen at the other."""
     if one.owner is not None and one.owner == other.owner:
         return False
     # Two read-only views may have a writable array below them, which is compared itself.
@@ -257,7 +257,7 @@ def _shares(first: Array, second: Array) -> bool:
 
 
 def _marked_pairs(group: list[tuple[Path, Array]]) -> list[Pair]:
-    """Find parts, arrays, that share elements by marking each in a map of the memory."""
+    """Find arrays with shared elements by marking each array in a map of the memory."""
     bounds = [_bounds(array) for _, array in group]
     begin = min(low for low, _ in bounds)
     marks = np.zeros(max(high for _, high in bounds) - begin, np.int32)

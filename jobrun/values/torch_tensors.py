@@ -93,7 +93,7 @@ def explain_unsavable(tensor: Tensor) -> str:
 
 
 def tensor_facts(tensor: Tensor, *, gaps: bool = False) -> dict[str, Any]:
-    """Return the facts about a tensor that its array lacks: device, and gradients.
+    """Return what a tensor's array lacks: its device, ``requires_grad`` and whether a parameter.
 
     Args:
         tensor: The tensor.
@@ -115,7 +115,7 @@ def tensor_facts(tensor: Tensor, *, gaps: bool = False) -> dict[str, Any]:
 
 
 def memory_key(tensor: Tensor) -> tuple[Any, ...] | None:
-    """Return a key that is equal for tensors viewing the same memory alike, or None."""
+    """Return a key that is equal for tensors that view the same memory alike, or None."""
     if not tensor.numel():
         return None
     strides = tuple(tensor.stride())
@@ -136,7 +136,7 @@ def to_arrays(tensors: Iterable[Tensor]) -> list[Array]:
 
 
 def from_array(array: Array, facts: Mapping[str, Any], *, place: bool = True) -> Tensor:
-    """Make a tensor from an array that nothing else changes, without a copy if possible.
+    """Make a tensor from an array that no other code changes, sharing memory if possible.
 
     Args:
         array: The data.
@@ -178,7 +178,7 @@ def _with_strides(tensor: Tensor, strides: Any) -> Tensor:
 
 
 def _on_host(tensor: Tensor) -> tuple[Tensor, Any]:
-    """Copy a tensor to the CPU; return it, and the device that may still be writing to it."""
+    """Copy a tensor to the CPU; return the copy, and the device that may still write to it."""
     if tensor.device.type == "cpu":
         return tensor, None
     if tensor.device.type != "cuda":

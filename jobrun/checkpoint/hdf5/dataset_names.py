@@ -34,7 +34,7 @@ def quote_name(name: str) -> str:
 
 
 def part_name(blob: str, path: Iterable[str]) -> str:
-    """Return the internal name of a blob's part, which is quoted as its dataset's name."""
+    """Return the internal name of a blob's part, to be quoted as a dataset's name."""
     return _STEP.join((blob, *path))
 
 
@@ -44,7 +44,7 @@ def split_part_name(name: str) -> tuple[str, ...]:
 
 
 def dataset_path(name: str) -> str:
-    """Return the HDF5 path of a blob's dataset, or of a part's, below ``/blobs``."""
+    """Return the HDF5 path below ``/blobs`` at which a blob, or a part of one, is stored."""
     if _STEP not in name:
         return quote_name(name)
     return "/".join(quote_name(step) or _NOTHING for step in name.split(_STEP))
@@ -72,14 +72,14 @@ def blob_of_link(dataset_path: str) -> str:
 
 
 def unquote_name(text: str) -> str:
-    """Unquote the name of a blob's HDF5 dataset; return the link of a part of a blob unchanged."""
+    """Unquote the name of a blob's HDF5 dataset; return the link of a blob's part unchanged."""
     if "%" not in text or "/" in text:
         return text
     return _QUOTED.sub(lambda found: _plain(found[0]), text)
 
 
 def unquote_names(links: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Unquote the names of all datasets of a file, but for those that would look like a part.
+    """Unquote a file's dataset names, except blob names that would look like a container's part.
 
     Beside a container ``readers`` the blob ``readers/x`` stays ``readers%2Fx``.
 
@@ -104,7 +104,7 @@ def _plain(text: str) -> str:
 
 
 def blob_names(links: Iterable[str], quoted: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Return the names of the blobs to which the datasets with these HDF5 links belong.
+    """Return the names of the blobs whose datasets, or parts' datasets, have these HDF5 links.
 
     Args:
         links: Names as ``unquote_names`` returns them.
@@ -119,5 +119,5 @@ def blob_names(links: Iterable[str], quoted: Mapping[str, str] | None = None) ->
 
 
 def is_part_of(link: str, name: str) -> bool:
-    """Return whether the dataset with this HDF5 link is the named blob or a part of it."""
+    """Return whether an HDF5 link is that of a named blob's dataset, or of a part of the blob."""
     return link == name or link.startswith((f"{quote_name(name)}/", f"{name}/"))

@@ -25,12 +25,12 @@ digest: Callable[[Any], bytes] = xxhash.xxh3_128_digest
 
 
 def block_count(tail: int) -> int:
-    """Return how many digest blocks a checkpoint file has whose tail begins at this byte."""
+    """Compute the number of digest blocks of a checkpoint file whose tail begins at this byte."""
     return -(-(tail - USER_BLOCK) // BLOCK_BYTES)
 
 
 def block_span(number: int, tail: int) -> tuple[int, int]:
-    """Return the range of bytes, begin and end, of a numbered digest block of a checkpoint file."""
+    """Return where a numbered digest block of a checkpoint file begins and ends, in bytes."""
     begin = USER_BLOCK + number * BLOCK_BYTES
     return begin, min(begin + BLOCK_BYTES, tail)
 

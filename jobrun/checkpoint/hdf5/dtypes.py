@@ -129,7 +129,7 @@ def is_custom(dtype: DType) -> bool:
 
 
 def is_reinterpreted(dtype: DType) -> bool:
-    """Return whether HDF5 stores a dtype as another one with its bits unchanged."""
+    """Return whether HDF5 stores a dtype as another dtype, with the bits of values unchanged."""
     # Metadata do not count where dtypes are compared.
     is_simple = dtype.names is None and dtype.subdtype is None and not dtype.metadata
     return is_simple and _keeps_its_bits(dtype)

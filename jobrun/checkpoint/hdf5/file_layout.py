@@ -84,30 +84,30 @@ class Layout:
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> Layout:
-        """Build the layout of a checkpoint file with the given blobs, in whatever order."""
+        """Build the layout of a checkpoint file from its blobs, given in any order."""
         ordered = sorted((dataset_path(entry.name).encode(), entry) for entry in entries)
         return cls(tuple(entry for _, entry in ordered), tuple(name for name, _ in ordered))
 
     @cached_property
     def types(self) -> list[tuple[str, str, tuple[int, ...], AxisOrder]]:
-        """The types of blobs in the file layout: every kind, dtype, shape and axis order once."""
+        """The distinct types of blobs in the file layout: kind, dtype, shape and axis order."""
         return list(dict.fromkeys(map(_type_of, self.entries)))
 
     @cached_property
     def sizes(self) -> Numbers:
-        """Bytes of data of each blob in the file's layout; 0 for those that are compressed."""
+        """The size in bytes of each blob's data in the file's layout; 0 for a compressed blob."""
         found = (0 if one.packing else one.size_bytes for one in self.entries)
         return np.fromiter(found, np.uint64, len(self.entries))
 
     @cached_property
     def order(self) -> list[int]:
-        """Order the blobs of the layout as their data lie in the file, the small ones first."""
+        """Order the layout's blobs as their data lie in the file, small blobs first."""
         paged = self.sizes >= PAGED_BYTES
         return [*np.flatnonzero(~paged).tolist(), *np.flatnonzero(paged).tolist()]
 
     @cached_property
     def packed(self) -> list[int]:
-        """The compressed entries of the layout, whose data are behind those of all others."""
+        """The compressed entries of the layout, whose data follow those of all other entries."""
         return [index for index, one in enumerate(self.entries) if one.packing]
 
     @cached_property
@@ -132,7 +132,7 @@ class Layout:
 
     @cached_property
     def names_text(self) -> bytes:
-        """The quoted blob names of the file layout as one text, a line feed between two."""
+        """The quoted blob names in the file layout as one text, a line feed between two."""
         return b"\n".join(self.quoted_names)
 
     @cached_property
@@ -152,7 +152,7 @@ class Layout:
         return f"sha256:{digest.hexdigest()}"
 
     def places(self, start: int) -> tuple[Numbers, int]:
-        """Return where each blob's data begin in the layout of a file, and where all data end.
+        """Return the offset of each blob's data in the file layout, and where all data end.
 
         Blobs without data, and compressed ones, are at 0.
         """

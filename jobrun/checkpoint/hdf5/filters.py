@@ -34,7 +34,7 @@ _PLUGINS: dict[str, tuple[str, dict[str, object]]] = {
 
 
 class Encoder(Protocol):
-    """Compresses and decompresses chunks of one dtype and shape. Any thread."""
+    """Compresses and decompresses chunks of one dtype and shape. Thread-safe."""
 
     filters: list[Filter]
 

@@ -81,18 +81,18 @@ class Index:
 
     @property
     def blobs(self) -> tuple[str, ...]:
-        """The names of all blobs in the file's index; of one in parts its own."""
+        """The names of all blobs in the file's index; a blob in parts is named once."""
         return blob_names(self.names, self.quoted)
 
     @property
     def shown_names(self) -> list[str]:
-        """The names in the file's index, for people: quoted only where two would be alike."""
+        """The names in the file's index as people see them: quoted only to tell two apart."""
         plain = {link: blob for blob, link in self.quoted.items()}
         shown = (plain.get(name, name) for name in self.names)
         return [one if self.rows[one] == row else self.names[row] for row, one in enumerate(shown)]
 
     def blob_rows(self) -> dict[str, int]:
-        """Return the rows of the file's index by the names of blobs; those of parts by theirs."""
+        """Map names, of blobs and of parts of blobs, to their rows in the file's index."""
         return {**self.rows, **{blob: self.rows[link] for blob, link in self.quoted.items()}}
 
     def type_of(self, row: int) -> BlobType:
@@ -100,7 +100,7 @@ class Index:
         return self.types[int(self.table["type"][row])]
 
     def span(self, row: int) -> tuple[int, int]:
-        """Return the range of bytes of a blob's data that the parsed index of a file gives."""
+        """Return at which byte a blob's data begin and end, according to the file's index."""
         begin = int(self.table["offset"][row])
         return begin, begin + int(self.table["size"][row])
 
@@ -127,7 +127,7 @@ def index_span(parts: Parts) -> tuple[int, int]:
 
 
 def require_parts(header: Header) -> Parts:
-    """Return where a file's index and tail are; refuse places outside of the file.
+    """Return where a file's index and tail lie; refuse offsets outside of the file.
 
     Raises:
         StructureError: They do not fit into it, or overlap.
@@ -200,7 +200,7 @@ def _parse_packings(form: dict[str, Any]) -> dict[int, tuple[Packing, int]]:
 
 
 def _parse_stored_dtype(dtype: str) -> tuple[DType, DType, bool]:
-    """Return the logical dtype of a type in an index, the stored one, and whether they are alike.
+    """Parse a dtype in a checkpoint file's index; return it, its stored dtype, and if bits agree.
 
     They are where an array of the one has the bits of an array of the other.
     """

@@ -102,7 +102,7 @@ def render_dataspace(shape: tuple[int, ...]) -> bytes:
 
 
 def render_number_type(dtype: np.dtype[Any]) -> bytes:
-    """Render the body of an HDF5 datatype message of a bool, or of a number ``is_number_type``.
+    """Render the body of an HDF5 datatype message for a bool or number (``is_number_type``).
 
     The same bytes as h5py's, whose import would be a tenth of a short run: a bool is an
     enumeration, and a complex number a record.
@@ -132,7 +132,7 @@ def is_number_type(dtype: np.dtype[Any]) -> bool:
 
 
 def render_record_type(dtype: np.dtype[Any]) -> bytes:
-    """Render the body of an HDF5 datatype message of a record of numbers."""
+    """Render the body of an HDF5 datatype message for a record whose fields are numbers."""
     fields = dict(dtype.fields or {})
     parts = [struct.pack("<BHxI", 0x16, len(fields), dtype.itemsize)]
     for name, (kind, offset, *_) in fields.items():
@@ -143,7 +143,7 @@ def render_record_type(dtype: np.dtype[Any]) -> bytes:
 
 
 def render_text_type(size: int, *, is_ascii: bool = False) -> bytes:
-    """Render the body of an HDF5 datatype message of a text of fixed length, padded with NUL."""
+    """Render the body of an HDF5 datatype message for fixed-length text, padded with NUL."""
     # Class 3 (string), padding 1 (NUL); character set 0 is ASCII, 1 is UTF-8.
     return struct.pack("<BBHI", 0x13, 1 | (not is_ascii) << 4, 0, size)
 

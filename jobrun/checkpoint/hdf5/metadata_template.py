@@ -197,7 +197,7 @@ def pad_text(text: bytes) -> bytes:
 
 
 def _build_tree(layout: Layout) -> _Tree:
-    """Build the tree of groups below ``/blobs`` that a template renders, each in byte order."""
+    """Build the tree of HDF5 groups below ``/blobs`` for the metadata template, sorted by name."""
     tree: _Tree = {}
     for row, name in enumerate(layout.quoted_names):
         inside = tree
@@ -217,7 +217,7 @@ def _ordered(tree: _Tree) -> _Tree:
 
 
 def _saves_space(tree: _Tree) -> bool:
-    """Return whether larger B-tree nodes make a template smaller: it has few, large groups."""
+    """Return whether larger B-tree nodes make the template smaller, as for a few large groups."""
     groups = [tree]
     for group in groups:
         groups += [one for one in group.values() if isinstance(one, dict)]
@@ -225,7 +225,7 @@ def _saves_space(tree: _Tree) -> bool:
 
 
 def _place_headers(layout: Layout, start: int) -> tuple[list[_HeaderBatch], list[int], int]:
-    """Place the object header of each blob in the template; return batches, addresses, end."""
+    """Place each blob's object header in the template; return batches, addresses and the end."""
     members: dict[tuple[bytes, int], list[int]] = {}
     seen: dict[Any, tuple[bytes, int]] = {}
     for index, entry in enumerate(layout.entries):

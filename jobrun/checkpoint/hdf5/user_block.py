@@ -102,7 +102,7 @@ def encode(header: Header) -> bytes:
 
 
 def _fields(header: Header) -> dict[str, Any]:
-    """Convert the header in a user block to a dict, as ``asdict`` does, but faster."""
+    """Convert the header of a user block to a dict, faster than ``asdict`` does."""
     fields = dict(zip(Header.__slots__, _HEADER(header), strict=True))
     fields["parts"] = dict(zip(Parts.__slots__, _PARTS(header.parts), strict=True))
     return fields

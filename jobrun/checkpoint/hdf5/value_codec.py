@@ -48,7 +48,7 @@ class Coded:
 
 
 def encode(value: Value, name: str) -> Coded:
-    """Encode the value of a blob as an array for HDF5, which may share the value's memory.
+    """Encode a blob's value as an array for HDF5; the array may share the value's memory.
 
     Equal values give equal bytes: padding, in long doubles and records, becomes zero.
 
@@ -79,7 +79,7 @@ def encode(value: Value, name: str) -> Coded:
 
 
 def decode(kind: str, dtype: str, array: Array, order: AxisOrder = ()) -> Value:
-    """Decode an array that HDF5 held to the blob's value, whose arrays own their memory.
+    """Decode the array read from HDF5 to the blob's value, with memory of its own.
 
     Args:
         kind: As stored.
@@ -110,7 +110,7 @@ def decode(kind: str, dtype: str, array: Array, order: AxisOrder = ()) -> Value:
 
 
 def with_axis_order(array: Array, order: AxisOrder) -> Array:
-    """Decode a blob's value from the C-order array that HDF5 holds: put the axes back in order."""
+    """Restore a blob's axis order on decoding the C-order array that HDF5 holds."""
     if not order:
         return array
     ordered = empty_in_order(array.shape, array.dtype, order)

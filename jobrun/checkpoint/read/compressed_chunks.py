@@ -16,7 +16,7 @@ _TOGETHER = 8
 
 
 def split_chunks(file: StateFile, row: int) -> list[range]:
-    """Split the compressed chunks of a blob into short ranges, each of which is read at once."""
+    """Split a blob's compressed chunks into short ranges, to read one range at a time."""
     count = file.index.packings[row][0].count
     return [range(at, min(at + _TOGETHER, count)) for at in range(0, count, _TOGETHER)]
 

@@ -63,7 +63,7 @@ def load(
     partial: bool = False,
     into: Mapping[str, Array] | None = None,
 ) -> dict[str, Value]:
-    """Load the named blobs of an open checkpoint file, or all; keep containers flattened.
+    """Load the named or all blobs of an open checkpoint file; containers stay flattened.
 
     Where all are wanted, or ``names`` leaves none out, every byte of the file is verified, else
     the blocks that hold the wanted ones.
@@ -264,7 +264,7 @@ class _Loading:
         return self._values
 
     def _blocks(self) -> list[range]:
-        """Choose which ranges of the file's blocks a load reads: all, if it loads all blobs."""
+        """Choose the ranges of the file's blocks that a load reads: all, to load all blobs."""
         if self._is_whole:
             return [range(self._file.parts.blocks)]
         # How many more blobs begin than end in each block.

@@ -31,7 +31,7 @@ class RowSpans:
         self._types = index.table["type"][self.rows]
 
     def touching(self, begin: int, end: int) -> range:
-        """Return the blobs of a partial read, numbered in file order, that overlap a portion."""
+        """Return the numbers of the blobs that overlap a portion of a partial read."""
         low, high = np.searchsorted(self.end, begin, "right"), np.searchsorted(self.begin, end)
         return range(int(low), int(high))
 
@@ -42,7 +42,7 @@ class RowSpans:
         return found
 
     def inside(self, begin: int, end: int) -> range:
-        """Return which of these blobs have all of their data in a portion of a partial read."""
+        """Return which of these blobs lie completely within a portion of a partial read."""
         low, high = np.searchsorted(self.begin, begin), np.searchsorted(self.end, end, "right")
         return range(int(low), int(high))
 
@@ -92,11 +92,11 @@ class PortionReader:
         self._halves: dict[int, Bytes] = {}
 
     def count_other(self, blocks: range) -> int:
-        """Count the blobs of a partial read whose bytes are given out from some blocks."""
+        """Count the blobs in some blocks that a partial read does not read in place."""
         return len(self._other.touching(*self._span(blocks)))
 
     def read(self, blocks: range) -> None:
-        """Read some blocks of a portion of the file, and verify them.
+        """Read some blocks of the portion of a file that is loaded, and verify them.
 
         Raises:
             CheckpointError: One is damaged.
@@ -110,7 +110,7 @@ class PortionReader:
     def _pieces_of(
         self, begin: int, end: int
     ) -> tuple[list[int], list[Any], list[tuple[int, Bytes]]]:
-        """Divide memory for a portion of a partial read: arrays of wanted blobs, buffers between.
+        """Divide a partial read into memory: arrays read in place, buffers for bytes between.
 
         Returns:
             Where each piece begins, all pieces, and those that hold other blobs.

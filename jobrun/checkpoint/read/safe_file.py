@@ -18,7 +18,7 @@ from jobrun.core.files.file_lock import try_lock
 
 @contextmanager
 def open_regular_file(path: str, *, at: str = "") -> Iterator[tuple[int, int]]:
-    """Open a checkpoint's file safely, only if it is regular; yield its descriptor and length.
+    """Open a checkpoint file safely: only a regular file; yield its descriptor and its length.
 
     Other names of the file (hard links) are allowed, since ``cp -al`` makes snapshots that way,
     unless the file belongs to another user.
@@ -48,7 +48,7 @@ def open_regular_file(path: str, *, at: str = "") -> Iterator[tuple[int, int]]:
 
 
 def _lock(path: str, descriptor: int) -> None:
-    """Lock a safely opened checkpoint file against being overwritten with another epoch."""
+    """Lock an open checkpoint file so that no save reuses it for another epoch."""
     try:
         is_free = try_lock(descriptor, shared=True)
     except OSError:

@@ -77,7 +77,7 @@ class StateFile:
 
     @contextmanager
     def structure(self) -> Iterator[None]:
-        """Turn a ``StructureError`` raised inside into E306, which names this verified file."""
+        """Convert a ``StructureError`` inside to the fault E306, which names this verified file."""
         try:
             yield
         except StructureError as error:
@@ -241,7 +241,7 @@ def _require_length(path: str, size_bytes: int, header: Header) -> None:
 
 
 def _unfilled(buffers: Sequence[Any], count: int) -> list[Any]:
-    """Return the buffers that a short read of a verified file has not filled; of one the rest."""
+    """Return the buffers, or their rest, that a short read of a verified file has not filled."""
     first = 0
     while count >= buffers[first].nbytes:
         count -= buffers[first].nbytes
@@ -261,7 +261,7 @@ def _digest_of(pieces: Sequence[Any]) -> bytes:
 
 
 def read_verified(path: str, digest: str, *, at: str = "") -> Iterator[memoryview]:
-    """Read all bytes of a checkpoint file, each piece verified before it is given out.
+    """Read all bytes of a checkpoint file, handing each piece on once it is verified.
 
     A file that has no valid header is given out as it is, and compared with the manifest's digest
     of all its bytes at the end.

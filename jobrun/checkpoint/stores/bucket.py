@@ -104,7 +104,7 @@ class Bucket:
             raise
 
     def size_bytes(self, name: str) -> int | None:
-        """Return the length of an object in the bucket, or None when there is none."""
+        """Return the length of an object in the bucket, or None if the object is missing."""
         try:
             with self._store_errors("look at", name):
                 return int(self._api.head(self._store, self._prefix + name)["size"])
@@ -112,7 +112,7 @@ class Bucket:
             return None
 
     def made_at(self, name: str) -> float:
-        """Return when an object of the bucket was written, in seconds since 1970; 0 without one."""
+        """Return when an object of the bucket was written, in seconds since 1970; 0 if missing."""
         try:
             with self._store_errors("look at", name):
                 found = self._api.head(self._store, self._prefix + name)
@@ -121,7 +121,7 @@ class Bucket:
             return 0.0
 
     def read(self, name: str, most_bytes: int) -> bytes | None:
-        """Read all bytes of a small object in the bucket; None when there is none.
+        """Read all bytes of a small object in the bucket; None if the object is missing.
 
         Raises:
             EnvironmentFaultError: E331, also of one that is longer.
@@ -149,7 +149,7 @@ class Bucket:
     def download(
         self, name: str, target: Path, size_bytes: int, *, durable: bool = False
     ) -> int | None:
-        """Download an object of the bucket to a new file; return its length, None without one.
+        """Download an object of the bucket to a new file; return its length, None if missing.
 
         Args:
             name: Its name.
@@ -174,7 +174,7 @@ class Bucket:
                 os.close(descriptor)
 
     def list(self, prefix: str = "") -> dict[str, int]:
-        """List the lengths of all objects in the bucket below ``prefix/``, by name."""
+        """Map the name of each object in the bucket below ``prefix/`` to the object's length."""
         with self._store_errors("list", prefix):
             found = self._api.list(self._store, (self._prefix + prefix) or None)
             cut = len(self._prefix)
@@ -203,7 +203,7 @@ class Bucket:
 
     @contextmanager
     def _store_errors(self, what: str, name: str = "", *, makes: bool = False) -> Iterator[None]:
-        """Turn errors of the bucket's library into faults, except ``FileNotFoundError``.
+        """Convert errors of the bucket's library to faults; ``FileNotFoundError`` passes through.
 
         Of a request that makes an object, 404 means that there is no such place.
         """

@@ -249,7 +249,7 @@ class DirectoryStore:
         reach("checkpoint.removal-renamed")
 
     def _sync_names(self) -> None:
-        """Sync the names in this store's directory, after which renamed epochs may be deleted."""
+        """Sync this store's directory, so that renamed epochs are durable and can be deleted."""
         # After a failure it is not known whether they are gone: they stay until the next sweep.
         renamed, self._renamed = self._renamed, []
         sync_directory(self._path)
@@ -305,7 +305,7 @@ def epoch_name(epoch: int) -> str:
 
 
 def _facts_of(directory: str) -> dict[str, os.stat_result]:
-    """Return the ``stat`` of each file in an epoch's directory by name, not following links."""
+    """Map each file in an epoch's directory to its ``stat`` result, not following links."""
     with os.scandir(directory) as entries:
         return {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
 
@@ -320,7 +320,7 @@ def _delete_unused_files(staged: str) -> dict[str, os.stat_result]:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return device and inode of the store's directory, following links; None without one."""
+    """Return device and inode of the store's directory, following links; None if it is missing."""
     try:
         facts = os.stat(path)  # noqa: PTH116 - for each epoch
     except OSError:

@@ -36,7 +36,7 @@ _DIRECTORY_MODE = 0o755
 
 
 def copy_file(source: str, staged: str, expected: StoredFile) -> StoredFile:
-    """Copy one file of an epoch into the copy's staging directory, unless it was copied before.
+    """Copy one file of an epoch into the staging directory, unless an earlier try copied it.
 
     Args:
         source: The file of a committed epoch.
@@ -169,7 +169,7 @@ def _copy_verified(source: str, place: Path, expected: StoredFile) -> None:
 
 
 def _make_directory(path: Path) -> None:
-    """Create a directory to copy an epoch to, and its parents; each new name is durable."""
+    """Create the directory of an epoch's copy, with its parents, and sync each parent to disk."""
     if path.is_dir():
         return
     _make_directory(path.parent)

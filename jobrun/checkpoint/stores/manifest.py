@@ -86,7 +86,7 @@ _encode = _encoder(",")
 
 
 def _environment_text(shown: str, manifest: Manifest) -> str:
-    """Render the environment in a manifest as JSON text, indented as in the whole manifest."""
+    """Render a manifest's record of the software environment as JSON text, indented to fit."""
     if shown not in _ENVIRONMENTS:
         if len(_ENVIRONMENTS) > _MOST_ENVIRONMENTS:
             _ENVIRONMENTS.clear()
@@ -162,7 +162,7 @@ def _plausible_file(file: StoredFile) -> bool:
 
 
 def find_damage(directory: str, file: StoredFile, *, whole: bool) -> str:
-    """Return how a stored file differs from its entry in the epoch's manifest; empty if it agrees.
+    """Return how a stored file differs from its entry in the manifest; empty if it does not.
 
     Args:
         directory: Where it should be.

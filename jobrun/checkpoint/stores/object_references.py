@@ -62,7 +62,7 @@ def write_reference(path: Path, reference: Reference) -> None:
 
 
 def read_reference(path: str) -> Reference | None:
-    """Read the reference file that replaces the file ``path``; None without one.
+    """Read the reference file that replaces the file ``path``; None if there is no such file.
 
     Raises:
         CheckpointError: What is said is damaged.

@@ -191,10 +191,10 @@ class ObjectStore:
             self._remove(epoch)
 
     def check(self) -> None:
-        """Check nothing, as an object store is known by its URL alone."""
+        """Do nothing to check an object store, as its URL alone identifies it."""
 
     def hold(self, epoch: int) -> EpochHold | None:
-        """Hold nothing, since an object store has no locks."""
+        """Return a hold without effect, as an object store has no locks; None for no epoch."""
         return EpochHold() if self._found(epoch) is not None else None
 
     def remove(self, epochs: tuple[int, ...], *, keep_for_reuse: bool = False) -> tuple[int, ...]:
@@ -219,7 +219,7 @@ class ObjectStore:
         return (*self._local.sweep(), *(epoch_name(epoch) for epoch in sorted(without)))
 
     def _entries(self) -> tuple[set[int], set[int]]:
-        """Return the epochs in the object store with a manifest, and those without one."""
+        """Return the object store's epochs in two lists: those with a manifest, those without."""
         seen: set[int] = set()
         whole: set[int] = set()
         for name in self._bucket.list():
@@ -254,7 +254,7 @@ class ObjectStore:
         return made
 
     def _is_same(self, manifest: Manifest) -> bool:
-        """Return whether the object store has this same epoch; refuse another one of its number."""
+        """Return whether the object store has this epoch; refuse a different one of its number."""
         found = self._found(manifest.epoch)
         if found is None:
             return False
@@ -299,13 +299,13 @@ def _manifest_name(epoch: int) -> str:
 
 
 def object_name(epoch: int, file: StoredFile) -> str:
-    """Return the name that an object store gives a checkpoint file, with part of its digest."""
+    """Build the object's name, with part of a digest, for a checkpoint file in an object store."""
     tag = file.digest.removeprefix("sha256:")[:_TAG_LENGTH]
     return f"{epoch_name(epoch)}/{file.node}.{tag}.h5"
 
 
 def upload_file(place: ObjectUrl, epoch: int, file: StoredFile, source: str) -> Reference:
-    """Store a node's checkpoint file as an object, or compare it with the object of that name.
+    """Upload a node's checkpoint file as an object, or compare it with the object there.
 
     Of an epoch that has all its files there nothing is seen before it has its manifest.
 
@@ -361,7 +361,7 @@ def _send_file(
 
 
 def _is_stored(bucket: Bucket, name: str, file: StoredFile, digest: str, is_wanted: Wanted) -> bool:
-    """Return whether an object store holds a checkpoint file's bytes, by reading them back."""
+    """Read an object back; return whether the store holds exactly the checkpoint file's bytes."""
     if bucket.size_bytes(name) != file.size_bytes:
         return False
     found = hashlib.sha256()

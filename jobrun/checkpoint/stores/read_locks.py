@@ -44,7 +44,7 @@ def hold_epoch(directory: str) -> EpochHold | None:
 def hold_chosen(
     choose: Callable[[], int], hold: Callable[[int], EpochHold | None], where: str
 ) -> tuple[int, EpochHold]:
-    """Choose an epoch and take a read lock on it; choose again if it was deleted just then.
+    """Choose an epoch and take a read lock on it; choose again if it was deleted meanwhile.
 
     Args:
         choose: Returns an epoch that is there now, or raises.

@@ -45,7 +45,7 @@ def epochs_to_delete(
 
 
 def newest_kept(policy: CheckpointPolicy) -> int:
-    """Return how many of the newest epochs a retention policy with rules always keeps."""
+    """Return how many of the newest epochs a retention policy keeps whatever else it says."""
     return max(policy.keep_last, FEWEST_KEPT)
 
 

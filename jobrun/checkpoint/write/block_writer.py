@@ -104,7 +104,7 @@ class BlockWriter:
             at += piece
 
     def _skip(self, count: int, known: Sequence[bytes]) -> bool:
-        """Skip the block writer's next blocks if the file has them all; return whether it has."""
+        """Skip the block writer's next blocks if the file holds them; return whether it does."""
         first = len(self.digests)
         wanted = known[first : first + count]
         if self._old[first : first + count] != wanted:
@@ -198,7 +198,7 @@ class BlockWriter:
         return number < len(self._old) and self._old[number] == found
 
     def _mark(self, memory: Bytes | None, begin: int, end: int, at: int = -1) -> None:
-        """Note which memory has bytes of the block writer's current block, for its digest."""
+        """Note which memory holds the bytes of the block writer's current block, to digest it."""
         assert memory is not None  # noqa: S101 - what was filled is in it
         at = begin - self._window if at < 0 else at
         last = self._runs[-1] if self._runs else None

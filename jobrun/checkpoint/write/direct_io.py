@@ -34,7 +34,7 @@ class SlabPool:
         self._size = 0
 
     def slab_bytes(self, wanted_bytes: int) -> int:
-        """Return how many bytes of a slab (page-aligned buffer) direct writes of a file use.
+        """Return the size of a slab (page-aligned buffer) for direct writes of a file.
 
         Of a file that is not small an eighth, so that writing begins while the rest is filled.
         """
@@ -64,7 +64,7 @@ class SlabPool:
 
 
 def aligned(size: int) -> Bytes:
-    """Allocate page-aligned memory, as direct I/O (``O_DIRECT``) requires it, and touch it.
+    """Allocate page-aligned memory for direct I/O (``O_DIRECT``), with all its pages touched.
 
     Args:
         size: In bytes.

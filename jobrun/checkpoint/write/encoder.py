@@ -213,7 +213,7 @@ class FileEncoder:
         known: PreviousFile | None = None,
         adjacent: FindAdjacent | None = None,
     ) -> EncodedFile:
-        """Encode an epoch's arrays into the block writer; return what must be written last."""
+        """Encode an epoch's arrays into the block writer; return the parts to be written last."""
         known = known or PreviousFile()
         if self._front is not None:
             filling.put(self._front)
@@ -383,7 +383,7 @@ def _can_be_gathered(entry: Entry) -> bool:
 
 
 def _gather_from(place: int, entry: Entry, dtype: DType) -> _Gathered:
-    """Begin a step that encodes adjacent small arrays together, with the first of them."""
+    """Begin a step that encodes small arrays, adjacent in the file, together."""
     return _Gathered(place, 1, dtype, entry.size_bytes, entry.shape, entry.order, [entry.name])
 
 

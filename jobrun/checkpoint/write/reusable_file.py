@@ -69,7 +69,7 @@ def take_reusable_file(path: str) -> int | None:
 def share_blocks(
     source: int, target: int, digests: Sequence[bytes], turn: int
 ) -> list[bytes] | None:
-    """Make an empty file a reflink copy of another, a reusable file; return None if it fails.
+    """Clone a reusable checkpoint file by reflink; return digests of the blocks to keep, or None.
 
     What is shared is damaged together. So each block is written again from time to time.
 
@@ -90,7 +90,7 @@ def share_blocks(
 
 
 def known_digests(descriptor: int, layout: str, parts: Parts, turn: int) -> list[bytes]:
-    """Return the digests of the disk blocks of a reusable file; empty if they are unknown.
+    """Return the digests of a reusable file's blocks on disk; empty if they are unknown.
 
     Args:
         descriptor: The file.

@@ -89,7 +89,7 @@ class Arena:
         return copies
 
     def adjacent(self, names: Sequence[str], size_bytes: int) -> Bytes | None:
-        """Return the arena's copies of arrays as one piece of memory, if they lie so.
+        """Return the arena's copies of arrays as one piece of memory if the copies are adjacent.
 
         Args:
             names: In which order they should lie; not empty.

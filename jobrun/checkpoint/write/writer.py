@@ -96,14 +96,14 @@ class NodeWriter:
 
     @property
     def lead_bytes(self) -> int:
-        """How far behind a page small arrays begin in the files of a node's writer.
+        """The offset in a page at which small arrays begin in the files of a node's writer.
 
         Copies in memory that begin so are written from where they are.
         """
         return self._program.gathered % PAGE if self._program else 0
 
     def prepare(self, values: Mapping[str, Value]) -> None:
-        """Prepare a node's writer for its first save of values of these names, types and shapes.
+        """Prepare a node's writer to save values with these names, types and shapes.
 
         Never needed: ``write`` does the same when the layout is another one than last time.
         Called while nothing waits for it, say during init, it takes that time from the first
@@ -125,7 +125,7 @@ class NodeWriter:
         unchanged: Collection[str] = (),
         adjacent: FindAdjacent | None = None,
     ) -> StoredFile:
-        """Write a node's values as a new file; its bytes are durable on return, its name is not.
+        """Write a node's values as a new file; the bytes are durable on return, not the file name.
 
         Until it has returned, the memory of the values must not change; nothing else is asked
         of the caller. Values need not be those of the last epoch, nor of its layout; equal
@@ -278,7 +278,7 @@ class NodeWriter:
         return filled, filling.digests, handed_bytes
 
     def _seal(self, descriptor: int, save: _Save, filled: EncodedFile) -> bytes:
-        """Finish a node's file in its writer: write the user block last, and truncate the file."""
+        """Finish the checkpoint file a node writes: its user block last, its length truncated."""
         reach("checkpoint.file-half-written")
         header = Header(
             node=self._node,

@@ -177,7 +177,7 @@ def _original(spec: str, job: Job, given: dict[str, Any]) -> Original | None:
 
 
 def _every_epoch(job: Job, overrides: tuple[str, ...]) -> tuple[str, ...]:
-    """Add ``--set checkpoint.every=1ep`` to the options of ``jobrun prove``, if it was ``auto``.
+    """Change the options of ``jobrun prove`` to save each epoch, if the spec says ``auto``.
 
     Which epochs ``every: auto`` saves depends on how busy the machine is.
     """
@@ -206,7 +206,7 @@ class _CopyCounter:
         self._live = shell.live and not verbose
 
     def listen(self, outcome: Outcome) -> None:
-        """Print that a copy of ``jobrun prove`` is done; callable from any thread."""
+        """Print that ``jobrun prove`` is done with one of its copies of a run. Thread-safe."""
         self._done += 1
         if self._live:
             click.echo(f"\r{self._done} of {self._count} copies", nl=False, err=True)

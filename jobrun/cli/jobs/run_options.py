@@ -34,7 +34,7 @@ class SessionKind(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Complete the value of the run option ``--session``, as of ``run`` and ``fork``."""
+        """Complete the value of the run option ``--session`` with the kinds of sessions."""
         from click.shell_completion import CompletionItem  # noqa: PLC0415 - at a tab only
 
         del ctx, param
@@ -42,7 +42,7 @@ class SessionKind(click.types.StringParamType):
         return [CompletionItem(one) for one in known if one.startswith(incomplete)]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Validate ``--session``, an option shared by commands that execute jobs; return it.
+        """Validate the value of the run option ``--session``; return it.
 
         Raises:
             click.BadParameter: There is no such session, or the address is none.
@@ -151,7 +151,7 @@ def session_options(function: Function) -> Function:
 
 
 def session_arguments(given: Mapping[str, Any]) -> list[str]:
-    """Repeat the options ``--session`` and ``--max-failures`` as words of a new command line."""
+    """Build command-line arguments that repeat the run options for session and failures."""
     return ["--session", given["session"], "--max-failures", str(given["max_failures"])]
 
 
@@ -178,7 +178,7 @@ def drift_options(function: Function) -> Function:
 def spec_arguments(
     spec: str | None, values: tuple[str, ...], overrides: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Repeat the run options ``--spec``, ``--values``, ``--set`` as words of a command line."""
+    """Build command-line arguments that repeat the run options for spec, values and ``--set``."""
     words = ["--spec", spec] if spec else []
     for name, texts in (("--values", values), ("--set", overrides)):
         words += [word for text in texts for word in (name, text)]
@@ -200,7 +200,7 @@ def _notify_targets(texts: tuple[str, ...]) -> tuple[NotifyTarget, ...]:
 
 
 def build_run_options(run_dir: Path, given: Mapping[str, Any], shell: Shell) -> RunOptions:
-    """Convert the options shared by commands that execute jobs to the runner's ``RunOptions``."""
+    """Convert the run options given on a command line to the runner's ``RunOptions``."""
     shared = shell.shared
 
     def restart(hash_seed: str) -> NoReturn:

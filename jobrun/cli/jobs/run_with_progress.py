@@ -69,7 +69,7 @@ def run_under_progress(act: Act, shell: Shell, run_dir: Path, given: Mapping[str
 
 @contextmanager
 def _not_writable_by_others() -> Iterator[None]:
-    """Set the umask for a run with a progress display, so that others cannot write its files."""
+    """Set the umask during a run with a progress display: only the user may write its files."""
     before = os.umask(0o022)
     os.umask(before | 0o022)
     try:
@@ -79,7 +79,7 @@ def _not_writable_by_others() -> Iterator[None]:
 
 
 def tee_events(first: Listener, second: Listener) -> Callable[[Event], None]:
-    """Combine two listeners to the events of a run under progress into a single one."""
+    """Combine two event listeners into one that calls both, for a run with a progress display."""
 
     def listen(event: Event) -> None:
         first(event)

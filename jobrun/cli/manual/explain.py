@@ -127,7 +127,7 @@ def _other_page(given: str) -> str | None:
 
 
 def _help_of(given: str) -> str | None:
-    """Render the help of a command that ``jobrun explain`` is asked for; None if it is none."""
+    """Render the help of a command, if ``jobrun explain`` is asked for one; else None."""
     found = dict(iter_command_help(_root()))
     return found.get(f"jobrun {given}")
 
@@ -143,7 +143,7 @@ def _root() -> click.Group:
 
 
 def _contents() -> str:
-    """Render what ``jobrun explain`` prints without a TOPIC: all pages and topics, a line each."""
+    """Render the contents that ``jobrun explain`` prints without a TOPIC: pages and topics."""
     generated = "\n".join(f"  {name:<17}  {about}" for name, about in _GENERATED.items())
     return f"{list_pages()}\n{generated}"
 

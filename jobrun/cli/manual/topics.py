@@ -120,7 +120,7 @@ def _expressions() -> str:
 
 
 def _wrapped(words: tuple[str, ...]) -> str:
-    """Wrap the words that a topic about the language lists over several aligned lines."""
+    """Wrap a list of words in a topic about the language over several aligned lines."""
     return textwrap.fill(" ".join(words), 84).replace("\n", "\n" + " " * 13)
 
 
@@ -153,7 +153,7 @@ TOPICS: Mapping[str, Callable[[], str]] = {
 
 
 def counterpart(given: str) -> str:
-    """Look up in the topic on operators what replaces an operator of Caffe2; empty for others."""
+    """Look up in the manual's operators topic what replaces an operator of Caffe2, or empty."""
     for theirs, ours, _ in ANCESTORS:
         for name in theirs.split(", "):
             if name.casefold() == given.casefold():
@@ -162,7 +162,7 @@ def counterpart(given: str) -> str:
 
 
 def list_topics() -> list[str]:
-    """List the names of all topics: of the language, manual pages, operators, draws and keys."""
+    """List the names of all topics: language, manual pages, operators, draws, spec keys."""
     draws = (f"rng.{name}" for name in DRAWS)
     keys = list_key_words(list_key_tables())
     return [*TOPICS, *read_pages(), *OPERATORS, *draws, *keys]

@@ -59,7 +59,7 @@ _LIMITS = {
 
 
 def record_running(shared: SharedState, grace_s: float) -> Listener:
-    """Create a listener that records what runs, to explain an unexpected end of the process.
+    """Create a listener that records what runs, to explain a later unexpected end.
 
     Args:
         shared: The shared.
@@ -122,7 +122,7 @@ def report_unexpected_end(
 
 
 def record_end(path: Path, how: str) -> None:
-    """Record in ``run.json`` how a run's process ended unexpectedly, unless the run lives again.
+    """Record in ``run.json`` that a run's process ended unexpectedly, unless the run lives again.
 
     Its status stays what it was: that it ended is seen by its lock.
     """
@@ -148,7 +148,7 @@ def _exit_code(shared: SharedState, ended: ChildExit) -> int:
 
 
 def extract_frames(stacks: str, task_line: int = 0) -> tuple[str, ...]:
-    """Extract the user's frames of the thread that ended a process, from its crash's stacks.
+    """Extract the user's frames from the stacks that a crash wrote, for the unexpected end.
 
     Of a process that was ended from outside, no thread did it: then of one that does something.
 
@@ -170,7 +170,7 @@ def extract_frames(stacks: str, task_line: int = 0) -> tuple[str, ...]:
 
 
 def _lines_after_start(frames: tuple[str, ...], task_line: int) -> float:
-    """Count the lines from a task's start to the place where a run's process unexpectedly ended."""
+    """Count the lines from a task's beginning to the line at which the process ended."""
     # Generated code has the lines of the spec, which is the outermost file that is not ours.
     number = re.search(r", line (\d+),", frames[0]) if frames else None
     behind = int(number[1]) - task_line if number else -1

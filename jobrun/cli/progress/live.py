@@ -58,7 +58,7 @@ class LiveProgress:
         STREAMS.is_shown = True
 
     def __call__(self, event: Event) -> None:
-        """Show an event of the run in the live display."""
+        """Update the live display by an event of the run."""
         with self._lock:
             self._state.update(event)
         line = render_warning(event)

@@ -54,7 +54,7 @@ class PlainProgress:
             self._flush()
 
     def __call__(self, event: Event) -> None:
-        """Print an event of the run as a plain line, if it is worth one."""
+        """Print an event of a run as a plain line, if it is of a kind that is shown."""
         with self._lock:
             self._state.update(event)
             line = render_warning(event)
@@ -114,7 +114,7 @@ class PlainProgress:
 
 
 def render_warning(event: Event) -> str | None:
-    """Render an event that must not be missed as a plain line; None for other events."""
+    """Render a warning or a failed or skipped checkpoint as a plain line; None for other events."""
     match event:
         case Noted(level="warning"):
             return f"warning: {event.text}"
@@ -128,7 +128,7 @@ def render_warning(event: Event) -> str | None:
 
 
 def render_heading(event: RunStarted) -> str:
-    """Render the first plain line: the run's name, and the epoch after which it continues."""
+    """Render the first plain line: the run's name, and after which epoch the run continues."""
     start = "starts" if event.epoch < 0 else f"continues after epoch {event.epoch}"
     return f"{event.run} {start}"
 

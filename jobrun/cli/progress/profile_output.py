@@ -57,7 +57,7 @@ def profile_run(wanted: bool, shell: Shell) -> Iterator[Attach]:
 
 
 def render_tables(found: Table, files: tuple[Path, ...], times: TimeUse | None = None) -> list[str]:
-    """Render the printed profile: the slowest rows, and the paths of files with all rows."""
+    """Render a profile for the command line: its slowest rows, and which files hold all rows."""
     whole = sum(row.seconds for row in found.steps) or 1.0
     steps = [
         (

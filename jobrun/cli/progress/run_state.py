@@ -131,7 +131,7 @@ class RunState:
 
     @property
     def left(self) -> float | None:
-        """Estimated seconds to the last epoch in the displayed state of a run, or None."""
+        """Estimated seconds until the last epoch ends, in the displayed state of a run; or None."""
         total = self.started.total_epochs if self.started else None
         if total is None or not self.seconds:
             return None
@@ -169,7 +169,7 @@ class RunState:
         self.times.setdefault(key, deque(maxlen=_HISTORY)).append(event.seconds)
 
     def latest(self) -> dict[str, float | int | bool | str]:
-        """Return the last value of each metric, for the displays that show a run's state."""
+        """Return the last value of each metric that the progress display has followed so far."""
         return {name: values[-1] for name, values in self.metrics.items()}
 
 

@@ -106,7 +106,7 @@ class Screen:
                 self.refresh()
 
     def _render(self, text: RenderableType, *, cut: bool = True) -> tuple[str, list[int]]:
-        """Render text for the bottom of the screen as lines, with the width of each in cells."""
+        """Render text for the screen's bottom; return its lines as one text, and their widths."""
         with self._console.capture() as caught:
             self._console.print(text)
         lines = caught.get().splitlines()

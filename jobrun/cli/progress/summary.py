@@ -115,7 +115,7 @@ def render_result(result: RunResult, state: RunState) -> str:
 
 @contextmanager
 def note_saved_epoch(state: RunState) -> Iterator[None]:
-    """Add to an error that ends a run the summary's advice: the saved epoch, and what to do."""
+    """Add to an error that ended a run which epoch is saved, and how to continue."""
     try:
         yield
     except UsageError:

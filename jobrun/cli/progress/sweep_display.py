@@ -175,7 +175,7 @@ class RunningPoint:
     metrics: dict[str, list[float]] = field(default_factory=dict)
 
     def refresh(self) -> None:
-        """Update the progress of a point in the sweep's display from the files of its run."""
+        """Update a running point's progress in the sweep's display from files of its run."""
         epoch, values = read_last_epoch(self.run)
         if epoch == self.epoch:
             return
@@ -197,7 +197,7 @@ def render_heading(state: SweepState) -> str:
 
 
 def render_ended(event: PointEnded, state: SweepState, shell: Shell) -> list[str]:
-    """Render the line about an ended point, with its faults, in a sweep's progress display."""
+    """Render a line about a point that ended, with its faults, for the sweep's display."""
     word = _WORDS.get(event.exit_code, f"failed with exit code {event.exit_code}")
     if event.exit_code < 0:
         word = f"killed by signal {-event.exit_code}"

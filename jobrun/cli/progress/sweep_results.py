@@ -147,7 +147,7 @@ def render_verdict(found: Sequence[Outcome], best: Sequence[Outcome], aim: Objec
 
 
 def render_plot(best: Sequence[Outcome], aim: Objective, width: int) -> list[str]:
-    """Render the text plot below a sweep's printed results: metric over a numeric axis, or bars.
+    """Render the plot below a sweep's printed results: a curve over a numeric axis, else bars.
 
     Args:
         best: Those with a score, in the order of their rank.
@@ -165,7 +165,7 @@ def render_plot(best: Sequence[Outcome], aim: Objective, width: int) -> list[str
 
 
 def _over_axis(best: Sequence[Outcome], aim: Objective) -> tuple[list[tuple[float, float]], str]:
-    """Return a sweep's results over a numeric axis, and the plot's title; none without one."""
+    """Return the plot points of a sweep along its numeric axis, and a title; [] without one."""
     axes = list(best[0].point.values)
     pairs = [(one.point.values[axes[0]], score(one, aim)) for one in best]
     points = sorted(

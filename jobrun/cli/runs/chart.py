@@ -37,7 +37,7 @@ def draw_chart(
 
 
 def _scaled(value: float, begin: float, end: float, count: int) -> int:
-    """Return in which of the line chart's cells a value from ``begin`` to ``end`` lies."""
+    """Return the line chart's cell for a value in the range from ``begin`` to ``end``."""
     if begin == end:
         return count // 2
     return round((value - begin) / (end - begin) * (count - 1))
@@ -50,11 +50,11 @@ class _Canvas:
         self._cells = [[0] * width for _ in range(height)]
 
     def dot(self, x: int, y: int) -> None:
-        """Set one dot of the line chart, counted from the upper left."""
+        """Set one dot of the line chart's canvas, counted from the upper left."""
         self._cells[y // 4][x // 2] |= _DOTS[x % 2][y % 4]
 
     def line(self, start: tuple[int, int], end: tuple[int, int]) -> None:
-        """Set the dots of the line chart from one place to another."""
+        """Draw a line of dots between two places on the line chart's canvas."""
         steps = max(abs(end[0] - start[0]), abs(end[1] - start[1]), 1)
         for step in range(steps + 1):
             part = step / steps

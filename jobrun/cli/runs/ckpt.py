@@ -421,7 +421,7 @@ def copy(shell: Shell, target: str, place: str, run_dir: str) -> None:
 
 
 def _format(form: str | None, path: Path) -> Any:
-    """Return the file format for ``jobrun ckpt export``: from ``--format``, or from the suffix.
+    """Choose the file format for ``jobrun ckpt export``: ``--format``, or by the file's suffix.
 
     Raises:
         UsageError: It says nothing.

@@ -205,7 +205,7 @@ def _row(blob: BlobFacts) -> tuple[str, str, str, str, str]:
 
 
 def _contents(blob: BlobFacts) -> str:
-    """Render what ``jobrun inspect-checkpoint`` prints of a blob: its number, or their range."""
+    """Render a blob's contents for ``jobrun inspect-checkpoint``: its value, or range and mean."""
     if not blob.shape:
         return visible(value_text(blob.value))
     if position := render_position(blob):
@@ -281,7 +281,7 @@ def draw_picture(drawn: Picture, *, colours: bool) -> list[str]:
 
 
 def _pooled(counts: Sequence[int], columns: int) -> list[int]:
-    """Combine neighbouring bins of a histogram until ``jobrun inspect-checkpoint`` can print it."""
+    """Merge neighbouring histogram bins to as many as ``jobrun inspect-checkpoint`` prints."""
     step = -(-len(counts) // columns)
     return [sum(counts[at : at + step]) for at in range(0, len(counts), step)]
 

@@ -97,7 +97,7 @@ def command(
 def _follow(
     shell: Shell, run: Path, names: tuple[str, ...], last: int | None, *, as_csv: bool
 ) -> None:
-    """Print the metrics of a run, then those of each epoch that ends, until the run ends."""
+    """Print a run's metrics so far, then each ended epoch's, until the run ends."""
     printed, widths = -1, [0]
     heads: tuple[str, ...] = ()
     before: tuple[object, ...] = ()
@@ -157,7 +157,7 @@ def _tables(metrics: Metrics, shell: Shell) -> list[str]:
 
 
 def _table_lines(metrics: Metrics, least: list[int]) -> tuple[list[str], list[int]]:
-    """Render metrics as a head and a line per epoch, and return the widths of the columns."""
+    """Render a table of metrics, a line per epoch; return the lines and the columns' widths."""
     head = ("epoch", *(visible(name) for name in metrics.names))
     rows = [(str(epoch), *map(_cell, metrics.names, values)) for epoch, values in metrics.rows]
     columns = zip(head, *rows, strict=True)

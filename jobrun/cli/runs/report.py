@@ -80,7 +80,7 @@ def command(
 
 
 def write_page(shell: Shell, page: str, out: str) -> None:
-    """Write the page of ``jobrun report`` where it was asked for, and print where.
+    """Write the page of ``jobrun report`` to the path asked for, and print that path.
 
     Args:
         shell: Where to say it.
@@ -103,7 +103,7 @@ def write_page(shell: Shell, page: str, out: str) -> None:
 
 
 def format_now() -> str:
-    """Format the current time for the command ``jobrun report``, to put it on the page."""
+    """Format the current time, to be shown on the page of ``jobrun report``."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
@@ -126,7 +126,7 @@ def _place(found: list[Run]) -> str:
 
 
 def _expect_ours(path: Path) -> None:
-    """Let ``jobrun report`` refuse to overwrite a file that is no page of its own."""
+    """Let ``jobrun report`` refuse to overwrite a file that is not a report of jobrun."""
     from jobrun.tools.report.page import START  # noqa: PLC0415
 
     try:

@@ -225,7 +225,7 @@ def _remove(
 
 
 def _old_runs(shell: Shell, root: Path, given: dict[str, Any]) -> list[Run]:
-    """Choose runs for ``jobrun runs remove`` by age and status; print which of them it keeps."""
+    """Choose runs for ``jobrun runs remove`` by age and status; print which runs it keeps."""
     now = datetime.now(UTC)
     listed = read_summaries(root)
     for fault in listed.faults:

@@ -94,7 +94,7 @@ class RunsTable:
         return [*lines, *[gap.join(cells).rstrip() for cells in zip(*padded, strict=True)]]
 
     def _painted(self, statuses: Sequence[str]) -> list[str]:
-        """Colour the cells of the table of runs that say their status, each by its word."""
+        """Colour the status cells of the table of runs, each by the status that it shows."""
         painted = {
             cell: self._shell.paint(cell, STATUS_COLOURS.get(cell.strip(), "dim"), result=True)
             for cell in set(statuses)
@@ -155,7 +155,7 @@ def _column(
 
 
 def _cells(values: Sequence[Value | None], kinds: set[type]) -> list[str]:
-    """Render a column of the table of runs, given the types of its values: each value once.
+    """Render the cells of one column in the table of runs, given the types of its values.
 
     Values of different types may be equal, and yet look different: 1 and True.
     """
@@ -173,7 +173,7 @@ def _cell(value: Value | None) -> str:
 
 
 def _fitting(columns: Sequence[_Column], width: int) -> list[_Column]:
-    """Select the columns of the table of runs that fit, those of the lowest rank first."""
+    """Select the columns that fit in the table of runs, those with the lowest rank first."""
     room = width + _GAP
     chosen = []
     # Sorting is stable: of one rank the first.
@@ -198,7 +198,7 @@ def _epoch(run: RunSummary) -> str:
 
 
 def _coarse(seconds: float | None) -> str:
-    """Render a duration in the table of runs in its largest unit: ``3 d`` for three days."""
+    """Render a duration in the table of runs by its largest unit, as ``3 d`` for three days."""
     if seconds is None:
         return _EMPTY
     # Nearly all runs are older than a day.
@@ -213,7 +213,7 @@ def _notes(runs: Sequence[RunSummary]) -> list[str]:
 
 
 def _note(run: RunSummary) -> str:
-    """Render the notes in a row of the table of ``jobrun runs``: tags, fork, reason of the end."""
+    """Render one row's notes in the table of runs: tags, fork, reason why the run ended."""
     # The tags of a sweep repeat its name and its params, which have columns.
     tags = [tag for tag in run.tags if not (run.sweep and "=" in tag)]
     fork = f"fork of {run.parent.rpartition('/')[2].split('-', 2)[-1]}@{run.parent_epoch}"
@@ -222,7 +222,7 @@ def _note(run: RunSummary) -> str:
 
 
 def cut_at_word(text: str, room: int) -> str:
-    """Shorten a cell of the table of runs to some columns, between two words if possible."""
+    """Shorten a cell's text in the printed table of runs to a width, between words if possible."""
     if len(text) <= room:
         return text
     head = text[: max(0, room - 1)]

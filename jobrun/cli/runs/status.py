@@ -78,7 +78,7 @@ def command(shell: Shell, run: str, watch: bool, as_json: bool, run_dir: str) ->
 
 
 def _in_place(lines: list[str], before: str) -> str:
-    """Prefix lines of a watched ``jobrun status`` with the escapes that redraw them in place."""
+    """Join the lines of ``jobrun status --watch`` with terminal escapes to redraw in place."""
     return before + _HOME + "\n".join(f"{line}{_REST_OF_LINE}" for line in lines) + _REST
 
 
@@ -110,7 +110,7 @@ def _text(state: Status, shell: Shell) -> list[str]:
 
 
 def _fitting(line: str, shell: Shell) -> str:
-    """Cut a line that ``jobrun status`` prints to the terminal's width, less its margin of two."""
+    """Cut a line of ``jobrun status`` to the terminal's width, less a margin of two columns."""
     text, room = visible(line), max(1, shell.result_width - 2)
     return text if len(text) <= room else f"{text[: room - 1]}…"
 

@@ -66,7 +66,7 @@ def command(
 
 
 def _compare(faults: tuple[Fault, ...]) -> None:
-    """Fail the command ``jobrun lock --check`` if data files differ from their pins."""
+    """Fail ``jobrun lock --check`` if data files differ from the pins in the lock file."""
     if faults:
         raise ProofError(
             *(

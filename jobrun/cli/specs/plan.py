@@ -78,7 +78,7 @@ def _call_faults(job: Job, folder: Path) -> list[Fault]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Wrap the long lines of a plan: rows below their text, steps below their beginning."""
+    """Wrap a plan's long lines: indent rows below their text, and steps below their start."""
     lines: list[str] = []
     for line in text.splitlines():
         beginning = len(line) - len(line.lstrip())

@@ -117,7 +117,7 @@ def find_unshareable_blobs(
 
 
 def _has_calls(group: GroupDraft, view: NodeView | None) -> bool:
-    """Return whether a group calls callables on a node, after which blobs may be aliases."""
+    """Return whether a group calls Python code on a node, so that blobs may become aliases."""
     if view is None:
         return False
     around = _steps_around(group.setups.get(view.node, ()), group.reports.get(view.node, ()))
@@ -173,7 +173,7 @@ class _ControlFlow:
         exprs: Iterable[Expr] = (),
         call: CallPython | None = None,
     ) -> _Point:
-        """Add a point to the control flow on which the compiler analyses aliasing by callables."""
+        """Add a point to the control-flow graph on which aliasing by callables is searched for."""
         made = _Point(
             self._watched.union(access.reads, access.atomic),
             frozenset((*access.changes, *access.atomic, *_changed_views(exprs))),
@@ -186,7 +186,7 @@ class _ControlFlow:
         return made
 
     def group(self, group: GroupDraft, view: NodeView | None, ends: list[_Point]) -> list[_Point]:
-        """Add the run of a group to the control flow on which aliasing by callables is analysed."""
+        """Add a run of a group to the control-flow graph, to analyse aliasing by callables."""
         if view is None:
             return ends
         setups = group.setups.get(view.node, ())
@@ -243,7 +243,7 @@ class _ControlFlow:
         add: Callable[[list[_Point]], list[_Point]],
         ends: list[_Point],
     ) -> list[_Point]:
-        """Add reports to the control flow on which aliasing by callables is analysed."""
+        """Add periodic reports to the control-flow graph for the aliasing that callables cause."""
         if not reports:
             return add(ends)
         outer = self._watched
@@ -367,7 +367,7 @@ def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
 
 
 def _find_stale(point: _Point, pair: Pair) -> str:
-    """Return, where a point changes one blob of a pair of aliases, the other one."""
+    """Return the blob of a pair of aliases that a point leaves stale by changing the other one."""
     first, second = pair
     if first in point.changes:
         return second

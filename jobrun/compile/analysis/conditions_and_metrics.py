@@ -115,7 +115,7 @@ class ProbeResolver:
         return replace(probe, parts=tuple(parts), path=probe.path or path)
 
     def _is_readable(self, expr: Expr, place: Place) -> bool:
-        """Return whether the expression of a condition or metric has a value between groups."""
+        """Check that a condition's or metric's expression can be evaluated outside any task."""
         for part in walk_expr(expr):
             if isinstance(part, Draw):
                 self._faults.error(

@@ -115,7 +115,7 @@ class MissingBlobs:
     def _explain_other_task(
         self, view: NodeView, task: TaskDraft | None, position: int | None, name: str
     ) -> _Explanation | None:
-        """Explain that another task makes the missing blob, in a workspace that it shares."""
+        """Explain that another task makes the missing blob, in a workspace both tasks share."""
         if view.shared_scope(name) is None:
             return None
         others = (other for other in self._writers.get(name, []) if other is not task)
@@ -193,7 +193,7 @@ class MissingBlobs:
 
 
 def suggest_state(task: TaskDraft) -> str:
-    """Suggest how to make a missing blob of another task part of the state."""
+    """Suggest how to turn a blob that is missing from another task into state."""
     if task.group == "init":
         return "make it in a global task without instances"
     return "make it in init"

@@ -38,11 +38,11 @@ class OutputTable:
         self._nodes = {node for task in self._tasks.values() for node in task.nodes}
 
     def has_task(self, name: str) -> bool:
-        """Return whether the table of outputs has a task, so that ``task.output`` can be read."""
+        """Return whether the analysis of task outputs knows a task of this name."""
         return name in self._tasks
 
     def task_names(self) -> Iterable[str]:
-        """Return the names of the tasks that the table of outputs knows to have outputs."""
+        """Return the names of tasks with outputs, as found by the analysis of task outputs."""
         return [name for name, outputs in self._outputs.items() if outputs]
 
     def resolve(
@@ -54,7 +54,7 @@ class OutputTable:
         *,
         in_probe: bool = False,
     ) -> OutputRead | None:
-        """Find the task output that a read means, and its node; add a fault if there is none.
+        """Find which task's output, on which node, a read means; add a fault if none exists.
 
         Args:
             read: The read, as written.
@@ -93,7 +93,7 @@ class OutputTable:
         return None
 
     def check_reads(self, reader: TaskDraft, nodes: Iterable[str]) -> None:
-        """Check that the task outputs that a task reads exist, and that their tasks ran before."""
+        """Check that the task outputs a task reads exist, from tasks that ended before it."""
         for (name, output), place in self._output_reads(reader).items():
             if not self._check_task_exists(name, output, place):
                 continue
@@ -105,7 +105,7 @@ class OutputTable:
                 self.resolve(OutputRead(name, output), node, ended, place)
 
     def check_setup_and_reports(self, group: GroupDraft) -> None:
-        """Check that the task outputs that a group's set-up and reports read are there in time."""
+        """Check that the task outputs read in a group's set-up and reports exist in time."""
         reads: dict[int, dict[tuple[str, str], Place]] = {}
 
         def read_by(steps: tuple[Step, ...], path: str) -> dict[tuple[str, str], Place]:
@@ -178,7 +178,7 @@ class OutputTable:
         return False
 
     def bind_nodes(self, graph: _Graph, node: str) -> _Graph:
-        """Resolve reads of task outputs in part of a graph to the node that each means."""
+        """Add to each read of a task output, in part of a graph, the node that the read means."""
         return rewrite_parts(graph, OutputRead, lambda read: self._bind_node(read, node))
 
     def _bind_node(self, read: OutputRead, node: str) -> OutputRead:

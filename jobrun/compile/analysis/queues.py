@@ -28,7 +28,7 @@ class QueueEnds:
 
 
 def find_queue_ends(group: GroupDraft) -> dict[str, QueueEnds]:
-    """Find the tasks that write to each queue of a group, and those that read from it."""
+    """Find for each queue of a group the tasks that write to it and the tasks that read it."""
     found: dict[str, QueueEnds] = {}
     for task in group.tasks:
         records = task.records
@@ -43,14 +43,14 @@ def find_queue_ends(group: GroupDraft) -> dict[str, QueueEnds]:
 
 
 def must_run_concurrently(group: GroupDraft, first: int, second: int) -> bool:
-    """Return whether queues connect two tasks so that neither ends before the other starts."""
+    """Return whether queues link two tasks so that both must run at the same time."""
     return second in _find_concurrent(first, _map_successors(find_queue_ends(group)))
 
 
 def check_pipelines(
     groups: Mapping[GroupName, GroupDraft], queues: Sequence[Queue], faults: Faults
 ) -> None:
-    """Check the queues of a job, the tasks that write and read them, and deadlocks among them."""
+    """Check a job's queues: the tasks that write and read them, and possible deadlocks."""
     ends = {name: find_queue_ends(group) for name, group in groups.items()}
     used = {name for found in ends.values() for name in found}
     for queue in queues:
@@ -157,7 +157,7 @@ def _check_same_names(ends: QueueEnds, faults: Faults) -> None:
 
 
 def _check_order(ends: QueueEnds, faults: Faults) -> None:
-    """Check that an ordered queue between tasks has one source, which numbers its records."""
+    """Check that an ordered queue has a single source, which numbers the queue's records."""
     queue = ends.queue
     if not queue.ordered or not ends.writers:
         return
@@ -201,7 +201,7 @@ def _check_on_error(task: TaskDraft, faults: Faults) -> None:
 
 
 def _map_successors(ends: Mapping[str, QueueEnds]) -> dict[int, list[int]]:
-    """Map each task to those that read the queues to which it writes."""
+    """Map each task to the tasks that read the queues which the first one writes."""
     found: dict[int, list[int]] = {}
     for one in ends.values():
         for writer, _, _ in one.writers:
@@ -212,7 +212,7 @@ def _map_successors(ends: Mapping[str, QueueEnds]) -> dict[int, list[int]]:
 
 
 def _find_reachable(start: int, table: Mapping[int, list[int]]) -> list[int]:
-    """Return the tasks that get a task's records through queues, directly or by other tasks."""
+    """Find the tasks that a task's records reach through queues, also by way of other tasks."""
     seen = {start}
     ready = [start]
     for one in ready:  # grows while it is read
@@ -224,7 +224,7 @@ def _find_reachable(start: int, table: Mapping[int, list[int]]) -> list[int]:
 
 
 def _find_concurrent(task: int, table: Mapping[int, list[int]]) -> set[int]:
-    """Return the tasks that must start before a task can end, as queues link them to it."""
+    """Return the tasks, linked by queues, that must start before a given task can end."""
     previous: dict[int, list[int]] = {}
     for one, after in table.items():
         for other in after:
@@ -278,7 +278,7 @@ class _DeadlockCheck:
         return False
 
     def _find_cycle(self, start: int, among: set[int]) -> list[int]:
-        """Find tasks in a deadlock, which wait for each other through queues and needs."""
+        """Find tasks that wait for each other, through queues and needs: a deadlock."""
         way = [start]
         while way.count(way[-1]) < 2:
             way.append(next(one for one in self._next[way[-1]] if one in among))
@@ -303,7 +303,7 @@ class _DeadlockCheck:
             self._report_cycle(self._group.tasks[positions[number]])
 
     def _can_end(self) -> bool:
-        """Return whether every task of a group can end, by its queues and needs: no deadlock.
+        """Return whether all tasks of a group can end, given its queues and needs.
 
         Sorted are, for each task, its start, its end, and two sets: the tasks at queues from which
         records reach it, and those which its records reach. A start comes after the ends of the

@@ -57,7 +57,7 @@ _ENDLESS_MEND = "add {epochs: N} to 'stop', or {endless: true}"
 
 
 def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
-    """Divide a reader's rows between the nodes of a task: return the read of one node."""
+    """Divide a reader's rows between a task's nodes; return what one node reads."""
     read = draft.records.read
     if not isinstance(read, ReadRecords) or read.reader.shard == "none":
         return read
@@ -67,7 +67,7 @@ def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
 def find_state_nodes(
     groups: Groups, cluster: Cluster, others: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """List the nodes with state: those of init, and those with positions of readers."""
+    """List the nodes with state: those with tasks in init, and those with reader positions."""
     used = dict.fromkeys(groups["init"].nodes())
     read_on = {node for _, task in walk_readers(groups) for node in task.nodes}
     late = read_on.union(others) - used.keys()
@@ -85,7 +85,7 @@ def add_positions(kept: Mapping[str, KeptNames], groups: Groups) -> dict[str, Ke
 
 
 def add_position_setup(init: TaskGroup, groups: Groups) -> TaskGroup:
-    """Create all reader positions, at the first record, by set-up that is added to init."""
+    """Add set-up to init that creates the positions of all readers, at the first record."""
     setups = tuple(
         NodeSetup(
             node,
@@ -100,14 +100,14 @@ def add_position_setup(init: TaskGroup, groups: Groups) -> TaskGroup:
 
 
 def remove_position_setup(init: TaskGroup) -> TaskGroup:
-    """Undo ``add_position_setup``: remove the creation of reader positions from init."""
+    """Remove from init the set-up that ``add_position_setup`` added for reader positions."""
     return replace(init, setup=tuple(one for one in init.setup if one.nets.name != _SETUP))
 
 
 def check_saved_positions(
     groups: Groups, policy: CheckpointPolicy, saved_at: Origin, faults: Faults
 ) -> None:
-    """Check that the nodes are saved on which readers have positions."""
+    """Check that all nodes with reader positions are saved in checkpoints."""
     for node, shares in _count_shares(groups).items():
         if node not in policy.nodes:
             faults.error(
@@ -126,7 +126,7 @@ def check_reader_order(groups: Groups, faults: Faults) -> None:
 
 
 def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[StopWhen, ...]:
-    """Derive, from the positions of readers, the stop condition that no record is left.
+    """Build, from reader positions, the stop condition that no reader has a record left.
 
     It is added if every task of ``epoch`` depends on records of readers that do not restart: with
     other tasks an epoch without records may be intended, as it is with ``endless``.
@@ -175,7 +175,7 @@ def _find_fed_tasks(groups: Groups) -> set[str]:
 
 
 def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Faults) -> None:
-    """Check that each reader's position comes to the end of data, if nothing else ends the job."""
+    """Check that readers come to the end of data where no other condition ends the job."""
     if not stop or any(isinstance(one, _BOUNDS) for one in stop):
         return
     mend = _ENDLESS_MEND
@@ -208,7 +208,7 @@ def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Fau
 def check_conditions_change(
     groups: Groups, stop: Sequence[StopCondition], others: Sequence[Probe], faults: Faults
 ) -> None:
-    """Check that a reader's position, or what epochs change, can make some condition end the job.
+    """Check that some stop condition can come true, by reader positions or epochs' changes.
 
     Args:
         groups: The groups of the job.
@@ -256,7 +256,7 @@ def check_conditions_change(
 
 
 def _find_finite_readers(group: GroupDraft) -> list[str]:
-    """Find the readers of a group if every one comes to an end, or else none of them."""
+    """Find the readers of a group if all of them come to an end, or else return none."""
     tops = [reader for reader, _ in walk_readers({group.name: group})]
     sources = [one.source for top in tops for one in readers_in(top)]
     ends = all(one.restart == "never" for one in tops) and not any(

@@ -37,7 +37,7 @@ class NodeView:
     finder: FlowAnalysis = field(default_factory=FlowAnalysis)
 
     def scope(self, task: TaskDraft, name: str) -> Scope:
-        """Return the scope of a task's name on this node, such as the node or the group."""
+        """Return the scope in which a task's name is on this node, such as its group's."""
         if name in self.start or name in self.global_names:
             return Scope.NODE
         if name in self.group_names:
@@ -57,7 +57,7 @@ class NodeView:
         return Scope.GROUP if name in self.group_names else None
 
     def report_uses(self, report: Report) -> NameUses:
-        """Collect the names in a report's steps, for the compiler to find their scopes."""
+        """Collect the names that a report's steps use, to find their scopes."""
         finder = FlowAnalysis()
         finder.block(report.steps, report.path)
         return finder.uses
@@ -135,7 +135,7 @@ def _is_temporary(task: TaskDraft, name: str) -> bool:
 
 
 def find_write_place(task: TaskDraft, name: str) -> Place:
-    """Find for messages where a task first writes a name of an outer scope; else its own place."""
+    """Return where a task first writes a name of an outer scope, else the task's own place."""
     flow = task.flow
     for uses in (flow.once, flow.inner, flow.reporting):
         place = uses.writes.get(name) or uses.atomic.get(name)

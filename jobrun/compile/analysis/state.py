@@ -89,7 +89,7 @@ def _classify(view: NodeView, faults: Faults) -> KeptNames:
 
 
 def _walk_tasks(view: NodeView) -> dict[str, _Name]:
-    """Return which global names of a node may be state, after init's set-up and tasks."""
+    """Return which global names of a node may be state after init's set-up and tasks."""
     names: dict[str, _Name] = {}
     _walk_setup(view, view.init.end, names)
     for position in sorted(view.tasks, key=view.group.order.rank.__getitem__):
@@ -136,7 +136,7 @@ def _touch(names: dict[str, _Name], name: str, status: Status | None) -> _Name:
 def check_layouts(
     layouts: tuple[StateLayout, ...], kept: Mapping[str, KeptNames], faults: Faults
 ) -> None:
-    """Check that each name declared under ``state`` of a spec is state that init leaves.
+    """Check that init leaves each blob that a spec declares under ``state``.
 
     Args:
         layouts: The declarations.
@@ -157,7 +157,7 @@ def check_layouts(
 
 
 def check_types(job: Job, faults: Faults) -> None:
-    """Check the ``layouts`` of declared state: no scalar can be divided by rows."""
+    """Check the ``layouts`` of declared state: a scalar cannot be divided by rows."""
     types = infer_job_types(job)
     owned = types.owned
     for one in job.layouts:
@@ -177,7 +177,7 @@ def check_types(job: Job, faults: Faults) -> None:
 
 
 def find_state_dirs(groups: Mapping[GroupName, GroupDraft]) -> StateDirs:
-    """Find the state directories of a job's programs, per node."""
+    """Find by node the state directories (``state_dir``) of a job's programs."""
     found: dict[str, dict[str, RunProgram]] = {}
     for nodes, steps in _walk_job(groups):
         for step in walk(steps):
@@ -217,7 +217,7 @@ def remove_state_dir_setup(init: TaskGroup) -> TaskGroup:
 def check_state_dirs(
     state_dirs: StateDirs, policy: CheckpointPolicy, saved_at: Origin, faults: Faults
 ) -> None:
-    """Report each ``state_dir`` of a program as a fault of the job where its node is not saved."""
+    """Add a fault for each program's ``state_dir`` on a node that is not saved."""
     for node, blobs in state_dirs.items():
         if node not in policy.nodes:
             name = next(iter(blobs.values())).state_dir

@@ -26,7 +26,7 @@ _DECLARING = (CallPython, RunProgram)
 def find_inexactness(
     groups: Mapping[GroupName, GroupDraft], views: Mapping[GroupName, Mapping[str, NodeView]]
 ) -> Exactness:
-    """Collect every reason for which a group is inexact, once, in the order of the spec."""
+    """Collect the reasons why a resume of a group may not be exact bit for bit, in spec order."""
     reasons: dict[tuple[str, str], None] = {}
     for name, group in groups.items():
         for reason in _group_reasons(group, views[name]):
@@ -35,7 +35,7 @@ def find_inexactness(
 
 
 def add_probes(found: Exactness, stop: Iterable[StopCondition], *more: Probe) -> Exactness:
-    """Add to the reasons why a job is inexact those of its conditions and metrics."""
+    """Add the reasons why conditions and metrics are inexact to those of the whole job."""
     reasons = dict.fromkeys(found.reasons)
     for probe in (*(one.probe for one in stop if isinstance(one, StopWhen)), *more):
         reasons |= dict.fromkeys(_expression_reasons(probe.parts, probe.path))
@@ -117,7 +117,7 @@ def _expression_reasons(exprs: Iterable[Expr], path: str) -> Iterator[tuple[str,
 
 
 def _report_reasons(task: TaskDraft, view: NodeView) -> Iterator[tuple[str, str]]:
-    """Yield names that a timed report writes and other steps read, which makes a group inexact."""
+    """Yield names written by a timed report and read by other steps, so that a group is inexact."""
     flow = task.flow
     used = {*flow.inner.names(), *flow.once.names(), *flow.outputs}
     for name, place in {**flow.reporting.atomic, **flow.reporting.writes}.items():
@@ -137,7 +137,7 @@ def _find_counting_tasks(view: NodeView) -> dict[str, int]:
 def _counter_reasons(
     task: TaskDraft, view: NodeView, counting: Mapping[str, int]
 ) -> Iterator[tuple[str, str]]:
-    """Yield uses of a counter's old value by concurrent tasks, which make a group inexact.
+    """Yield where concurrent tasks use a counter's old value, so that a resume may not be exact.
 
     The final value of the counter does not depend on it.
     """
@@ -197,7 +197,7 @@ Reasons = Iterator[tuple[str, str]]
 
 
 def _record_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Reasons:
-    """Yield reads of records that other tasks may get after a resume, which is inexact.
+    """Yield reads of records that may go to other tasks after a resume, which is inexact.
 
     Args:
         group: The group.
@@ -233,7 +233,7 @@ def _writer_reasons(group: GroupDraft, ends: QueueEnds) -> Reasons:
 
 
 def _queue_reader_reasons(ends: QueueEnds) -> Reasons:
-    """Yield inexact readers of a queue, which share it or stop before its end."""
+    """Yield the readers of a queue that are inexact, as they share it or stop before its end."""
     queue = ends.queue
     if len(ends.readers) > 1 or any(queue.shared and len(t.nodes) > 1 for t, _ in ends.readers):
         task, place = ends.readers[-1]
@@ -252,7 +252,7 @@ def _queue_reader_reasons(ends: QueueEnds) -> Reasons:
 
 
 def _instance_reasons(task: TaskDraft, view: NodeView) -> Reasons:
-    """Yield why a task with several instances is inexact: any of them may take a record."""
+    """Yield why a task with several instances is inexact: each record goes to any of them."""
     gets = "which instance gets which record depends on timing"
     for name, place in task.flow.carried.items():
         if view.scope(task, name) is Scope.INSTANCE:

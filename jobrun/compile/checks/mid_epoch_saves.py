@@ -51,7 +51,7 @@ def check_mid_epoch_saves(job: Job, place: Place, faults: Faults) -> None:
 
 
 def find_obstacles(job: Job) -> Iterator[Obstacle]:
-    """Yield why an epoch cannot be saved between two records, each with its fix."""
+    """Yield each reason why an epoch cannot be saved between two records, and how to fix that."""
     group = job.epoch
     if len(group.tasks) != 1:
         names = ", ".join(f"'{task.full_name}'" for task in group.tasks)
@@ -119,7 +119,7 @@ def _names(thing: Any) -> Iterator[str]:
 
 
 def _texts(thing: Any) -> Iterator[str]:
-    """Yield all strings in an epoch, to find names of blobs that prevent mid-epoch saves."""
+    """Yield all texts in an epoch, in which names may occur that prevent mid-epoch saves."""
     return (one for one in _walk_values(thing) if isinstance(one, str))
 
 

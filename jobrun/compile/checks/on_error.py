@@ -14,7 +14,7 @@ _OWNERS = {Scope.NODE: "the node", Scope.GROUP: "the group run"}
 
 
 def check_tolerant_writes(view: NodeView, faults: Faults) -> None:
-    """Check that a task with ``on_error: warn`` writes nothing that outlives it on a node."""
+    """Check that a task with ``on_error: warn`` writes no blob outside its private workspaces."""
     for task in view.tasks.values():
         if task.on_error == "warn":
             for name, scope in _shared_writes(view, task):
@@ -29,7 +29,7 @@ def check_tolerant_writes(view: NodeView, faults: Faults) -> None:
 
 
 def check_tolerant_tasks(group: GroupDraft, faults: Faults) -> None:
-    """Check that tasks with ``on_error: warn`` have no outputs, and none needs them."""
+    """Check that no task needs an ``on_error: warn`` task, and that such tasks have no outputs."""
     tolerant = {task.name for task in group.tasks if task.on_error == "warn"}
     for task in group.tasks:
         if task.name in tolerant and task.outputs:

@@ -21,7 +21,7 @@ def check_pulls(
     start: Mapping[str, frozenset[str]],
     faults: Faults,
 ) -> None:
-    """Check every ``pull``: the blob exists on its node, and no task writes it at that time.
+    """Check every ``pull``: its blob exists on the source node, and no task writes it meanwhile.
 
     Args:
         group: The group.
@@ -68,7 +68,7 @@ def _pulls(steps: tuple[Step, ...]) -> Iterator[_Pulled]:
 
 
 def _is_made_before(view: NodeView, position: int, name: str, reader: TaskDraft) -> bool:
-    """Return whether a task that ends before the ``pull`` certainly leaves the blob there."""
+    """Return whether a task that ends before a ``pull`` certainly makes the pulled blob."""
     order = view.group.order
     return name in view.global_names and any(
         name in task.flow.made()

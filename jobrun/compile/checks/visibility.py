@@ -84,7 +84,7 @@ class VisibilityCheck:
         return makers
 
     def _find_maker(self, position: int, name: str) -> int | None:
-        """Find a task that makes a blob visible: it certainly ends earlier, and has the blob."""
+        """Find a task that makes a blob visible: it ends earlier, and certainly leaves the blob."""
         makers = self._makers.get(name, [])
         order = self.view.group.order
         reader = self.view.tasks[position]
@@ -144,7 +144,7 @@ class VisibilityCheck:
                 )
 
     def _written_names(self, flow: TaskFlow) -> dict[str, Place]:
-        """Return the visible names that a task writes, but for what it only lends to callables."""
+        """Return the visible names that a task writes, without those only lent to callables."""
         written = {
             **flow.reporting.writes,
             **flow.inner.atomic,
@@ -159,7 +159,7 @@ class VisibilityCheck:
         }
 
     def _check_fields(self, task: TaskDraft) -> None:
-        """Check that the fields of a record overwrite no protected blob that a task can see."""
+        """Check that a record's fields do not overwrite a protected blob that the task can see."""
         read = task.records.read
         for name in task.records.fields:
             scope = self.view.shared_scope(name)

@@ -22,7 +22,7 @@ _FETCHERS = lazy_pattern(
 def warn_of_mistakes(
     draft: JobDraft, kept: Mapping[str, KeptNames], policy: CheckpointPolicy, faults: Faults
 ) -> None:
-    """Warn of what the author of a job probably did not intend, although it compiles.
+    """Warn of probable mistakes in a job that compiles, such as no state or a node never used.
 
     Args:
         draft: The job.
@@ -95,7 +95,7 @@ def _fetches(task: TaskDraft) -> Iterator[bool]:
 
 
 def _is_input(parts: tuple[object, ...]) -> bool:
-    """Return whether to count a path as an input in warnings: it is outside ``${run.dir}``."""
+    """Return whether a path may be an input, as it lies outside ``${run.dir}``, for warnings."""
     return not any(isinstance(part, Builtin) and part.name == "run.dir" for part in parts)
 
 

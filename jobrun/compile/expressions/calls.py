@@ -59,7 +59,7 @@ class CallFaults:
     faults: list[CallFault] = field(default_factory=list)
 
     def add(self, code: Code, message: str, mend: str, argument: int | str | None = None) -> None:
-        """Add a fault to those of a call whose arguments do not match the function's signature."""
+        """Add a fault to those of a call in an expression that does not match its signature."""
         self.faults.append(CallFault(code, message, mend, argument))
 
 
@@ -75,14 +75,14 @@ def check_call(call: Call, operator: OpDef) -> tuple[Call, list[CallFault]]:
 
 
 def check_draw(draw: Draw, method: DrawDef) -> tuple[Draw, list[CallFault]]:
-    """Check the arguments of a call to a method of ``rng`` in an expression; resolve dtypes."""
+    """Check a call in an expression to a method of ``rng``: its arguments; resolve dtypes."""
     faults = CallFaults(f"rng.{method.name}{method.signature}")
     _check_count(draw.args, draw.kwargs, method.parameters, faults)
     return _resolve_dtypes(draw, method.parameters, faults), faults.faults
 
 
 def require_valid_call(call: Call, operator: OpDef, origin: Origin, path: str) -> Call:
-    """Check a call by the signature of its function, and raise all faults together.
+    """Check an operator call in an expression by its signature, and raise all its faults together.
 
     Raises:
         SpecError: The call is not valid; with all its faults (E105, E114, E118).
@@ -163,7 +163,7 @@ def _resolve_dtypes(call: _CallOrDraw, signature: Signature, faults: CallFaults)
 
 
 def _resolve_dtype(value: Expr, argument: int | str, faults: CallFaults) -> Expr:
-    """Resolve an argument of a call in an expression that must be a dtype, known before the run."""
+    """Resolve an argument of a call that must name a dtype, which is known when compiling."""
     match value:
         case Dtype() | Const(value=None, ellipsis=False) | Attribute(name="dtype"):
             return value

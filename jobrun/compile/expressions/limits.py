@@ -44,7 +44,7 @@ def fits_64_bits(value: int) -> bool:
 
 
 def fold_constant_int(expr: Expr) -> int | None:
-    """Compute an int written with operators, to limit its size; None if it is no int.
+    """Compute an int written with operators, to limit its size; None for anything else.
 
     Raises:
         OverflowError: It has more than 64 bits. Nothing large is computed.
@@ -65,7 +65,7 @@ def fold_constant_int(expr: Expr) -> int | None:
 
 
 def may_be_text(expr: Expr) -> bool:
-    """Return whether an expression may be text, for the limit on repeated text."""
+    """Return whether an expression may be text, whose repetition has a limit."""
     match expr:
         case Text() | Const(value=str()):
             return True
@@ -80,7 +80,7 @@ def may_be_text(expr: Expr) -> bool:
 
 
 def repeats_too_much(expr: Binary) -> bool:
-    """Return whether an expression breaks the limits by repetition: of text, or of a long list."""
+    """Return whether an expression repeats text, or a list beyond the limit of its length."""
     if expr.operator != "*":
         return False
     if may_be_text(expr):
@@ -91,7 +91,7 @@ def repeats_too_much(expr: Binary) -> bool:
 
 
 def _max_length(expr: Expr) -> float:
-    """Return the largest length of a list in an expression, to limit it; 0 if it is no list."""
+    """Return the largest length that a list in an expression may have; 0 for other values."""
     match expr:
         case Sequence(items=items):
             return max(1, len(items))
@@ -115,7 +115,7 @@ def _max_length(expr: Expr) -> float:
 
 
 def _max_repeats(expr: Expr) -> float:
-    """Return how often a factor in an expression may repeat a list, to limit its length."""
+    """Return how often ``list * factor`` may repeat its list, for limits of expressions, or inf."""
     value = expr.value if isinstance(expr, Const) else None
     if isinstance(value, float):
         return 0

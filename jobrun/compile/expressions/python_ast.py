@@ -75,26 +75,26 @@ class SourceText:
     def fault(
         self, code: Code, message: str, mend: str, at: int | None = None, length: int = 1
     ) -> Fault:
-        """Build a fault at an offset in the text that Python's parser reads, or about all of it."""
+        """Build a fault at an offset of the expression's source text, or about the whole text."""
         where = self.origin if at is None else self.origin.inside(at, length)
         return Fault(code, message, mend, where, self.path)
 
     def at(self, node: ast.expr | ast.stmt | ast.keyword) -> int:
-        """Return the offset in the source text of a node of Python's syntax tree."""
+        """Return the offset in the source text at which a node of Python's syntax tree begins."""
         start = len(self.text) - len(self.text.lstrip())
         if node.lineno != 1:
             return start
         return start + self._characters(node.col_offset)
 
     def length(self, node: ast.expr | ast.stmt | ast.keyword) -> int:
-        """Return the length of the source text of a node of Python's syntax tree."""
+        """Return how long the source text of a node in Python's syntax tree is."""
         end, end_line = node.end_col_offset, node.end_lineno
         if node.lineno != 1 or end is None or end_line != 1:
             return 1
         return self._characters(end) - self._characters(node.col_offset)
 
     def written(self, node: ast.expr | ast.keyword) -> str:
-        """Return the source text of a node of Python's syntax tree that is in the first line."""
+        """Return the source text of a syntax-tree node; empty if it is not all in line one."""
         if node.lineno != 1 or node.end_lineno != 1:
             return ""
         encoded = self.text.strip().encode("utf-8", "replace")
@@ -163,7 +163,7 @@ def _parse(scalar: SourceText, mode: Literal["eval", "exec"]) -> ast.AST:
 
 
 def is_plain(text: str) -> bool:
-    """Return whether a text may reach Python's own parser as it is: short, in one line, ASCII."""
+    """Return whether a text can go to Python's own parser unchanged: short, one line, ASCII."""
     return _PLAIN.fullmatch(text) is not None
 
 
@@ -197,7 +197,7 @@ def _require_parsable(scalar: SourceText) -> None:
 
 
 def _require_normal_form(scalar: SourceText) -> None:
-    """Refuse letters that Python's own parser would replace by others (NFKC) in names."""
+    """Refuse letters in names that Python's own parser would replace (NFKC)."""
     for word in _WORD.finditer(scalar.text):
         read = unicodedata.normalize("NFKC", word[0])
         if read != word[0]:
@@ -253,7 +253,7 @@ def _syntax_fault(scalar: SourceText, error: SyntaxError, mode: str) -> Fault:
 
 
 def _foreign_fault(scalar: SourceText, mode: str) -> Fault | None:
-    """Find in a text that Python's parser refuses the syntax of another language, as ``&&``."""
+    """Find another language's syntax, such as ``&&``, in a text that Python's parser refuses."""
     plain = [" "] * len(scalar.text)
     for at, character in outside_strings(scalar.text):
         plain[at] = character
@@ -334,7 +334,7 @@ def split_placeholders(text: str, scalar: SourceText, at: int | None) -> list[Pa
 
 
 def merge_literals(parts: list[Part]) -> list[Part]:
-    """Join neighbouring literals between the placeholders of a text; drop empty ones."""
+    """Merge adjacent literals between placeholders in the parts of a text; drop empty ones."""
     joined: list[Part] = []
     for part in parts:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):

@@ -34,7 +34,7 @@ class NameRefusal:
 
 
 def find_name_refusal(name: str, params: Container[str]) -> NameRefusal | None:
-    """Return why a name is reserved and no blob can have it; None when it is free."""
+    """Return why no blob can have a name, as it is reserved; None if the name is free."""
     if name in params:
         message = f"'{name}' is a param, so a blob cannot have this name"
         return NameRefusal("E150", message, "rename the blob")
@@ -49,7 +49,7 @@ def find_name_refusal(name: str, params: Container[str]) -> NameRefusal | None:
 
 
 def explain_reserved(name: str) -> tuple[str, str] | None:
-    """Explain why a reserved name such as ``rng`` is no value in an expression, or return None."""
+    """Explain why a reserved name such as ``rng`` is not a value in expressions, or None."""
     if name == "rng":
         return (
             "'rng' is not a value",

@@ -243,7 +243,7 @@ class Translator:
         return checked
 
     def _cast(self, node: ast.Call, dtype: str) -> Expr:
-        """Translate a cast ``float32(x)``, a node of Python's syntax tree, to ``astype``."""
+        """Translate a cast ``float32(x)`` in Python's syntax tree to a call of ``astype``."""
         args, kwargs = self._arguments(node)
         if len(args) != 1 or kwargs:
             message = f"{dtype} takes 1 argument"
@@ -317,7 +317,7 @@ class Translator:
         return self.check_size(found, node)
 
     def check_size(self, found: Binary, node: ast.expr | ast.stmt) -> Expr:
-        """Check a ``%`` or ``*`` to translate: it must format no text, and give no huge value."""
+        """Check ``%`` and ``*`` while translating: no formatting of text, no huge result."""
         if found.operator == "%" and limits.may_be_text(found.left):
             mend = "text is formatted by log and message: log: '{x:.3f}'"
             self.findings.add("E116", "text does not support '%'", mend, node)
@@ -401,7 +401,7 @@ _TRANSLATIONS: dict[type[ast.expr], Callable[[Translator, Any], Expr]] = {
 
 
 def _root_name(node: ast.expr) -> str:
-    """Return the first name of a dotted name in the ``ast`` to translate, or an empty text."""
+    """Return the first name of a dotted name to translate, or "" if there is none."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -580,7 +580,7 @@ class NameTranslator:
         return Name(name, self._findings.scalar.at(node))
 
     def translate_dotted(self, node: ast.Attribute, first: ast.Name) -> Expr:
-        """Translate the name ``first.attr`` in an expression to a blob of a node or an output."""
+        """Translate ``first.attr`` in an expression to a node's blob or a task's output."""
         name = first.id
         if name == "node" and node.attr in NODE_PARTS:
             return Builtin(f"node.{node.attr}")
@@ -600,7 +600,7 @@ class NameTranslator:
         return OutputRead(name, node.attr, at=self._findings.scalar.at(node))
 
     def check(self, name: str, node: ast.expr) -> bool:
-        """Check a name to translate in an expression: add fault E107 if no blob can have it."""
+        """Check a name while translating; add fault E107 if no blob can have the name."""
         message = ""
         if not BLOB_NAME.fullmatch(name):
             message = "a name has at most 64 letters, digits and '_'"

@@ -140,12 +140,12 @@ class Summary:
                 problems.append(FlowProblem("deleted", name, place))
 
     def stop(self, target: str, state: _State) -> None:
-        """Add to this summary of definite assignment a path by which a stop leaves a block."""
+        """Add to this summary of definite assignment that a stop may leave a block here."""
         known = self.stops.get(target)
         self.stops[target] = dict(state) if known is None else meet(known, state)
 
     def then(self, other: Summary, problems: list[FlowProblem]) -> None:
-        """Append a block's summary of assignments to this one, which may bind what it needs."""
+        """Append a later block's summary of assignments, some of whose needs this one may meet."""
         for name, place in other.needs.items():
             self.read((name,), place, problems)
         self.take_stops(other)
@@ -166,7 +166,7 @@ class Summary:
 
 
 def meet(left: _State, right: _State) -> _State:
-    """Join the status of names on two paths: a name is definitely bound only if on both paths."""
+    """Combine a name's status on two paths: definitely assigned only if it is on both."""
     met: _State = {}
     for name in left.keys() | right.keys():
         one, two = left.get(name), right.get(name)
@@ -376,7 +376,7 @@ def _find_races(branches: list[NameUses]) -> list[FlowProblem]:
 
 
 def _is_endless(step: Loop | While) -> bool:
-    """Return whether a loop is endless, so that definite assignment has no path behind it."""
+    """Return whether a loop never ends, so that no definite assignment follows behind it."""
     if isinstance(step, Loop):
         return step.count is None
     return isinstance(step.condition, Const) and step.condition.value is True

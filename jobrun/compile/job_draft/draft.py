@@ -70,7 +70,7 @@ class TaskFlow:
     carried: dict[str, Place] = field(default_factory=dict)
 
     def made(self) -> set[str]:
-        """Return every name that the steps of a drafted task write."""
+        """Return all names that a task's steps write, by the access summary in its draft."""
         return {*self.once.writes, *self.inner.writes, *self.reporting.writes}
 
     def names(self) -> set[str]:
@@ -98,7 +98,7 @@ class TaskFlow:
         return {*self.once.functions, *self.inner.functions, *self.reporting.functions}
 
     def is_only(self, kind: Literal["called", "lent"], name: str) -> bool:
-        """Return whether, in a drafted task, only callables write a name."""
+        """Return whether only callables write a name in the drafted task."""
         called = is_lent = False
         for uses in (self.once, self.inner, self.reporting):
             if name in uses.firm or name in uses.atomic:
@@ -157,7 +157,7 @@ class TaskDraft:
 
     @cached_property
     def flow(self) -> TaskFlow:
-        """What the steps of the drafted task do to names, the same on each of its nodes."""
+        """The uses of names by the drafted task's steps, the same on each of its nodes."""
         return _analyse_flow(self)
 
 
@@ -216,7 +216,7 @@ class JobDraft:
 
 
 def walk_readers(groups: Groups) -> Iterator[tuple[Reader, TaskDraft]]:
-    """Walk through the drafts of groups, and yield each reader with the draft of its task."""
+    """Walk through drafts of groups; yield each reader with the drafted task that reads it."""
     for group in groups.values():
         for task in group.tasks:
             if isinstance(task.records.read, ReadRecords):

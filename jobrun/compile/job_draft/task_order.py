@@ -50,7 +50,7 @@ class TaskOrder:
 
     @cached_property
     def _before(self) -> list[int]:
-        """For each task, as bits, all tasks that precede it in the order of needs.
+        """For each task, as bits, the tasks that ``needs`` put before it.
 
         One bit operation unites thousands of tasks, so a chain of 10,000 takes milliseconds.
         """
@@ -64,7 +64,7 @@ class TaskOrder:
 
     @cached_property
     def _after(self) -> list[int]:
-        """For each task, as bits, all tasks that certainly start after its end, by their needs."""
+        """For each task, as bits, the tasks that ``needs`` put after its end."""
         after = [0] * len(self.needs)
         for task in reversed(sort_topologically(self.needs)[0]):
             for need in self.needs[task]:
@@ -86,7 +86,7 @@ class TaskOrder:
         return first & ~(self._before[second] | self._after[second] | 1 << second)
 
     def select_concurrent(self, first: int, second: int) -> int:
-        """Select, by the order of tasks, those of ``first`` that may run beside ``second``."""
+        """Select, as bits, the tasks among ``first`` that ``needs`` let run beside ``second``."""
         return first & ~self._before[second]
 
 
@@ -185,7 +185,7 @@ def _break_cycles(
 
 
 def _find_cycle(needs: Sequence[tuple[int, ...]], among: set[int]) -> list[int]:
-    """Find a cycle of needs, from its first task in spec order back to it."""
+    """Find a cycle of ``needs``: a list of tasks that begins and ends with the same task."""
     task = min(among)
     seen: dict[int, int] = {}
     cycle: list[int] = []

@@ -36,7 +36,7 @@ class Records:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The names that each record binds, by the draft of the records that a task reads."""
+        """The names that each record binds in the drafted task that reads the records."""
         match self.read:
             case ReadRecords(reader=reader):
                 return tuple(field.name for field in reader.fields)
@@ -59,7 +59,7 @@ NO_RECORDS = Records()
 
 
 def has_finished(node: str, reader: Reader) -> Expr:
-    """Build the expression, for drafted records, that a task's reader is finished on a node."""
+    """Build the expression for whether a task has read all records of its reader on a node."""
     column = Sequence((Slice(), Const(POSITION.index("finished"))))
     flags = Index(NodeBlob(node, reader.position), column)
     return Call("all", (Compare(flags, ("!=",), (Const(0),)),))

@@ -22,7 +22,7 @@ _COLLECT = ("checkpoint", "collect")
 
 
 def lower_saved_nodes(spec: JobSpec, context: Context) -> tuple[str, ...] | None:
-    """Lower ``checkpoint.nodes``: the nodes to save; None for all that hold state."""
+    """Lower ``checkpoint.nodes`` to the nodes to save; None for all nodes that hold state."""
     written = spec.checkpoint
     if not isinstance(written, CheckpointSpec) or written.nodes is None:
         return None
@@ -90,7 +90,7 @@ def _keep_best(
 
 
 def check_metric(name: str, metrics: Collection[str], place: Place, faults: Faults) -> None:
-    """Check that a metric that the lowered ``checkpoint.keep`` or a condition names is declared."""
+    """Check that a metric named in ``checkpoint.keep`` or a condition is declared, in lowering."""
     if name not in metrics:
         mend = did_you_mean(name, metrics) if metrics else f"write metrics: {{{name}: …}}"
         faults.error("E138", f"unknown metric '{name}'", mend, place)
@@ -174,7 +174,7 @@ def lower_node_dir(
 
 
 def check_collection(policy: CheckpointPolicy, place: Place, at: Place, faults: Faults) -> None:
-    """Check ``checkpoint.collect`` of a spec: files in nodes' directories can be collected.
+    """Check that nodes' checkpoint files can be collected as ``checkpoint.collect`` asks.
 
     Args:
         policy: The policy, as written.
@@ -196,13 +196,13 @@ def check_collection(policy: CheckpointPolicy, place: Place, at: Place, faults: 
 
 
 def add_manifest_upload(policy: CheckpointPolicy, at: Origin) -> CheckpointPolicy:
-    """Add to the lowered checkpoint policy an upload of manifests to where nodes upload files."""
+    """Add an upload of manifests to the lowered policy, to where the nodes upload their files."""
     upload = UploadPolicy(policy.collect_to, "committed", required=True)
     return replace(policy, upload=upload, upload_at=at)
 
 
 def _normalise_url(collect: str) -> str:
-    """Return ``checkpoint.collect``: a valid URL normalised, and "" for the master."""
+    """Return the valid URL in ``checkpoint.collect`` in normal form, or "" for the master."""
     try:
         return "" if collect == MASTER else str(parse_object_url(collect))
     except ValueError:

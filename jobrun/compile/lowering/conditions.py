@@ -66,7 +66,7 @@ class ConditionLowering:
         return tuple(one for one in found if one is not None)
 
     def metrics(self, spec: JobSpec) -> tuple[tuple[str, Probe], ...]:
-        """Lower the metrics of a spec, by name, to probes such as conditions have."""
+        """Lower the metrics that a spec declares to probes by name, as conditions have them."""
         found = [
             (name, self._probe(written, ("metrics", name), is_condition=False))
             for name, written in spec.metrics.items()
@@ -74,7 +74,7 @@ class ConditionLowering:
         return tuple((name, probe) for name, probe in found if probe is not None)
 
     def conditions(self, key: str, written: Iterable[Any]) -> tuple[Probe, ...]:
-        """Lower a list of conditions, such as ``expect``, at ``key`` of the spec."""
+        """Lower the list of conditions at a ``key`` of the spec, such as ``expect``."""
         found = [
             self._probe(one, (key, index), is_condition=True) for index, one in enumerate(written)
         ]
@@ -103,7 +103,7 @@ class ConditionLowering:
         return Endless(path) if stop.endless else None
 
     def _data_finished(self, name: str, at: Path) -> Probe | None:
-        """Lower the condition ``data_finished``: the readers of that name have no record left."""
+        """Lower the condition ``data_finished``: no reader of a given name has a record left."""
         place = Place(path_text(at), self._context.source.at(at))
         reader = self._readers.get(name)
         if reader is None:
@@ -158,7 +158,7 @@ class ConditionLowering:
 
 
 def lower_deadline(spec: JobSpec, context: Context) -> Deadline | None:
-    """Lower ``deadline`` and ``margin`` of a spec, conditions of time on an invocation."""
+    """Lower ``deadline`` and ``margin`` of a spec: conditions on an invocation's time."""
     if spec.deadline is None:
         if spec.margin is not None:
             place = Place("margin", context.source.key(("margin",)))
@@ -191,7 +191,7 @@ def _is_time(text: str) -> bool:
 
 
 def _on_node(expr: Expr, node: str) -> Expr:
-    """Lower a condition of a spec whose expression reads the blobs of one node."""
+    """Lower a condition that reads blobs of one node: qualify their names with the node."""
 
     def leaf(part: Expr) -> Expr:
         if isinstance(part, Name):

@@ -28,15 +28,15 @@ class Context:
     nodes: NodeNames = field(default_factory=lambda: NodeNames(Cluster(())))
 
     def place(self, path: str, *spec_path: str | int) -> Place:
-        """Return the place in the lowered spec of the step or task that has this path."""
+        """Return the ``Place`` of a step or task in lowering: its path, its origin in the spec."""
         return Place(path, self.source.at(spec_path))
 
     def at(self, *spec_path: str | int) -> Place:
-        """Return the place of a key of the spec, by its path, in the context of lowering."""
+        """Return the ``Place`` of a key for lowering faults, given the key's path in the spec."""
         return Place(path_text(spec_path), self.source.at(spec_path))
 
     def check_blob_name(self, name: str, place: Place) -> None:
-        """Check, in the context of lowering, that a blob's name is neither a param nor reserved."""
+        """Check while lowering that a blob's name is not a param's, and not reserved."""
         refused = find_name_refusal(name, self.params)
         if refused is not None:
             self.faults.error(refused.code, refused.message, refused.mend, place)
@@ -57,7 +57,7 @@ class NetRenaming:
     counters: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, name: str) -> str:
-        """Rename a name of a net to that in the task, in the context of a lowered step."""
+        """Rename, in a lowering context, a net's own name to the name in the task that uses it."""
         if name in self.counters:
             return self.counters[name]
         return f"nets/{self.net}:{name}" if name in self.shared else f"{self.use}:{name}"
@@ -110,7 +110,7 @@ class Env:
         )
 
     def target(self, name: str | None) -> str | None:
-        """Return the path of the block that a stop in this lowering context leaves, or None."""
+        """Return the path of the block that ``stop`` leaves in this lowering context, or None."""
         if name is None:
             return self.blocks[-1][1]
         return next((path for given, path in reversed(self.blocks) if given == name), None)

@@ -46,7 +46,7 @@ class ExpressionLowering:
         self._statements: dict[Path, Op] = {}
 
     def expression(self, value: Any, at: Path, path: str, env: Env) -> Expr:
-        """Lower the expression at a place of the spec, in the step of a path."""
+        """Lower the expression at a key of the spec, for the step whose path is given."""
         expr = self._parser.known(value)
         if expr is not None and not _needs_resolving(value, env):
             # Without its place: a large spec has hundreds of thousands of names and numbers.
@@ -73,7 +73,7 @@ class ExpressionLowering:
             self._faults.error("E152", "a condition must be true or false", mend, place)
 
     def text(self, value: str, at: Path, path: str, env: Env, *, holes: bool) -> Text:
-        """Lower a text as an expression: parse it, and lower the expressions in its holes."""
+        """Lower a text with holes: parse it, and lower the expressions in the holes."""
         origin = self._context.source.at(at)
         try:
             text = parse_text(value, origin, path, self._context.params, holes=holes)
@@ -107,7 +107,7 @@ class ExpressionLowering:
         return self.resolve_op(op, value, env)
 
     def resolve_op(self, op: Op, written: Any, env: Env) -> Op:
-        """Resolve the names and loop variables in a statement's expressions, to lower them."""
+        """Resolve names and loop variables in a lowered statement's expressions."""
         place = Place(op.path, op.origin)
         for name in _bound_names(op):
             self._context.check_blob_name(name, place)
@@ -124,7 +124,7 @@ class ExpressionLowering:
         return self.name(name, env)
 
     def name(self, name: str, env: Env) -> str:
-        """Lower a name in an expression; inside a net, to the name in the task that uses it."""
+        """Lower a name in an expression; in a net, to the name in the task that uses the net."""
         return env.rename(name) if env.rename is not None else name
 
     def _resolve(self, expr: Expr, written: Any, place: Place, env: Env) -> Expr:
@@ -183,7 +183,7 @@ def is_never_bool(expr: Expr) -> bool:
 
 
 def _needs_resolving(written: Any, env: Env) -> bool:
-    """Decide whether lowering an expression may change names in it: in nets, loops, ``iter``."""
+    """Decide if lowering an expression may have to resolve names, as inside nets and loops."""
     if env.rename is not None or env.indices:
         return True
     return "iter" in written if isinstance(written, str) else not isinstance(written, int | float)

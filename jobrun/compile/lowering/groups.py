@@ -77,7 +77,7 @@ class GroupLowering:
                     self._context.faults.error("E140", message, mend, place)
 
     def _check_nets(self) -> None:
-        """Report the faults in nets as groups are lowered, also of nets that no group uses."""
+        """Check all declared nets after groups are lowered, and warn of nets that no group uses."""
         inner = {name for net in self._context.nets.values() for name in net.uses}
         for name, net in self._context.nets.items():
             for key, declared in (("in", net.inputs), ("out", net.outputs)):
@@ -148,7 +148,7 @@ class GroupLowering:
         return setups, reports
 
     def _add_node_setups(self, used: dict[str, None], group: GroupDraft, setups: _Setups) -> None:
-        """Lower a group's set-up, with that of each net once per node, however often it is used."""
+        """Lower a group's set-up, and that of each net once per node, however often it is used."""
         found: dict[str, dict[str, SetupNets]] = {}
         for nets in self._steps.net_setups(used, "node"):
             for node in group.nodes():
@@ -322,7 +322,7 @@ class TaskLowering:
     def _setups(
         self, spec: TaskSpec, at: Path, path: str, used: dict[str, None]
     ) -> dict[str, tuple[SetupNets, ...]]:
-        """Lower the ``setup`` of a task in a group, by levels, with that of the nets it uses."""
+        """Lower a task's ``setup`` by levels, including the set-up of nets that the task uses."""
         if not spec.setup and not used:
             return {"node": (), "task": (), "instance": ()}
         env = Env((), used=used)
@@ -390,7 +390,7 @@ class TaskLowering:
 def check_task_settings(
     task: TaskSpec, at: Path, path: str, source: SourceMap, faults: Faults
 ) -> None:
-    """Check the time limit and retry of a group's task before it is lowered."""
+    """Check time limit and retry of a task, before its group is lowered."""
     if task.timeout is not None and task.timeout <= 0:
         faults.error(
             "E123",
@@ -408,7 +408,7 @@ def check_task_settings(
 
 
 def lower_retry(task: TaskSpec) -> Retry | None:
-    """Lower ``retry`` of a task in the spec; zero retries give None."""
+    """Lower a task's ``retry`` key in the spec; None for zero retries."""
     if task.retry is None or task.retry.max == 0:
         return None
     return Retry(task.retry.max, task.retry.backoff)

@@ -35,7 +35,7 @@ _Found = Iterator[tuple[Code, Path, str, str]]
 
 
 def lower_spec(loaded: LoadedSpec, faults: Faults) -> JobDraft:
-    """Lower a loaded spec to the draft of a job, without the parts that have a fault."""
+    """Lower a loaded spec to a job draft, leaving out the parts that have a fault."""
     spec, source = loaded.spec, loaded.source
     nodes = build_cluster(spec, source)
     context = Context(
@@ -155,7 +155,7 @@ def _build_family(family: str, declared: NodeSpec, origin: Origin) -> list[Node]
 
 
 def check_node_settings(spec: JobSpec, source: SourceMap, faults: Faults) -> None:
-    """Check, in lowering a job, the settings below ``nodes``, and warn of those without effect."""
+    """Check settings below ``nodes`` as a job is lowered; warn of settings without effect."""
     for name, node in spec.nodes.items():
         at: Path = ("nodes", name)
         found = [*_bad_amounts(node, at), *_conflicts(node, at)]
@@ -180,7 +180,7 @@ def _bad_amounts(node: NodeSpec, at: Path) -> _Found:
 
 
 def _conflicts(node: NodeSpec, at: Path) -> _Found:
-    """Yield faults of a lowered job's node: an entry in ``props`` contradicts another key."""
+    """Yield a fault for each entry in a node's ``props`` that contradicts another key."""
     meant = {"host": node.host, "count": node.count, "resources": node.resources}
     for key, value in meant.items():
         if value and key in node.props and node.props[key] != value:

@@ -56,7 +56,7 @@ class NetDef:
 
 
 def build_net_table(spec: JobSpec, source: SourceMap, faults: Faults) -> dict[str, NetDef]:
-    """Build the table of the nets that a spec declares; mark recursive ones as not sound."""
+    """Build the table of nets that a spec declares, refusing nets that use themselves."""
     used = {name: _used_names(net) for name, net in spec.nets.items()}
     order, cycles = _sort_inner_first(used)
     for cycle in cycles:
@@ -114,7 +114,7 @@ def _all_of(net: Steps | NetSpec) -> Steps:
 
 
 def all_steps(steps: Steps) -> Iterator[Step]:
-    """Yield the steps of a net, outer before inner, to build the table of nets."""
+    """Yield all steps of a net, outer before inner ones, for the table of nets."""
     for step in steps:
         yield step
         for block in _blocks(step):
@@ -134,7 +134,7 @@ def _blocks(step: Step) -> tuple[Steps, ...]:
 
 
 def _sort_inner_first(used: dict[str, list[str]]) -> tuple[list[str], list[list[str]]]:
-    """Sort the table of nets, each after those it uses; return cycles of recursive nets."""
+    """Sort the nets so that each comes after the nets it uses; return cycles of recursive nets."""
     order: list[str] = []
     cycles: list[list[str]] = []
     done: set[str] = set()

@@ -33,7 +33,7 @@ class QueueTable:
     readers: tuple[str, ...] = ()
 
     def read(self, name: str, group: GroupName) -> ReadQueue | None:
-        """Lower ``read`` of a task that names a queue; None if there is no such queue."""
+        """Lower a task's ``read: NAME`` of a queue to ``ReadQueue``; None if no such queue."""
         queue = self.queues.get(name)
         return None if queue is None else ReadQueue(queue, self.sent.get((group, name), ()))
 
@@ -48,7 +48,7 @@ class QueueTable:
     def lower_writes(
         self, spec: TaskSpec, at: Path, path: str, source: SourceMap, faults: Faults
     ) -> tuple[tuple[WriteQueue, ...], tuple[Place, ...]]:
-        """Lower the writes of a task to queues, and the place of each; refuse unknown queues."""
+        """Lower a task's writes to queues, with their places in the spec; refuse unknown queues."""
         found: list[WriteQueue] = []
         places: list[Place] = []
         for name, names in spec.write.items():
@@ -64,7 +64,7 @@ class QueueTable:
     def find_sent_places(
         self, spec: TaskSpec, at: Path, path: str, source: SourceMap
     ) -> dict[tuple[str, str], Place]:
-        """Return the place in the spec of each name that a task writes to a queue."""
+        """Map each name that a task writes to a queue to the name's place in the spec."""
         return {
             (queue, name): Place(f"{path}/write.{queue}", source.at((*at, "write", queue, number)))
             for queue, names in spec.write.items()
@@ -87,7 +87,7 @@ class QueueTable:
 
 
 def build_queue_table(spec: JobSpec, source: SourceMap, faults: Faults) -> QueueTable:
-    """Build the table of a spec's queues; refuse those that have the name of a reader."""
+    """Build the table of a spec's queues; refuse queues named like a reader."""
     queues: dict[str, Queue] = {}
     for name, one in spec.queues.items():
         origin = source.key(("queues", name))
@@ -136,7 +136,7 @@ def collect_queues(groups: Iterable[TaskGroup], faults: Faults) -> tuple[Queue, 
 
 
 def check_names(queue: str, names: tuple[str, ...], place: Place, faults: Faults) -> None:
-    """Check the names that a task's ``write`` sends to a queue: at least one, none twice."""
+    """Check the names in a task's ``write`` to a queue: at least one, none of them twice."""
     if not names:
         faults.error(
             "E193",

@@ -57,7 +57,7 @@ class ReaderTable:
     names: tuple[str, ...] = ()
 
     def read(self, name: str) -> ReadRecords | None:
-        """Lower ``read`` of a task that names a reader; None if there is no valid one."""
+        """Lower a task's ``read: NAME`` of a reader to ``ReadRecords``; None if it is not valid."""
         reader = self.readers.get(name)
         return None if reader is None else ReadRecords(reader)
 
@@ -89,7 +89,7 @@ class _ReaderLowering:
         self._read = ExpressionLowering(context)
 
     def lower_reader(self, name: str, spec: ReaderSpec) -> Reader | None:
-        """Lower a reader of the spec with a source of its own, such as a file."""
+        """Lower a reader that has its own source in the spec, such as a file."""
         before = len(self._faults)
         kind = next(key for key in READER_SOURCES if key in spec.model_fields_set)
         at: Path = ("readers", name)
@@ -262,7 +262,7 @@ class _ReaderLowering:
         return self._check_fields(found, at)
 
     def _check_ragged(self, fields: tuple[Field, ...], kind: str, at: Path) -> None:
-        """Check ``ragged`` of a reader in the spec, and fields that lack it."""
+        """Check a reader's ``ragged`` key, and fields for which the key is missing."""
         ragged = [one for one in fields if one.lengths is not None]
         for one in ragged[:1] if kind in _NOT_RAGGED else ():
             why, mend = _NOT_RAGGED[kind]
@@ -367,7 +367,7 @@ def _field(name: str, written: str | RaggedField) -> Field:
 
 
 def _members(source: Source) -> tuple[str, ...] | None:
-    """Return the columns of a reader's source that the spec itself defines, or None."""
+    """Return the columns of a reader's source if the spec alone defines them; else None."""
     match source:
         case BlobSource(values=values):
             return tuple(name for name, _ in values)

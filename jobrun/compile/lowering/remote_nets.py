@@ -31,7 +31,7 @@ class RemoteLowering:
         self._by_name: Mapping[str, Node] = {node.name: node for node in context.nodes.cluster}
 
     def nets(self, spec: GroupSpec, group: str) -> tuple[RemoteNet, ...]:
-        """Lower the remote nets of a group, one for each node of an entry."""
+        """Lower a group's ``remote`` entries to remote nets, one for each node an entry names."""
         return tuple(
             net
             for index, entry in enumerate(spec.remote)

@@ -92,7 +92,7 @@ class _Parameters:
     bound: dict[str, Place | None] = field(default_factory=dict)
 
     def scan(self, steps: tuple[Step, ...]) -> set[str]:
-        """Scan a net's steps, at its use, for the parameters that they read before binding them."""
+        """Scan a used net's steps for parameters that they read before they bind them."""
         read: set[str] = set()
         for step in steps:
             parts = step.ops if isinstance(step, Net) else (step,)
@@ -132,11 +132,11 @@ class _Parameters:
 
     @property
     def counters(self) -> set[str]:
-        """The parameters with which the steps of a used net only count, passed by reference."""
+        """The parameters that a used net's steps only count with; these are passed by reference."""
         return self.counted - self.changed.keys() - self.bound.keys()
 
     def dropped(self) -> dict[str, Place]:
-        """Return the parameters that a used net's steps bind again without using, and where."""
+        """Return the parameters that a used net's steps rebind without reading them, and where."""
         return {name: place for name, place in self.bound.items() if place is not None}
 
 
@@ -199,7 +199,7 @@ class StepLowering:
         return tuple(self._net_setup(net, level)[0] for net in nets if level in net.setup)
 
     def _net_setup(self, net: NetDef, level: str) -> tuple[SetupNets, tuple[str, ...]]:
-        """Lower the set-up steps of one net at a level; return them, and the nets that they use."""
+        """Lower one net's set-up steps at a level; return them, and the nets used in them."""
         key = (net.name, level)
         if key not in self._setups:
             names = self._shared_names(net)
@@ -211,7 +211,7 @@ class StepLowering:
         return self._setups[key]
 
     def _shared_names(self, net: NetDef) -> frozenset[str]:
-        """Lower the steps of a net's set-up, as other steps, to find the names that they bind."""
+        """Return the names that a net's set-up binds, by lowering its set-up steps on their own."""
         if net.name not in self._shared:
             bound: set[str] = set()
             for level, setup in net.setup.items():
@@ -378,7 +378,7 @@ class StepLowering:
         return self._inline(spec, net, at, place, origin, env)
 
     def read_net(self, net: NetDef) -> None:
-        """Lower the steps of a net, though no step uses it, only to report their faults."""
+        """Lower the steps of an unused net, only to report the faults in them."""
         path = f"nets/{net.name}"
         env = Env((("task", path),), loops=(path,), nets=(net.name,), is_loose=True)
         self.steps(net.steps, net.steps_path, f"{path}/steps", env)
@@ -448,7 +448,7 @@ class StepLowering:
     def _check_received(
         self, spec: NetStep, given: dict[str, Expr], parameters: _Parameters, place: Place
     ) -> None:
-        """Check that a step that uses a net receives back each blob that the net changes."""
+        """Check that a step using a net receives back all blobs that the net changes."""
         # A view of a blob would change the blob.
         for kinds, parts in ((parameters.changed, True), (parameters.dropped(), False)):
             for name, where in kinds.items():
@@ -598,7 +598,7 @@ class EffectLowering:
         return Assign(targets, value, path, origin) if targets else Perform(value, path, origin)
 
     def _checked(self, call: Call, definition: OpDef, place: Place) -> Expr:
-        """Check the arguments of an operator that is lowered; those that differ in names, once."""
+        """Check a lowered operator's arguments, only once for calls that differ in names alone."""
         key = _kinds_of_arguments(call)
         if key in self._valid:
             return call
@@ -731,7 +731,7 @@ _LOWERING: Mapping[type[EffectStep], Callable[[EffectLowering, Any, Path, Place,
 
 
 def _kinds_of_arguments(call: Call) -> tuple[object, ...] | None:
-    """Return what of the effect of a call's arguments decides if it is valid; None if they all do.
+    """Return what alone decides if a lowered call is valid, names apart; None if all does.
 
     Which blob a name means does not decide it.
     """

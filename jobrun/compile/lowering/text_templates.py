@@ -84,7 +84,7 @@ class _TextParser:
             return []
 
     def _parse_hole(self, start: int) -> tuple[Hole, int]:
-        """Parse one hole of a text, ``{expr:format}``; return it, and the offset behind it."""
+        """Parse one hole ``{expr:format}`` of a text; return the hole, and where it ends."""
         text = self._scalar.text
         colon, end = _find_hole_end(text, start + 1)
         if end is None:

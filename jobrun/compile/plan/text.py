@@ -215,7 +215,7 @@ def _owned_rows(
 
 
 def blob_lines(made: Made) -> dict[str, list[str]]:
-    """Render in the plan's text a line for each blob of a task whose dtype and shape are known."""
+    """Render, in the text of a plan, a line per blob of a task with known dtype and shape."""
     found: dict[str, list[str]] = {}
     for (path, name), known in made.items():
         if known.dtype is not None or known.sequence:
@@ -238,7 +238,7 @@ def _blob(name: str, known: Known | None) -> str:
 
 
 def _resize_rows(job: Job) -> Iterator[str]:
-    """Render the lines of the plan's text about a resume on another number of nodes."""
+    """Render the lines of ``jobrun plan`` on whether a resume may use another number of nodes."""
     if not job.layouts:
         return
     words = [

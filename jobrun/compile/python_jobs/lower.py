@@ -273,7 +273,7 @@ def _restore_task_order(group: TaskGroup, given: TaskGroup) -> TaskGroup:
 
 
 def _add_families(nodes: Cluster) -> Cluster:
-    """Lower the nodes of a Python job: give each a family of its own if it has none."""
+    """Lower the nodes of a Python job: make each node without a family a family of its own."""
     return Cluster(tuple(replace(node, family=node.family or node.name) for node in nodes))
 
 

@@ -53,7 +53,7 @@ class PathAssignment:
         self._faults = faults
 
     def task(self, task: Task, group: str) -> Task:
-        """Assign paths to a task built in Python and its steps; its own is ``group/name``."""
+        """Assign the path ``group/name`` to a task built in Python, and paths to its steps."""
         path = task.path or f"{group}/{task.name}"
         blocks = (path,) if task.read is None else (path, record_path(path))
         return replace(

@@ -56,7 +56,7 @@ def check_task(task: Task, params: Mapping[str, object], faults: Faults) -> None
 def check_report(
     report: Report, place: Place, params: Mapping[str, object], faults: Faults
 ) -> None:
-    """Validate a report built in Python: its interval and its steps."""
+    """Validate the interval and the steps of a periodic ``Report`` in a job built in Python."""
     if not 0 < report.interval_s < math.inf:
         message = f"a report's interval must be longer than 0, and is {report.interval_s:g} s"
         faults.error("E163", message, "use for example 1.0 (seconds)", place)

@@ -175,7 +175,7 @@ def infer_unary(sign: str, operand: Known) -> Known:
 
 
 def infer_comparison(left: Known, sign: str, right: Known) -> Known:
-    """Infer the type of the comparison ``left sign right``, as of arithmetic.
+    """Infer the type of the comparison ``left sign right``, by rules like arithmetic's.
 
     Raises:
         MisfitError: Their shapes do not broadcast, or they have no order.
@@ -240,7 +240,7 @@ def require_truth_value(known: Known) -> None:
 
 
 def require_in_place(left: Known, result: Known, sign: str) -> None:
-    """Raise if the inferred type of ``a + b`` does not fit ``a``, in arithmetic ``a += b``.
+    """Refuse ``a += b`` if the inferred type of ``a + b`` does not fit the array ``a``.
 
     Raises:
         MisfitError: Its shape would grow, or its dtype would change kind.

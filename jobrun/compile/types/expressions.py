@@ -119,7 +119,7 @@ class RuleCache:
         self._found: dict[tuple[object, ...], tuple[object, Known]] = {}
 
     def constant(self, expr: Const) -> Known:
-        """Return the type of a constant; equal texts share their constants, and so this type."""
+        """Return a constant's type, cached: the same object for equal texts."""
         found = self._found.get((id(expr),))
         if found is None:
             known = UNKNOWN if expr.ellipsis else scalar(expr.value)
@@ -135,7 +135,7 @@ class RuleCache:
         return found[1]
 
     def call(self, operator: OpDef | DrawDef, given: list[Known]) -> Known:
-        """Return what an operator's rule infers from the types of arguments by position."""
+        """Infer the type of an operator call from its positional arguments' types, and cache it."""
         key = (operator.name, id(operator), *map(id, given))
         found = self._found.get(key)
         if found is None:
@@ -143,7 +143,7 @@ class RuleCache:
         return found[1]
 
     def without_value(self, known: Known) -> Known:
-        """Return a type without the constant that is known of it, the same one each time."""
+        """Return a type without its constant value, cached: the same object for the same type."""
         if known.value is None and known.items is None:
             return known
         key = ("without value", id(known))
@@ -177,7 +177,7 @@ class ExpressionInference:
         self._doubt = 0
 
     def whole(self, expr: Expr) -> Known:
-        """Infer the type of an expression that is no part of another."""
+        """Infer the type of a whole expression, which is not part of another one."""
         self._doubt = 0
         return self.infer(expr)
 
@@ -277,7 +277,7 @@ class ExpressionInference:
         return found
 
     def _logical(self, operands: tuple[Expr, ...], word: str) -> Known:
-        """Infer the type of ``and`` and ``or``, which skip operands after a deciding one."""
+        """Infer the type of ``and`` or ``or``; operands behind a deciding one are not evaluated."""
         doubt = self._doubt
         values = []
         for operand in operands[:-1]:

@@ -115,7 +115,7 @@ class _JobInference:
         return self._sent.shared
 
     def types(self) -> Types:
-        """Infer the types of blobs by a walk through the job on all nodes."""
+        """Infer the types of all nodes' blobs by a walk through the job."""
         owned: dict[tuple[str, str], Known] = {}
         seen: dict[object, Names] = {}
         for node in self._job.cluster:
@@ -166,7 +166,7 @@ class _JobInference:
         return names
 
     def _at_epoch_boundary(self, node: str, names: Names) -> Names:
-        """Infer the types that all epochs of a job begin with; no constant values are assumed."""
+        """Infer the types with which every epoch of the job begins, without constant values."""
         bare = self._cache.without_value
         return {name: bare(names.get(name, UNKNOWN)) for name in self._owned(node)}
 
@@ -197,7 +197,7 @@ class _JobInference:
         volatile: frozenset[str],
         bound: Callable[[str, Known], None] = lambda _name, _known: None,
     ) -> StepInference:
-        """Begin to infer the types in a list of steps, one of many in the job."""
+        """Create the ``StepInference`` that infers types through one list of the job's steps."""
         return StepInference(
             names, self._faults, self._headers, volatile, bound, self._outputs, self._cache
         )
@@ -295,7 +295,7 @@ def _bound_names(bodies: Iterator[tuple[Step, ...]] | list[tuple[Step, ...]]) ->
 
 
 def check_probes(job: Job, names: Mapping[str, Known], faults: TypeFaults) -> None:
-    """Check that the types inferred for a job's conditions and metrics are allowed there.
+    """Check that the inferred types of conditions and metrics are permitted for them.
 
     ``expect`` is left out: the tasks of exit may change what it reads.
 

@@ -74,7 +74,7 @@ class NodeQueues:
     _sent: dict[str, Sent] = field(default_factory=dict)
 
     def send(self, task: Task, names: Names) -> None:
-        """Add the types of the records that a task sends to a queue."""
+        """Add the types of records that a task sends to the types known for a queue."""
         for write in task.write:
             queue = write.queue
             record = {name: without_value(names.get(name, UNKNOWN)) for name in write.names}
@@ -85,7 +85,7 @@ class NodeQueues:
             sent[task.full_name] = (task, record)
 
     def read(self, read: ReadQueue) -> dict[str, Known]:
-        """Infer the types of the names that a record read from a queue binds."""
+        """Infer the types of names that are bound from a record read from a queue."""
         queue = read.queue
         if queue.shared:
             # The walk before was through all nodes, so it has all writers.
@@ -103,7 +103,7 @@ class NodeQueues:
 
 
 def _find_writers(tasks: Iterable[Task]) -> dict[str, list[Task]]:
-    """Map each queue to the tasks that write to it, whose records' types it has."""
+    """Map each queue to the tasks that write it, which determine its records' types."""
     found: dict[str, list[Task]] = {}
     for task in tasks:
         for queue in dict.fromkeys(write.queue.name for write in task.write):
@@ -177,7 +177,7 @@ def _check_same_type(queue: Queue, name: str, sent: Sent, faults: Faults) -> Non
 
 
 def _compared_part(queue: Queue, known: Known) -> object:
-    """Return the part of a record's types by which records of a queue must agree."""
+    """Return the part of record types in which all records of one queue must agree."""
     if known.shape is None:
         return known.dtype, None
     return known.dtype, known.shape[1:] if queue.batch else None, len(known.shape)

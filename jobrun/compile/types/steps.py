@@ -185,14 +185,14 @@ class StepInference:
         return self._frames[-1]
 
     def _leave(self) -> None:
-        """End a block of steps in type inference; keep the types that it binds after the block."""
+        """Leave a block in type inference of steps, so that names it binds have types after it."""
         ended = self._frames.pop()
         around = self._frames[-1].before
         for name, known in ended.before.items():
             around.setdefault(name, known)
 
     def _try_branch(self, body: Callable[[], bool]) -> tuple[bool, _Changes]:
-        """Infer types through the steps of a branch and undo it; return the changes."""
+        """Infer types through a branch's steps; return the changes, without applying them."""
         frame = self._enter(None)
         falls = body()
         changes = {name: self.names.get(name) for name in frame.before}
@@ -341,7 +341,7 @@ class StepInference:
         return not holds
 
     def _note_leaving(self, target: str) -> None:
-        """Note the types with which a stop, one of the steps, leaves the block of that path."""
+        """Note the types at a ``stop`` step, with which it leaves the block of a given path."""
         changed: dict[str, None] = {}
         for frame in reversed(self._frames):
             changed |= dict.fromkeys(frame.before)

@@ -54,7 +54,7 @@ _UNKNOWN = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 
 
 def mend_of(error: OSError, otherwise: str) -> str:
-    """Return how to fix a failed access to a disk, by errno such as ``ENOSPC``; else ``otherwise``.
+    """Return how to fix a disk error by its errno, such as ``ENOSPC``; else ``otherwise``.
 
     Faults of a device are distinguished from limits of the process.
     """
@@ -85,7 +85,7 @@ class disk_faults:  # noqa: N801 - it reads as a function
         self._needed_bytes = needed_bytes
 
     def __enter__(self) -> None:
-        """Enter the block whose faults of the disk are converted."""
+        """Enter a block whose disk errors (``OSError``) become faults."""
 
     def __exit__(
         self,

@@ -32,7 +32,7 @@ _Check = Callable[[Any], Any]
 
 
 def read_json(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> Any:
-    """Read and parse a small JSON file whose contents are not trusted.
+    """Read and parse a small JSON file, whose contents may be malicious.
 
     Raises:
         OSError: It is not there, is no regular file, or cannot be read.

@@ -29,7 +29,7 @@ def is_long(value: object) -> bool:
 
 
 def integer_text(value: int) -> str:
-    """Write an integer for people: its digits, or of a long one the first, last and their count."""
+    """Write an integer for people: all digits, or the first, the last and how many if long."""
     if value.bit_length() <= LONG_BITS:
         return str(value)
     first, count = _first_digits(abs(value))

@@ -39,7 +39,7 @@ def headline(fault: Fault) -> str:
 
 
 def excerpt(fault: Fault, files: Mapping[str, str]) -> Excerpt | None:
-    """Return the source line that is shown under the text of a fault, or None.
+    """Return the source line to show below the text of a fault, or None.
 
     Args:
         fault: With or without a place.

@@ -16,7 +16,7 @@ _LONGEST_COMPARED = 128
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to a misspelt one, or None."""
+    """Return the known name most similar to a misspelt one, or None if none is similar."""
     if len(name) > _LONGEST_COMPARED:
         return None
     from difflib import get_close_matches  # noqa: PLC0415 - after a slip only

@@ -34,7 +34,7 @@ def span(seconds: float) -> str:
 
 
 def parse_span(text: str) -> float | None:
-    """Parse a duration with its unit, such as ``90s``, ``1.5h`` or ``30d``; None if it is none.
+    """Parse a duration such as ``90s``, ``1.5h`` or ``30d`` to seconds; None for any other text.
 
     Returns:
         Seconds.

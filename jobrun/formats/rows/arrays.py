@@ -101,7 +101,7 @@ class ArrayRows:
 
     @property
     def is_indexable(self) -> bool:
-        """Whether all arrays are in memory or can be mapped, so that rows are picked by index."""
+        """Whether all arrays are in memory or can be mapped, to pick their rows by index."""
         return all(source.is_indexable for source in self._sources)
 
     def take(self, start: int, stop: int) -> Piece:
@@ -130,11 +130,11 @@ class _InMemory:
         self._array = array
 
     def take(self, start: int, stop: int) -> Array:
-        """Return consecutive rows of an array in memory, as rows of arrays in files are read."""
+        """Return consecutive rows of an array in memory, like those of arrays in files."""
         return self._array[start:stop].copy(order="C")
 
     def pick(self, rows: Array) -> Array:
-        """Return rows of an array in memory in any order, as rows of arrays in files are read."""
+        """Return rows, in any order, of an array in memory, like those of arrays in files."""
         return self._array.take(rows, axis=0)
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class _Extent:
 
     @property
     def is_indexable(self) -> bool:
-        """Whether the array in a file is small enough to be mapped, to pick rows in any order."""
+        """Whether the array in a file is small enough to map, so that rows can be picked."""
         return self._row_bytes * self._extent.shape[0] <= _MAPPED_BYTES
 
     def take(self, start: int, stop: int) -> Array:
@@ -231,7 +231,7 @@ class _Extent:
         return self._rows
 
     def _release_pages(self, touched_bytes: int) -> None:
-        """Release mapped pages of array rows before they add up; the page cache holds the data."""
+        """Release mapped pages of rows before they add up; the system's page cache holds them."""
         self._touched_bytes += touched_bytes
         if self._touched_bytes > _GIVE_BACK_BYTES:
             self._touched_bytes = 0

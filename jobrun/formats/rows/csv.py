@@ -38,7 +38,7 @@ class _Known:
     width: int = 1
 
     def see(self, fields: list[str]) -> None:
-        """Update what is known of a csv column's dtype by its fields in further rows."""
+        """Update the dtype inferred for a csv reader's column from its fields in further rows."""
         self.width = max(self.width, *map(len, fields))
         kind = tables.convert_column(fields).dtype.kind if self.kind != "text" else "U"
         if kind == "U":

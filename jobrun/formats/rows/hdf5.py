@@ -36,7 +36,7 @@ def open_file(path: str, members: tuple[str, ...]) -> Rows:
 
 
 def _extent(dataset: h5py.Dataset, member: str) -> Extent | None:
-    """Return where in its file the rows of a contiguous HDF5 dataset can be read, or None."""
+    """Return where in its file a contiguous HDF5 dataset's rows lie, or None."""
     offset = dataset.id.get_offset()
     plain = dataset.id.get_type().equal(h5py.h5t.py_create(dataset.dtype))
     if offset is None or not plain or hdf5.is_text(dataset):
@@ -81,7 +81,7 @@ class _Chunked:
         return self._read(lambda dataset: dataset[start:stop])
 
     def pick(self, rows: Array) -> Piece:
-        """Read rows of HDF5 datasets in any order; libhdf5 reads each once, in ascending order."""
+        """Read rows of HDF5 datasets in any order, by an ascending selection without repeats."""
         ordered, place = sort_rows(rows)
         unique, back = np.unique(ordered, return_inverse=True)
         return restore_order(self._read(lambda dataset: dataset[unique][back]), place)

@@ -69,7 +69,7 @@ def _opened(path: str) -> tuple[Any, Any]:
 
 
 def _names(arrow: Any, fields: Any, before: str = "") -> tuple[str, ...]:
-    """Return the names of parquet columns, with the fields of a struct in its place."""
+    """Return the names of parquet columns, with each struct replaced by its fields."""
     found: list[str] = []
     for field in fields:
         name = f"{before}{field.name}"
@@ -84,7 +84,7 @@ def _split_name(schema: Any, member: str) -> tuple[str, ...]:
 
 
 def _kind(arrow: Any, schema: Any, path: str, member: str) -> Any:
-    """Return the arrow type of a parquet column whose rows are read, or of a field inside one."""
+    """Return the arrow type of a parquet column, or of a field inside the column."""
     column, *fields = _split_name(schema, member)
     if column not in schema.names:
         raise faults.missing_member(path, member, _names(arrow, schema))
@@ -214,7 +214,7 @@ class ParquetRows:
         return bool(types.is_string(kind) or types.is_large_string(kind))
 
     def _text_width(self, member: str) -> int:
-        """Return the length of the longest text in a parquet column, for its one dtype."""
+        """Return the longest text's length in a parquet column, for a dtype that fits all."""
         width = 1
         for number in range(self._file.num_row_groups):
             texts = self._inside(self._read(number, [member]), member).to_pylist()

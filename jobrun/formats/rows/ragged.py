@@ -215,7 +215,7 @@ def _refuse_flat_values(
 
 
 def _bounds(lengths: Array, name: str, count: int, values: str, what: str) -> Array:
-    """Return where each ragged row begins in the array of values, and where the last ends.
+    """Return where each ragged row begins in the array of values, and where the last row ends.
 
     Raises:
         EnvironmentFaultError: E514, the lengths are not such of so many values.
@@ -237,7 +237,7 @@ def _bounds(lengths: Array, name: str, count: int, values: str, what: str) -> Ar
 
 
 def _picked(values: Rows, bounds: Array, rows: Array, ends: Array) -> Array:
-    """Read the values of ragged rows in any order into one array; ``ends`` are their bounds."""
+    """Read ragged rows in the order asked for into one array, in which ``ends`` bound each row."""
     starts, total = bounds[rows], int(ends[-1])
     if isinstance(values, ArrayRows) and values.is_indexable and total < _LONG_ROW * len(rows):
         return values.pick(np.arange(total) + np.repeat(starts - ends[:-1], np.diff(ends)))[0]

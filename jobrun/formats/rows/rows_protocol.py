@@ -36,7 +36,7 @@ class Rows(Protocol):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns that each row has, in the order of the request (protocol)."""
+        """The columns that each row has, in the order in which they were requested (protocol)."""
 
     def __len__(self) -> int:
         """Return the number of rows in the data file (protocol)."""
@@ -71,7 +71,7 @@ def common_length(path: str, lengths: Sequence[tuple[str, int]]) -> int:
 
 
 def sort_rows(rows: Array) -> tuple[Array, Array]:
-    """Sort requested row numbers into file order for ``Rows``; return the place of each, too."""
+    """Sort requested row numbers into file order for ``Rows``; return also where each belongs."""
     order = np.argsort(rows, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))

@@ -15,7 +15,7 @@ Tasks = tuple[tuple[Task, tuple[str, ...]], ...]
 
 
 def groups_of(job: Job) -> Iterator[tuple[TaskGroup, Tasks]]:
-    """Yield the groups with tasks, in order, which every drawing of the job shows."""
+    """Yield in order the groups with tasks, which each drawing of a job shows."""
     for group in job.groups:
         if group.tasks or group.remote:
             yield group, tasks_by_name(group)
@@ -31,7 +31,7 @@ def needs_edges(tasks: Tasks) -> Iterator[tuple[int, int]]:
 
 
 def queue_edges(group: TaskGroup, tasks: Tasks) -> Iterator[tuple[int, int, str]]:
-    """Yield the edges in the outline of a drawing from a queue's writers to its readers."""
+    """Yield the edges from each queue's writers to its readers, for the outline of a drawing."""
     position = {task.name: index for index, (task, _) in enumerate(tasks)}
     for link in find_queue_links(group):
         words = f"{link.queue.name}: {', '.join(queue_notes(link.queue))}"
@@ -52,7 +52,7 @@ def remote_label(net: RemoteNet, nodes: tuple[str, ...]) -> list[str]:
 
 
 def levels(tasks: Tasks) -> dict[str, int]:
-    """Compute the level of each task in the outline of a drawing: the longest chain of needs."""
+    """Compute each task's level in the outline of a drawing: its longest chain of needs."""
     found = compute_levels(len(tasks), needs_edges(tasks))
     return {task.name: level for (task, _), level in zip(tasks, found, strict=True)}
 

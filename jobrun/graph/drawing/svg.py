@@ -65,7 +65,7 @@ class _Frame:
 
 
 def svg(job: Job, more: ExtraLines = _NOTHING) -> str:
-    """Draw a job as an SVG document; of a very large group only the first tasks, with a note.
+    """Draw a job as an SVG document; of a very large group, draw only the first tasks, and say so.
 
     Args:
         job: What to draw.

@@ -39,23 +39,23 @@ class Effect:
     __slots__ = ()
 
     def expressions(self) -> tuple[Expr, ...]:
-        """Return the expressions that an effect evaluates; a kind of effect may override it."""
+        """Return the expressions that an effect evaluates; for kinds of effects to override."""
         return ()
 
     def reads(self) -> tuple[str, ...]:
-        """Return the blobs that an effect reads beside those in its expressions."""
+        """Return the blobs that an effect reads other than by its expressions."""
         return ()
 
     def binds(self) -> tuple[str, ...]:
-        """Return the blobs that an effect binds; a kind of effect may override it."""
+        """Return the blobs that an effect binds; for kinds of effects to override."""
         return ()
 
     def lends(self) -> tuple[str, ...]:
-        """Return the blobs that an effect lends to user code; a kind of effect may override it."""
+        """Return the blobs that an effect lends to user code; for kinds of effects to override."""
         return ()
 
     def line(self) -> str:
-        """Render the effect as one line, close to how its step is written in a spec."""
+        """Render the effect as one line, close to how a spec writes the step."""
         return type(self).__name__.lower()
 
 
@@ -77,24 +77,24 @@ class Key:
 
 
 def key(name: str, kind: KeyKind, description: str, default: Any = REQUIRED) -> dict[str, Key]:
-    """Declare for a field of an effect's class which key of the spec gives its value."""
+    """Declare that a field of an effect's class gets its value from a key of the spec."""
     return {_KEY: Key(name, kind, description, default)}
 
 
 def source_of(other: str) -> dict[str, str]:
-    """Declare that a field of an effect's class gets the text written for another field."""
+    """Declare that a field of an effect's class gets the text which the spec has for another."""
     return {_SOURCE: other}
 
 
 @cache
 def declared_keys(kind: type[Any]) -> dict[str, Key]:
-    """Return the keys of a declared kind of effect by the names of their fields, in order."""
+    """Map a declared effect's field names to the spec keys that they declare, in order."""
     return {one.name: one.metadata[_KEY] for one in fields(kind) if _KEY in one.metadata}
 
 
 @cache
 def declared_sources(kind: type[Any]) -> dict[str, str]:
-    """Map each field of a declared effect that gets another field's text to that other field."""
+    """Map fields of a declared effect's class to the field whose written text each one receives."""
     return {one.name: one.metadata[_SOURCE] for one in fields(kind) if _SOURCE in one.metadata}
 
 
@@ -116,7 +116,7 @@ class Surroundings(Protocol):
         ...
 
     def wait(self, seconds: float) -> None:
-        """Wait some seconds for an effect of any kind, or until the run is cancelled.
+        """Wait some seconds in the action of an effect, or until the run is cancelled.
 
         Raises:
             CancelledError: The run was cancelled.
@@ -131,15 +131,15 @@ class ExpressionCompiler(Protocol):
     """Compiles the expressions of an effect to functions of its ``Surroundings``."""
 
     def text(self, text: Text) -> Callable[[Any], str]:
-        """Provide an effect of any kind with a compiled text, in which values are filled in."""
+        """Compile a text for an effect to a function that fills in the values."""
         ...
 
     def condition(self, expr: Expr) -> Callable[[Any], bool]:
-        """Provide an effect of any kind with a compiled condition; it raises E203 unless a bool."""
+        """Compile a condition for an effect to a function that raises E203 if it is no bool."""
         ...
 
     def number(self, expr: Expr, name: str) -> Callable[[Any], float | int | bool | str]:
-        """Provide an effect of any kind with a compiled number; it raises E212 unless single."""
+        """Compile an expression for an effect to a function that raises E212 unless one number."""
         ...
 
 
@@ -174,7 +174,7 @@ class DeclaredEffect(Effect):
         return tuple(found)
 
     def line(self) -> str:
-        """Describe an effect of a declared kind in one line: its first key and that key's value."""
+        """Render a declared kind of effect as one line: its first key, and that key's value."""
         kind: Any = type(self)
         name, first = next(iter(declared_keys(kind).items()))
         return f"{first.name} {_render(first.kind, getattr(self, name))}"

@@ -149,7 +149,7 @@ def _node(node: Node) -> str:
 
 
 def _requests(job: Job) -> Iterator[tuple[Node, list[str]]]:
-    """Yield for a job's text the nodes that request resources or a host."""
+    """Yield, for the text of a job, the nodes that request resources or a host."""
     yield from ((node, node_notes(node)) for node in job.cluster if node_notes(node))
 
 

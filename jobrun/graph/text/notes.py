@@ -51,7 +51,7 @@ def read_name(task: Task) -> str | None:
 
 
 def limit_notes(task: Task) -> list[str]:
-    """Describe in short notes the options of a task that apply when it takes too long or fails."""
+    """Describe in short notes a task's options for a task that takes too long or fails."""
     return list(_limit_notes(task))
 
 
@@ -81,7 +81,7 @@ _DIVIDED_AGAIN = {"epoch": "them again in the next pass", "never": "what is left
 
 
 def used_readers(job: Job) -> tuple[Reader, ...]:
-    """List the readers to describe in notes: all that a task reads, directly or zipped."""
+    """List, for notes, all readers that a task uses, whether directly or by ``zip``."""
     found: dict[str, Reader] = {}
     for group in job.groups:
         for task in group.tasks:
@@ -154,7 +154,7 @@ class QueueLink:
 
 
 def find_queue_links(group: TaskGroup) -> tuple[QueueLink, ...]:
-    """Find the queues between the tasks of a group, of which notes are written."""
+    """Find which tasks of a group are linked by queues, to write notes about the queues."""
     queues: dict[str, tuple[Queue, tuple[str, ...]]] = {}
     writers: dict[str, list[str]] = {}
     readers: dict[str, list[str]] = {}

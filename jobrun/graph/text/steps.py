@@ -45,7 +45,7 @@ def render_op(op: Op) -> str:
 
 
 def render_step(step: Step) -> str:
-    """Render a step of the graph as one line of text; of a net, its first operator."""
+    """Render a step of the graph as one line of text; for a net, only its first operator."""
     match step:
         case Effect():
             return step.line()

@@ -21,7 +21,7 @@ def _drawn(default: str) -> Rule:
 
 
 def _rows(default: str, name: str) -> Rule:
-    """Build the type rule of random draws of vectors, as ``dirichlet``: as long as an argument."""
+    """Build the type rule of a random draw of vectors (``dirichlet``) as long as its parameter."""
 
     def rule(given: Arguments) -> Known:
         items = given.shape(name)

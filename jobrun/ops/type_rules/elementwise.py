@@ -28,7 +28,7 @@ def wrong_kind(dtype: str, what: str, mend: str) -> MisfitError:
 
 
 def _only(kinds: str, result: _Dtype, mend: str) -> _Dtype:
-    """Restrict an elementwise dtype rule to some kinds of dtypes, and refuse the others."""
+    """Restrict an elementwise dtype rule to some kinds of dtypes; other kinds are refused."""
 
     def find(dtype: str) -> str | None:
         if kind_of(dtype) not in kinds:

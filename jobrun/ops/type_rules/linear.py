@@ -44,7 +44,7 @@ def matmul(left: Known, right: Known) -> Known:
 
 
 def product_shape(left: Shape, right: Shape) -> Shape:
-    """Infer the shape of the matrix product of two arrays, for rules of linear algebra."""
+    """Infer the shape of a matrix product from two shapes, for rules of linear algebra."""
     if not left or not right:
         raise MisfitError(SHAPES, "a single number cannot stand beside @", "write *")
     inner = right[-2] if len(right) > 1 else right[0]

@@ -23,7 +23,7 @@ from jobrun.ops.dtype_promotion import kind_of
 
 
 def index_kind(known: Known, what: str) -> None:
-    """Refuse an argument of a searching or selecting function that cannot be an index.
+    """Refuse an index of floats or complex numbers in the type rules for searching and selecting.
 
     Raises:
         MisfitError: It is of floats, or of text.

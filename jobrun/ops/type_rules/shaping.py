@@ -161,7 +161,7 @@ def _with_axes(least: int) -> Callable[[Arguments], Shape]:
 
 
 def _parts(given: Arguments, name: str) -> list[Known]:
-    """Return abstract values of the arrays to concatenate: of one array, those of its rows."""
+    """Return abstract values of the arrays to concatenate, or of the rows of a single array."""
     known = given.get(name)
     if known.items is not None:
         return [as_array(item) for item in known.items]

@@ -63,7 +63,7 @@ class ResizePlan:
 def plan_resize(
     job: Job, manifest: Manifest, directory: str, *, compare: bool = False
 ) -> ResizePlan:
-    """Plan a resize: which rows of the saved state each of another number of nodes gets.
+    """Plan a resize: which rows of the saved state each node reads when there are more or fewer.
 
     Args:
         job: The job, perhaps on other nodes than before.
@@ -90,12 +90,12 @@ def plan_resize(
 
 
 def count_field(family: str) -> str:
-    """Return the spec's field ``nodes.FAMILY.count``, a change of which means a resize."""
+    """Return the spec field ``nodes.FAMILY.count``, whose change in a resume means a resize."""
     return f"nodes.{family}.count"
 
 
 def mark_safe_counts(changes: tuple[Change, ...], found: ResizePlan) -> tuple[Change, ...]:
-    """Mark changed node counts as safe drift where the resize can redistribute the state."""
+    """Mark drift of node counts as safe where a resize can redistribute the nodes' state."""
     fields = {count_field(one.name) for one in found.families}
     return tuple(
         replace(change, kind="declared safe") if change.field in fields else change
@@ -104,7 +104,7 @@ def mark_safe_counts(changes: tuple[Change, ...], found: ResizePlan) -> tuple[Ch
 
 
 def refuse_mid_epoch(found: ResizePlan, epoch: int) -> ResizePlan:
-    """Add to a resize plan the refusal of each family, because the run is within an epoch."""
+    """Add to a resize plan that no counted nodes can be resized, as the run is inside an epoch."""
     text = f"epoch {epoch} is saved between two of its records, where nodes cannot be others"
     mend = f"continue from the whole epoch before: --epoch {epoch - 1}; or keep the count"
     faults = {
@@ -114,7 +114,7 @@ def refuse_mid_epoch(found: ResizePlan, epoch: int) -> ResizePlan:
 
 
 def adapt_progress(progress: Progress, job: Job, families: Iterable[ResizedFamily]) -> Progress:
-    """Adapt a restored progress to the nodes that a resized run has now.
+    """Adapt the progress restored from an epoch to the nodes that the resized run has now.
 
     What constants were is known of those that were the same everywhere, or are declared to be;
     parts of something are others now, and are not compared.
@@ -138,7 +138,7 @@ def adapt_progress(progress: Progress, job: Job, families: Iterable[ResizedFamil
 def unknown_constants(
     progress: Progress, job: Job, families: Iterable[ResizedFamily]
 ) -> tuple[str, ...]:
-    """List the constants of nodes that a resize adds, for which any bits are right."""
+    """List the constants of nodes that a resize adds, with which no recorded digest compares."""
     made = dict(job.constants)
     return tuple(
         f"constants.{node}.{name}"
@@ -150,7 +150,7 @@ def unknown_constants(
 
 
 def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
-    """Yield each family that a resize concerns: its number of nodes is not that of its files."""
+    """Yield each counted family whose number of nodes differs from its saved files: a resize."""
     known = {node.name: node.family or node.name for node in job.cluster}
     names = set(known.values())
     saved = [file.node for file in manifest.files]
@@ -166,7 +166,7 @@ def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
 
 
 def _family_of(node: str, names: set[str]) -> str:
-    """Return, for the plan of a resize, the counted family of a node that may exist no more."""
+    """Return, to plan a resize, the counted family of a node that may no longer exist."""
     match = re.fullmatch(r"(.+)_\d+", node)
     return match[1] if node not in names and match and match[1] in names else node
 
@@ -214,7 +214,7 @@ def load_repartitioned(job: Job, manifest: Manifest, directory: str) -> TaskGrou
 def restore_progress(
     job: Job, manifest: Manifest, directory: str
 ) -> tuple[Progress, TaskGroup, tuple[str, ...]]:
-    """Restore an epoch on resized nodes: progress, load group, and new nodes' constants.
+    """Restore an epoch on resized nodes; return progress, load group, and constants of new nodes.
 
     Raises:
         CheckpointError: As by ``load_repartitioned``; or the manifest has no progress.

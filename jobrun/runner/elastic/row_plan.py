@@ -148,7 +148,7 @@ class FamilyPlan:
         ]
 
     def _stored(self, file: StoredFile) -> dict[str, BlobType | None]:
-        """Read, to plan the rows of a family, which blobs a node's file has and of which types."""
+        """Read from a node's file which blobs it has and their types, to plan the family's rows."""
         with open_checkpoint(str(self._directory / file.name)) as opened:
             opened.require_digest(file.digest)
             index = opened.index
@@ -261,7 +261,7 @@ class FamilyPlan:
         return FilePart(str(self._directory / file.name), source, file.digest, tuple(blobs))
 
     def _check_outputs(self) -> None:
-        """Collect faults of the row plan for task outputs read later that a new node lacks."""
+        """Collect faults of the row plan: task outputs that are read later and a new node lacks."""
         there = from_json(self._manifest.runner).outputs
         known = {(ref.task, ref.output) for ref in there if ref.node in self.family.before}
         for task in (*self._job.init.tasks, *self._job.epoch.tasks):
@@ -288,7 +288,7 @@ class FamilyPlan:
         self.faults.append(Fault(code, message, mend, where, path))
 
     def _place(self, name: str) -> tuple[str, Origin | None]:
-        """Return, for a fault of the row plan, path and origin of the step that makes a blob."""
+        """Return path and origin of the step that makes a blob, for a fault of the row plan."""
         for node in self.family.after:
             for path, origin in iter_bindings(self._job, node, name):
                 return path, origin
@@ -296,7 +296,7 @@ class FamilyPlan:
 
 
 def _row_range(count: int, place: int, places: int) -> tuple[int, int]:
-    """Return the first and last row of a node's share, as ``reader_position`` divides rows."""
+    """Return where a resized node's share of rows begins and ends; the end row is not in it."""
     return count * place // places, count * (place + 1) // places
 
 
@@ -306,7 +306,7 @@ _MOST_CHARACTERS = 40
 def find_first_difference(
     name: str, files: Sequence[tuple[str, str, str]], manifest: Manifest
 ) -> str:
-    """Find the first difference of a blob that a row plan requires equal on all nodes; "" for none.
+    """Find how a blob that must be equal on all nodes first differs, for the row plan; "" if not.
 
     Two values at a time are in memory.
 

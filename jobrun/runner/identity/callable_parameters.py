@@ -37,7 +37,7 @@ class Parameters:
 
 
 def find_parameters(path: Path, name: str) -> Parameters | None:
-    """Find the parameters of a callable in the source of its module, or return None.
+    """Find a callable's parameters in its module's source; None where the source does not say.
 
     Args:
         path: The module's source.
@@ -76,7 +76,7 @@ def _constructor(found: ast.ClassDef, tree: ast.Module) -> Parameters | None:
 
 
 def _parameters(args: ast.arguments, given: int) -> Parameters | None:
-    """Return the parameters of a function of which the first are given by position."""
+    """Return a callable's parameters after the first ``given`` ones, which need no argument."""
     by_position = [*args.posonlyargs, *args.args]
     if len(by_position) < given:
         # ``def __init__(*args)``.
@@ -98,7 +98,7 @@ def _parameters(args: ast.arguments, given: int) -> Parameters | None:
 
 
 def _only_definition(body: Sequence[ast.stmt], name: str, tree: ast.Module) -> ast.stmt | None:
-    """Return the statement of a body that defines a callable, if nothing else binds its name."""
+    """Return the statement that defines a callable in a body, if nothing else binds its name."""
     bound = _bound(body)
     if bound.count(name) != 1 or _ANYTHING in bound or name in _bound_from_elsewhere(tree):
         return None
@@ -107,7 +107,7 @@ def _only_definition(body: Sequence[ast.stmt], name: str, tree: ast.Module) -> a
 
 
 def _bound(body: Sequence[ast.stmt]) -> list[str]:
-    """List the names that a module's or a class's own statements bind, each time they do."""
+    """List the names that a module's or a class's own statements bind, once per binding."""
     found: list[str] = []
     waiting: list[ast.AST] = list(body)
     while waiting:

@@ -47,7 +47,7 @@ class Module:
 
 
 def find_source(module: str, folder: Path) -> Source | None:
-    """Find and hash a callable's source file by its module's name, without importing it.
+    """Find a callable's source file by module name, importing nothing; return it with its hash.
 
     Returns:
         None when there is no such module.
@@ -105,7 +105,7 @@ def list_modules(search: Sequence[Path], name: str = "") -> dict[str, Path]:
 
 
 def digest_scripts(words: Iterable[str], folder: Path) -> dict[str, str]:
-    """Find the source files of scripts in a command's words, and digest each: ``sha256:…``."""
+    """Find scripts named in a command's words, and digest each source file: ``sha256:…``."""
     found: dict[str, str] = {}
     for word in words:
         path = folder / word
@@ -116,7 +116,7 @@ def digest_scripts(words: Iterable[str], folder: Path) -> dict[str, str]:
 
 
 def find_definition(path: Path, name: str) -> tuple[bool, tuple[str, ...]]:
-    """Find whether the source of a callable's module defines ``name``, and what it defines.
+    """Return if a callable's module may define ``name``, judged by its source, and what it defines.
 
     It may where the text alone does not decide it.
     """
@@ -138,7 +138,7 @@ def find_definition(path: Path, name: str) -> tuple[bool, tuple[str, ...]]:
 
 
 def parse_source(path: Path) -> ast.Module | None:
-    """Parse the source of a callable's module; return None if it cannot be read or parsed."""
+    """Parse a callable's module; return None if the source cannot be read or parsed."""
     try:
         return _parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):

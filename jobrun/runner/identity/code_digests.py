@@ -102,7 +102,7 @@ class _ImportWalker:
         self._seen: set[tuple[str, Path]] = set()
 
     def add(self, name: str, digest: str) -> None:
-        """Add the digest of a source of the job's code under its name."""
+        """Add the digest of one source file to the job's code digests, under the source's name."""
         known = self.sources.get(name)
         if known not in (None, digest):
             # Two folders of included files have a module of one name.
@@ -136,7 +136,7 @@ class _ImportWalker:
                 self.add(shown, digest_file(found.file))
 
     def _found(self, name: str, base: Path, *, only_below: bool) -> Module | None:
-        """Return a user's module whose code to digest; only note an installed module."""
+        """Find a module to digest: return the user's own; note an installed one and return None."""
         found = find_module(name, base)
         if found is None or found.file is None or found.file.is_relative_to(base):
             return found
@@ -285,7 +285,7 @@ def _with_packages(name: str) -> Iterator[str]:
 
 
 def _operator_modules(job: Job) -> list[str]:
-    """Return the modules of plug-in operators that belong to the code to digest."""
+    """Return the modules that define plug-in operators used in the job, to digest their code."""
     calls: Any = Call
     names = {call.function for call in find_parts(job.groups, calls)} if has_loaded() else ()
     return sorted({module for name in names if (module := module_of(name))})

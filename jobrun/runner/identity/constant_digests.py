@@ -37,7 +37,7 @@ def digest_constants(job: Job, session: Session) -> dict[str, str]:
 
 
 def digest_value(value: Any) -> str:
-    """Digest the value of a constant: kind, dtype, shape and bits; "" for what has none."""
+    """Digest a constant's value: kind, dtype, shape, bits; return "" if it cannot be digested."""
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         head = json.dumps(["array", value.dtype.str, value.shape])
         content = hashlib.sha256(head.encode())

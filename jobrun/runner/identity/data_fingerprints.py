@@ -27,7 +27,7 @@ _PIECE_BYTES = 1 << 20
 def fingerprint_data(
     job: Job, folder: Path, known: Mapping[str, Any] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Return size, time and digest of each data file that a resumed run would read.
+    """Return size, time and digest of each data file that a resume of the job would read.
 
     Left out are files that the job itself writes, all files where programs run (which may write
     any of them), and what init reads: its constants have digests of their own.
@@ -65,7 +65,7 @@ def literal_path(file: DataFile, folder: Path) -> Path | None:
 
 
 def literal_text(text: Text) -> str | None:
-    """Return the path of a data file to fingerprint if it is fixed text; None with placeholders."""
+    """Return the path of a data file to fingerprint; None if the path has placeholders."""
     if all(isinstance(part, str) for part in text.parts):
         return "".join(part for part in text.parts if isinstance(part, str))
     return None

@@ -89,7 +89,7 @@ def pin_data(job: Job, folder: Path) -> dict[str, Pin]:
 
 
 def write_lock(path: Path, pins: Mapping[str, Pin]) -> None:
-    """Write the lock file of data pins atomically.
+    """Write the lock file that pins digests of data files, replacing it atomically.
 
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
@@ -105,7 +105,7 @@ class _LockForm:
 
 
 def read_lock(path: Path) -> dict[str, Pin] | None:
-    """Read the pins of data files from a lock file; return None where there is none.
+    """Read the pins of data files from a lock file; return None if there is no lock file.
 
     Raises:
         EnvironmentFaultError: E266, it is no lock file, or one of a newer format.
@@ -157,7 +157,7 @@ def check_lock(job: Job, folder: Path, lock: Path, pinned: Mapping[str, Pin]) ->
 
 
 def require_locked(authored: Authored, job: Job) -> tuple[Fault, ...]:
-    """Require that the data files are those that the spec's lock file pins, if it has one.
+    """Require that data files match the pins in the spec's lock file, if there is such a file.
 
     Returns:
         Warnings of files that are not pinned.

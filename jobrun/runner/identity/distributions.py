@@ -23,7 +23,7 @@ def is_installed(path: Path | None) -> bool:
 
 
 def find_versions(files: Iterable[Path]) -> dict[str, str]:
-    """Return the versions of installed distributions that own the given files, or are required."""
+    """Return versions of installed distributions that own these files, and of required ones."""
     by_site: dict[Path, set[str]] = {}
     for file in files:
         at = max(number for number, part in enumerate(file.parts) if part in INSTALLED)
@@ -76,7 +76,7 @@ def _distributions(sites: Iterable[Path]) -> dict[str, Path]:
 
 
 def _owners(known: Mapping[str, Path], site: Path, names: set[str]) -> tuple[set[str], set[str]]:
-    """Return the installed distributions that own the given files, and the files that none owns."""
+    """Return the installed distributions that own given files, and the files without an owner."""
     owners: set[str] = set()
     left = {name: f"\n{name},".encode() for name in names}
     tops = {_normal(name.partition("/")[0].partition(".")[0]) for name in names}
@@ -129,7 +129,7 @@ def _code_digest(info: Path) -> str:
 
 
 def _list_required(info: Path) -> Iterator[str]:
-    """Yield the names of the distributions that an installed one requires, without its extras."""
+    """Yield names of distributions that an installed distribution requires, extras left out."""
     for name in ("METADATA", "PKG-INFO"):
         try:
             text = (info / name).read_text(errors="replace")

@@ -95,7 +95,7 @@ def compare_specs(recorded: LoadedSpec, present: LoadedSpec) -> tuple[Change, ..
 def compare_mappings(
     prefix: str, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> tuple[Change, ...]:
-    """Compare two mappings of recorded and present digests, and return the drift."""
+    """Compare recorded and present digests by name; return a ``Change`` (drift) per difference."""
     return tuple(
         Change(f"{prefix}.{name}", "semantic", _short(before.get(name)), _short(after.get(name)))
         for name in sorted({*before, *after})
@@ -176,7 +176,7 @@ def require_no_drift(
 def find_refused(
     changes: tuple[Change, ...], *, strict: bool = False, accept: tuple[str, ...] = ()
 ) -> tuple[Change, ...]:
-    """Return the drift that ``require_no_drift`` refuses at a resume."""
+    """Return the drift for which a resume is refused by ``require_no_drift``."""
     return tuple(
         change
         for change in changes

@@ -49,7 +49,7 @@ _LIBRARY_VARIABLES = (
 
 
 def set_blas_threads(count: int) -> None:
-    """Set how many threads BLAS uses in the environment of this process: variables and libraries.
+    """Set the number of BLAS threads, part of a run's environment, in variables and libraries.
 
     The variables count when numpy is first imported; where it has been, the libraries that are
     loaded are asked directly: OpenBLAS, MKL, BLIS and FlexiBLAS.
@@ -118,7 +118,7 @@ def _blas_kernel() -> str:
 
 
 def _kernel_of(library: Any) -> str:
-    """Name the kernel that BLAS has chosen in this environment; of MKL, only the version."""
+    """Name the kernel that a BLAS library chose in this environment; for MKL, only the version."""
     if library.internal_api == "mkl":
         return f"mkl {library.version}"
     return str(getattr(library, "architecture", None) or "")

@@ -69,7 +69,7 @@ def collect_provenance(present: Authored) -> dict[str, Any]:
 
 
 def _repository(folder: Path) -> Path | None:
-    """Find the git repository around a folder, for the provenance of a run; None without one."""
+    """Find the git repository around a folder, for a run's provenance; None outside of any."""
     for place in (folder, *folder.parents):
         if (place / ".git").exists():
             return place
@@ -77,7 +77,7 @@ def _repository(folder: Path) -> Path | None:
 
 
 def _git(top: Path) -> dict[str, Any]:
-    """Return, for the provenance of a run, the git commit and the differences from it."""
+    """Return for a run's provenance the git commit and the digest of uncommitted differences."""
     states = ("status", "--porcelain=v2", "--branch", "--untracked-files=no")
     answer, data, _ = _ask_git(top, *states)
     if not answer:
@@ -97,7 +97,7 @@ def _git(top: Path) -> dict[str, Any]:
 
 
 def _ask_git(top: Path, *words: str) -> tuple[bool, bytes, str]:
-    """Run a git command for a run's provenance; return whether it worked, its output, a digest."""
+    """Run git for a run's provenance; return if it worked, its output, and the output's digest."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GIT_")
     } | {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}

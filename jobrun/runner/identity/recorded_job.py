@@ -77,7 +77,7 @@ Authored = LoadedSpec | PythonJob
 
 
 def digest_authored(authored: Authored) -> str:
-    """Return the ``sha256:…`` digest of an authored job: of a resolved spec or a Python job."""
+    """Return the ``sha256:…`` digest of a job as authored: a resolved spec, or a Python job."""
     if isinstance(authored, LoadedSpec):
         return spec_digest(authored)
     return f"sha256:{hashlib.sha256(render_job(authored.job).encode()).hexdigest()}"
@@ -111,7 +111,7 @@ def compile_authored(authored: Authored) -> Job:
 
 
 def stage_authored(run: Path, authored: Authored, job: Job) -> str:
-    """Record an authored job, a spec or a Python job, for a run: stage its files in ``spec/``.
+    """Stage a job as authored, spec or Python, in the run's ``spec/`` folder, to be recorded.
 
     ``install_authored`` puts it in place.
 
@@ -135,7 +135,7 @@ def stage_authored(run: Path, authored: Authored, job: Job) -> str:
 
 
 def install_authored(run: Path, authored: Authored) -> None:
-    """Replace the recorded job of a run by the authored one that ``stage_authored`` wrote.
+    """Replace the run's recorded job by the authored job that ``stage_authored`` staged.
 
     Raises:
         EnvironmentFaultError: A file cannot be renamed.
@@ -150,7 +150,7 @@ def install_authored(run: Path, authored: Authored) -> None:
 
 
 def require_secrets(present: Authored) -> None:
-    """Refuse to run an authored job whose secret params, which no file holds, have no values.
+    """Require a value for each secret param of a job to resume, as none is recorded in the run.
 
     Raises:
         SpecError: E448, one is missing.
@@ -181,14 +181,14 @@ def hide_secrets(words: Iterable[str], present: Authored) -> tuple[str, ...]:
 
 
 def needs_recording(run: Run, present: Authored) -> bool:
-    """Return whether an authored job differs from the recorded one in the run's ``spec/``."""
+    """Return whether the job as authored differs from the one recorded in ``spec/``."""
     if digest_authored(present) != run.record.spec_digest:
         return True
     return isinstance(present, LoadedSpec) and not is_as_recorded(run)
 
 
 def check_record(present: Authored, run: Run | None = None) -> tuple[Fault, ...]:
-    """Check the authored job against its record; warn of changed files (W185) or record (W186)."""
+    """Check a resumed job against the run's record; warn of changed files (W185, W186)."""
     if not isinstance(present, LoadedSpec):
         return ()
     notes = tuple(fault for fault in present.warnings if fault.code == "W185")
@@ -218,7 +218,7 @@ def load_recorded(run: Run) -> LoadedSpec:
 
 
 def require_spec(run: Run) -> None:
-    """Refuse an authored job that was built in Python where a spec is required.
+    """Refuse a recorded job that was built in Python, where a spec is required.
 
     Raises:
         UsageError: E376, the run was made in Python.
@@ -232,7 +232,7 @@ def require_spec(run: Run) -> None:
 
 
 def find_changes_since(run: Run, present: Authored) -> tuple[Change, ...]:
-    """Find how an authored job differs from the recorded job, which the run last ran.
+    """Find how the job as authored differs from the recorded job, which ran last.
 
     Raises:
         UsageError: The run was made from a spec and the present job was not, or the other way.

@@ -88,7 +88,7 @@ class ListenerFanOut:
             ]
 
     def close(self) -> None:
-        """Close the pipes to all listeners; one that got no end event regards the run as killed."""
+        """Close the pipes to all listeners; to one without an end event, the run was killed."""
         with self._lock:
             self._finish(_LAST_S)
             self._processes = []
@@ -125,7 +125,7 @@ class ListenerFanOut:
                 pass
 
     def _finish(self, longest_s: float) -> None:
-        """Wait until the processes of all listeners have ended, at most ``longest_s`` in total."""
+        """Finish all listeners that events fan out to, waiting at most ``longest_s`` in total."""
         deadline = time.monotonic() + longest_s
         for one in self._processes:
             one.finish(deadline)
@@ -142,7 +142,7 @@ class ListenerFanOut:
         self._send({"begin": facts, "epoch": epoch, "metrics_bytes": size_bytes})
 
     def _record(self) -> None:
-        """Send the metrics of ended epochs from the fan-out to the processes of all listeners."""
+        """Send the metrics of ended epochs from the fan-out to all listeners' processes."""
         rows: dict[int, dict[str, Number]] = {}
         for epoch, name, value in self._waiting:
             if epoch <= self._epoch:
@@ -202,7 +202,7 @@ class _ListenerProcess:
             self._fail("it does not keep up with the run")
 
     def finish(self, deadline: float) -> None:
-        """Send what waits in the fan-out, and wait until the listener's process has ended."""
+        """Send what the fan-out has kept for a listener, and wait until its process has ended."""
         while self._waiting and not self.failure and time.monotonic() < deadline:
             time.sleep(0.01)
             self._flush()

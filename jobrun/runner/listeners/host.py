@@ -50,7 +50,7 @@ def main(name: str) -> int:
 
 
 def serve(listener: RunListener, lines: BinaryIO) -> None:
-    """Call the hosted listener as the lines on this process's input say."""
+    """Call the hosted listener's methods as the lines on standard input say."""
     waiting: dict[int, dict[str, Number]] = {}
     has_begun = False
     for line in lines:
@@ -84,7 +84,7 @@ def serve(listener: RunListener, lines: BinaryIO) -> None:
 
 
 def read_history(run: Path, size_bytes: int) -> list[EpochMetrics]:
-    """Read from ``metrics.jsonl`` the history of a run with which the hosted listener begins.
+    """Read the run's metrics so far from ``metrics.jsonl``, with which a hosted listener begins.
 
     Of several values in one epoch the last counts. Lines that cannot be read are left out.
 

@@ -61,7 +61,7 @@ class RunListener(Protocol):
     """
 
     def begin(self, run: ListenedRun, history: Sequence[EpochMetrics]) -> None:
-        """Make the listener's destination hold exactly ``history`` (listener protocol).
+        """Let a listener make its destination hold exactly ``history`` (listener protocol).
 
         It is called when the run starts and is resumed, and again when it goes back to an earlier
         epoch. What an earlier process has sent may be there, whole or not, and even further epochs.
@@ -72,13 +72,13 @@ class RunListener(Protocol):
         """
 
     def record(self, metrics: EpochMetrics) -> None:
-        """Add an epoch's metrics to the listener's destination (listener protocol).
+        """Let a listener add one epoch's metrics to its destination (listener protocol).
 
         Another call may add further names to the last epoch.
         """
 
     def end(self, outcome: Outcome) -> None:
-        """Let a listener write what is left and close its destination, as the run ends (protocol).
+        """Let a listener write what is left and close its destination at the run's end (protocol).
 
         A resume may follow in another process.
         """

@@ -27,7 +27,7 @@ SHIPPED: dict[str, tuple[str, str]] = {
 
 
 def check_listeners(names: Iterable[str]) -> tuple[Fault, ...]:
-    """Collect a fault for each name that is no registered listener, or lacks its package."""
+    """Collect a fault for each listener that is not registered or whose package is missing."""
     return tuple(_faults(dict.fromkeys(names)))
 
 

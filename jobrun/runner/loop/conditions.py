@@ -31,7 +31,7 @@ from jobrun.values.object_state import ObjectFacts
 def find_stop_reasons(
     conditions: tuple[StopCondition, ...], progress: Progress, holds: Callable[[Probe], bool]
 ) -> tuple[str, ...]:
-    """Return which stop conditions hold after an epoch, in their order; empty to continue.
+    """Return the stop conditions that hold after an epoch, as texts in order; empty to continue.
 
     Never after init alone: the conditions are looked at after each epoch, so a run that was
     killed right after init must not look at them either.
@@ -47,7 +47,7 @@ def update_patience(
     before: tuple[Patience, ...],
     metrics: Mapping[str, Scalar],
 ) -> tuple[Patience, ...]:
-    """Update the patience of each ``no_improvement`` condition after one more epoch.
+    """Update how long each ``no_improvement`` condition has waited, after one more epoch.
 
     Raises:
         TaskFailedError: A metric is not a number.
@@ -61,7 +61,7 @@ def update_patience(
 
 
 def total_epochs(conditions: tuple[StopCondition, ...]) -> int | None:
-    """Evaluate how many epochs the stop conditions allow the loop at most; None for no limit."""
+    """Evaluate the most epochs that the loop's stop conditions allow; None without such a limit."""
     totals = [one.epochs for one in conditions if isinstance(one, StopAfterEpochs)]
     return min(totals, default=None)
 

@@ -44,7 +44,7 @@ class TimeLeft:
 def time_left(
     deadline: Deadline, environment: Mapping[str, str], now: float, *, ask: RunCommand | None = None
 ) -> TimeLeft | None:
-    """Return the time left until the batch system's deadline; None if it is unknown.
+    """Return the time left until the batch system's deadline; None if no deadline is known.
 
     Args:
         deadline: As in the spec; its margin is not taken off.
@@ -79,7 +79,7 @@ def require_valid_deadline(deadline: Deadline | None, environment: Mapping[str, 
 
 
 def job_age_s(variable: str, value: str | None) -> float:
-    """Return for how long the batch job, which has a deadline, has been running; 0 if unknown.
+    """Return for how many seconds the batch job with the deadline has been running; 0 if unknown.
 
     It is the oldest of our ancestors that has the job's number in its environment. By the clock
     that runs since the machine's start.

@@ -333,7 +333,7 @@ class JobRunner:
         keep_all: bool = False,
         points: SafePointHooks | None = None,
     ) -> dict[OutputRef, Any]:
-        """Run one group in the loop of epochs; return those of its outputs that are read later."""
+        """Run one group in the loop of epochs; return the task outputs that are read later."""
         if self._requests.dropping:
             raise self._stopped(f"{group.name} was not run")
         if not (group.tasks or group.remote or group.setup):
@@ -438,7 +438,7 @@ def run_with_retries(
     requests: StopRequests,
     listen: Listener,
 ) -> Outputs:
-    """Run a group in the loop of epochs; with ``retry``, again after a failure, from equal bits.
+    """Run a group in the loop of epochs; after a failure with ``retry``, restore its blobs, rerun.
 
     ::
 

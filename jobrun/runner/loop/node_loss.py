@@ -58,7 +58,7 @@ class SavedState:
     midway: MidEpochSaver | None = None
 
     def newest(self) -> RestartPoint | None:
-        """Return the newest save to restart from after the loss of a node, and its load group.
+        """Return the newest save to restart from after a node is lost, with its load group.
 
         Waits for a save that is under way; one that has lost its node is none.
         """
@@ -108,7 +108,7 @@ class NodeFailover:
         self._saved = (-1, 0)
 
     def replace_lost_nodes(self, error: NodeLostError) -> RestartPoint | None:
-        """Replace lost nodes, empty all workspaces, and return where to restart, None for init.
+        """Replace lost nodes, empty workspaces, return from where to restart; None to redo init.
 
         Raises:
             NodeLostError: The one too many.
@@ -126,7 +126,7 @@ class NodeFailover:
             return newest
 
     def _count_loss(self, error: NodeLostError) -> RestartPoint | None:
-        """Count and report a lost node, wait, and return where to restart."""
+        """Count and report the loss of a node, wait, and return where to restart."""
         newest = self.saves.newest()
         place = _position(newest)
         if place > self._saved:
@@ -162,5 +162,5 @@ class NodeFailover:
 
 
 def _position(newest: RestartPoint | None) -> tuple[int, int]:
-    """Return where to restart after a lost node: last whole epoch, and records of the next."""
+    """Return where to restart after losing a node: last whole epoch, and records of the next."""
     return (newest.progress.epoch, newest.records) if newest else (-1, 0)

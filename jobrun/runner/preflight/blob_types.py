@@ -54,7 +54,7 @@ def check_types(job: Job, types: Types) -> tuple[Fault, ...]:
 
 
 def read_member_header(path: Path, member: str) -> tuple[str, tuple[int, ...]] | None:
-    """Read in the preflight a data file's dtype and shape, for the types of blobs."""
+    """Read in the preflight dtype and shape in a data file, for blob types; None if unreadable."""
     try:
         # Of a job without data files, archives and tables are not imported.
         from jobrun.formats.headers import describe  # noqa: PLC0415

@@ -17,7 +17,7 @@ from jobrun.runner.identity.callable_sources import Source, find_definition, fin
 
 
 def check_callables(job: Job, folder: Path, *, imports: bool = False) -> Iterator[Fault]:
-    """Check the callables of a job: modules, names and arguments, by the text of the modules.
+    """Check a job's callables before it runs: modules, names and arguments, in source text.
 
     Args:
         job: The job.
@@ -63,7 +63,7 @@ def _check_definition(
 
 
 def _check_arguments(step: CallPython, source: Source, function: str) -> Iterator[Fault]:
-    """Check what a callable's step gives it against its parameters, where the text shows these."""
+    """Check a ``call``'s arguments against the callable's parameters, if its source shows them."""
     if source.path is None or source.path.suffix != ".py":
         return
     takes = find_parameters(source.path, function)

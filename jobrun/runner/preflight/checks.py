@@ -37,7 +37,7 @@ _PROBE = ".probe-"
 def preflight(
     job: Job, folder: Path, listeners: tuple[str, ...] = (), *, imports: bool = False
 ) -> tuple[Fault, ...]:
-    """Check, as preflight, what a job needs on this machine; return faults of what it lacks.
+    """Check before a run what the job needs on this machine; return a fault for what is missing.
 
     Args:
         job: The job.
@@ -95,7 +95,7 @@ def _check_data_file(
 
 
 def _suggest_file(path: Path) -> str:
-    """Suggest, for a data file that the checks do not find, the nearest name in its folder."""
+    """Suggest the nearest name in its folder for a data file that preflight does not find."""
     if not path.parent.is_dir():
         return f"there is no folder {path.parent}"
     names = [item.name for item in path.parent.iterdir()]
@@ -230,7 +230,7 @@ SPEC_CODES = frozenset({"E290", "E291", "E292", "E294", "E392", "E393"})
 
 
 def raise_spec_errors(faults: tuple[Fault, ...]) -> None:
-    """Raise, of the faults that preflight checks found, those that are errors of the spec.
+    """Raise a ``SpecError`` if any faults found by the preflight checks are errors of the spec.
 
     Raises:
         SpecError: There are.

@@ -51,7 +51,7 @@ def find_file_system(path: Path, mounts: str | None = None) -> str:
 
 
 def check_file_system(path: Path, kind: str) -> tuple[Fault, ...]:
-    """Warn of the dangers of a kind of file system, such as NFS or tmpfs, to a run."""
+    """Warn of dangers to a run on this kind of file system, such as NFS or tmpfs."""
     if kind in _WITHOUT_CERTAIN_LOCKS:
         message = f"{path} is on {kind}, where a lock can be lost when the server restarts"
         mend = "never start this run on two hosts; a local --run-dir is safer and faster"
@@ -100,7 +100,7 @@ def probe_directory(directory: Path) -> tuple[Fault, ...]:
 
 
 def require_space(place: str, needed_bytes: int, files: int) -> None:
-    """Require free disk space for ``files`` new files of that many bytes together.
+    """Require enough free disk space for a number of new files of a given total size.
 
     Raises:
         EnvironmentFaultError: E381, they do not.

@@ -13,7 +13,7 @@ from jobrun.runner.preflight.blob_types import infer_header_types
 
 
 def check_memory(types: Types, available_bytes: int | None = None) -> tuple[Fault, ...]:
-    """Return a fault if the known state of all nodes is larger than the memory.
+    """Return a fault if all nodes' state, as far as its size is known, exceeds the memory.
 
     Args:
         types: The types of the job's blobs; its nodes share this machine.

@@ -38,7 +38,7 @@ def require_own(run: Path, uid: int | None = None) -> None:
 
 
 def require_own_unless_trusted(run: Path, *, trust: bool) -> None:
-    """Require safe permissions of a run's directories, unless others are trusted.
+    """Require safe permissions of a run's directories, unless the user trusts all others.
 
     Raises:
         EnvironmentFaultError: E380, see there.
@@ -48,7 +48,7 @@ def require_own_unless_trusted(run: Path, *, trust: bool) -> None:
 
 
 def require_own_parent(run_dir: Path, uid: int | None = None) -> None:
-    """Require that permissions let no other user change where a run is made.
+    """Refuse a ``--run-dir`` that is another user's link or world-writable directory.
 
     Raises:
         EnvironmentFaultError: E380, see there.

@@ -19,7 +19,7 @@ from jobrun.runner.rundir.run_directories import Run
 def finished_result(
     run: Run, options: RunOptions, loaded: Authored | None, listen: Listener
 ) -> RunResult:
-    """Return the result of a finished run that is resumed; warn if its newest epoch is damaged.
+    """Return the result of a finished run that is resumed; warn if the newest epoch is damaged.
 
     Args:
         run: The run.

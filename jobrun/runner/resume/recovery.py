@@ -111,7 +111,7 @@ def plan_recovery(
 def apply_recovery(
     plan: RecoveryPlan, store: CheckpointStore, journal: Journal, run: Path, listen: Listener
 ) -> None:
-    """Apply a recovery plan: set epochs aside, rewind the journal. Under the run's lock.
+    """Apply a recovery plan, with the run locked: set epochs aside and rewind the journal.
 
     The journal first: if a crash follows, the epochs that are still to be moved are known to
     be over, and the next recovery comes to the same plan.
@@ -146,12 +146,12 @@ def apply_recovery(
 
 
 def epoch_inspector(store: CheckpointStore, run_id: str) -> Callable[[int], Damage | None]:
-    """Return a function that returns why a recovery cannot use a stored epoch, or None."""
+    """Return a function that explains why a recovery cannot use a stored epoch, or gives None."""
     return partial(_find_damage, store, run_id)
 
 
 def generation_reader(store: CheckpointStore) -> Callable[[int], int | None]:
-    """Return a function that reads the generation of a stored epoch, to plan the recovery."""
+    """Return a function that reads from a stored epoch's manifest its generation, for recovery."""
     return partial(_read_generation, store)
 
 

@@ -92,7 +92,7 @@ def read_events(
     kinds: tuple[type[E], ...] = EVENTS,
     damaged: Callable[[], None] | None = None,
 ) -> Iterator[RecordedEvent[E]]:
-    """Read the events of some kinds from ``events.jsonl``; other lines are not parsed.
+    """Read events of the given kinds from ``events.jsonl``, without parsing other lines.
 
     Args:
         lines: Of the file.

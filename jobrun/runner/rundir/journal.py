@@ -73,11 +73,11 @@ class Journal:
         return cls(file, run_id)
 
     def acknowledge(self, epoch: int, generation: int) -> None:
-        """Acknowledge in the journal that ``epoch`` survives any crash; durable on return."""
+        """Append to the journal that ``epoch`` is saved for good; durable on return."""
         self._append({"kind": "epoch", "epoch": epoch, "generation": generation})
 
     def acknowledge_within(self, epoch: int, records: int, generation: int) -> None:
-        """Acknowledge in the journal a mid-epoch save, after some records of ``epoch``."""
+        """Append to the journal that a save inside an epoch, after some records, is durable."""
         self._append(
             {"kind": "records", "epoch": epoch, "records": records, "generation": generation}
         )
@@ -96,7 +96,7 @@ class Journal:
 
 
 def read_journal(run: Path, run_id: str) -> JournalContents:
-    """Read the run's journal; return an empty one where there is none.
+    """Read the run's journal; return an empty journal if the file is missing.
 
     Raises:
         CheckpointError: A line before the last is damaged, or a line is another run's.

@@ -60,7 +60,7 @@ _HELD: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
 
 def _leave_to_parent() -> None:
-    """Close a forked process's copies of the descriptors that hold the locks of runs."""
+    """Close, in a forked process, its copies of the descriptors that hold run locks."""
     for lock in list(_HELD):
         lock.release()
 
@@ -103,7 +103,7 @@ class RunLock:
         return lock
 
     def check(self) -> None:
-        """Require that the lock file and the run's directory are still those that are locked.
+        """Require that the run's lock file and directory are still the ones this process locked.
 
         Raises:
             RunLostError: E355, one of them was deleted, moved or replaced under us.
@@ -150,7 +150,7 @@ class RunLock:
         self._sign()
 
     def _lock_directory(self) -> None:
-        """Lock the run's directory itself, and a lock file that no copy of the directory has.
+        """Lock the run's directory itself, and a lock file that no copy of the directory shares.
 
         A snapshot of hard links (``cp -al``) has the same lock file, but a directory of its own.
 
@@ -179,7 +179,7 @@ class RunLock:
         self._repeat(self._descriptor)
 
     def _repeat(self, descriptor: int) -> None:
-        """Lock a file or directory of a run, waiting while the process that holds it is dying."""
+        """Lock a file or directory of a run, waiting while its present holder is dying."""
         start = time.monotonic()
         while True:
             # Read before the try: had the holder ended by then, its lock is free, or soon will be.
@@ -245,14 +245,14 @@ def _is_stopped(owner: Owner) -> bool:
 
 
 def _state_of(owner: Owner) -> list[bytes]:
-    """Read from /proc the state of the process that owns a run lock; empty if it is remote."""
+    """Read from /proc the state of the process that holds a run's lock; empty if it is remote."""
     if not owner.pid or owner.host != os.uname().nodename:
         return []
     return read_process_stat(owner.pid)
 
 
 def _is_named(descriptor: int, name: str, directory: int | None = None) -> bool:
-    """Return whether a run's lock file, or directory, that is held still has its name."""
+    """Return whether the held lock file or directory of a run is still the one under its name."""
     held = os.fstat(descriptor)
     try:
         # Of the run's own directory a link's target counts: people name runs by links.

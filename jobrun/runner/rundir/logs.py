@@ -116,7 +116,7 @@ class RunLogs:
         self.unreported: list[str] = []
 
     def __call__(self, event: Event) -> None:
-        """Write an event to those of the run's logs in which it belongs. Any thread."""
+        """Write an event to each of the run's logs in which it belongs. Thread-safe."""
         match event:
             case Logged():
                 sink = self._sink(self._log_path(event), LOG_LIMIT_BYTES)
@@ -149,13 +149,13 @@ class RunLogs:
             self._record_losses()
 
     def take_losses(self) -> list[str]:
-        """Return, once for each log file, a message about the first line of it that was lost."""
+        """Return once, for each log file that lost a line, a message about the first loss."""
         with self._lock:
             found, self.unreported = self.unreported, []
         return found
 
     def _drop_attempt(self, start: int) -> None:
-        """Remove from the logs the metrics of an attempt that is repeated."""
+        """Drop from the run's logs the metrics of an attempt that is run again."""
         with self._lock:
             try:
                 self._metrics.close()
@@ -192,7 +192,7 @@ class RunLogs:
         self._is_lost_noted = False
 
     def _record_losses(self) -> None:
-        """Record which log lines this invocation and earlier ones lost, where it can be written."""
+        """Record where possible how many log lines were lost, in this invocation and before."""
         with self._lock, contextlib.suppress(OSError):
             total = dict(self._lost_before())
             for name, one in self._lost.items():
@@ -283,7 +283,7 @@ def _set_aside(run: Path, start: int) -> None:
 
 
 def cut_metrics(run: Path, size_bytes: int) -> None:
-    """Move the lines after some bytes of the log ``metrics.jsonl`` to another file.
+    """Cut the log ``metrics.jsonl`` to a length in bytes; move later lines to another file.
 
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
@@ -320,7 +320,7 @@ def trim_metrics(run: Path, epoch: int) -> int:
 
 @contextlib.contextmanager
 def _unless_irregular() -> Iterator[None]:
-    """Ignore a log file of the run that is missing or no regular file (EINVAL)."""
+    """Ignore the error of a missing or irregular log file of the run (EINVAL)."""
     try:
         yield
     except FileNotFoundError:
@@ -331,7 +331,7 @@ def _unless_irregular() -> Iterator[None]:
 
 
 def read_last_usage(run: Path) -> UsageMeasured | None:
-    """Read the newest whole line of a run's log of used resources; None if there is none."""
+    """Read the newest whole line of a run's log of used resources; None if it has no line."""
     mark = b'{"event": "UsageMeasured"'
     try:
         line = find_last_line(run / USAGE_NAME, mark)

@@ -67,7 +67,7 @@ class RemoteRun:
 
 
 def upload_record(run: Run, url: ObjectUrl) -> None:
-    """Write the record and the spec of a run to the object store, replacing older ones.
+    """Upload a run's ``run.json`` and spec to the object store, replacing older ones.
 
     Raises:
         EnvironmentFaultError: Another run is there, or the store refuses.
@@ -89,7 +89,7 @@ def upload_record(run: Run, url: ObjectUrl) -> None:
 
 
 def split_target(text: str) -> tuple[str, int | None]:
-    """Split ``URL@12``, which names an epoch of a run that is in an object store, into its parts.
+    """Split ``URL@12``, an epoch of a run in an object store, into the URL and the epoch.
 
     Raises:
         UsageError: Behind the last ``@`` is no number.
@@ -109,7 +109,7 @@ def split_target(text: str) -> tuple[str, int | None]:
 
 
 def remote_run(text: str) -> RemoteRun:
-    """Read the record of the run at a URL in an object store.
+    """Read ``run.json`` of the run at a URL in an object store, and return the run.
 
     Raises:
         UsageError: It is no URL of a place.
@@ -137,7 +137,7 @@ def parse_run_url(text: str) -> ObjectUrl:
 
 
 def epochs_below(url: ObjectUrl) -> dict[int, ObjectStore]:
-    """List the epochs of a run whose directory is in an object store, over all its generations."""
+    """List the epochs of a run whose directory is in an object store, of every generation."""
     names = (_GENERATION.fullmatch(name) for name in Bucket(url).folders())
     numbers = sorted(int(found[1]) for found in names if found)
     stores = [ObjectStore(url), *(ObjectStore(url / f"g{one}") for one in numbers)]
@@ -205,7 +205,7 @@ def local_copy(remote: RemoteRun, run_dir: Path, epoch: int | None = None) -> Ru
 
 
 def _require_here(place: Path, url: ObjectUrl, epoch: int | None) -> None:
-    """Refuse an epoch that a run has in the object store, and not in its local copy.
+    """Refuse an epoch that a run has only in the object store, not in the local copy.
 
     It is not put among those that are here: the copy may have continued in another way since.
     """
@@ -219,7 +219,7 @@ def _require_here(place: Path, url: ObjectUrl, epoch: int | None) -> None:
 
 
 def download_temporarily(remote: RemoteRun, epoch: int | None = None) -> tuple[Run, int]:
-    """Download an object store's run with one epoch into a directory removed at exit.
+    """Download a run with one epoch from the object store to a directory deleted at exit.
 
     Raises:
         CheckpointError: There is no such epoch, or it is damaged.
@@ -337,7 +337,7 @@ class RunLease:
         self._word = ""
 
     def require_lease(self) -> None:
-        """Take the lease of the run in the object store, or require that this process holds it.
+        """Take the lease of the object store's run, or require that this process holds it already.
 
         Raises:
             EnvironmentFaultError: E332, another one does; or the store refuses.
@@ -360,7 +360,7 @@ class RunLease:
 
 
 def copy_lease(url: ObjectUrl, run: Path) -> None:
-    """Copy the lease of a run in an object store into the directory that is fetched from it."""
+    """Copy the lease of a run in an object store to the run directory fetched from there."""
     word = _word_of(Bucket(url))
     if word:
         _write(run, (word,))

@@ -48,7 +48,7 @@ def read_pins(run: Path) -> frozenset[int]:
 
 
 def write_pins(run: Path, pinned: Collection[int]) -> None:
-    """Replace the pins of a run, the epochs that a user keeps, durably.
+    """Replace a run's pins (epochs that a user keeps) by others, durably.
 
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).

@@ -63,7 +63,7 @@ class Run:
         return f"{self.record.job}/{self.path.name}"
 
     def handle(self, run_dir: Path) -> str:
-        """Return how a command names this ``Run``: by name, or by path of its run directory."""
+        """Return how a command should name this ``Run``: its name, or the run directory's path."""
         try:
             known = Path(DEFAULT_RUN_DIR).resolve() == run_dir.resolve()
             return self.name if known else os.path.relpath(self.path)
@@ -73,7 +73,7 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """The absolute path of the spec's folder to which this run directory refers."""
+        """The absolute path of the spec's folder, from ``run.json`` in this run directory."""
         return Path(os.path.normpath(self.path / self.record.folder))
 
     @property
@@ -83,7 +83,7 @@ class Run:
 
     @property
     def epoch_without_journal(self) -> int:
-        """The epoch that this ``Run`` says it saved, if its directory lacks a journal; else -1."""
+        """The epoch saved, by ``run.json``, if the run directory has no journal; else -1."""
         try:
             size_bytes = (self.path / JOURNAL_NAME).stat().st_size
         except FileNotFoundError:
@@ -100,14 +100,14 @@ class Run:
 
     @property
     def is_stillborn(self) -> bool:
-        """Whether this run directory is of a fork that ended before its first epoch was saved.
+        """Whether this run directory is that of a fork which ended before it saved any epoch.
 
         It has nothing that its parent lacks, so another run is continued in its place.
         """
         return bool(self.record.parent) and not (self.has_saved or is_live(self.path))
 
     def write(self, **changes: object) -> Run:
-        """Change fields of this ``Run``, durably in its run directory; return the new ``Run``."""
+        """Change fields in ``run.json`` of this run directory, durably; return the new ``Run``."""
         record = replace(self.record, **changes)  # type: ignore[arg-type]  # checked by replace
         write_record(self.path, record)
         return replace(self, record=record)
@@ -133,9 +133,7 @@ def create_directory(run_dir: Path, job: str) -> Path:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove one run directory, by a rename first, while the caller holds its lock.
-
-    Only under the run's lock.
+    """Remove one run directory, renaming it first; the caller holds the run's lock.
 
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
@@ -157,7 +155,7 @@ def point_latest(path: Path) -> None:
 
 
 def find_moved_latest(run_dir: Path, job: str, newest: Run | None) -> str:
-    """Find the name of a run that ``latest`` points to and that was moved away or removed.
+    """Find the name of the run that ``latest`` points to, if it was moved away or removed.
 
     Args:
         run_dir: The directory of the runs.
@@ -211,7 +209,7 @@ def next_order(run_dir: Path) -> int:
 
 
 def unreadable_runs(run_dir: Path, job: str) -> tuple[Path, ...]:
-    """List the run directories of a job that have saved epochs but cannot be opened as a run."""
+    """List a job's run directories with saved epochs whose ``run.json`` cannot be read."""
     paths = _list_directory(run_dir / job)
     indexed = indexed_runs(run_dir, _WORTH_AN_INDEX) if len(paths) >= _WORTH_AN_INDEX else ()
     readable = {one.path for one in indexed}
@@ -226,7 +224,7 @@ def unreadable_runs(run_dir: Path, job: str) -> tuple[Path, ...]:
 
 
 def newest_run(run_dir: Path, job: str) -> Run | None:
-    """Return the newest run of a job; a stillborn fork only if there is no other."""
+    """Return the newest run of a job; a fork that never saved an epoch only if it is alone."""
     if len(_list_directory(run_dir / job)) < _WORTH_AN_INDEX:
         return _newest(runs(run_dir, job))
     remembered = _find_remembered(job, run_dir)
@@ -248,7 +246,7 @@ def _newest(found: Sequence[Run]) -> Run | None:
 
 
 def newest_unfinished(run_dir: Path, job: str = "") -> Run:
-    """Return the newest run that can be continued; a stillborn fork only as the last choice.
+    """Return the newest run to continue; a fork that never saved an epoch only as last choice.
 
     Raises:
         CheckpointError: There is none.
@@ -315,7 +313,7 @@ def _directories_called(name: str, run_dir: Path, job: str) -> Iterator[Path]:
 
 
 def _find_remembered(text: str, run_dir: Path) -> Run | None:
-    """Find the newest run of all, or of a job, that an index remembers; None without one."""
+    """Find the newest run, of all or of a job, that an index remembers; None if unknown."""
     job, slash, start = text.rpartition("/")
     if slash and start != LATEST:
         return None
@@ -325,7 +323,7 @@ def _find_remembered(text: str, run_dir: Path) -> Run | None:
 
 
 def _newest_indexed(run_dir: Path, known: Sequence[IndexedRun]) -> Run:
-    """Find the newest run directory that is not stillborn, opening only the newest of an index."""
+    """Find the newest run that is no unsaved fork, opening only the newest of an index."""
     for one in reversed(known):
         run = open_run(run_dir / one.path)
         if not run.is_stillborn:
@@ -359,7 +357,7 @@ def _run_paths(run_dir: Path, job: str) -> Iterator[Path]:
 
 
 def _list_directory(directory: Path) -> list[Path]:
-    """List a directory of run directories, sorted; [] if there is none, or it is unreadable."""
+    """List a directory of run directories, sorted; [] if it is missing or unreadable."""
     try:
         return sorted(directory.iterdir())
     except OSError:
@@ -433,7 +431,7 @@ def _unknown(text: str, run_dir: Path, known: tuple[IndexedRun, ...]) -> UsageEr
 
 
 def suggest_run_dir(run_dir: Path) -> str:
-    """Suggest another directory of runs where the given one has no run directories."""
+    """Suggest another ``--run-dir`` if the given directory holds no run directories."""
     above = next((one for one in _directories_above(run_dir) if one.is_dir()), None)
     if above is not None:
         return f"there is {os.path.relpath(above)}: add --run-dir {os.path.relpath(above)}"
@@ -441,7 +439,7 @@ def suggest_run_dir(run_dir: Path) -> str:
 
 
 def _directories_above(run_dir: Path) -> Iterator[Path]:
-    """Yield where a relative directory of runs would be in each folder above this one."""
+    """Yield the path of a relative ``--run-dir`` in each folder above the present one."""
     if not run_dir.is_absolute():
         with contextlib.suppress(OSError):
             yield from (folder / run_dir for folder in Path.cwd().parents)

@@ -83,7 +83,7 @@ class IndexedRun:
 
 
 def indexed_runs(run_dir: Path, worth: int = 1) -> tuple[IndexedRun, ...]:
-    """List the runs below a directory by their index, oldest first, without damaged ones.
+    """List the undamaged runs below a directory by their index, oldest first.
 
     Args:
         run_dir: The directory.
@@ -124,7 +124,7 @@ class OrderedRuns:
         self.paths = [path for _, path in sorted(present, reverse=True)]
 
     def read(self, path: str) -> IndexedRun | None:
-        """Read one of the runs, by its index if it has not changed; None if it cannot be read."""
+        """Read an indexed run, from the index if its files are unchanged; None if unreadable."""
         stamp, *values = self._known[path]
         run = self._run_dir / path
         found = values if stamp and stamp == _try_stamp(run) else _try_read(run)
@@ -146,7 +146,7 @@ def _try_read(run: Path) -> list[Any] | None:
 
 
 def ignore_fault(path: str, error: Exception) -> None:
-    """Ignore a run that cannot be read while the index of runs is updated."""
+    """Ignore a run that cannot be read, as the index of runs is updated."""
     del path, error
 
 
@@ -156,7 +156,7 @@ def read_index(
     on_fault: Callable[[str, Exception], None] = ignore_fault,
     worth: int = 1,
 ) -> Iterator[tuple[str, list[Any]]]:
-    """Update the index of runs; yield each run's path and values, reading only changed runs.
+    """Update the index of runs, reading only changed ones; yield each run's path and values.
 
     Args:
         run_dir: The directory of the runs.
@@ -186,7 +186,7 @@ def read_index(
 def _stamps(
     run_dir: Path, source: str, on_fault: Callable[[str, Exception], None]
 ) -> Iterator[tuple[str, int]]:
-    """Yield the path of each run to index, with a number that changes when the run's files do.
+    """Yield each run's path for the index, with a stamp that changes when the run's files do.
 
     Files that were renamed or deleted change the time of the run's directory. The number is 0 for a
     run that changed a moment ago: a file system's clock is coarse, and the files may change again
@@ -207,7 +207,7 @@ def _stamps(
 
 
 def _stamp_run(run: str, source: str, young_ns: int) -> int:
-    """Return the number of the present state of a run's files, for its entry in an index.
+    """Compute the stamp of a run's files, by which the index sees that they have changed.
 
     Args:
         run: The path of the run's directory.
@@ -239,7 +239,7 @@ def _stamp_run(run: str, source: str, young_ns: int) -> int:
 def list_directories(
     parent: Path | str, name: str, on_fault: Callable[[str, Exception], None]
 ) -> list[os.DirEntry[str]]:
-    """List, for the index of runs, the directories of jobs, or those of the runs of one job.
+    """List, for the index of runs, directories of jobs, or the run directories of one job.
 
     Args:
         parent: The directory.
@@ -299,7 +299,7 @@ def _store(run_dir: Path, index: RunIndex, runs: dict[str, list[Any]]) -> None:
 
 
 def write_index(run_dir: Path, name: str, content: dict[str, Any]) -> None:
-    """Write the index of runs atomically; do nothing where the directory cannot be written."""
+    """Write the index of runs atomically, or nothing if its directory cannot be written."""
     beside = run_dir / f"{name}.{os.getpid()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -318,7 +318,7 @@ def write_index(run_dir: Path, name: str, content: dict[str, Any]) -> None:
 
 
 def find_newest(run_dir: Path, job: str = "") -> str:
-    """Find the path of the newest run of a job, or of all, relative to the directory of the runs.
+    """Return from the index the relative path of the newest run, of a job or of all; else "".
 
     Returns:
         Empty where there is none, or where all runs must be read to say it.
@@ -335,7 +335,7 @@ def find_newest(run_dir: Path, job: str = "") -> str:
 
 
 def stamp_jobs(run_dir: Path) -> dict[str, int]:
-    """Read the times of jobs' directories before their runs are listed, for ``remember_newest``.
+    """Read when jobs' directories last changed, before listing runs for ``remember_newest``.
 
     A file system's clock is coarse: one that has changed a moment ago gets no stamp.
     """
@@ -343,7 +343,7 @@ def stamp_jobs(run_dir: Path) -> dict[str, int]:
 
 
 def remember_newest(run_dir: Path, stamps: Mapping[str, int], runs: Iterable[IndexedRun]) -> None:
-    """Remember the newest run of each job in an index, unless one of its runs is unreadable.
+    """Remember each job's newest run in an index, unless one of the job's runs is unreadable.
 
     Args:
         run_dir: The directory of the runs.

@@ -113,7 +113,7 @@ class _Parent:
 
 
 def creation_order(order: int, created: str) -> int:
-    """Return the sort key by creation of a run, from ``order`` and ``created`` in ``run.json``.
+    """Return a number to sort runs by creation: ``order`` in ``run.json``, or else ``created``.
 
     Args:
         order: That of ``run.json``; 0 where an older jobrun wrote it.
@@ -134,7 +134,7 @@ def write_record(run: Path, record: RunRecord) -> None:
 
 
 def _json_values(params: Mapping[str, Param]) -> dict[str, Param]:
-    """Replace params that ``run.json`` cannot hold (infinities, long integers) by their texts."""
+    """Replace params that JSON in ``run.json`` cannot hold (infinities, long integers) by text."""
     return {name: _json_value(value) for name, value in params.items()}
 
 
@@ -180,7 +180,7 @@ def read_record(run: Path) -> RunRecord:
 
 
 def build_record(content: Any) -> RunRecord:
-    """Build the record of a run from the JSON in ``run.json``, whichever version wrote it.
+    """Build a run's record from the contents of ``run.json``, written by any version.
 
     Raises:
         ValueError: A field is missing, or not of its type.

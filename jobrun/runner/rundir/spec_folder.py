@@ -35,7 +35,7 @@ _RECORDED = " (recorded)"
 
 
 def stage_spec(run: Path, loaded: LoadedSpec, job: Job) -> str:
-    """Write a resolved spec to the ``spec/`` folder beside the present one; return its digest.
+    """Write a resolved spec to ``spec/`` under a temporary name; return the spec's digest.
 
     Raises:
         EnvironmentFaultError: A file cannot be written.
@@ -57,7 +57,7 @@ def stage_spec(run: Path, loaded: LoadedSpec, job: Job) -> str:
 
 
 def install_spec(run: Path) -> None:
-    """Replace the resolved spec in ``spec/`` by the staged one, after ``run.json`` has its digest.
+    """Replace the spec in ``spec/`` by the staged one, once ``run.json`` has the new digest.
 
     Raises:
         EnvironmentFaultError: A file cannot be renamed.
@@ -87,7 +87,7 @@ def load_changed_spec(
     overrides: tuple[str, ...] = (),
     fork: bool = False,
 ) -> LoadedSpec:
-    """Load a run's spec from its ``spec/`` folder, or another, with command-line changes.
+    """Load the spec in a run's ``spec/`` folder, or another one, with command-line overrides.
 
     Values of the recorded spec have the places that its author knows. ``warnings`` has a W185
     where one of the author's files says something else now.
@@ -178,7 +178,7 @@ class _OriginsForm:
 
 
 def _recorded_origins(run: Run) -> Origins | None:
-    """Read ``origins.json`` of a run's ``spec/`` folder: where the author wrote each value."""
+    """Read from ``spec/origins.json`` where the spec's author wrote each value."""
     folder = run.path / "spec"
     try:
         form = build(_OriginsForm, read_json(folder / ORIGINS_NAME))
@@ -269,7 +269,7 @@ def plan_text(job: Job) -> str:
 
 
 def build_plan(job: Job) -> dict[str, Any]:
-    """Build what the file ``plan.json`` in a run's ``spec/`` folder says of the job."""
+    """Build the contents of ``plan.json`` in a run's ``spec/`` folder from the job."""
     return {
         "job": job.name,
         "nodes": [node.name for node in job.cluster],
@@ -298,7 +298,7 @@ def _tasks(group: TaskGroup) -> list[dict[str, Any]]:
 
 
 def _kept_names(files: Mapping[str, str]) -> dict[str, str]:
-    """Choose names for copies of the authored files in the ``spec/`` folder, no two alike."""
+    """Choose distinct names in the ``spec/`` folder for copies of the spec and included files."""
     kept: dict[str, str] = {}
     for shown in files:
         if shown.startswith("--set"):
@@ -313,7 +313,7 @@ def _kept_names(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def _authored(files: Mapping[str, str], kept: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts of the authored files by their names in the ``spec/`` folder."""
+    """Return the texts of the author's spec files, as copied to ``spec/``, by file name."""
     options = "".join(
         f"{shown}: {text}\n" for shown, text in files.items() if shown.startswith("--set")
     )

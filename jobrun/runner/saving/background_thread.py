@@ -28,7 +28,7 @@ class Permit:
         self._given_up = False
 
     def enter(self) -> None:
-        """Enter the part of the background thread's work that must not be cut short.
+        """Enter the part of the background thread's work that must not be given up.
 
         Raises:
             AbandonedError: The owner has given it up.
@@ -39,7 +39,7 @@ class Permit:
             self._entered = True
 
     def give_up(self) -> bool:
-        """Abandon the background thread's work; return False if it is about to end."""
+        """Give up the background thread's work; return False if it can no longer be given up."""
         with self._lock:
             self._given_up = not self._entered
             return self._given_up
@@ -61,11 +61,11 @@ class BackgroundThread:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the background thread has work in progress that was not abandoned."""
+        """Whether the background thread has work in progress that was not given up."""
         return not self._over.is_set()
 
     def start(self, work: Work) -> None:
-        """Start a piece of background work, which must not raise, while no other is in progress.
+        """Start work in the background thread; it must not raise, and no other may be in progress.
 
         Raises:
             RuntimeError: The system has no memory for another thread; then nothing was started.
@@ -79,7 +79,7 @@ class BackgroundThread:
         self._inbox.put((work, self._permit, self._over))
 
     def wait(self, is_late: Callable[[], bool]) -> bool:
-        """Wait for the end of the background thread's work; False if it was abandoned.
+        """Wait until the background thread has done its work; False if waiting was given up.
 
         Args:
             is_late: Asked now and then: whether there is no time left for it.
@@ -93,7 +93,7 @@ class BackgroundThread:
         return True
 
     def close(self) -> None:
-        """Let the background thread end when its work has; may be called twice."""
+        """Let the background thread end after its present work; repeatable."""
         if self._thread is not None:
             self._inbox.put(None)
             self._thread = None

@@ -63,7 +63,7 @@ class CheckpointTarget:
     run: Path = Path()
 
     def check(self) -> None:
-        """Require before a commit that the run's lock and store are those of its start.
+        """Require before a commit that the run's lock and store are the ones it started with.
 
         Raises:
             RunLostError: E355, the run's directory or lock was removed or replaced.
@@ -123,7 +123,7 @@ class Committer:
         self.held: Callable[[], frozenset[int]] = frozenset
 
     def commit_epoch(self, order: SaveRequest, permit: Permit) -> None:
-        """Commit one epoch by the protocol, and release its tickets.
+        """Commit one epoch's checkpoint: write its files, publish, acknowledge, report, retain.
 
         ::
 
@@ -225,7 +225,7 @@ class Committer:
             raise
 
     def _upload_staged(self, staged: str, epoch: int, saves: Iterable[NodeSave]) -> None:
-        """Begin to commit an epoch whose files go to an object store: upload the staged ones."""
+        """Upload staged files first, to commit an epoch whose files go to an object store."""
         if not self._job.checkpoint.collect_to:
             return
         from jobrun.runner.saving.upload_to_object_store import ObjectUpload  # noqa: PLC0415 - seldom

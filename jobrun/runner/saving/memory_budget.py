@@ -54,7 +54,7 @@ class MemoryBudget:
         return self._allowed
 
     def gains(self, state_bytes: int, last_s: float) -> bool:
-        """Return whether spending memory on copies makes a save faster than at the boundary.
+        """Return whether a background save with copies in memory beats a save at the boundary.
 
         Args:
             state_bytes: Of all blobs.
@@ -67,7 +67,7 @@ class MemoryBudget:
 
 
 def free_memory_bytes(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> int:
-    """Return the memory that is free for a save's copies, in bytes; 0 if it is unknown."""
+    """Return how many bytes of memory are free for copies of a save; 0 if it is unknown."""
     free = _read_available_bytes(meminfo)
     limit, used = _read_number(cgroup / "memory.max"), _read_number(cgroup / "memory.current")
     return free if limit < 0 or used < 0 else min(free, max(0, limit - used))
@@ -83,7 +83,7 @@ def _read_available_bytes(meminfo: Path) -> int:
 
 
 def _read_number(path: Path) -> int:
-    """Read a limit of the memory budget from a control group's file; -1 for none."""
+    """Read a number, such as a memory limit, from a control group's file; -1 if it has none."""
     try:
         text = path.read_text().strip()
     except OSError:

@@ -47,7 +47,7 @@ class EntryPlan:
 def plan_entry(
     root: str, recovery: RecoveryPlan, said: JournalContents, run_id: str, *, allow_lost: bool
 ) -> EntryPlan:
-    """Choose the mid-epoch checkpoint of the next epoch to continue from, if there is one.
+    """Choose from the next epoch's mid-epoch checkpoints the one to continue from, if any.
 
     Args:
         root: Where checkpoints are.
@@ -93,7 +93,7 @@ def plan_entry(
 
 
 def apply_entry(plan: EntryPlan, root: str, journal: Journal, run: Path, listen: Listener) -> None:
-    """Apply the plan for the recovery of mid-epoch checkpoints; under the run's lock.
+    """Apply the plan for recovery from mid-epoch checkpoints; the caller holds the run's lock.
 
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
@@ -119,7 +119,7 @@ def apply_entry(plan: EntryPlan, root: str, journal: Journal, run: Path, listen:
 
 
 def remove_mid_epochs(root: str, chosen: tuple[MidEpoch, ...]) -> None:
-    """Delete mid-epoch checkpoints, each by one rename first."""
+    """Delete mid-epoch checkpoints, renaming each directory first."""
     for epoch, records in chosen:
         MidEpochStore(root, records).remove((epoch,))
 

@@ -114,7 +114,7 @@ class MidEpochSaver:
 
     @property
     def is_entering(self) -> bool:
-        """Whether the mid-epoch saver has the next epoch entered at one of its checkpoints."""
+        """Whether the next epoch is entered at a checkpoint of the mid-epoch saver."""
         return self._entry is not None
 
     def points(self, before: Progress) -> SafePointHooks:
@@ -130,20 +130,20 @@ class MidEpochSaver:
         )
 
     def clear(self) -> None:
-        """Delete those checkpoints of the mid-epoch saver whose epochs are now saved as a whole."""
+        """Delete mid-epoch checkpoints of epochs that have since been saved as a whole."""
         saved = self._hooks.saver.saved
         remove_mid_epochs(
             self._root, tuple(one for one in list_mid_epochs(self._root) if one[0] <= saved)
         )
 
     def leave(self) -> None:
-        """Wait for a mid-epoch save in progress when the epoch is left."""
+        """Wait for a mid-epoch save in progress, as the run leaves the epoch."""
         with self._reaching:
             self._visit += 1
         self._entry = None
 
     def reenter(self, epoch: int) -> tuple[Progress, TaskGroup, int] | None:
-        """Prepare the mid-epoch saver to enter the next epoch at its last checkpoint in it.
+        """Prepare the mid-epoch saver to enter the next epoch at that epoch's newest save.
 
         Metrics that were measured later do not count any more.
 
@@ -251,7 +251,7 @@ class MidEpochSaver:
         remove_mid_epochs(self._root, tuple(others))
 
     def _scratch(self, point: SafePoint) -> dict[tuple[str, str], Any]:
-        """Return what a mid-epoch save adds to a node's state: blobs that other saves leave out."""
+        """Return the blobs that a mid-epoch save stores for a node beside its ordinary state."""
         return {
             (letter, name): value
             for letter, blobs in point.blobs.items()
@@ -274,12 +274,12 @@ class MidEpochSaver:
 
 
 def mid_epoch_store(store: CheckpointStore, records: int) -> MidEpochStore:
-    """Return the store that the mid-epoch saver writes to after ``records`` records."""
+    """Return the store for mid-epoch checkpoints taken after ``records`` records."""
     return MidEpochStore(str(Path(store.path(0)).parent), records)
 
 
 def read_midpoint(job: Job, manifest: Manifest, directory: str) -> tuple[SafePoint, int]:
-    """Read a mid-epoch save back, to enter the run there: its safe point, and its metrics' length.
+    """Read a mid-epoch save: the safe point to enter at, and the length of the metrics then.
 
     The node's state is not in it: that is loaded as that of a whole epoch.
 

@@ -78,7 +78,7 @@ class Saver(Protocol):
         """
 
     def finish(self) -> None:
-        """Finish the saver after the last epoch: upload the saved epochs that the policy names.
+        """Finish the saver after the last epoch: upload the epochs that the upload policy names.
 
         Raises:
             EnvironmentFaultError: It failed, and is required.
@@ -120,7 +120,7 @@ class NoSaver:
         return progress
 
     def handle_load(self, progress: Progress, outputs: Outputs) -> None:
-        """Do nothing after a load: a run without a saver deletes no epochs."""
+        """Do nothing after the load of an epoch: an unsaved run has no epochs to delete."""
 
     def finish(self) -> None:
         """Do nothing at the end of a run without a saver, which uploads no epochs."""
@@ -325,7 +325,7 @@ class CheckpointSaver:
         self._store.close()
 
     def _order(self, progress: Progress, started: float, waited_s: float) -> SaveRequest:
-        """Order a save: take tickets of the state, and let the run continue if memory allows."""
+        """Start a save: take tickets for the nodes' state, let the run go on if memory allows."""
         form = to_json(progress)
         outputs = self._session.run(self._group, progress.epoch, {})
         tickets = tuple(outputs[ref] for ref in outputs if ref.output == TICKET_OUTPUT)

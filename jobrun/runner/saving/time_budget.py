@@ -40,11 +40,11 @@ class SaveBudget:
 
     @property
     def interval_s(self) -> float:
-        """The time between two saves at which the last one would cost just its share."""
+        """The interval at which a save as long as the last one takes its share of the time."""
         return min(LONGEST_S, self._last_wait_s / self._share)
 
     def is_due(self, busy_s: float = 0.0) -> bool:
-        """Return whether the time budget of ``every: auto`` lets an epoch that ends now be saved.
+        """Return whether the time budget of ``every: auto`` permits a save of the epoch that ends.
 
         Args:
             busy_s: How long the run would have to wait for the save before, which is still being
@@ -64,7 +64,7 @@ class SaveBudget:
         self._last_wait_s = wait_s
 
     def spend_beside(self, processor_s: float) -> None:
-        """Add the processor time of the last background save to the budget of ``every: auto``.
+        """Add a background save's processor time to what the budget of ``every: auto`` has spent.
 
         It counts as waiting: small epochs hold the GIL nearly all the time, and wait for it too.
         """
@@ -73,7 +73,7 @@ class SaveBudget:
 
 
 def loss_bound_s(policy: CheckpointPolicy, epoch_s: float, save_s: float, wait_s: float) -> float:
-    """Return the most seconds of work that a kill can lose, by the time between two saves.
+    """Return the most seconds of work that a kill can lose, given the interval of saves.
 
     That is what ran since the newest epoch that is durable: the time between two saves, the epoch
     at whose end the second one is due, and the time until that one is durable.
@@ -97,7 +97,7 @@ _TAIL_BYTES = 256 << 10
 
 
 def measure_loss_bound(events: Path, policy: CheckpointPolicy) -> float | None:
-    """Return the most seconds of work that a kill can lose, by the time that saves took.
+    """Return the most seconds of work that a kill can lose, given how long saves took.
 
     Args:
         events: The ``events.jsonl`` of a run of the job.

@@ -66,7 +66,7 @@ class GroupUploader:
         self._done: set[int] = set()
 
     def committed(self, epoch: int) -> None:
-        """Upload a committed epoch, as a rule to a directory, if the policy wants each epoch.
+        """Upload a committed epoch to the directory by a task group, if the policy wants each.
 
         Raises:
             EnvironmentFaultError: It failed, and is required.
@@ -75,7 +75,7 @@ class GroupUploader:
             self._upload(epoch)
 
     def finish(self, epoch: int) -> None:
-        """Upload to a directory, after the last epoch, all that the policy wants and is missing.
+        """Upload to the directory, after the last epoch, each epoch that the policy still wants.
 
         Args:
             epoch: The newest that is durable; -1 for none.
@@ -142,7 +142,7 @@ class DirectoryUpload:
         self._is_settled = False
 
     def build(self, epoch: int, store: CheckpointStore) -> TaskGroup:
-        """Build the task group that uploads an epoch to a directory, unless it was before."""
+        """Build the task group that uploads an epoch to a directory; empty if it is there."""
         manifest = store.manifest(epoch)
         target = self.target(manifest)
         self._settle()
@@ -167,7 +167,7 @@ class DirectoryUpload:
 
 
 def upload_group(manifest: Manifest, directory: str, target: str, node: str) -> TaskGroup:
-    """Build the task group of an upload: each node copies its file, then one publishes them all.
+    """Build a task group that copies an epoch's files, each from its node, then publishes the copy.
 
     The output ``file`` of each copying task is the ``StoredFile`` that it has made.
 

@@ -61,7 +61,7 @@ class ObjectUpload:
         self._stores: dict[int, ObjectStore] = {}
 
     def take(self, staged: str, epoch: int, generation: int, files: Iterable[StoredFile]) -> None:
-        """Upload the files of an epoch to the object store before its commit, if not there yet.
+        """Upload an epoch's files to the object store before the commit, unless they are there.
 
         Args:
             staged: Where they are, or where it is said where they are.
@@ -86,7 +86,7 @@ class ObjectUpload:
                     path.unlink()
 
     def send(self, directory: str, manifest: Manifest, is_wanted: Callable[[], bool]) -> bool:
-        """Send a saved epoch to this upload's object store; return False if it was there."""
+        """Upload a saved epoch to this object store; return False if it was there already."""
         generation = manifest.generation
         if not self._stores:
             self._bring_record(self.url)
@@ -96,7 +96,7 @@ class ObjectUpload:
 
 
 def generation_url(url: ObjectUrl, generation: int) -> ObjectUrl:
-    """Return the URL for the object upload of a generation's epochs, below the run's.
+    """Return the URL below a run's at which object uploads put one generation's epochs.
 
     What is computed again after going back never gets among those from before.
     """
@@ -149,12 +149,12 @@ class BackgroundUploader:
         self._thread: threading.Thread | None = None
 
     def held(self) -> frozenset[int]:
-        """Return the epochs that are being uploaded, which may not be deleted."""
+        """Return the epochs that are being uploaded, which retention must not delete."""
         with self._change:
             return frozenset({self._busy_with} - {-1})
 
     def committed(self, epoch: int) -> None:
-        """Queue a durable epoch for upload to the object store, if every epoch is uploaded.
+        """Queue a committed epoch for upload to the object store, if the policy uploads each.
 
         Raises:
             EnvironmentFaultError: An upload failed, and is required.

@@ -18,10 +18,6 @@ from jobrun.values.blob_kinds import PLAIN_KINDS, Value, check_storable, describ
 from jobrun.values.container_flattening import is_tree
 from jobrun.values.copies import detach
 
-# Beyond this many bits an integer is a slip: a power would not come back for minutes, nor would a
-# product that a loop multiplies by itself.
-_LARGEST_INT_BITS = 1 << 20
-_NUMBERS = frozenset({bool, int, float, complex})
 # Kinds of dtypes.
 _REAL = frozenset("biuf")
 _ARRAY = np.ndarray
@@ -51,7 +47,7 @@ def as_own_value(value: Value, *sources: Value) -> Value:
 
 
 def as_view(value: Value, source: Value, *more: Value) -> Value:
-    """Coerce an array to be bound by a copy, unless any layout of it gives the same bits.
+    """Coerce an array for a blob: keep a view whose layout cannot change results, copy any other.
 
     Only for a value that no step changes while another one that shares its memory is read.
 
@@ -76,7 +72,7 @@ def as_view(value: Value, source: Value, *more: Value) -> Value:
 
 
 def as_dense_view(value: Value, source: Value, *more: Value) -> Value:
-    """Coerce an array to be bound by a copy, unless the copy would have the same layout.
+    """Coerce an array for a blob: keep a view as dense as its copy would be, copy any other.
 
     Args and errors are those of ``as_view``.
     """
@@ -92,7 +88,7 @@ def as_dense_view(value: Value, source: Value, *more: Value) -> Value:
 
 
 def own_at_end(blobs: Blobs, name: str, *others: tuple[Blobs, str]) -> None:
-    """Coerce a blob to memory of its own, if it is a view, or the array of another one.
+    """Coerce a blob, if it is a view or shares another blob's array, to a copy of its own.
 
     Args:
         blobs: The workspace that holds it.
@@ -138,7 +134,7 @@ def as_operand(value: Value) -> Value:
 
 
 def as_item_of(container: Value, value: Value) -> Value:
-    """Coerce an item to be put into a container by a copy, unless the container is an array."""
+    """Coerce a value to be stored as an item: copy it, unless the container is an array."""
     return value if type(container) is np.ndarray else detach(value)
 
 
@@ -199,27 +195,6 @@ def as_count(value: Value) -> int:
     )
 
 
-def power(base: Any, exponent: Any) -> Any:
-    """Compute ``base ** exponent`` at run time, and refuse a huge integer.
-
-    Raises:
-        OverflowError: The result would have more than a million bits.
-    """
-    _bound_power(base, exponent)
-    return base**exponent
-
-
-def require_bounded(value: Any) -> Any:
-    """Return a product computed at run time, and refuse a huge integer.
-
-    Raises:
-        OverflowError: It has more than a million bits.
-    """
-    if type(value) is int:
-        _bound(value.bit_length())
-    return value
-
-
 def are_numbers(*values: Any) -> bool:
     """Return whether values are floats, numpy scalars or arrays: no coercion or check is needed.
 
@@ -238,59 +213,8 @@ def are_scalars(*values: Any) -> bool:
     return all(type(value) is float or isinstance(value, np.number) for value in values)
 
 
-def shift_left(value: Any, bits: Any) -> Any:
-    """Compute ``value << bits`` at run time, and refuse a huge integer.
-
-    Raises:
-        OverflowError: The result would have more than a million bits.
-    """
-    _bound_shift(value, bits)
-    return value << bits
-
-
-def modulo(value: Any, divisor: Any) -> Any:
-    """Compute ``value % divisor`` at run time, and refuse a text to be formatted.
-
-    Raises:
-        TypeError: ``value`` is text: a width in it may be of any size.
-    """
-    _refuse_text(value)
-    return value % divisor
-
-
-def _refuse_text(value: Any) -> None:
-    if isinstance(value, str):
-        raise TypeError("text has no '%'; it is filled in by log and message, as in {x:.3f}")
-
-
-def _modulo_in_place(value: Any, divisor: Any) -> Any:
-    _refuse_text(value)
-    value %= divisor
-    return value
-
-
-def _power_in_place(base: Any, exponent: Any) -> Any:
-    _bound_power(base, exponent)
-    base **= exponent
-    return base
-
-
-def _shift_left_in_place(value: Any, bits: Any) -> Any:
-    _bound_shift(value, bits)
-    value <<= bits
-    return value
-
-
-# The forms of the bounded operators that change an array where it is.
-IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
-    "%": _modulo_in_place,
-    "**": _power_in_place,
-    "<<": _shift_left_in_place,
-}
-
-
 def attribute_t(value: Value) -> Value:
-    """Coerce a value and return its transpose ``T`` in generated code; of a scalar itself."""
+    """Coerce a value and return its transpose ``T`` in generated code; of a scalar, the scalar."""
     return value.T if isinstance(value, np.ndarray) else value
 
 
@@ -339,21 +263,6 @@ def _root(value: Any) -> Any:
         if not isinstance(value, np.ndarray):
             return None
     return value
-
-
-def _bound_power(base: Any, exponent: Any) -> None:
-    if type(base) is int and type(exponent) is int:
-        _bound(base.bit_length() * exponent)
-
-
-def _bound_shift(value: Any, bits: Any) -> None:
-    if type(value) is int and type(bits) is int:
-        _bound(value.bit_length() + bits)
-
-
-def _bound(bits: int) -> None:
-    if bits > _LARGEST_INT_BITS:
-        raise OverflowError(f"the integer would have about {bits} bits")
 
 
 def metric_number(value: Value, name: str) -> float | int | bool | str:

@@ -126,7 +126,7 @@ def _transfer_variables(
     spares: list[tuple[int, str, str]],
     views: Views,
 ) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Assemble, for the compiler, the statements around a block's body: load first, then store."""
+    """Assemble a compiled block's statements to load its variables first and to store them last."""
     fetched = kept - (outer.first - outer.deleted)
     old = {name: variable for _, name, variable in spares}
     first = load_variables(statements, fetched) + take_spares(statements, old)
@@ -201,7 +201,7 @@ def _find_outer_names(steps: tuple[Step, ...], kept: frozenset[str]) -> _OuterNa
 def _find_reusable_arrays(
     steps: tuple[Step, ...], outer: _OuterNames
 ) -> list[tuple[int, str, str]]:
-    """Find the assignments that the compiler of a block lets overwrite their name's array.
+    """Find a block's assignments that may overwrite the array their name is bound to already.
 
     With each a name, and a variable for what it held before: nothing ever looks at that.
     """
@@ -216,7 +216,7 @@ def _find_reusable_arrays(
 
 
 def _bound_first(steps: tuple[Step, ...]) -> set[str]:
-    """Collect for the compiler of a block the names that it binds before it reads them."""
+    """Collect, to compile a block, the names that its steps bind before they read them."""
     look = access_finder()
     seen: set[str] = set()
     first: set[str] = set()

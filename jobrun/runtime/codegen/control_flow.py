@@ -302,7 +302,7 @@ class ControlFlow:
     def _catching(
         self, path: str, body: list[ast.stmt], then: list[ast.stmt], last: Sequence[ast.stmt] = ()
     ) -> ast.stmt:
-        """Generate the control flow ``try`` around statements, which a ``stop`` of a block ends.
+        """Generate a ``try`` statement that catches a ``stop`` of this block or of one around it.
 
         ``last`` is what only a stop of ``path`` does.
         """
@@ -364,7 +364,7 @@ class ControlFlow:
         return call(self._globals.bind(function, function.__name__), *values)
 
     def _check(self) -> ast.stmt:
-        """Generate the control flow's check between steps, by which a cancelled run leaves it."""
+        """Generate a check between steps, where the control flow leaves a cancelled run."""
         kind = self._globals.bind(CancelledError, "Cancelled")
         return ast.If(load("c.cancelled"), [ast.Raise(kind, None)], [])
 
@@ -454,7 +454,7 @@ def _chunk(source: ast.expr, body: list[ast.stmt], ended: list[ast.stmt]) -> ast
 
 
 def find_inputs(steps: tuple[Step, ...], variables: Collection[str]) -> tuple[str, ...] | None:
-    """Find the names that a loop in generated control flow reads, if it is plain arithmetic.
+    """Find the names that a loop reads, if its generated control flow is plain arithmetic.
 
     Args:
         steps: Of the loop's body.
@@ -502,12 +502,12 @@ def _is_arithmetic(expr: Expr, variables: Collection[str]) -> bool:
 
 
 def reads_pass(step: Loop | While) -> bool:
-    """Return whether a step in a loop reads the pass number, so control flow must count passes."""
+    """Return whether a step in a loop reads the pass number, so that generated code must count."""
     return any(_has_index(expr, step.path) for expr in _inside(step.steps))
 
 
 def is_steady(count: Expr, variables: Collection[str], rebound: Collection[str]) -> bool:
-    """Return whether generated control flow may evaluate a loop's count once: it never changes.
+    """Return whether a loop's count never changes, so that control flow can evaluate it once.
 
     Args:
         count: The count.

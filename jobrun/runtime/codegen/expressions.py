@@ -18,7 +18,7 @@ from jobrun.graph import expressions as e
 from jobrun.graph.types import OutputRef
 from jobrun.ops.load_implementation import implementation
 from jobrun.ops.operator_table import DRAWS
-from jobrun.runtime.codegen import coercion
+from jobrun.runtime.codegen import bounded_arithmetic, coercion
 from jobrun.runtime.codegen.ast_nodes import call, item, load, store
 from jobrun.runtime.codegen.optimize.buffer_reuse import (
     FLOAT64,
@@ -80,7 +80,7 @@ class Globals:
         self._names: dict[int, str] = {}
 
     def bind(self, value: object, hint: str) -> ast.expr:
-        """Bind an object to a global name for expressions' syntax trees; return its node."""
+        """Bind an object to a global name for expressions' syntax trees; return the name's node."""
         name = self._names.get(id(value))
         if name is None:
             name = f"_{hint}_{len(self._names)}"
@@ -299,11 +299,11 @@ class ExpressionBuilder:
     def _binary(self, expr: e.Binary) -> ast.expr:
         left, right = self.of(expr.left), self.of(expr.right)
         if expr.operator == "**" and not _is_harmless(expr.right):
-            return call(self._names.bind(coercion.power, "power"), left, right)
+            return call(self._names.bind(bounded_arithmetic.power, "power"), left, right)
         if expr.operator == "%" and _may_be_text(expr.left):
-            return call(self._names.bind(coercion.modulo, "modulo"), left, right)
+            return call(self._names.bind(bounded_arithmetic.modulo, "modulo"), left, right)
         if expr.operator == "<<":
-            return call(self._names.bind(coercion.shift_left, "shift"), left, right)
+            return call(self._names.bind(bounded_arithmetic.shift_left, "shift"), left, right)
         return ast.BinOp(left, BINARY[expr.operator](), right)
 
     def _pass_number(self, loop: str) -> ast.expr:
@@ -322,7 +322,7 @@ class ExpressionBuilder:
 
 
 def output_ref(read: e.OutputRead) -> OutputRef:
-    """Return the key under which the code of an expression finds a task's output in a run."""
+    """Build the ``OutputRef`` by which an expression's code looks up a task's output."""
     return OutputRef(read.task, read.node, read.output)
 
 
@@ -362,7 +362,7 @@ Function = Callable[..., Any]
 
 
 def choose_function(operator: str, positional: int, named: Collection[str]) -> Function:
-    """Choose the Python function that the generated expression of an operator's call names.
+    """Choose the Python function that generated code calls for an operator in an expression.
 
     Raises:
         KeyError: There is no operator of that name.

@@ -149,7 +149,7 @@ class GroupUsage:
         return frozenset(self._changed.get(node, ()))
 
     def task_block(self, task: Task, block: Steps, beside: Iterable[Steps] = ()) -> BlockNames:
-        """Return the liveness of names in one block of a task: which live on, who sees them.
+        """Return the liveness of names in a task's block: which live on, and which others see.
 
         Args:
             task: The task.

@@ -25,13 +25,13 @@ class NumpyWarnings:
         self._reported: set[tuple[str, str]] = set()
 
     def errstate(self) -> np.errstate:
-        """Return a context in which numpy's warnings are reported, for one thread."""
+        """Return a context manager that reports numpy's floating-point warnings of one thread."""
         return np.errstate(
             divide="call", over="call", under="ignore", invalid="call", call=self.report
         )
 
     def context(self) -> Context:
-        """Copy the caller's context, in which numpy's floating-point warnings are reported.
+        """Copy the caller's context, and set the copy to report numpy's floating-point warnings.
 
         That costs less than to enter what ``errstate`` returns, and to leave it.
         """

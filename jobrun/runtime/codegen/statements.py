@@ -22,7 +22,7 @@ from jobrun.graph.expressions import (
 )
 from jobrun.graph.steps import Assign, Augment, Delete, ItemTarget, NameTarget, Op, Perform
 from jobrun.graph.traversal import walk_expr
-from jobrun.runtime.codegen import coercion
+from jobrun.runtime.codegen import bounded_arithmetic, coercion
 from jobrun.runtime.codegen.ast_nodes import assign, call, item, load, store
 from jobrun.runtime.codegen.data_flow.copy_elision import (
     NO_MOVES,
@@ -45,7 +45,7 @@ from jobrun.runtime.context.frame import LEVELS
 _CHANGES: dict[str, Callable[..., object]] = {
     "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv,
     "//": operator.ifloordiv, "@": operator.imatmul, "&": operator.iand, "|": operator.ior,
-    "^": operator.ixor, ">>": operator.irshift, **coercion.IN_PLACE,
+    "^": operator.ixor, ">>": operator.irshift, **bounded_arithmetic.IN_PLACE,
 }  # fmt: skip
 # Whether the body failed: readable in exits, and in reports.
 FLAG = "failed"
@@ -219,7 +219,7 @@ class StatementBuilder:
         """Generate the checks and copies of the value that an assignment statement binds."""
         value, made = op.value, plain
         if self.checked and _multiplies(value):
-            made = self._helper(coercion.require_bounded, made)
+            made = self._helper(bounded_arithmetic.require_bounded, made)
         if id(op) not in self._moves.ops:
             made = self._own(made, value, target, (id(op), 0))
         if made is plain or not isinstance(plain, ast.BinOp) or not is_fresh(value):
@@ -251,7 +251,7 @@ class StatementBuilder:
 
     def _part(self, part: Expr) -> ast.expr:
         made = self.expressions.of(part)
-        return self._helper(coercion.require_bounded, made) if _multiplies(part) else made
+        return self._helper(bounded_arithmetic.require_bounded, made) if _multiplies(part) else made
 
     def _own_each(
         self, op: Assign, variables: list[str], parts: tuple[Expr, ...]
@@ -310,11 +310,11 @@ class StatementBuilder:
         )
 
     def _change(self, variable: str, op: Augment, value: ast.expr) -> list[ast.stmt]:
-        bounded = coercion.IN_PLACE.get(op.operator)
+        bounded = bounded_arithmetic.IN_PLACE.get(op.operator)
         if bounded is not None:
             return [assign(variable, self._helper(bounded, load(variable), value))]
         if self.checked and _multiplies(op.value):
-            value = self._helper(coercion.require_bounded, value)
+            value = self._helper(bounded_arithmetic.require_bounded, value)
         changed = Binary(Name(variable), _sign(op), op.value)
         made: list[ast.stmt] = [ast.AugAssign(store(variable), _kind(op), value)]
         if not self.checked:
@@ -324,7 +324,7 @@ class StatementBuilder:
             old = ast.Expr(self._helper(coercion.as_operand, load(variable)))
             made = [old, *made, assign(variable, self._helper(coercion.as_operand, load(variable)))]
         if _multiplies(changed):
-            made.append(ast.Expr(self._helper(coercion.require_bounded, load(variable))))
+            made.append(ast.Expr(self._helper(bounded_arithmetic.require_bounded, load(variable))))
         if len(made) > 1:
             plain = ast.AugAssign(store(variable), _kind(op), value)
             return [ast.If(self._is_float_or_array(variable), [plain], made)]
@@ -357,7 +357,7 @@ def _has_slice(index: ast.expr) -> bool:
 
 
 def _multiplies(expr: Expr) -> bool:
-    """Return whether a generated statement may double an integer's bits, so must check its size."""
+    """Return whether a generated statement may make an integer so large that it needs a check."""
     return any(
         isinstance(one, Binary)
         and (

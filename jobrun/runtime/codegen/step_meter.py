@@ -84,7 +84,7 @@ class StepTimers:
         return number % SAMPLED == 0
 
     def add_plain_chunk(self, loop: int, passes: int, last: float) -> float:
-        """Add to the step meter's timers a loop's chunk, timed as a whole; return the time."""
+        """Add to the step meter's timers a loop's chunk, timed as a whole; return the time now."""
         now = time.perf_counter()
         self._passes[loop] += min(passes, PASSES)
         self._spent[loop] += now - last
@@ -97,7 +97,7 @@ class StepTimers:
         return now
 
     def add_plain_passes(self, loop: int, number: int, last: float) -> float:
-        """Add to the step meter's timers passes that were not timed one by one; return the time."""
+        """Add to the step meter's timers passes that were not timed singly; return the time now."""
         now = time.perf_counter()
         if number:
             self._passes[loop] += SAMPLED - 1
@@ -105,7 +105,7 @@ class StepTimers:
         return now
 
     def add_last_passes(self, loop: int, number: int, last: float) -> float:
-        """Add to the step meter's timers the last passes of a numbered loop; return the time."""
+        """Add to the step meter's timers a numbered loop's last passes; return the time now."""
         now = time.perf_counter()
         if number >= 0:
             self._passes[loop] += number % SAMPLED

@@ -79,7 +79,7 @@ class Instrumenter(Protocol):
         """Put what measures step times into the statements of a block (protocol)."""
 
     def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
-        """Add the times of steps (``BlockTime``) from another process's profile (protocol).
+        """Add step times from another process to the time table of a profile (protocol).
 
         Args:
             teller: No two processes of an invocation have the same.

@@ -56,7 +56,7 @@ def release_workspaces(statements: StatementBuilder, names: Collection[str]) -> 
 
 
 def take_spares(statements: StatementBuilder, spares: Mapping[str, str]) -> list[ast.stmt]:
-    """Generate statements that move dead blobs from workspaces to variables, for their memory."""
+    """Generate statements that load dead blobs into variables, for reuse of their memory."""
     return [
         assign(variable, call(load("f.spare"), statements.workspace(name), ast.Constant(name)))
         for name, variable in spares.items()

@@ -53,7 +53,7 @@ class RecordQueue(Protocol):
         """Take the next record and its number out of a bounded queue (protocol)."""
 
     def records(self, scope: CancelScope) -> Iterator[tuple[int, Values]]:
-        """Iterate over what ``take`` takes out of a bounded queue (protocol)."""
+        """Iterate over the numbered records that ``take`` gets from a bounded queue (protocol)."""
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
         """Take the next ``most`` records out of the queue, and the number of the batch."""
@@ -134,7 +134,7 @@ class BoundedQueue(ABC):
         return iter(partial(self.take, scope), None)
 
     def take_some(self, most: int, scope: CancelScope) -> list[Values] | None:
-        """Take up to ``most`` records of the queue, as many as are there with the first one.
+        """Take one record of the queue, and those that are there by then, ``most`` at most.
 
         Raises:
             CancelledError: The scope was cancelled before.
@@ -202,18 +202,18 @@ class BoundedQueue(ABC):
 
     @abstractmethod
     def _put(self, number: int, values: Values | None) -> bool | None:
-        """Put a record into the queue if there is room, else return None. Under the lock."""
+        """Put a record into the queue if there is room, else return None. Needs the lock."""
 
     @abstractmethod
     def _take(self) -> Taken | None:
-        """Take a record, or the end, out of the queue; None if neither has come. Under the lock."""
+        """Take a record, or the end, out of the queue; None if neither has come. Needs the lock."""
 
     @abstractmethod
     def _clear(self) -> None:
-        """Drop all records in a bounded queue. Under the lock."""
+        """Drop all records in a bounded queue. Needs the lock."""
 
     def _is_read(self) -> bool:
-        """Return whether the queue has a reader left for what is put in now."""
+        """Return whether any reader is left for records that are put into the queue now."""
         if self._writers <= 0:
             raise RuntimeError("a record was written after the last writer had left")
         return self._readers > 0
@@ -320,7 +320,7 @@ class OrderedQueue(BoundedQueue):
         self._records.clear()
 
     def _pass_over(self) -> None:
-        """Skip numbers without a record in an ordered queue; wake who waits for the next one."""
+        """Skip numbers without a record in an ordered queue; wake who waits for the next number."""
         records = self._records
         while self._head in records and records[self._head] is None:
             del records[self._head]

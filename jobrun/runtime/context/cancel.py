@@ -40,7 +40,7 @@ class CancelScope:
 
     @property
     def passes(self) -> list[None]:
-        """Return what loops go through until the scope is cancelled: an item for each pass.
+        """Return a list of loop passes to iterate over, which cancelling the scope empties.
 
         ``cancel`` empties it, which ends them with the present pass at no cost to the others.
         """
@@ -53,7 +53,7 @@ class CancelScope:
         return passes
 
     def cancel(self) -> None:
-        """Cancel the scope, so that all its steps end. Any thread, any number of times."""
+        """Cancel the scope, so that all its steps end. Thread-safe and repeatable."""
         self.cancelled = True
         # After the flag: a loop that comes to the end of its list looks at the flag.
         for passes in self._lists.copy().values():
@@ -71,7 +71,7 @@ class CancelScope:
             raise CancelledError
 
     def waking(self, wake: Wake) -> _Waking:
-        """Call ``wake`` when the scope is cancelled inside the block, or at once if it already was.
+        """Call ``wake`` if the cancel scope is cancelled inside a ``with`` block, or was already.
 
         ``wake`` must not block, and must be safe in a signal handler (such as
         ``SimpleQueue.put``); it may be called more than once.

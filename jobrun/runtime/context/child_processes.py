@@ -56,7 +56,7 @@ class ChildReaper:
 
     @contextlib.contextmanager
     def watching(self, group: int) -> Iterator[None]:
-        """Register child processes while inside: they are killed if this process dies."""
+        """Register child processes to be killed if this process dies inside a ``with`` block."""
         self._tell("+", group)
         try:
             yield

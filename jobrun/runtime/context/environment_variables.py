@@ -49,7 +49,7 @@ class EnvironmentVariables:
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
-        """Take changes of environment variables, while entered, as those of callables."""
+        """Note changes of environment variables in a ``with`` block as made by callables."""
         self._seen = _read()
         self._is_watched = True
         try:
@@ -59,7 +59,7 @@ class EnvironmentVariables:
             self._is_watched = False
 
     def note(self) -> Sequence[str]:
-        """Note which environment variables callables have changed since; return their names."""
+        """Note which environment variables callables changed since the last look; return names."""
         if not self._is_watched:
             return ()
         with self._lock:
@@ -70,7 +70,7 @@ class EnvironmentVariables:
         return [os.fsdecode(name) for name in changed]
 
     def note_import(self) -> None:
-        """Note which environment variables an import has changed, as each process's import does."""
+        """Note which environment variables an import changed, as it would in every process."""
         with self._lock:
             for name, (_, value) in self._look().items():
                 if name in self._made:
@@ -108,14 +108,14 @@ class EnvironmentVariables:
             self._seen = _read()
 
     def new_secrets(self, captured: Mapping[str, Any]) -> list[str]:
-        """Return the names of captured secrets that this has not returned before."""
+        """Return names of captured secrets in the environment that were not returned before."""
         found = {name for name, saved in captured.items() if isinstance(saved, dict)}
         new = sorted(found - self._reported)
         self._reported.update(new)
         return new
 
     def _look(self) -> dict[bytes, tuple[bytes | None, bytes | None]]:
-        """Look at the environment variables; return what each changed one was, and is."""
+        """Compare environment variables with the last look; return changed ones, old and new."""
         now, seen = _read(), self._seen
         # By identity: a value that the command's environment has too may be missing at a resume.
         if now == seen and not any(map(is_not, now.values(), seen.values())):

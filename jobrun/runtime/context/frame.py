@@ -114,7 +114,7 @@ class GroupRun:
             self.parent.fail(error, self.task)
 
     def note_wait(self, task: str, node: str, waited: Waited, seconds: float) -> None:
-        """Note how long the threads waited that run a task's frames. Any thread."""
+        """Note how long the threads that run a task's frames have waited. Thread-safe."""
         if seconds:
             self.waits.setdefault((task, node), []).append((waited, seconds))
 
@@ -231,7 +231,7 @@ class Frame:
         self.cancel.check()
 
     def take(self, workspace: Blobs, *names: str) -> None:
-        """Remove blobs through a frame from a workspace, unless other threads may read it."""
+        """Remove blobs from a workspace through a frame; not those that other threads may read."""
         if self.run.is_alone:
             for name in names:
                 workspace.pop(name, None)
@@ -241,7 +241,7 @@ class Frame:
         return workspace.pop(name, None) if self.run.is_alone else None
 
     def resolve_folder(self, folder: str) -> str:
-        """Return, absolute, the folder in which a step of this frame finds its files."""
+        """Return the absolute path of the folder in which this frame's steps find files."""
         return str(Path(self.run.folder, folder)) if folder else self.run.folder
 
     def output(self, ref: OutputRef) -> Value:
@@ -280,7 +280,7 @@ class Blobs(dict[str, Value]):
         raise MissingBlobError(name)
 
     def drop(self, name: str) -> None:
-        """Remove a blob from a workspace of the frame.
+        """Remove a blob from a workspace, among those that a block's frame looks names up in.
 
         Raises:
             MissingBlobError: There is none of that name.

@@ -257,7 +257,7 @@ class _Thread(threading.local):
         self.seen: Settings = {}
 
     def read(self) -> dict[str, Any]:
-        """Read the library settings of this thread, and of the context of its callables."""
+        """Read library settings: this thread's, and those in the callables' ``contextvars``."""
         values = _read(_LOCAL)
         # Nothing has been changed in one that is empty.
         return values | self.context.run(_read, _CONTEXT) if self.context else values
@@ -304,14 +304,14 @@ class LibrarySettings:
         self._note(_read(_SHARED) | _read(_LOCAL) | _read(_CONTEXT), {}, self._made)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function of a user's under the library settings that other threads have made."""
+        """Call a user's function under the library settings that other threads' callables made."""
         self.adopt()
         here = self._here
         here.is_used = True
         return here.context.run(function, *args, **kwargs)
 
     def load(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call what imports a user's module, whose library settings each process makes again."""
+        """Import a user's module, noting library settings, which every process makes by itself."""
         self.collect()
         self._note_shared()
         made = self.call(function, *args, **kwargs)
@@ -325,11 +325,11 @@ class LibrarySettings:
         return made
 
     def watch(self) -> AbstractContextManager[None]:
-        """Return a context in which changes of library settings in the environment are noted."""
+        """Return a context manager that notes changes of environment variables for libraries."""
         return self._require_variables().watch()
 
     def within(self, work: Callable[[], None]) -> None:
-        """Run a part of a group under the library settings of all threads, and note new ones."""
+        """Call ``work`` under the library settings of all threads, then note those it has made."""
         self.adopt()
         work()
         self.collect()
@@ -392,7 +392,7 @@ class LibrarySettings:
         self.adopt()
 
     def close(self) -> None:
-        """Undo what callables have set in the environment, beside library settings.
+        """Undo the changes that callables made to environment variables, as library settings close.
 
         Another run in this process could not see that its callables set it again.
         """
@@ -403,7 +403,7 @@ class LibrarySettings:
             self._require_variables().restore(captured)
 
     def _require_variables(self) -> EnvironmentVariables:
-        """Return the environment variables of these library settings; import their module."""
+        """Return the ``EnvironmentVariables`` of these library settings, made when first needed."""
         if self._variables is None:
             # Only jobs with callables need it.
             from jobrun.runtime.context import environment_variables  # noqa: PLC0415
@@ -423,7 +423,7 @@ class LibrarySettings:
             return self._imported | self._made
 
     def _note(self, values: Settings, known: Settings, into: dict[str, Any]) -> list[str]:
-        """Note values of library settings that are not the known ones; return their names."""
+        """Note library settings whose values differ from the known ones; return their names."""
         names = [
             name
             for name, value in values.items()

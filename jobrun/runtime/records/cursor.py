@@ -31,7 +31,7 @@ class RecordBudget:
         self._started = 0.0
 
     def begin(self, given: int = 0) -> None:
-        """Begin to count the records that a cursor takes against its limits, or continue."""
+        """Begin, or continue, to count a cursor's records against its limits."""
         self.given = given
         self._started = time.monotonic()
 
@@ -178,7 +178,7 @@ class Cursor:
         return number, values
 
     def records(self, frame: Frame) -> Iterator[tuple[int, tuple[Value, ...]]]:
-        """Iterate over the cursor's records and their numbers, for who alone reads them.
+        """Iterate over a cursor's records and their numbers, for the only task that reads them.
 
         Raises:
             CancelledError: The run was cancelled.
@@ -201,7 +201,7 @@ class Cursor:
                 return
 
     def end(self, frame: Frame) -> None:
-        """End a run of the cursor; at its limit, find out whether a record is left."""
+        """End a run of the cursor; if a limit ended it, find out whether a record is left."""
         if self._ahead is not None:
             if self._allowance.is_used_up:
                 self.look_ahead(frame)
@@ -212,7 +212,7 @@ class Cursor:
         return 0.0 if self._ahead is None else self._ahead.take_waited_s()
 
     def look_ahead(self, frame: Frame) -> None:
-        """Find out whether a next run that continues from the cursor's position has a record.
+        """Find out if a next run from the cursor's position would have a record.
 
         The record is not given: the position stays. An error of the source is left to that run.
         """
@@ -289,7 +289,7 @@ class ZipCursor:
         return self._allowance.given
 
     def begin(self, stored: Position, given: int = 0) -> None:
-        """Begin a run of a ``zip``'s cursor, whose cursors have begun, after some records."""
+        """Begin a run of a ``zip``, whose cursors have begun, after a number of zipped records."""
         first = self.cursors[0].position
         is_new = self.reader.restart == "epoch" or not stored.passes
         now = replace(stored, part=first.part, parts=first.parts, finished=0)
@@ -319,7 +319,7 @@ class ZipCursor:
         return tuple([values[place] for place in self._places])
 
     def next(self, frame: Frame) -> tuple[int, tuple[Value, ...]] | None:
-        """Take the next record of a zip cursor and its number, as ``Cursor.next`` does."""
+        """Take the next record and its number from a cursor over several zipped readers."""
         number = self._allowance.given
         return (number, self.take()) if self.peek(frame) else None
 
@@ -338,7 +338,7 @@ class ZipCursor:
         return sum(cursor.take_waited_s() for cursor in self.cursors)
 
     def end(self, frame: Frame) -> None:
-        """End a run of the zipped cursors, as ``Cursor.end``."""
+        """End a run of all cursors that a ``zip`` reads, each as ``Cursor.end`` does."""
         for cursor in self.cursors:
             if self._allowance.is_used_up and not self._finished:
                 cursor.look_ahead(frame)

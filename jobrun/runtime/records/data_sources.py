@@ -81,7 +81,7 @@ class OpenSource:
         self._unsteady = bool(used & names.changed)
 
     def open(self, frame: Frame) -> bool:
-        """Open this data source again; return whether its rows are others than in the last run.
+        """Open this data source again; return whether its rows differ from those of the last run.
 
         Raises:
             JobrunError: The data cannot be read.
@@ -105,7 +105,7 @@ class OpenSource:
         return True
 
     def iterator_factory(self, frame: Frame, share: tuple[int, int]) -> MakeIterator:
-        """Return a function that iterates over one share of the data source of a reader.
+        """Return a function that iterates over one node's or instance's share of a data source.
 
         Args:
             frame: The task's.

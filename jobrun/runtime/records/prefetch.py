@@ -56,7 +56,7 @@ class Prefetcher:
         self.is_lost = False
 
     def begin(self, start: Start) -> None:
-        """Begin a run of the prefetcher, which may use a thread."""
+        """Begin a run of the prefetcher; ``start`` may start its thread."""
         self._start = start
 
     def next(self, cancel: CancelScope) -> Pair | None:
@@ -137,7 +137,7 @@ class _Worker:
         start(self._work, self._done.set)
 
     def next(self, cancel: CancelScope) -> _Item:
-        """Return the next record that the prefetching thread has read, the end, or its error."""
+        """Return the next record that the prefetching thread has read, None, or an exception."""
         if self._last:
             # Asked again after the end.
             return self._last[0]
@@ -160,7 +160,7 @@ class _Worker:
         return True
 
     def left(self) -> list[_Item]:
-        """Return the prefetched records that were not asked for, in order."""
+        """Return, in order, the records that the thread prefetched and no one asked for."""
         found: list[_Item] = []
         while True:
             try:

@@ -62,7 +62,7 @@ class QueuePlan:
 
 
 def queue_key(queue: Queue, node: str) -> QueueKey:
-    """Return the key by which a task's endpoint on a node finds its queue."""
+    """Return the key in the run's queues under which a task on a node finds its queue."""
     return queue.name, "" if queue.shared else node
 
 
@@ -148,7 +148,7 @@ class QueueSource:
         self._batch = read.queue.batch
 
     def begin(self, frame: Frame) -> None:
-        """Do nothing to begin: a queue's reading endpoint is always ready."""
+        """Do nothing to begin, as a queue's reading end needs no preparation."""
 
     def connect(self, frame: Frame) -> Records:
         """Iterate over records, or batches of them, at the reading end of a queue.
@@ -158,7 +158,7 @@ class QueueSource:
         return self._batches(frame) if self._batch else self._queue.records(frame.cancel)
 
     def _batches(self, frame: Frame) -> Records:
-        """Iterate over records that are joined at the reading end of a queue."""
+        """Iterate over batches, each joined from records at the reading end of a queue."""
         while (gathered := self._queue.gather(self._batch, frame.cancel)) is not None:
             number, records = gathered
             try:

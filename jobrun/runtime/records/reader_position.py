@@ -49,7 +49,7 @@ class Position:
         return cls(passes, records, rows, finished, part, parts, length)
 
     def after(self, records: int, rows: int) -> Position:
-        """Return the position that a reader has after more records and rows."""
+        """Return the reader's position after some more records and rows."""
         return replace(self, records=self.records + records, rows=self.rows + rows)
 
     def row(self) -> list[int]:
@@ -94,7 +94,7 @@ def share_bounds(count: int, part: int, parts: int) -> Stretch:
 
 
 def redistribute(positions: Sequence[Position], part: int, parts: int) -> Position | None:
-    """Divide a reader's rows again: return the position of one of ``parts`` new shares.
+    """Divide a reader's remaining rows again: return the position of one of ``parts`` shares.
 
     None where the positions are not those of all shares of one pass over rows that can be counted.
     """

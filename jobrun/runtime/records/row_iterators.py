@@ -50,7 +50,7 @@ class RecordIterator(Protocol):
         """Return the next record of the iterator; None at the end, however often it is called."""
 
     def take_ready(self) -> Sequence[Pair]:
-        """Return an iterator's next records that are in memory already; they count as given."""
+        """Return the iterator's next records that are in memory already; they count as returned."""
 
 
 class RowIterator:
@@ -232,7 +232,7 @@ class ObjectIterator:
         return found
 
     def take_ready(self) -> Sequence[Pair]:
-        """Return no rows: the iterator over a user's object reads none ahead."""
+        """Return an empty list, as this iterator over a user's object reads no rows ahead."""
         return ()
 
     def _run(self, work: Callable[[], _Result]) -> _Result:

@@ -29,7 +29,7 @@ class Order(Protocol):
     """Which row is at each place of a pass."""
 
     def rows(self, start: int, stop: int) -> Array:
-        """Return the rows at some places of the shuffled order (int64, shape (stop - start,))."""
+        """Return the rows from place ``start`` to ``stop`` in the shuffled order (int64)."""
 
 
 def shuffle_order(length: int, seed: int, reader: str, number: int) -> Order:
@@ -52,7 +52,7 @@ class _Drawn:
         self._order = order
 
     def rows(self, start: int, stop: int) -> Array:
-        """Return the rows at these places of a shuffled order that is in memory."""
+        """Return rows from place ``start`` to ``stop`` of a shuffled order that is in memory."""
         return self._order[start:stop]
 
 
@@ -68,7 +68,7 @@ class _Keyed:
         self._known: Array = np.empty(0, np.int64)
 
     def rows(self, start: int, stop: int) -> Array:
-        """Return the rows at these places of the shuffled order, computed from a key."""
+        """Compute from a key the rows from place ``start`` to ``stop`` of the shuffled order."""
         first = start - self._known_from
         if first < 0 or stop - self._known_from > len(self._known):
             # Many at once, since computing a few takes nearly as long.

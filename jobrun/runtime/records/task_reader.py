@@ -49,7 +49,7 @@ class ReaderPlan:
         return ReaderSource(self, self._cursors, frame)
 
     def share(self, at: int) -> tuple[int, int]:
-        """Return the number of a share of the rows of a task's reader, and the number of shares."""
+        """Return which share of the rows an instance of the task's reader reads, of how many."""
         return self.read.part * self.shares + at, self.read.parts * self.shares
 
     def _cursor(self, at: int) -> Cursor | ZipCursor:
@@ -101,7 +101,7 @@ class ReaderSource:
         return self._cursors[0].given
 
     def places(self) -> tuple[tuple[int, int], ...]:
-        """Return how many records and rows a task's reader, or each in a ``zip``, gave."""
+        """Return how many records and rows the task's reader gave, or each reader in a ``zip``."""
         cursor = self._cursors[0]
         leaves = cursor.cursors if isinstance(cursor, ZipCursor) else (cursor,)
         return tuple(one.place for one in leaves)
@@ -160,7 +160,7 @@ class ReaderSource:
     def _in_turn(
         self, cursor: Cursor | ZipCursor, lock: threading.Lock, frame: Frame
     ) -> Iterator[Numbered]:
-        """Iterate over the records of a task's reader that no other instance has taken."""
+        """Iterate over records of a task's reader that one instance gets, in turn with others."""
         while True:
             frame.cancel.check()
             if not lock.acquire(blocking=False):

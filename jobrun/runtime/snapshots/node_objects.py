@@ -32,7 +32,7 @@ def collect_state(
     origins: Iterable[tuple[str, str]] = (),
     detector: ChangeDetector | None = None,
 ) -> tuple[dict[str, Value], frozenset[str]]:
-    """Collect what a save stores of a node's blobs: of a node's object its state, in parts.
+    """Collect a node's blobs for a save; of a node's object, its state in named parts.
 
     Shares memory with the blobs, and with what is in the objects.
 
@@ -141,7 +141,7 @@ def copy_object_state(name: str, value: Any) -> ObjectState:
 
 
 def restore_object_state(value: Any, state: ObjectState) -> None:
-    """Restore a copied state to the node's object it was taken from; any number of times."""
+    """Restore a copied state to the node's object it was taken from, as often as needed."""
     put_state(value, _copy(state))
 
 

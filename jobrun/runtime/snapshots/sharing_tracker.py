@@ -52,7 +52,7 @@ class SharedParts:
         return {one[0] for pair in pairs for one in pair}
 
     def gradients(self) -> frozenset[Pair]:
-        """Return the pairs of arrays shared by a node's objects of which one is a gradient."""
+        """Return the pairs of arrays shared by a node's objects where one array is a gradient."""
         return frozenset(pair for pair in self.arrays if any(map(_is_gradient, pair)))
 
     def without_gradients(self) -> SharedParts:
@@ -161,7 +161,7 @@ class SharingTracker:
 
 
 def _changed_sharing(found: SharedParts, allowed: SharedParts) -> Fault | None:
-    """Build the fault for objects that share other parts than before, or None."""
+    """Build the fault for objects that share other parts than the allowed ones, or None."""
     more = SharedParts(found.parts - allowed.parts, found.arrays - allowed.arrays).fault()
     if more is not None:
         return replace(more, message=f"{more.message}, and was not when it was made")

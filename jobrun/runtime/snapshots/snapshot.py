@@ -59,7 +59,7 @@ class NodeSaver:
         self._at_risk = _NO_NAMES
 
     def names_at_risk(self, held: tuple[str, ...], changed: tuple[Names, ...]) -> Names:
-        """Return the blobs that a save's snapshot must copy: some group changes them in place."""
+        """Return the saved blobs that some group changes in place, so a snapshot must copy them."""
         same = len(changed) == len(self._asked[1]) and all(map(is_, changed, self._asked[1]))
         if not (same and held is self._asked[0]):
             self._asked = (held, changed)
@@ -174,11 +174,14 @@ class Snapshot:
 
     @property
     def has_parts(self) -> bool:
-        """Whether the snapshot has containers or objects, for which no group waits at a gate."""
+        """Whether the snapshot holds containers or objects, which were copied when it was taken."""
         return bool(self._parts)
 
     def pass_gate(self, names: Iterable[str] | None = None) -> None:
-        """Wait until these blobs of the snapshot may be changed; all if None. Any thread."""
+        """Wait until a snapshot has copied blobs that a block is about to change; all if None.
+
+        Thread-safe.
+        """
         if self.is_safe:
             return
         started = time.perf_counter()
@@ -199,7 +202,7 @@ class Snapshot:
             self._covered |= changed | self._parts
 
     def write(self, directory: str) -> NodeSave:
-        """Copy the rest of the snapshot, then write it durably to a file. Any thread.
+        """Copy the rest of the snapshot, then write it durably to a file. Thread-safe.
 
         Raises:
             TaskFailedError: A blob holds what cannot be stored.

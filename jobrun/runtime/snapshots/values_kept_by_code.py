@@ -75,7 +75,7 @@ class _Found:
 
 
 def _is_view(value: Any) -> bool:
-    """Return whether an array is a view of memory that other code may change."""
+    """Return whether an array is a view of memory that code outside may change."""
     return isinstance(value, np.ndarray) and not isinstance(value.base, bytes | None)
 
 
@@ -188,7 +188,7 @@ class KeptValues:
     def note(
         self, node: str, blob: str, bound: Value, parts: Parts, title: str, *, is_new: bool
     ) -> None:
-        """Note that a ``call`` has bound or changed a blob, and which parts of it code keeps.
+        """Note that a ``call`` bound or changed a blob, and which of its parts user code keeps.
 
         Args:
             node: Whose blob it is.
@@ -221,7 +221,7 @@ class KeptValues:
                 self._entries[node, blob] = entry
 
     def follow(self, node: str, blob: str, before: Value, after: Value) -> None:
-        """Follow a blob whose value was replaced by a copy: what callables keep stays watched."""
+        """Record that a copy replaced a blob's value, so that what callables keep stays watched."""
         entry = self._entries.get((node, blob))
         if entry is not None and entry.bound is before:
             entry.bound = after
@@ -229,7 +229,7 @@ class KeptValues:
     def follow_all(
         self, node: str, before: Mapping[str, Value], after: Mapping[str, Value]
     ) -> None:
-        """Follow all blobs of a node to the values that they get at an epoch's boundary."""
+        """Follow a node's blobs to the values that replace them at an epoch's boundary."""
         for other, blob in list(self._entries):
             if other == node and blob in before and blob in after:
                 self.follow(node, blob, before[blob], after[blob])

@@ -257,7 +257,7 @@ class _Call:
     def _require_apart(
         self, values: Mapping[str, Value], parts: list[Any], held: set[str], frame: Frame
     ) -> None:
-        """Refuse an argument or result of a ``call`` that two blobs would hold.
+        """Refuse an argument or result of a ``call`` whose memory two blobs would then share.
 
         Args:
             values: The arguments.
@@ -334,7 +334,7 @@ class _Call:
         return f"add inout: [{display_name(blob)}] to the step; or change a copy, and return that"
 
     def _source_text(self, name: str) -> str:
-        """Render an argument of a running ``call`` step as the spec has it."""
+        """Render the expression of a ``call``'s argument as the spec writes it."""
         blob = self._sources.get(name)
         if blob is not None:
             return display_name(blob)
@@ -405,7 +405,7 @@ class GapNotes:
         self._noted: set[str] = set()
 
     def to(self, frame: Frame) -> Callable[[str], None]:
-        """Return the function by which a ``call`` step warns of a result with memory gaps."""
+        """Return a function that warns once if a ``call`` step's result has gaps in memory."""
         return partial(self._note, frame)
 
     def _note(self, frame: Frame, place: str) -> None:
@@ -421,7 +421,7 @@ class GapNotes:
 
 
 def printed_lines(frame: Frame, path: str, now: Frame | None = None) -> PrintedLines:
-    """Create the collector of lines that a ``call`` prints, for the log of a task.
+    """Create the collector of lines that a ``call`` prints, to log them for the task.
 
     Args:
         frame: The task's.

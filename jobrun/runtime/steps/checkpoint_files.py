@@ -110,7 +110,7 @@ def _read(step: LoadState, frame: Frame, in_place: InPlace) -> tuple[dict[str, V
 
 
 def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) -> dict[str, Value]:
-    """Find the classes of values that a step has read from a checkpoint file; import modules.
+    """Import the modules, and find the classes, of values that a ``load`` step has read.
 
     Modules of the step's callables are imported for that.
 
@@ -130,7 +130,7 @@ def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) ->
 
 
 def _restore_settings(step: LoadState, frame: Frame) -> None:
-    """Make the settings of libraries that callables had made when a checkpoint file was written.
+    """Restore the library settings that callables had made when a loaded file was written.
 
     What their modules set when they are imported comes before that.
     """
@@ -143,7 +143,7 @@ def _restore_settings(step: LoadState, frame: Frame) -> None:
 
 
 def _open_parts(parts: Iterable[FilePart], frame: Frame) -> Iterator[FilePart]:
-    """Open the checkpoint files that a step loads, one by one; a path is valid until the next."""
+    """Fetch the checkpoint files of a ``load`` one by one, yielding each part with a valid path."""
     for part in parts:
         with frame.run.fetch_file(part.file) as path:
             yield replace(part, file=path)

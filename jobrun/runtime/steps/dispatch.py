@@ -68,7 +68,7 @@ class Actions:
                 return self._nested(step)
 
     def text(self, text: Text) -> Callable[[Frame], str]:
-        """Build the function of a step's text, which fills in values at run time."""
+        """Build the function of a step's text, which fills in the values of expressions."""
         return self._getter(text)
 
     def condition(self, expr: Expr) -> Callable[[Frame], bool]:
@@ -77,7 +77,7 @@ class Actions:
         return lambda frame: as_bool(value(frame))
 
     def number(self, expr: Expr, name: str) -> Callable[[Frame], float | int | bool | str]:
-        """Build the function of a step's metric, which gives a number or text, or raises E212."""
+        """Build the function of a step's expression that must give one number, bool or text."""
         value = self._getter(expr)
         return lambda frame: metric_number(value(frame), name)
 
@@ -132,7 +132,7 @@ def _branch(block: Any, frame: Frame) -> Callable[[], None]:
 
 
 def _raise_first_error(outcomes: list[BaseException | None]) -> None:
-    """Raise the most important error of the branches that a step's function ran in parallel."""
+    """Raise the most important error among those of branches that a step ran in parallel."""
     raised = [one for one in outcomes if one is not None]
     if not raised:
         return

@@ -55,7 +55,7 @@ def _fetch_values(nodes: tuple[str, ...], name: str, frame: Frame) -> Iterator[t
 
 
 def join_values(reduce: Reduction, name: str, values: Iterable[tuple[str, Value]]) -> Value:
-    """Join the values of a ``pull`` from several nodes, in their order; each may be changed.
+    """Join a pulled blob's values from several nodes, in their order; may overwrite the values.
 
     ========  ==================================================================================
     sum       ``v0 + v1 + …``; bools count as 0 and 1

@@ -68,7 +68,7 @@ class ProcessState:
                     self._tell(name)
 
     def _compare_generators(self, before: dict[str, object]) -> None:
-        """Warn of each global generator of the process whose state tasks change repeatedly."""
+        """Compare the process's generators before and after tasks; warn of one changed twice."""
         after = _read_generators()
         for name, state in before.items():
             if after[name] == state:

@@ -111,7 +111,7 @@ def _run(prepared: _Prepared, frame: Frame, scratch: str) -> None:
 def build_environment(
     step: RunProgram, frame: Frame, values: Mapping[str, Value], scratch: str
 ) -> dict[str, str]:
-    """Build a program's environment variables; arrays are written as files into ``scratch``."""
+    """Build the environment for a program of a ``run`` step; arrays become files in ``scratch``."""
     variables = {
         "JOBRUN_EPOCH": str(frame.epoch),
         "JOBRUN_INSTANCE": str(frame.instance),
@@ -131,7 +131,7 @@ def build_environment(
 
 
 def explain_exit_code(program: str, code: int, last: str, *, shell: bool) -> TaskFailedError:
-    """Build the fault for a program that exited with ``code``; ``last`` is its last output.
+    """Build the fault for a ``run`` program's exit code, quoting its last output ``last``.
 
     Raises:
         EnvironmentFaultError: E210, if it did not even start.
@@ -373,7 +373,7 @@ class LineSplitter:
             self._rest = self._rest[_LONGEST_LINE:]
 
     def end(self) -> None:
-        """End splitting the output of an external program: pass on what has no newline."""
+        """Emit the last line of an external program's output, if it does not end in a newline."""
         if self._rest:
             self._say(self._rest)
             self._rest = b""
@@ -392,7 +392,7 @@ def _read(pipe: int, lines: LineSplitter) -> bool:
 def _end_if_cancelled(
     process: subprocess.Popen[bytes], cancel: CancelScope, deadline: float
 ) -> float:
-    """End a program's group when its step is cancelled; kill it when the deadline has passed."""
+    """Signal a program's group if its step is cancelled; kill it after the deadline."""
     if not cancel.cancelled:
         return deadline
     if cancel.at_once:

@@ -39,7 +39,7 @@ class FolderFinder:
         sys.meta_path.append(self)
 
     def remove(self) -> None:
-        """Remove this finder of user modules. May be called twice."""
+        """Remove this finder of user modules from the import system; repeatable."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
@@ -94,7 +94,7 @@ def _module(name: str, folder: str) -> ModuleType:
 
 
 def _forget_other(top: str, folder: str) -> None:
-    """Forget a user's module of that name from another folder, such as another job's."""
+    """Forget the imported module of this name if the user's folder has another one."""
     loaded = sys.modules.get(top)
     here = PathFinder.find_spec(top, [folder])
     if loaded is None or here is None or here.origin is None:

@@ -81,7 +81,7 @@ def collect_from_nodes(
 def upload_from_nodes(
     tickets: Sequence[Ticket], directory: str, objects: str, link: Callable[[str], WorkerHandle]
 ) -> tuple[NodeSave, ...]:
-    """Ask nodes to upload their files of a save on their own, instead of collecting them.
+    """Ask nodes to upload a save's files to the object store, rather than send them for collection.
 
     Args:
         tickets: Of one save.
@@ -138,7 +138,7 @@ def _collect_file(link: WorkerHandle, written: Reply, directory: str, answer: Re
 
 
 def _collect_save(link: WorkerHandle, save: NodeSave, directory: Path) -> NodeSave:
-    """Collect a node's file of a save in chunks into the master's directory, and verify it.
+    """Collect a node's file of a save, chunk by chunk, in the master's directory; verify it there.
 
     Raises:
         EnvironmentFaultError: It is not what its node wrote, or cannot be written here.
@@ -156,7 +156,7 @@ def _collect_save(link: WorkerHandle, save: NodeSave, directory: Path) -> NodeSa
 
 
 def serve_chunk(part: Partition, path: str, offset: int) -> FileChunk:
-    """Serve a chunk of a stored file, from the master's collection, to a node that loads it.
+    """Read a chunk of a file that the master has collected, for a node that loads the file.
 
     Raises:
         CheckpointError: It is not there, or cannot be read.
@@ -166,7 +166,7 @@ def serve_chunk(part: Partition, path: str, offset: int) -> FileChunk:
 
 
 def serve_reference(part: Partition, path: str) -> Reference | None:
-    """Serve to a node the object store's place of a file that it loads; None: master collected it.
+    """Return to a node which object a file it loads is stored as; None if the master has the file.
 
     Raises:
         CheckpointError: What is said of it is damaged.
@@ -188,7 +188,7 @@ FILE_REQUESTS: dict[str, Callable[..., Any]] = {"file": serve_chunk, "where": se
 
 @contextlib.contextmanager
 def write_probe(directory: str) -> Iterator[Probe | None]:
-    """Write a probe file by which nodes tell whether their files must be collected; delete it.
+    """Write a probe file, deleted at exit, by which each node finds if it shares the directory.
 
     Raises:
         EnvironmentFaultError: E313, it cannot be made.
@@ -208,7 +208,7 @@ def write_probe(directory: str) -> Iterator[Probe | None]:
 
 
 def is_visible(probe: Probe | None) -> bool:
-    """Return whether a node sees the master's probe file, so that nothing is to be collected."""
+    """Return whether this node sees the master's probe file, so that nothing need be collected."""
     if probe is None:
         return True
     path = Path(probe.path)
@@ -222,7 +222,7 @@ def is_visible(probe: Probe | None) -> bool:
 
 
 def require_visible(seen: Mapping[str, bool], directory: str) -> None:
-    """Refuse nodes that cannot see the master's directory, where it collects no files (E397).
+    """Refuse nodes that do not see the master's directory, if it collects no files (E397).
 
     Raises:
         EnvironmentFaultError: E397.

@@ -60,7 +60,7 @@ class NodeDirectory:
                 self._lock_descriptor = _make_locked(self._root)
 
     def stage(self, directory: str) -> str:
-        """Return the directory for a node's files of a save, created if it is the node's own.
+        """Return the directory in which a node writes files of a save, creating a node's own one.
 
         Args:
             directory: Its staging directory; its name alone, if files are collected.
@@ -73,7 +73,7 @@ class NodeDirectory:
         return str(path)
 
     def read_chunk(self, token: str, name: str, offset: int) -> FileChunk:
-        """Read a chunk of a saved file that this node directory holds, as the master asks.
+        """Read a chunk of a saved file from this node directory, as the master has requested.
 
         Raises:
             EnvironmentFaultError: E327, it is not there any more, or cannot be read.
@@ -87,7 +87,7 @@ class NodeDirectory:
     def upload(
         self, token: str, epoch: int, saves: tuple[NodeSave, ...]
     ) -> tuple[NodeSave, ...] | UploadedSave:
-        """Upload a save's files from the node directory, if they go to an object store.
+        """Upload a save's files from the node directory to the object store, if one is set.
 
         Args:
             token: The save's.
@@ -120,7 +120,7 @@ class NodeDirectory:
         return replace(save, file=replace(file, seconds=seconds))
 
     def forget(self, token: str) -> None:
-        """Delete from the node directory the files of a save. Any thread, any number of times."""
+        """Delete from the node directory the files of a save. Thread-safe and repeatable."""
         if self._root is not None:
             shutil.rmtree(self._staged(token), ignore_errors=True)
 
@@ -128,7 +128,7 @@ class NodeDirectory:
     def local_copy(
         self, path: str, ask: Callable[[int], Reply], where: Callable[[], Reply]
     ) -> Iterator[str]:
-        """Fetch a file of the master into the node directory while inside; yield its path.
+        """Fetch a master's file into the node directory for a ``with`` block; yield its path.
 
         Args:
             path: There.
@@ -161,7 +161,7 @@ class NodeDirectory:
                 _remove_node(self._root.parent)
 
     def unlock(self) -> None:
-        """Release the lock on the node's directory, as the end of the process does."""
+        """Release the lock on a node's directory, which the process's end would release too."""
         held, self._lock_descriptor = self._lock_descriptor, -1
         if held >= 0:
             os.close(held)

@@ -68,20 +68,20 @@ class RemoteGroupRun:
     _limits: dict[tuple[str, str], tuple[float, TaskLimited]] = field(default_factory=dict)
 
     def receive_event(self, node: str, event: Event) -> None:
-        """Receive an event about time limits of tasks from a node in this group run."""
+        """Receive an event from a node's process in this group run: a task's time limit."""
         if isinstance(event, _Limit):
             self._inbox.put((node, event))
 
     def receive_outcome(self, node: str, outcome: Outcome | None) -> None:
-        """Record the outcome of a node's part of the group run, None if it fails. Any thread."""
+        """Record a node's outputs in the group run, or None if its part failed. Thread-safe."""
         self._inbox.put((node, outcome))
 
     def request_stop(self) -> None:
-        """Ask all parts of the group run to end. Any thread, and also a signal handler."""
+        """Ask all parts of the group run to end. Safe in threads and signal handlers."""
         self._inbox.put(("", None))
 
     def wait(self, cancel: Callable[[], None], kill: Callable[[str], None]) -> Outputs:
-        """Wait until all nodes' parts of the group run have ended; return all tasks' outputs.
+        """Wait until the group run's parts have ended on all nodes; return all tasks' outputs.
 
         Args:
             cancel: Asks the nodes' parts to end.
@@ -138,7 +138,7 @@ class RemoteGroupRun:
                 self._limits = {key: one for key, one in self._limits.items() if key[1] != node}
 
     def _kill_unresponsive(self, waiting: Mapping[str, None], kill: Callable[[str], None]) -> None:
-        """Kill processes whose part of the group run is overdue, without a message."""
+        """Kill processes whose part of the group run is overdue and that have sent nothing."""
         now = time.monotonic()
         for at, event in self._limits.values():
             if at <= now:
@@ -172,7 +172,7 @@ class RemoteGroupRun:
 
 
 def _merge_node_errors(errors: list[BaseException]) -> BaseException:
-    """Merge the errors of nodes' parts of a group run into one, with the tasks to retry."""
+    """Merge the errors of a group run's nodes into one, which names the tasks to retry."""
     tasks = [one.tasks if isinstance(one, JobrunError) else () for one in errors]
     stuck = next((one for one in errors if isinstance(one, TasksStuckError)), None)
     if stuck is not None and errors[0] is not stuck:
@@ -225,7 +225,7 @@ class TaskCompletions:
         self._made: dict[OutputRef, Value] = {}
 
     def mark_ended(self, task: str, node: str, outputs: TaskOutputs) -> dict[str, TaskOutputs]:
-        """Record in a group run that a task has ended on one node; return the nodes to notify.
+        """Record in a group run that a task ended on one node; return which nodes to notify.
 
         Can be called from any thread.
 

@@ -30,7 +30,7 @@ class SendRequest(Protocol):
     """Sends the master a request about one queue of the current run."""
 
     def __call__(self, what: str, *given: Any) -> Reply:
-        """Send the master a request about a shared queue and return its reply."""
+        """Send the master a request about a shared queue; return its ``Reply``."""
 
 
 class RemoteQueue:
@@ -63,7 +63,7 @@ class RemoteQueue:
         self._waited_s = self._told_s = 0.0
 
     def put(self, number: int, values: Values | None, scope: CancelScope) -> bool:
-        """Send a record to the master's queue; that no task reads on is known a batch later."""
+        """Send a record to the master's queue; return False once known that no task reads it."""
         if self._outgoing is None:
             return bool(self._wait_for(self._ask("put", number, values), scope))
         if values is None:
@@ -76,7 +76,7 @@ class RemoteQueue:
         return partial(self.put, scope=scope)
 
     def take(self, scope: CancelScope) -> tuple[int, Values] | None:
-        """Take one record of the master's queue, as ``RecordQueue.take``."""
+        """Take a record and its number out of the master's queue; None if closed and empty."""
         if self._incoming is None:
             taken: tuple[int, Values] | None = self._wait_for(self._ask("take"), scope)
             return taken
@@ -84,11 +84,11 @@ class RemoteQueue:
         return self._incoming.take(scope)
 
     def records(self, scope: CancelScope) -> Iterator[tuple[int, Values]]:
-        """Iterate over the records that are taken of the master's queue."""
+        """Iterate over records that a worker process takes from the master's queue."""
         return iter(partial(self.take, scope), None)
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
-        """Take up to ``most`` records of the master's queue, as ``RecordQueue.gather``."""
+        """Take up to ``most`` records at once out of the master's queue, with a batch number."""
         if self._incoming is None:
             gathered: tuple[int, tuple[Values, ...]] | None
             gathered = self._wait_for(self._ask("gather", most), scope)
@@ -113,7 +113,7 @@ class RemoteQueue:
         return value
 
     def leave_writer(self) -> None:
-        """Sign off one writer of the master's queue; the last one sends all records first."""
+        """Sign off a writer of the master's queue; the last writer first sends all its records."""
         if self._outgoing is not None:
             self._outgoing.leave_writer()
         with self._lock:
@@ -178,11 +178,11 @@ class RemoteQueue:
 
 
 def _do_nothing() -> None:
-    """Do nothing at the end of a remote queue's thread, which ends with the run."""
+    """Do nothing when a thread of a remote queue ends, as it ends with the run."""
 
 
 def serve_queue_request(line: Any, what: str, given: tuple[Any, ...], scope: CancelScope) -> Any:
-    """Execute a node's request on the master's queue, in a thread of its own; may block.
+    """Serve a node's request to the master's queue, in its own thread, as it may block.
 
     Raises:
         CancelledError: The run was cancelled meanwhile.

@@ -120,7 +120,7 @@ class ProcessesSession:
     def run(
         self, group: TaskGroup, epoch: int, outputs: Outputs, points: SafePointHooks | None = None
     ) -> Outputs:
-        """Run a group in the session's processes, each its nodes' part; return all outputs.
+        """Run a group in the session's processes, in each its nodes' part; return all outputs.
 
         Raises:
             NodeLostError: The process of a node has ended.
@@ -233,7 +233,7 @@ class ProcessesSession:
         )
 
     def request_stop(self) -> None:
-        """Ask the group run in the session's processes to end. Any thread, or a signal handler."""
+        """Ask the group run in the session's processes to end; signal-safe and thread-safe."""
         run_ = self._active_run
         if run_ is not None:
             run_.request_stop()
@@ -273,7 +273,7 @@ class ProcessesSession:
             meter.merge_times(reporter, times)
 
     def worker_lost(self, node: str) -> None:
-        """Ignore a lost process in the ``processes`` session, as its open requests fail anyway."""
+        """Do nothing about the session's lost process, as its open requests fail by themselves."""
 
     def handle_request(
         self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
@@ -362,7 +362,7 @@ class ProcessesSession:
         return self._workers[self._worker_name(node)]
 
     def _partition(self, group: TaskGroup) -> tuple[int, PartitionedGroup]:
-        """Return how the ``processes`` session divides a group over its processes; cached."""
+        """Return the division of a group over the processes of the session, cached by group."""
         found = self._groups.get(id(group))
         if found is None:
             require_valid_needs(group.tasks)

@@ -153,7 +153,7 @@ class Worker:
         others: tuple[Node, ...] = (),
         file_setup: WorkerFileSetup = NO_FILE_SETUP,
     ) -> None:
-        """Set this worker process up as a node, with seed, directory and folder.
+        """Set up the node in this worker process, with the master's seed, directory and folder.
 
         Args:
             number: The number of the request.
@@ -199,12 +199,12 @@ class Worker:
         self._enqueue(number, partial(current.run, self._session, epoch, points))
 
     def on_ended(self, run: int, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Note in this worker the master's message that a task has ended on all its other nodes."""
+        """Record in this worker the master's message that a task has ended on its other nodes."""
         if self._current is not None and self._current.number == run:
             self._current.deps.mark_ended(task, outputs)
 
     def on_cancel(self, run: int) -> None:
-        """Cancel the run in this worker, on the master's command, if it is the current one."""
+        """Cancel this worker's group run, on the master's command, unless another run began."""
         if self._current is not None and self._current.number == run:
             self._current.deps.cancel()
 
@@ -254,7 +254,7 @@ class Worker:
         self._run_in_thread(number, work)
 
     def on_chunk(self, number: int, token: str, name: str, offset: int) -> None:
-        """Handle, inside a worker, the master's message that asks for a chunk of a saved file."""
+        """Reply to the master with a chunk of a file that this worker has saved."""
         self._run_in_thread(number, lambda: self.files.read_chunk(token, name, offset))
 
     def on_forget_save(self, token: str) -> None:
@@ -266,7 +266,7 @@ class Worker:
         self._session.release(tickets)
 
     def on_answer(self, number: int, outcome: tuple[bool, Any]) -> None:
-        """Resolve a request of this worker's tasks with the master's reply."""
+        """Pass the master's reply to the task in this worker that sent the request."""
         self.rpc.resolve(number, outcome)
 
     # What tasks here need.
@@ -295,7 +295,7 @@ class Worker:
         return self._here
 
     def measure(self, *, grown: bool = False) -> None:
-        """Send the master what this worker process has used, if a measurement is due.
+        """Send the master this worker process's usage of resources, if a measurement is due.
 
         Can be called from any thread.
         """
@@ -353,7 +353,7 @@ class PartitionRun:
             self._worker.measure()
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Iterate, inside a worker, over copies of a blob on several nodes: its own, and peers'."""
+        """Iterate over copies of a blob on several nodes: those of this worker, and its peers'."""
         here, placement = self._worker.here, self._partition.placement
         others = [node for node in nodes if node not in here]
         if placement.keys().isdisjoint(others):
@@ -374,7 +374,7 @@ class PartitionRun:
         )
 
     def fetch_file(self, path: str) -> AbstractContextManager[str]:
-        """Return a context in which this worker process can read a file of an epoch."""
+        """Return a context manager for a worker process's local copy of an epoch's file."""
         return self._worker.files.local_copy(
             path, partial(self._ask, "file", path), partial(self._ask, "where", path)
         )
@@ -394,7 +394,7 @@ class PartitionRun:
         self._worker.send("failing", self.number)
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue | None:
-        """Open a worker's end of a queue that nodes of other workers use; None if none do."""
+        """Open this worker's end of a queue that other workers use too; None if none does."""
         if plan.key not in self._queues:
             return None
         return RemoteQueue(

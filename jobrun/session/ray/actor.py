@@ -72,7 +72,7 @@ class ActorChannel:
         self._change = threading.Condition()
 
     def send(self, *message: Any) -> None:
-        """Queue a message of this actor until the master polls for it; block if it is full."""
+        """Queue a message in this actor until the master polls for it; wait while it is full."""
         # Copied: the master takes it later, and the task may change it meanwhile.
         frame = encode_frame(message, copied=True)
         with self._change:
@@ -95,14 +95,14 @@ class ActorChannel:
         return message
 
     def close(self) -> None:
-        """Close, inside an actor, the node's end of the channel; waiting threads wake up."""
+        """Close the node's end of the channel in an actor, and wake threads that wait there."""
         with self._change:
             self._is_over = True
             self._change.notify_all()
         self._inbox.put(None)
 
     def poll(self) -> list[Frame]:
-        """Wait for messages queued in the actor and return them all; none if the node has ended."""
+        """Wait for messages queued in the actor and return all; an empty list if its node ended."""
         with self._change:
             # The next poll acknowledges what the last one returned.
             self._counts[2] = self._counts[1]
@@ -138,7 +138,7 @@ class ActorPeers:
             self._arrival.notify_all()
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Fetch into this actor copies of a blob from other nodes' actors, some ahead."""
+        """Fetch copies of a blob from other nodes' actors to this one, some requested ahead."""
         coming: deque[tuple[str, Any, Reply]] = deque()
         left = deque(nodes)
         while left or coming:
@@ -205,7 +205,7 @@ class NodeActor:
     """The Ray actor of one node."""
 
     def begin(self, start: Mapping[str, Any]) -> dict[str, Any]:
-        """Set up the actor's process and start its worker, which learns its node by message.
+        """Set up the actor's process and start a worker, which a message assigns its node.
 
         Args:
             start: ``version`` of the package; ``environment`` of the master; its ``paths`` of
@@ -235,7 +235,7 @@ class NodeActor:
         self._wire.arriving.receive(number, frame)
 
     def poll(self) -> list[Frame]:
-        """Return the messages that the actor queued since the last call; none after its end."""
+        """Return the messages that the actor queued since the last call; empty after its end."""
         return self._wire.poll()
 
     def copy_blob(self, name: str) -> Frame:

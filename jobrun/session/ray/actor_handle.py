@@ -50,7 +50,7 @@ class RayChannel:
         self.has_died = False
 
     def send(self, *message: Any) -> None:
-        """Send a message from the master to an actor, once the actor has started."""
+        """Send an actor a message from the master, once the actor's process has started."""
         frame = encode_frame(message)
         with self._lock:
             if self._is_over:
@@ -161,7 +161,7 @@ class RayWorker:
             ray.kill(self.actor, no_restart=True)
 
     def abort(self) -> None:
-        """Kill the actor of this handle without its stacks, which another machine cannot print."""
+        """Kill the handle's actor, without the stacks that a process on this machine prints."""
         self.kill()
 
     def wait_for_exit(self) -> None:
@@ -177,7 +177,7 @@ class RayWorker:
         return self._wire.how or "was closed"
 
     def take_output(self, emit: Listener) -> None:
-        """Emit nothing, as unsent output of an actor is lost with the actor of this handle."""
+        """Emit nothing, as output that the handle's actor has not sent is lost with its end."""
 
     def release(self) -> None:
         """Give the handle's actor back to the factory that made it."""

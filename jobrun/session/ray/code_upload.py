@@ -53,7 +53,7 @@ def _iter_module_files(folder: Path) -> Iterator[Path]:
 
 
 def digest_modules(folder: Path) -> str:
-    """Return a short SHA-256 of the user's code to upload; empty if there is none.
+    """Return a short SHA-256 of the user's modules to upload; empty if there are no modules.
 
     Raises:
         TooMuchCodeError: See ``list_module_files``.
@@ -78,7 +78,7 @@ def stage_modules(folder: Path, into: Path, digest: str) -> Path:
 
 
 def make_importable(folder: str, digest: str) -> str:
-    """Make the uploaded user modules importable on a node's machine; return what is wrong.
+    """Put the modules uploaded with Ray on ``sys.path`` of a node's machine; return what is wrong.
 
     Args:
         folder: Where they are on the master's machine.

@@ -19,7 +19,7 @@ Frame = tuple[bytes, list[np.ndarray[Any, np.dtype[np.uint8]]]]
 
 
 def encode_frame(value: Any, *, copied: bool = False) -> Frame:
-    """Encode a value as an argument of an actor call, which shares its memory unless ``copied``.
+    """Encode a value as a Ray message, sharing the memory of its arrays unless ``copied``.
 
     Raises:
         TaskFailedError: E274, an array's dtype cannot be encoded.
@@ -59,7 +59,7 @@ class Resequencer:
         self._next = 0
 
     def receive(self, number: int, frame: Frame) -> None:
-        """Accept a numbered message of an actor call, in any order. Any thread."""
+        """Accept a numbered message of actor calls that may arrive in any order. Thread-safe."""
         with self._lock:
             self._early[number] = frame
             while self._next in self._early:

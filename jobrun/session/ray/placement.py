@@ -43,7 +43,7 @@ class ResourceRequest:
 
 
 def resource_request(node: Node, machines: Sequence[Machine]) -> ResourceRequest:
-    """Return the resources and machine of the cluster that a node's placement requests.
+    """Build the Ray resource request of a node's placement, and choose a machine that fits it.
 
     Raises:
         EnvironmentFaultError: E398, no machine that is there will ever do.

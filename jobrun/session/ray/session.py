@@ -160,7 +160,7 @@ class RaySession(ProcessesSession):
             raise
 
     def close(self) -> None:
-        """Shut down all actors, and the Ray cluster if this session started it. Callable twice."""
+        """Shut down all actors, and the Ray cluster if the session started it; repeatable."""
         super().close()
         self._ray_workers.clear()
         if self._has_attached:
@@ -235,7 +235,7 @@ def _wait_for_hosts(address: str, count: int) -> None:
 
 
 def _require_reachable(address: str) -> None:
-    """Refuse an unreachable address of a Ray cluster, which Ray would retry for minutes."""
+    """Refuse a Ray cluster's address that cannot be reached, before Ray retries for minutes."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
         return
@@ -258,7 +258,7 @@ def _cluster_error(address: str, error: Exception) -> EnvironmentFaultError:
 
 @contextlib.contextmanager
 def _preserved_handlers() -> Iterator[None]:
-    """Preserve signal handlers and ``sys.excepthook``, which Ray replaces, over the session."""
+    """Restore the signal handlers and ``sys.excepthook``, which Ray replaces, after the session."""
     hook = sys.excepthook
     if threading.current_thread() is not threading.main_thread():
         yield

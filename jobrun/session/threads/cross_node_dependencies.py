@@ -27,16 +27,16 @@ class RemoteNotifier(Protocol):
     """Notifies other nodes of the local tasks, and opens the queues shared with them."""
 
     def notify_task_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Notify the nodes for which a task is an external dependency that it has ended."""
+        """Notify other nodes that wait for one of this node's tasks that the task has ended."""
 
     def notify_failure(self) -> None:
-        """Notify nodes whose external dependencies are on this one that a task of it has failed.
+        """Notify nodes that depend on this node's tasks that one of these has failed.
 
         Can be called from any thread.
         """
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue | None:
-        """Return the local end of a queue whose other end is an external dependency, or None."""
+        """Return this node's end of a queue that other nodes use too; None for other queues."""
 
 
 class ExternalDeps:
@@ -75,26 +75,26 @@ class ExternalDeps:
 
     @property
     def awaited(self) -> Iterable[WorkItem]:
-        """The work items that represent external tasks, on other nodes."""
+        """The work items that stand in for external tasks, which run on other nodes."""
         return self._items.values()
 
     def is_awaited(self, item: WorkItem) -> bool:
-        """Return whether a work item only waits for an external dependency, on another node."""
+        """Return whether a work item only represents an external task, on another node."""
         return any(item is one for one in self._items.values())
 
     def items_for(self, task: str) -> list[WorkItem]:
-        """Return the items that represent a task of another node; none if it is not needed."""
+        """Return the work items that represent another node's task; none if no task needs it."""
         return [self._items[task]] if task in self._items else []
 
     def mark_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Record that an external task has ended on all its nodes, with its outputs. Any thread."""
+        """Record the outputs of an external task that has ended on all its nodes. Thread-safe."""
         self.outputs.update(outputs)
         part = self._items.get(task)
         if part is not None:
             self.completions.put(part)
 
     def cancel(self) -> None:
-        """Cancel the local part of a run because of an event in an external dependency.
+        """Cancel this node's part of a run because of what happened on another node.
 
         Can be called from any thread.
         """
@@ -104,7 +104,7 @@ class ExternalDeps:
 
     @contextmanager
     def attach(self, run: GroupRun) -> Iterator[None]:
-        """Attach the external dependencies to the local run while inside, to cancel it with others.
+        """Attach the external dependencies to a local run in a ``with`` block, to cancel it too.
 
         Also if that was requested before.
         """
@@ -148,4 +148,4 @@ class ExternalDeps:
 
 
 def _do_nothing() -> None:
-    """Do nothing, as the work of an item that represents an external dependency."""
+    """Do nothing as work of an item that only represents an external task."""

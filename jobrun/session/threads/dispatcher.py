@@ -49,7 +49,7 @@ class Dispatcher:
                     waiting = self._wait()
 
     def _start(self, items: list[WorkItem]) -> list[WorkItem]:
-        """Dispatch the ready work items; return those that became ready at once."""
+        """Start ready work items; return items made ready by those that ended at once."""
         over: list[WorkItem] = []
         alone = len(items) == 1 and not self._running
         for item in items:

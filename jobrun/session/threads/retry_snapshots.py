@@ -55,7 +55,7 @@ def take_snapshot(workspaces: Workspaces, changed: Mapping[str, Set[str]]) -> Wo
 
 
 def restore_snapshot(kept: WorkspaceSnapshot, workspaces: Workspaces) -> None:
-    """Restore workspaces to the snapshot for a retry of a group run; any number of times."""
+    """Restore workspaces to the snapshot for a group run's retry, which can be done repeatedly."""
     for node, states in kept.states.items():
         for name, state in states.items():
             restore_object_state(kept.blobs[node][name], state)

@@ -134,7 +134,7 @@ class ThreadsSession:
     def run_part(
         self, group: TaskGroup, epoch: int, deps: ExternalDeps, points: SafePointHooks | None = None
     ) -> Outputs:
-        """Run a group's part on the nodes in this threads session; needs are checked.
+        """Run the part of a group on this threads session's nodes; ``needs`` were checked before.
 
         Args:
             group: What of it runs here.
@@ -321,7 +321,7 @@ class ThreadsSession:
             run.body.cancel()
 
     def close(self) -> None:
-        """Shut down the ``threads`` session: end threads, release programs. Callable twice."""
+        """Shut down the ``threads`` session: end its threads and programs; repeatable."""
         if self._pool is not None:
             self._pool.close()
         if self._finder is not None:
@@ -338,7 +338,7 @@ class ThreadsSession:
 
     @contextmanager
     def _surround_calls(self, plan: GroupPlan) -> Iterator[None]:
-        """Enter what the ``threads`` session keeps, and restores, of the process around calls."""
+        """Preserve, in the ``threads`` session, process state that user code may change."""
         may_call = any(task.may_block for task in plan.tasks)
         if may_call or any(one.setup or one.reports for one in plan.nodes):
             self._settings.find_concurrent = partial(find_concurrent_callables, plan.group)
@@ -417,7 +417,7 @@ def _collect_outputs(plan: GroupPlan, run: GroupRun) -> Outputs:
 
 
 def _settle_blobs(node: str, workspace: Blobs, keep: tuple[str, ...]) -> dict[str, Value]:
-    """Return a workspace's kept blobs as the threads session settles them: in boundary form."""
+    """Return a workspace's blobs in boundary form, as the threads session settles."""
     settled: dict[str, Value] = {}
     try:
         for name in sorted(keep):
@@ -440,7 +440,7 @@ def _settle_blobs(node: str, workspace: Blobs, keep: tuple[str, ...]) -> dict[st
 
 
 def _separate_values(settled: dict[str, Value]) -> dict[str, Value]:
-    """Copy a value that two blobs share, as the threads session settles; refuse an object."""
+    """Copy values that several blobs share, as the threads session settles; refuse objects."""
     separated: dict[str, Value] = {}
     seen: dict[int, str] = {}
     for name, value in settled.items():
@@ -459,7 +459,7 @@ NodeNames = Mapping[str, frozenset[str]]
 
 
 def collect_changes(plans: Sequence[GroupPlan]) -> tuple[tuple[NodeNames, ...], NodeNames]:
-    """Collect, over the ``threads`` session's plans of a run, which blobs they change or expose."""
+    """Collect which blobs the ``threads`` session's plans for a run change or expose to code."""
     opaque: dict[str, frozenset[str]] = {}
     for plan in plans:
         for node, names in plan.opaque.items():
@@ -470,7 +470,7 @@ def collect_changes(plans: Sequence[GroupPlan]) -> tuple[tuple[NodeNames, ...], 
 def persist_all(
     savings: Snapshots, tickets: Sequence[Ticket], directory: str
 ) -> tuple[NodeSave, ...]:
-    """Write the files of all nodes of the threads session, each in a thread of its own.
+    """Write each node's file of a save from the threads session, each in its own thread.
 
     Raises:
         TaskFailedError: A blob holds what cannot be stored.
@@ -505,12 +505,12 @@ def _start_thread(work: Callable[[], None], done: Callable[[], None]) -> None:
 
 
 def copy_for_reading(value: Value, name: str) -> Value:
-    """Copy a blob for readers outside of the ``threads`` session; of an object, return facts."""
+    """Copy a blob to be read outside the ``threads`` session; of an object, its class only."""
     return ObjectFacts(class_name(value)) if is_object(value) else detach(value, name)
 
 
 def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
-    """Let the C library keep freed memory for the ``threads`` session; return whether it does.
+    """Let the C library keep freed memory in a ``threads`` session's process; return if it does.
 
     Args:
         environment: Where a user may have set the thresholds; then they are left as they are.

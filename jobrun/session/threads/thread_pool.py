@@ -48,7 +48,7 @@ class ThreadPool:
         self._closed = False
 
     def start(self, work: Work, done: Work) -> None:
-        """Run ``work`` in a thread of the pool, then call ``done`` when that is free again.
+        """Run ``work`` in a thread of the pool, then call ``done`` when the thread is free again.
 
         ``work`` must not raise. ``done`` must not block.
         """
@@ -119,7 +119,7 @@ class IdleCpuStarter:
         self._pool = pool
 
     def __call__(self, work: Work, done: Work) -> None:
-        """Start work in a thread of the pool if a CPU is idle; else raise RuntimeError.
+        """Start work in a thread of the pool if a CPU is idle, else raise ``RuntimeError``.
 
         Raises:
             RuntimeError: No processor is idle.

@@ -62,12 +62,12 @@ def _do_nothing() -> None:
 
 
 def find_ready(items: Sequence[WorkItem]) -> list[WorkItem]:
-    """Return the work items that depend on nothing, in their order."""
+    """Return, in order, the work items that need not wait for any other item."""
     return [item for item in items if item.pending == 0]
 
 
 def iter_released(item: WorkItem) -> Iterator[WorkItem]:
-    """Yield the work items that can start now that ``item`` has ended; decrement their counters."""
+    """Yield the work items that can start now that ``item`` has ended; count down for the rest."""
     for later in item.followers:
         later.pending -= 1
         if later.pending:

@@ -115,7 +115,7 @@ def encode(value: Any, table: TypeTable) -> Message:
 
 
 def decode(head: bytes | bytearray | memoryview, table: TypeTable, fill: Fill) -> Any:
-    """Decode the bytes of a message; ``fill`` is called for each out-of-band array in order."""
+    """Decode a message's bytes; ``fill`` reads each array that was sent out of band, in order."""
     return _Reader(head, table, fill).read()
 
 
@@ -267,7 +267,7 @@ class _Writer:
 
 
 def _shares_parts(value: Any) -> bool:
-    """Return whether a container to encode in a message has a mutable object more than once."""
+    """Return whether a container to encode has the same mutable object at several places."""
     seen = set[int]()
     rest = [value]
     while rest:
@@ -283,7 +283,7 @@ def _shares_parts(value: Any) -> bool:
 
 
 def _parts_of(value: Any) -> trees.Parts | None:
-    """Flatten a blob's container to encode it; return None for one of the message itself."""
+    """Flatten a blob's container to encode it; None if only the message format can hold it."""
     try:
         return trees.flatten(value)
     except UnsavableError:
@@ -375,7 +375,7 @@ class _Reader:
         return Counter(self.read())
 
     def array(self) -> Array:
-        """Decode an array of a message that owns its memory."""
+        """Decode an array from a message; the array owns its memory."""
         dtype, shape, order = _parse_dtype(self.read()), self.read(), self.read()
         value = empty_in_order(shape, dtype, order)
         if value.nbytes:
@@ -392,7 +392,7 @@ class _Reader:
         return tensors.from_array(self.read(), facts)
 
     def tree(self) -> Any:
-        """Decode a container from a message; ``Unbound`` if its class is not loaded."""
+        """Decode a structured container from a message; ``Unbound`` if its class is not loaded."""
         structure = json.loads(self.read())
         return trees.unflatten(structure, self.read())
 

@@ -97,7 +97,7 @@ class LocalProcess:
         self._process.kill()
 
     def abort(self) -> None:
-        """Kill the launched process with SIGABRT, at which faulthandler writes its stacks."""
+        """Abort the launched node process: SIGABRT, for its stacks, then after a wait SIGKILL."""
         self._process.send_signal(signal.SIGABRT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
@@ -175,7 +175,7 @@ class LocalProcess:
 
 
 def prepare_worker(descriptor: int, master: int) -> SocketChannel | None:
-    """Set up the launched process of a node; return its channel to the master, or None.
+    """Set up this process, launched for a node; return its channel to the master, or None.
 
     Args:
         descriptor: Of the inherited socket.

@@ -65,7 +65,7 @@ class PartitionedGroup:
 def partition_group(
     group: TaskGroup, at: Mapping[str, str] = MappingProxyType({})
 ) -> PartitionedGroup:
-    """Partition a group whose needs are valid over its nodes, in time linear in the tasks.
+    """Partition a group, whose needs are valid, by nodes, in time linear in its tasks.
 
     Args:
         group: The group.
@@ -150,7 +150,7 @@ def _by_node(things: Iterable[_Placed], at: Mapping[str, str]) -> dict[str, list
 
 
 def _is_elsewhere(own: Mapping[str, None], node: str) -> bool:
-    """Return whether a task of the partition also runs on a node other than ``node``."""
+    """Return whether a task of the partition also runs on a node besides ``node``."""
     return len(own) > 1 or node not in own
 
 
@@ -186,7 +186,7 @@ def _find_reachable(name: str, after: dict[str, set[str]]) -> set[str]:
 def _find_shared_queues(
     group: TaskGroup, at: Mapping[str, str]
 ) -> dict[QueueKey, tuple[frozenset[str], frozenset[str]]]:
-    """Find the queues that cross the partition; return the nodes that use and read each."""
+    """Find the queues that cross the partition, and for each which nodes use and read it."""
     users: dict[QueueKey, set[str]] = {}
     readers: dict[QueueKey, set[str]] = {}
     for task in group.tasks:

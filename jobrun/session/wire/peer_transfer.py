@@ -33,7 +33,7 @@ _MEET_S = 10.0
 
 
 def send_connection(handoff: socket.socket, role: str, node: str, end: socket.socket) -> None:
-    """Send a process its end of a direct connection to a peer node (``SCM_RIGHTS``).
+    """Send a process its end of a direct connection to another node's (``SCM_RIGHTS``).
 
     Nothing happens if the process has ended: the other end is closed then.
     """
@@ -65,7 +65,7 @@ class PeerConnections:
         _start_thread(self._accept_connections)
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Transfer copies of a blob directly from several nodes, some prefetched.
+        """Transfer a blob's copies directly from several nodes, the next ones requested ahead.
 
         Raises:
             EnvironmentFaultError: E395, a node is lost.
@@ -93,7 +93,7 @@ class PeerConnections:
         return client
 
     def _accept_connections(self) -> None:
-        """Receive ends of direct connections to other nodes, for transfers."""
+        """Receive this process's ends of direct connections to peers, used for transfers."""
         while True:
             try:
                 said, handed, _, _ = socket.recv_fds(self._handoff, _NAME_BYTES, 1)

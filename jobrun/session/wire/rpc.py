@@ -26,7 +26,7 @@ class Reply:
         self._inbox: SimpleQueue[Outcome | None] = SimpleQueue()
 
     def put(self, outcome: Outcome | None) -> None:
-        """Set the outcome of a request's reply (RPC), or only wake the waiter. Any thread."""
+        """Set the outcome of an RPC request, or only wake the thread that waits. Thread-safe."""
         self._inbox.put(outcome)
 
     def wait(self, scope: CancelScope | None = None) -> Any:
@@ -81,7 +81,7 @@ class RpcClient:
         return reply
 
     def call_then(self, then: Callback, kind: str, *given: Any) -> None:
-        """Send a request (RPC), and call ``then`` once with its outcome."""
+        """Send a request (RPC); call ``then`` with the outcome when that arrives."""
         number = next(self._numbers)
         with self._lock:
             end = self._end

@@ -49,7 +49,7 @@ class SocketChannel:
                 self._end.sendall(memory)
 
     def receive(self) -> tuple[Any, ...] | None:
-        """Receive the next message from the socket; None at its end. One thread only."""
+        """Receive the next message from the socket, or None at its end; by one thread only."""
         try:
             length = self._input.read(_LENGTH.size)
             if len(length) < _LENGTH.size:

@@ -33,7 +33,7 @@ class WorkerListener(Protocol):
     def task_ended(
         self, node: str, run: int, task: str, outputs: Mapping[OutputRef, Value]
     ) -> None:
-        """Receive from a ``WorkerHandle`` that its node has ended a task which other nodes need."""
+        """Receive from a ``WorkerHandle`` that its node ended a task that other nodes wait for."""
 
     def handle_request(
         self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
@@ -99,13 +99,13 @@ class WorkerHandle:
             self._process.channel.send(*message)
 
     def send_partition(self, key: int, partition: Partition) -> None:
-        """Send through this ``WorkerHandle`` its process's part of a group, unless it has it."""
+        """Send the worker process its part of a group, unless the process has that part already."""
         if key not in self._known:
             self._known.add(key)
             self.send("partition", key, partition)
 
     def forget_partition(self, key: int) -> None:
-        """Let the process of this worker handle delete a part of a group not used again."""
+        """Let this handle's worker process delete a group's part that is not used again."""
         if key in self._known:
             self._known.remove(key)
             self.send("forget", key)
@@ -126,7 +126,7 @@ class WorkerHandle:
         self._process.kill()
 
     def abort(self) -> None:
-        """Kill this worker handle's unresponsive process, so that it prints its stacks."""
+        """Kill this worker handle's unresponsive process in a way that prints its stacks."""
         self._process.abort()
 
     def request_close(self) -> None:
@@ -135,7 +135,7 @@ class WorkerHandle:
         self.send("close")
 
     def close(self, *, at_once: bool = False) -> None:
-        """Wait for the worker process to end, and free its handle. May be called twice."""
+        """Wait for the handle's worker process to end, and free the handle; repeatable."""
         self._is_closing = True
         if at_once:
             self._process.kill()

@@ -59,7 +59,7 @@ def _read(text: str, file: str) -> Any:
 
 
 def _expect_same(before: Any, moved: str, text: str, file: str) -> None:
-    """Check that the reordered text of a spec means the same and has the same comments.
+    """Check that a formatted spec means the same as before and has the same comments.
 
     Raises:
         SpecError: E420, it does not.
@@ -80,7 +80,7 @@ def _expect_same(before: Any, moved: str, text: str, file: str) -> None:
 
 
 def _late_alias(tree: Tree, error: SpecError) -> Leaf | None:
-    """Find the alias that a spec's formatted text has before its anchor, to explain the error."""
+    """Find an alias before its anchor in a spec's formatted text, to explain the error."""
     words = " ".join(fault.message for fault in error.faults)
     match tree:
         case Leaf():
@@ -298,7 +298,7 @@ class EntryMover:
     def _item(
         self, item: Tree, kind: Kind, end: int, column: int, before: list[str], hoisted: list[str]
     ) -> list[str]:
-        """Render the lines of a list item with its entries moved, after the comments above it."""
+        """Render the lines of a list item, with its comments above it and its entries moved."""
         prefix = self._lines[item.span.line][: item.span.column]
         if isinstance(item, Leaf):
             return self._lines[item.span.line : end]
@@ -352,7 +352,7 @@ class EntryMover:
         return out + self._text[at : span.end]
 
     def _tail(self, last: int, limit: int, column: int) -> int:
-        """Return the line after which a moved entry ends, with the comments that follow it.
+        """Return the line where a moved entry ends, including the comments behind it.
 
         Comments that are deeper than its key are about what is in it.
         """

@@ -42,7 +42,7 @@ class Kind:
         return None
 
     def below(self, keys: Sequence[str], key: str) -> Kind:
-        """Return the kind of the value below a key, which gives the order of the keys in it."""
+        """Return the ``Kind`` of the value below a key, which decides the order of keys there."""
         model = self.model(keys)
         if model is not None:
             for name, field in fields_of(model):
@@ -55,14 +55,14 @@ class Kind:
         return Kind()
 
     def item(self) -> Kind:
-        """Return the kind of a list's items, which gives the order of the keys in them."""
+        """Return the ``Kind`` of a list's items, which decides the order of keys in them."""
         for _, member in _members(self.annotation, ""):
             if get_origin(member) is tuple:
                 return Kind(get_args(member)[0])
         return Kind()
 
     def order(self, keys: Sequence[str]) -> list[int]:
-        """Return the usual order of the keys of a mapping in a spec, as their indices.
+        """Return the indices that put a mapping's keys into the usual order for its kind.
 
         Keys that the model does not name keep their order, behind all others.
         """
@@ -102,7 +102,7 @@ def _canonical(model: type[BaseModel]) -> list[str]:
 
 
 def _members(annotation: Any, tag: str) -> Iterator[tuple[str, Any]]:
-    """Yield the models that a field allows, each of which has an order of keys."""
+    """Yield the models permitted in a model's field, each with the tag for its order of keys."""
     origin = get_origin(annotation)
     if isinstance(annotation, TypeAliasType):
         yield from _members(annotation.__value__, tag)

@@ -84,7 +84,7 @@ def _schema_of(kind: Any) -> dict[str, Any]:
 
 
 def _shared(value: Any, shared: dict[str, dict[str, Any]]) -> Any:
-    """Replace each copy of a shared type in the JSON Schema by a reference."""
+    """Replace copies of a type that the JSON Schema shares by references to one."""
     if isinstance(value, list):
         return [_shared(item, shared) for item in value]
     if not isinstance(value, dict):
@@ -98,7 +98,7 @@ def _shared(value: Any, shared: dict[str, dict[str, Any]]) -> Any:
 
 
 def _tidied(value: Any, key: str) -> Any:
-    """Remove generated titles from the JSON Schema, and allow references in place of values."""
+    """Remove generated titles from the JSON Schema; let each value be a ``${}`` reference too."""
     if isinstance(value, list):
         return [_tidied(item, "") for item in value]
     if not isinstance(value, dict) or key in {"default", "const"}:
@@ -119,7 +119,7 @@ def _tidied(value: Any, key: str) -> Any:
 
 
 def _without_null(value: dict[str, Any]) -> dict[str, Any]:
-    """Make the JSON Schema allow a key to be left out, but not to be null."""
+    """Change the JSON Schema of an optional key so that it may be left out, but not be null."""
     members = value.get("anyOf")
     if not members or {"type": "null"} not in members:
         return value
@@ -131,7 +131,7 @@ def _without_null(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _closed(value: dict[str, Any]) -> dict[str, Any]:
-    """Make the JSON Schema refuse keys of a mapping of names that are no valid names."""
+    """Let the JSON Schema of a mapping refuse keys that are not valid names."""
     names = value.get("patternProperties")
     closed = names and value.get("type") == "object" and "additionalProperties" not in value
     return {**value, "additionalProperties": False} if closed else value

@@ -147,12 +147,12 @@ else:
         _OPTIONAL = _Optional()
 
         def __class_getitem__(cls, given: Any) -> Any:
-            """Make the type of a key optional, which may then be left out of a spec."""
+            """Make the type of a spec key optional: the key may be left out, not be null."""
             return Annotated[given, cls._OPTIONAL]
 
 
 def kind_of(value: Any) -> str:
-    """Return the form of a value whose type permits a scalar, a list or a mapping."""
+    """Return the form (scalar, list or mapping) of a value whose type permits several forms."""
     if isinstance(value, dict | Model):
         return "mapping"
     return "list" if isinstance(value, list | tuple) else "text"

@@ -190,7 +190,7 @@ _TYPE_OF: dict[KeyKind, Any] = {
 
 
 def _build_model(kind: type[DeclaredEffect]) -> type[EffectStep]:
-    """Build the pydantic model of a declared kind of step from its keys."""
+    """Build the pydantic model of a step that ``graph/effects`` declares, from its keys."""
     given: dict[str, Any] = {}
     declared: Any = kind
     for field, key in declared_keys(declared).items():

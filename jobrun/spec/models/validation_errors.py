@@ -99,7 +99,7 @@ def _unknown_key(error: _Error) -> _Words:
 
 
 def _param_first(words: _Words, path: Path, source: SourceMap) -> _Words:
-    """Suggest ``params.k`` in the validation error about an unknown key that is a param's name."""
+    """Suggest ``params.k`` in a validation error if an unknown key ``k`` is a param's name."""
     if words.code != "E021" or len(path) != 1 or source.node(("params", *path)) is None:
         return words
     return words._replace(mend=f"did you mean 'params.{path[0]}'?  {words.mend}")
@@ -121,7 +121,7 @@ def _unknown_step(error: _Error) -> _Words:
 
 
 def _python_line(step: dict[str, Any]) -> str:
-    """Guess the step that was meant, for a validation error about Python in a step's place."""
+    """Guess which step was meant where a validation error finds Python code as a step."""
     (key, value), *others = (*step.items(), ("", None))
     if key in _LOOPS:
         return "{loop: count, as: i, steps: […]}"
@@ -191,7 +191,7 @@ def _mend_type(error: _Error, what: str) -> str:
 
 
 def _example_mapping(key: str | int, value: Any) -> str:
-    """Guess the mapping that was meant, for the mend of a validation error; empty if unknown."""
+    """Guess the mapping to suggest where a step's value is none in a validation error, or empty."""
     if key == "metric" and isinstance(value, str) and value.isidentifier():
         return f"metric: {{{value}: {value}}}"
     if key in ("save", "load") and isinstance(value, str):
@@ -203,7 +203,7 @@ def _example_mapping(key: str | int, value: Any) -> str:
 
 
 def found(value: Any) -> str:
-    """Describe a wrong value in a few words, for the 'found …' of a validation error."""
+    """Describe a wrong value in a few words, to end a validation error with 'found …'."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

@@ -37,7 +37,7 @@ class SpecReader:
         self.warnings: list[Fault] = []
 
     def tree(self, path: str, base: str) -> Mapping | None:
-        """Read a spec file and merge it over the files it includes; None if that failed.
+        """Read a spec file and merge it over the files it includes; None if reading failed.
 
         Args:
             path: The file, as the user named it.
@@ -60,7 +60,7 @@ class SpecReader:
         return merge_specs(merged, own)
 
     def _follow(self, path: str, item: Scalar, base: str, above: tuple[str, ...]) -> Mapping | None:
-        """Read an included file, whose path is relative to the file that includes it."""
+        """Read an included file, whose path starts from the folder of the including file."""
         target = os.path.normpath(Path(path).parent / str(item.value))
         if os.path.realpath(target) in above:
             self._fault("includes itself, directly or through other files", "remove one", item)
@@ -124,7 +124,7 @@ class SpecReader:
 
 
 def read_unchecked(path: str) -> dict[str, Any]:
-    """Read a spec file with those that it includes as plain data, of which nothing is checked.
+    """Read a spec file and the files it includes as plain data, without any check.
 
     It takes half as long as to load the spec, which imports all models: a shell waits for it.
 
@@ -139,7 +139,7 @@ def read_unchecked(path: str) -> dict[str, Any]:
 
 
 def _without_private_keys(root: Mapping) -> Mapping:
-    """Remove ``include``, and the keys that only hold anchors, from an included file's tree."""
+    """Remove from an included file's tree ``include`` and keys that only hold anchors."""
     values = {
         key: value
         for key, value in root.values.items()
@@ -185,7 +185,7 @@ def _rebased_section(key: str, value: Node, prefix: str) -> Node:
 
 
 def _rebased_steps(node: Node, prefix: str) -> Node:
-    """Rebase the paths of ``load`` and ``save`` steps in an included file's tree."""
+    """Rebase ``load`` and ``save`` paths in an included file's tree to the folder of the spec."""
     if isinstance(node, Sequence):
         return Sequence([_rebased_steps(item, prefix) for item in node.items], node.place)
     if not isinstance(node, Mapping):

@@ -23,7 +23,7 @@ def _merged(base: Mapping, over: Mapping) -> Mapping:
 
 
 def merge_specs(base: Mapping, over: Mapping) -> Mapping:
-    """Merge two whole specs, where a param's plain value is its default.
+    """Merge a whole spec over another; a param's plain value replaces its default only.
 
     So ``params: {k: 12}`` over ``k: {type: int, default: 10, min: 2}`` keeps the bounds,
     and ``1`` over ``tol: 1e-4`` stays a float.

@@ -44,7 +44,7 @@ class Override:
     place: Place
 
     def relative_to(self, way: str) -> Override:
-        """Return this override with the relative paths in its value prefixed by a folder."""
+        """Return this override with a folder put before the relative paths in its value."""
         tree: Node = rebased(_put_key(Mapping({}, {}, self.place), self.path, self, 0), way)
         for segment in self.path:
             below = child(tree, segment if isinstance(tree, Sequence) else str(segment))
@@ -122,7 +122,7 @@ def _parse_value(text: str, place: Place, path: Path) -> Node:
 
 
 def _moved(node: Node, place: Place) -> Node:
-    """Give all parts of an override's value the same place, the option ``--set``."""
+    """Give every part of an override's value the place of its option ``--set``."""
     if isinstance(node, Scalar):
         return node._replace(place=place)
     if isinstance(node, Sequence):
@@ -132,7 +132,7 @@ def _moved(node: Node, place: Place) -> Node:
 
 
 def applied(root: Mapping, override: Override) -> Mapping:
-    """Apply an override to a copy of the spec's tree; unchanged parts are shared.
+    """Apply an override to a spec's tree; return a copy that shares all unchanged parts.
 
     Raises:
         SpecError: The path leads through a value that has no such part, or to an
@@ -151,7 +151,7 @@ def applied(root: Mapping, override: Override) -> Mapping:
 
 
 def _with_long_form(root: Mapping, override: Override) -> Mapping:
-    """Convert a param in the spec's tree to a mapping, so that an override keeps its bounds."""
+    """Convert a param to its long form in the spec's tree, so that an override keeps the bounds."""
     params = root.values.get("params")
     known = params.values if isinstance(params, Mapping) else {}
     name = str(override.path[1])

@@ -74,7 +74,7 @@ class ParamValues:
         return {**(data if isinstance(data, dict) else {}), "type": _kind(value), "default": value}
 
     def _secret(self, name: str, declared: ParamSpec, node: Node, data: Any) -> Any:
-        """Determine the value of a secret param, of which only a digest leaves this process."""
+        """Determine a secret param's value, of which only a digest may leave this process."""
         path: Path = ("params", name)
         kind = declared.type or ("text" if declared.default is None else _kind(declared.default))
         if declared.default is None:

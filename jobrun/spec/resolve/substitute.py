@@ -140,7 +140,7 @@ class Substitution:
         names: Iterator[str],
         handed: dict[str, str],
     ) -> str:
-        """Substitute one reference ``${…}`` in a ``run`` line of the tree, for bash to read."""
+        """Substitute one reference ``${…}`` in a ``run`` line, quoted for bash."""
         name = match[1]
         if match[2] and name.startswith(RAW):
             raw = self._value(name.removeprefix(RAW), node, path)
@@ -175,7 +175,7 @@ class Substitution:
         raise _unknown("E446", message + places, mend, node, path)
 
     def scalar(self, node: Scalar, path: Path) -> Value:
-        """Substitute ``${…}`` in one text; a text that is one reference takes the value's type."""
+        """Substitute ``${…}`` in a text; a text that is one reference gets the value itself."""
         text = str(node.value)
         try:
             whole = _WHOLE.fullmatch(text)
@@ -239,7 +239,7 @@ def _text(value: Value) -> str:
 
 
 def _is_shell_line(node: Mapping, path: Path) -> bool:
-    """Return whether references in a node of the tree are substituted as in a step for bash."""
+    """Return whether a node is a ``run`` step whose line has references, to be quoted for bash."""
     line = node.values.get("run")
     is_step = len(path) > 1 and isinstance(path[-1], int) and path[0] in _WITH_STEPS
     return is_step and isinstance(line, Scalar) and "${" in str(line.value)
@@ -296,7 +296,7 @@ class ShellLine:
         return "plain" if top in ("plain", "paren") else "other"
 
     def feed(self, text: str) -> None:
-        """Track quotes in a line for bash, to substitute in it, through its next literal text."""
+        """Track quotes through the next literal text of a bash line, to substitute behind it."""
         position = 0
         while position < len(text):
             position += self._step(text, position)
@@ -309,7 +309,7 @@ class ShellLine:
         self._is_escaped = False
 
     def _step(self, text: str, at: int) -> int:
-        """Track quotes in a line for bash, to substitute in it, through one token of the line."""
+        """Track quotes through one token of a bash line, to substitute behind it."""
         top, rest = self._frames[-1], text[at:]
         if top == "single":
             return self._until("'", rest)

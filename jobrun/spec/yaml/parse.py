@@ -133,7 +133,7 @@ class _Frame:
 
     @property
     def wants_key(self) -> bool:
-        """Whether the next event of the YAML parser is a key of this open mapping."""
+        """Whether the YAML parser's next event is a key in this mapping, which has not ended."""
         return self.items is None and self.key is _EXPECTED
 
 
@@ -249,7 +249,7 @@ class Builder:
         self._fault("E012", message, mend, (*place[:3], max(1, len(tag)), 0))
 
     def _is_cut(self, frame: _Frame, text: str, place: Place) -> bool:
-        """Return whether a comma in brackets cut an expression in two, as a YAML tree is built.
+        """Return whether a comma cut an expression in brackets in two, in parsing YAML.
 
         Of a list its pieces are taken out again, so that the rest can be checked.
         """
@@ -415,7 +415,7 @@ class Builder:
 
 
 def _merge(frame: _Frame, merged: Mapping) -> None:
-    """Apply a merge key ``<<`` as the YAML tree is built; the mapping's own keys override it."""
+    """Merge a YAML mapping's ``<<`` key; the mapping's own keys override merged ones."""
     for key, value in merged.values.items():
         if key not in frame.values:
             frame.values[key] = value

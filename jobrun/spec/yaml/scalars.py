@@ -46,7 +46,7 @@ def is_text(text: str) -> bool:
 
 
 def resolve(text: str) -> Value:
-    """Return the value of a plain YAML scalar by the core schema of YAML 1.2.
+    """Resolve a plain YAML scalar to its value by the core schema of YAML 1.2.
 
     Raises:
         NumberRangeError: The text is a number that does not fit 64 bits.
@@ -83,7 +83,7 @@ def _float(text: str) -> float | str:
 
 
 def old_reading(text: str) -> bool | int | float | None:
-    """Return the value that YAML 1.1 gave to a plain scalar, or None where the versions agree."""
+    """Return the value that YAML 1.1 gave a plain scalar, or None if it is that of YAML 1.2."""
     match = _OLD_BOOL.fullmatch(text)
     if match:
         return match[1] is not None
@@ -105,7 +105,7 @@ def _sexagesimal(text: str) -> int:
 
 
 def both_readings(text: str, expected: str, kind: str) -> tuple[str, str] | None:
-    """Explain a plain YAML scalar of a wrong type by its readings in YAML 1.1 and in YAML 1.2.
+    """Explain how YAML 1.1 and YAML 1.2 read a plain scalar whose type is wrong.
 
     Args:
         text: The text, as written without quotes.

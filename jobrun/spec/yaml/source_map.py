@@ -20,7 +20,7 @@ class SourceMap:
     root: Node
 
     def node(self, path: Path) -> Node | None:
-        """Return the node in the source of the value at a path of the loaded spec, or None."""
+        """Return the source node of the value at a path of the loaded spec, or None."""
         found, rest = self._walk(path)
         return None if rest else found
 
@@ -29,14 +29,14 @@ class SourceMap:
         return _origin(self._walk(path)[0])
 
     def items(self, path: Path, count: int) -> list[Origin]:
-        """Map the path of a list in a loaded spec to the places of its items in the source file."""
+        """Return the places in the source file of the items of a list at a path of the spec."""
         node, rest = self._walk(path)
         if rest or not isinstance(node, Sequence) or len(node.items) != count:
             return [self.at((*path, index)) for index in range(count)]
         return [_origin(item) for item in node.items]
 
     def key(self, path: Path) -> Origin:
-        """Map a path of the spec to the place of its last key in a file, else of the value."""
+        """Map a spec path to the place of its last key, or of the value where it has no key."""
         if path:
             parent = self.node(path[:-1])
             last = path[-1]
@@ -45,7 +45,7 @@ class SourceMap:
         return self.at(path)
 
     def _walk(self, path: Path) -> tuple[Node, int]:
-        """Map a path of the spec to the nearest node in the source, and the count of segments left.
+        """Find the source node nearest to a spec path; return it, and how many segments remain.
 
         Not by ``child``, because a large spec asks for hundreds of thousands of places.
         """

@@ -68,7 +68,7 @@ def syntax_fault(error: YAMLError, text: str, file: str) -> Fault:
 
 
 def _place(error: MarkedYAMLError, text: str, file: str) -> Origin:
-    """Return the place of a YAML syntax error, or the start of a bracket or quote never closed."""
+    """Return where a YAML syntax error is: its place, or an unclosed bracket or quote before."""
     mark = error.problem_mark
     begun = error.context_mark
     missing = (error.problem or "").endswith(("end of stream", "expected ':'"))

@@ -62,13 +62,13 @@ def compare_states(first: Inspection, second: Inspection) -> tuple[BlobDifferenc
 
 
 def only_in_first(node: str, name: str, value: Value) -> BlobDifference:
-    """Describe a blob that only the first of two compared checkpoints has."""
+    """Build the ``BlobDifference`` of a blob that only the first of two checkpoints has."""
     how = ValueDifference(equal=False, words=f"{describe(value)} | not there")
     return BlobDifference(node, name, how, "first")
 
 
 def only_in_second(node: str, name: str, value: Value) -> BlobDifference:
-    """Describe a blob that only the second of two compared checkpoints has."""
+    """Build the ``BlobDifference`` of a blob that only the second of two checkpoints has."""
     how = ValueDifference(equal=False, words=f"not there | {describe(value)}")
     return BlobDifference(node, name, how, "second")
 
@@ -111,7 +111,7 @@ def render_differences(blobs: Sequence[BlobDifference], *, equal_too: bool = Fal
 
 
 def render_difference(how: ValueDifference) -> str:
-    """Render a checkpoint diff's entry for one blob: ``3 of 10 differ, max 0.5``."""
+    """Render one blob's entry in a checkpoint diff, such as ``3 of 10 differ, max 0.5``."""
     if how.equal:
         return "the same bits"
     if how.words:
@@ -232,7 +232,7 @@ def _array(value: Value) -> Array:
 
 
 def _words(value: Value) -> str:
-    """Describe a blob's value in a checkpoint diff: its kind, and a number or short text itself."""
+    """Describe one value for a checkpoint diff: its kind, or a number or short text itself."""
     if type(value) is int:
         return f"{describe(value)} {integer_text(value)}"
     plain = value.item() if isinstance(value, np.generic) else value

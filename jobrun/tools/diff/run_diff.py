@@ -38,7 +38,7 @@ class RunDifference:
 
     @property
     def state_is_equal(self) -> bool:
-        """Whether the diff of two runs finds their final states the same, bit for bit."""
+        """Whether two runs' final states are equal bit for bit, in their diff."""
         return all(blob.apart.equal for blob in self.state)
 
 

@@ -85,7 +85,7 @@ def _code(name: str, entry: Entry) -> Html:
 
 
 def _inline(text: str) -> Iterator[str]:
-    """Yield the pieces of a Markdown paragraph of the manual as HTML; backticks become code."""
+    """Yield the parts of a Markdown paragraph in the manual as HTML; text in backticks is code."""
     for place, piece in enumerate(text.split("`")):
         yield tag("code", piece) if place % 2 else piece
 

@@ -87,7 +87,7 @@ def read_tables(schema: Schema) -> tuple[Table, ...]:
 
 
 def find_tables(all_tables: tuple[Table, ...], given: str) -> tuple[Table, ...]:
-    """Find the tables of spec keys to which a name refers, with the keys in each.
+    """Find the tables of spec keys that a name refers to, and which keys it means in each.
 
     Args:
         all_tables: As ``read_tables`` gives them.
@@ -109,7 +109,7 @@ def find_tables(all_tables: tuple[Table, ...], given: str) -> tuple[Table, ...]:
 
 
 def list_key_words(all_tables: tuple[Table, ...]) -> tuple[str, ...]:
-    """List all spec keys that can be looked up, for suggestions."""
+    """List all spec keys that the manual can look up, to suggest one."""
     found = dict.fromkeys(one.path for one in all_tables if one.path)
     for one in all_tables:
         found |= dict.fromkeys(key.name for key in one.keys)
@@ -193,7 +193,7 @@ def _default(value: Schema) -> str:
 
 
 def _models(value: Any, definitions: Schema) -> Iterator[str]:
-    """Yield the mappings that a spec key may hold, for the manual, from the JSON schema."""
+    """Yield the mappings that a spec key's value may be, by the JSON schema, for the manual."""
     if isinstance(value, list):
         for one in value:
             yield from _models(one, definitions)
@@ -212,7 +212,7 @@ def _models(value: Any, definitions: Schema) -> Iterator[str]:
 
 
 def _kind(value: Schema) -> str:
-    """Describe for the manual the type of a key: ``list of names``, ``text or mapping``."""
+    """Describe the type of a key's value for the manual: ``list of names``, ``text or mapping``."""
     return " or ".join(dict.fromkeys(_kinds(value))) or "anything"
 
 

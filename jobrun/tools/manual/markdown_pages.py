@@ -101,13 +101,13 @@ def render_as_html(text: str) -> str:
 
 
 def _embed_picture(image: re.Match[str]) -> str:
-    """Embed a picture's file in the image element of a Markdown page of the manual."""
+    """Build an ``<img>`` element with an embedded picture for the manual's Markdown page."""
     data = b64encode((FOLDER / "pictures" / image[1]).read_bytes()).decode()
     return f'<img src="data:image/svg+xml;base64,{data}"'
 
 
 def list_pages() -> str:
-    """List the Markdown pages of the manual by section: a line each, with name and title."""
+    """List the manual's Markdown pages by section, one line of name and title for each."""
     pages = read_pages()
     width = max(map(len, pages))
     return "\n\n".join(

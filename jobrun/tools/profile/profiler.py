@@ -68,7 +68,7 @@ class Profiler:
         return meter
 
     def listen(self, event: Event) -> None:
-        """Note groups, saves and times from the run's events, as its profiler."""
+        """Note the times of groups and saves, from the run's events, for the profile."""
         now = time.perf_counter()
         match event:
             case RunStarted():
@@ -83,7 +83,7 @@ class Profiler:
                 pass
 
     def table(self) -> Table | None:
-        """Return the rows that the profiler has measured, or None if there are none."""
+        """Return the profile's table of what was measured; None if nothing was."""
         if self._meter is None:
             return None
         return build_table(self._meter.times(), self._labels)
@@ -115,7 +115,7 @@ class Profiler:
 
 
 def as_document(table: Table, times: TimeUse | None = None) -> dict[str, Any]:
-    """Convert what the profiler measured to the JSON document that it writes."""
+    """Convert what the profiler measured to the JSON document that it writes to a file."""
     return {"schema": SCHEMA, **asdict(table), "times_s": asdict(times or TimeUse())}
 
 
@@ -175,7 +175,7 @@ def _operator(op: Op) -> str:
 
 
 def _outermost(value: Expr) -> str:
-    """Return the label that the profiler gives an expression: its outermost operation."""
+    """Return the profiler's label of an expression: the name of its outermost operation."""
     match value:
         case Call(function=function):
             return function

@@ -99,7 +99,7 @@ def build_table(times: Iterable[BlockTime], labels: Mapping[str, str]) -> Table:
 
 
 def parents(paths: Iterable[str]) -> dict[str, str]:
-    """Map each row of a profile's table to the row of the step that contains its step."""
+    """Map the path of each row in a profile's table to the path of the step around it."""
     known = set(paths)
     found: dict[str, str] = {}
     for path in known:
@@ -133,7 +133,7 @@ def _step_rows(times: tuple[BlockTime, ...], labels: Mapping[str, str]) -> list[
 
 
 def _with_total(row: StepRow, inside: list[StepRow], is_own: list[bool]) -> StepRow:
-    """Subtract the time of called blocks from the calling step's row in a profile's table."""
+    """Subtract the time of blocks that a step calls from the step's row in a profile's table."""
     called_s = sum(one.total_s for one, own in zip(inside, is_own, strict=True) if not own)
     own_s = sum(one.total_s for one, own in zip(inside, is_own, strict=True) if own)
     # Branches of a parallel run side by side: together they may be longer than it.

@@ -76,7 +76,7 @@ def _lanes(times: Iterable[BlockTime]) -> dict[str, int]:
 
 
 def _threads(times: Iterable[BlockTime]) -> dict[tuple[str, int], int]:
-    """Assign a thread number of the trace to each thread of a node, in the order of first use."""
+    """Assign each thread of a node a number in the trace, in the order of first use."""
     spans = sorted((span, block.owner.node) for block in times for span in block.spans)
     found: dict[tuple[str, int], int] = {}
     counts: Counter[str] = Counter()
@@ -88,7 +88,7 @@ def _threads(times: Iterable[BlockTime]) -> dict[tuple[str, int], int]:
 
 
 def _flames(steps: Sequence[StepRow]) -> list[dict[str, Any]]:
-    """Draw the profiled steps of a block as trace events, each below the one that contains it."""
+    """Convert profiled steps to nested trace events, each inside the step that contains it."""
     around = parents(row.path for row in steps)
     inside: dict[str, list[StepRow]] = {}
     for row in steps:
@@ -123,7 +123,7 @@ def _bar(
 
 
 def _placed(process: int, place: int) -> dict[str, Any]:
-    """Build the event of a trace that orders the processes in the viewer."""
+    """Build the trace event by which a viewer orders the processes."""
     return {
         "ph": "M",
         "name": "process_sort_index",

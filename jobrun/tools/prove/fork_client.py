@@ -90,7 +90,7 @@ class ForkClient:
         variables: Mapping[str, str] | None = None,
         kill_after_s: float | None = None,
     ) -> ProcessEnd:
-        """Send a command line of a proof to the fork server, and wait until its process has ended.
+        """Send a proof's command line to the fork server; wait until the process has ended.
 
         Args:
             arguments: Without the program's name.

@@ -61,7 +61,7 @@ def _serve(program: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wait_for_child(child: int, limit_s: float | None) -> bool:
-    """Wait, in the fork server, for a forked child up to a limit; return whether it still runs."""
+    """Wait in the fork server for a child, up to a limit; return whether the child still runs."""
     if limit_s is None:
         return False
     deadline = time.monotonic() + limit_s
@@ -79,7 +79,7 @@ _reaped: dict[int, int] = {}
 
 
 def _reap(child: int) -> int | None:
-    """Reap a child of the fork server if it has ended; return its status, None while it runs."""
+    """Reap the fork server's child if it has ended, and return the status; None if it runs."""
     pid, status = os.waitpid(child, os.WNOHANG)
     if pid == 0:
         return None

@@ -69,7 +69,7 @@ def find_difference(
 
 
 def different_artifacts(first: Run, second: Run) -> frozenset[str]:
-    """Judge the artifacts of a proof's two runs: list the names of those that differ."""
+    """Judge the artifacts of a proof's two runs; return the names of those that differ."""
     ours, theirs = _artifacts(first), _artifacts(second)
     return frozenset(
         name for name in ours.keys() | theirs.keys() if not _alike(ours.get(name), theirs.get(name))
@@ -77,7 +77,7 @@ def different_artifacts(first: Run, second: Run) -> frozenset[str]:
 
 
 def find_lost_epochs(run: Run) -> str:
-    """Judge a killed run: describe the acknowledged epochs that it has lost; empty for none."""
+    """Judge a killed run: describe epochs it acknowledged and lost; empty if there are none."""
     try:
         newest = read_journal(run.path, run.record.run_id).newest
         if newest < 0:

@@ -72,7 +72,7 @@ class Course:
 
 
 def plan_trials(course: Course, count: int, seed: int = 0) -> tuple[Trial, ...]:
-    """Draw the kills of a proof's trials; the same arguments give the same trials.
+    """Plan a proof's trials: choose at random, from a seed, where each trial kills the run.
 
     Half of them die at named places, each place as often as any other (give or take one),
     the other half at random instants, of which one in ten may come before the run has done
@@ -92,7 +92,7 @@ def plan_trials(course: Course, count: int, seed: int = 0) -> tuple[Trial, ...]:
 
 
 def another_instant(course: Course, seed: int) -> AtTime:
-    """Plan another kill time for a copy, drawn from the course of its run."""
+    """Plan another time at which to kill a copy, drawn from the course of an unbroken run."""
     return _instant(course, random.Random(seed))  # noqa: S311
 
 
@@ -111,7 +111,7 @@ class _Places:
         self._has_drawn = False
 
     def draw(self) -> AtPoint | None:
-        """Draw the next failpoint to kill at, with one of its occurrences; None without any."""
+        """Draw the next failpoint to kill at, and which occurrence; None if no run reached any."""
         if not self._deck:
             self._deck = sorted(self._reached)
             self._chance.shuffle(self._deck)

@@ -66,7 +66,7 @@ class JobArtifacts:
         self._before = {path: _stamp(path) for path in self._outside()}
 
     def take(self, run: Run, into: Path) -> None:
-        """Copy the files that a run of the job ported from the original program has written.
+        """Copy the files written by a run of the job that was ported from the original program.
 
         Raises:
             ProofError: E482, it has not written one of them.
@@ -94,7 +94,7 @@ class JobArtifacts:
 
 
 def run_original(original: Original, scratch: Path, environment: Mapping[str, str]) -> None:
-    """Run the original program, from which a job was ported, to its end.
+    """Run the original program, which the job was ported from, to its end.
 
     Args:
         original: The program.
@@ -143,7 +143,7 @@ def run_original(original: Original, scratch: Path, environment: Mapping[str, st
 
 
 def file_difference(expected: Path, found: Path) -> str:
-    """Describe how a job's file differs from the original program's; empty if it does not.
+    """Describe how a job's data file differs from the original program's; empty if it does not.
 
     Arrays in npy, npz, CSV, HDF5 and Parquet are compared by dtype, shape and bits, whatever else
     is in the file; any other file by its bytes.

@@ -90,7 +90,7 @@ class Proof:
 
     @property
     def landed(self) -> int:
-        """In how many trials of the proof the first kill ended the process."""
+        """The number of trials in the proof in which the first kill ended the process."""
         return sum(outcome.landed[0] for outcome in self.outcomes)
 
     @property
@@ -100,7 +100,7 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        """Whether the proof succeeded: kills worked, no trial failed, and the original agrees."""
+        """Whether the proof succeeded: kills worked, trials passed, the original program agrees."""
         wrong = self.bad or self.unsteady is not None or any(self.unlike.values())
         return not wrong and self.is_shown
 
@@ -222,12 +222,12 @@ def _all(
 
 
 def _nothing_compared(reference: Run, found: Run) -> None:
-    """Compare no runs in the proof of a job that is inexact, since they may differ."""
+    """Return no difference, as a proof compares no runs of an inexact job, which may differ."""
     del reference, found
 
 
 def _environment() -> dict[str, str]:
-    """Build the environment in which all runs of a proof work, without a supervisor.
+    """Build the environment variables for all runs of a proof, which have no supervisor.
 
     A supervisor would report the kill as it does to users.
     """

@@ -79,7 +79,7 @@ Loss = Callable[[Path], str]
 
 
 def find_any_lost_epochs(folder: Path) -> str:
-    """Describe, after a trial, the acknowledged epochs that any run in its folder has lost."""
+    """Describe acknowledged epochs that any run in a trial's folder has lost."""
     return next((words for run in runs(folder) if (words := find_lost_epochs(run))), "")
 
 
@@ -241,7 +241,7 @@ def _ended_badly(ended: ProcessEnd, folder: Path) -> str:
 
 
 def _last_words(folder: Path) -> str:
-    """Return, for a trial's outcome, what a process printed last: its error, or last lines."""
+    """Return a process's last output, its error or last lines, for a trial's outcome."""
     try:
         text = (folder / _OUTPUT).read_text(errors="replace")
     except FileNotFoundError:

@@ -121,7 +121,7 @@ Point = tuple[int | float, float]
 
 
 def thin_points(points: Sequence[Point], most: int) -> list[Point]:
-    """Select at most ``most`` points of a chart's curve, with the first and the last.
+    """Select at most ``most`` points of a chart's curve, including the first and the last.
 
     Of each stretch of the curve its least, its greatest and one value that is no number are
     kept, so that no peak and no NaN disappears.
@@ -175,7 +175,7 @@ def chart_section(charts: Charts, names: Sequence[str]) -> Html:
 
 
 def key(run: int) -> Html:
-    """Render the style of line by which a run is recognised in each chart of the report."""
+    """Render a legend sample of the line style of one run in the report's charts, as SVG."""
     line = tag("path", d="M0 5H26", class_=f"s{run % 8} d{run % 4}")
     return tag("svg", line, class_="key", viewBox="0 0 26 10", aria_hidden="true")
 
@@ -223,7 +223,7 @@ def _figure(at: int, chart: Chart, names: Sequence[str]) -> Html:
 
 
 def _summary(chart: Chart, names: Sequence[str]) -> str:
-    """Describe a chart's curve by range and end, or several curves by their number."""
+    """Describe a chart in words: one curve by its range and end, several by their number."""
     if len(names) > 1:
         return f"{len(chart.curves)} of {len(names)} runs"
     curve = chart.curves[0]

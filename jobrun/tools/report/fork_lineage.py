@@ -49,7 +49,7 @@ def _upwards(run: Run) -> Iterator[Link]:
 
 
 def _parent(run: Run) -> Run | None:
-    """Find the parent in a run's fork lineage, if its directory is still where it was."""
+    """Find a run's parent in the fork lineage, if the parent's directory has not moved."""
     place = Path(run.path, str(run.record.parent.get("checkpoints", ""))).parent
     try:
         found = open_run(place.resolve())

@@ -30,7 +30,7 @@ def text(words: str) -> Html:
 
 
 def plain(words: str) -> str:
-    """Replace invisible characters of a text by their numbers, to be seen in HTML."""
+    """Replace invisible characters of a text by visible numbers, for HTML."""
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", words)
 
 

@@ -69,7 +69,7 @@ def _chart_data(charts: Charts, names: list[str]) -> dict[str, object]:
 
 
 def _run(number: int, report: RunReport) -> Html:
-    """Render one of the compared runs on the page of the report, collapsed."""
+    """Render one compared run on the report's page as a collapsed ``<details>`` element."""
     inside = [heading(report)]
     for _, title, content in sections(report):
         inside += [tag("h3", title), content]
@@ -159,7 +159,7 @@ def summary(reports: Sequence[RunReport]) -> Html:
 
 
 def difference_sections(reports: Sequence[RunReport]) -> Iterator[Section]:
-    """Yield the sections of the report page that compares runs: last values, params and more."""
+    """Yield the sections of a report that compares runs: their last values, params and more."""
     lasts = [{name: number(value) for name, value in one.metrics_last.items()} for one in reports]
     if any(lasts):
         yield "last", "Last values", _side_by_side("metric", reports, lasts, all_rows=True)

@@ -51,7 +51,7 @@ class Picture:
 
 
 def picture(value: Any, most: tuple[int, int] = (160, 160)) -> Picture | None:
-    """Scale a matrix of real numbers to a picture; None for anything else.
+    """Scale a real matrix to a grey-level picture in the report; None for anything else.
 
     Args:
         value: An array; one of two dimensions, each of at least 2, has a picture. A few long
@@ -65,7 +65,7 @@ def picture(value: Any, most: tuple[int, int] = (160, 160)) -> Picture | None:
 
 
 def tiles(value: Any, across: int = 8) -> Picture | None:
-    """Draw a matrix as pictures side by side: each row is folded into a square.
+    """Draw a matrix as report pictures side by side, each row folded into a square.
 
     So pictures that were flattened look like pictures again. None where rows have no square
     number of items, are very short, very long or very many, or the matrix itself is square.
@@ -92,7 +92,7 @@ def tiles(value: Any, across: int = 8) -> Picture | None:
 
 
 def png(drawn: Picture) -> bytes:
-    """Encode a picture as a PNG file, one pixel per item, transparent between tiles."""
+    """Encode a picture for the report as a PNG file: a pixel per item, clear between tiles."""
     height, width = drawn.shades.shape
     lines = np.concatenate([np.zeros((height, 1), np.uint8), drawn.shades], axis=1)
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
@@ -166,7 +166,7 @@ def draw_each_blob(
     most: tuple[int, int] = (160, 160),
     most_drawn: int = MOST_DRAWN,
 ) -> tuple[DrawnBlob, ...]:
-    """Draw the pictures and the histogram of each blob of a checkpoint, in the order of nodes.
+    """Draw pictures and a histogram of each blob of a checkpoint, node by node.
 
     Args:
         found: The checkpoint.
@@ -206,7 +206,7 @@ class Histogram:
 
 
 def histogram(value: Any, bins: int = 40) -> Histogram | None:
-    """Compute the histogram of an array for a picture; None with fewer than two finite numbers.
+    """Compute a report's histogram of an array; None with fewer than two finite numbers.
 
     Args:
         value: An array of any shape, or anything else, which has none.

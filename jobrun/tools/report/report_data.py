@@ -109,7 +109,7 @@ class RunReport:
 
 
 def read_report(run: Run, run_dir: Path, runs: int = 1) -> RunReport:
-    """Gather everything that a report shows about a run, whatever its state.
+    """Gather all data that the report of a run shows, whatever the run's state.
 
     Args:
         run: The run.
@@ -223,7 +223,7 @@ def _following(status: Status, run: str) -> tuple[str, ...]:
 
 
 def strip_job(plan: Mapping[str, Any]) -> Job:
-    """Reduce a job to what its report shows: names, nodes and needs of tasks.
+    """Reduce a job to what its report needs: names, nodes and needs of tasks.
 
     Args:
         plan: The content of ``spec/plan.json``.

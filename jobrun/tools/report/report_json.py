@@ -81,7 +81,7 @@ def _blob(one: DrawnBlob) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a param's value in a report to JSON, to text if JSON has no form for it."""
+    """Convert a param's value for the JSON of a report; to text where JSON cannot hold it."""
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value if isinstance(value, bool | int | float | str | None) else str(value)

@@ -107,7 +107,7 @@ class History:
 
 
 def read_history(run: Path, *, live: bool) -> History:
-    """Reconstruct a run's history from its events; torn or foreign lines are skipped.
+    """Reconstruct a run's history from its log of events, skipping lines that cannot be parsed.
 
     Args:
         run: The run's directory.

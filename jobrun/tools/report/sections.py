@@ -42,7 +42,7 @@ _SIDE = 280
 
 
 def heading(report: RunReport) -> Html:
-    """Render the section at the top of a run's report: its status in a few lines."""
+    """Render the top section of a run's report: the run's status in a few lines."""
     status, record = report.status, report.run.record
     words = status.status
     if status.status == "finished" and record.exit_code:
@@ -108,7 +108,7 @@ def sections(report: RunReport) -> Iterator[Section]:
 
 
 def environment(report: RunReport) -> dict[str, str]:
-    """Collect the names and values of the report's section about a run's environment."""
+    """Collect names and values for the report's section about a run's environment."""
     record = report.run.record
     found = {name: _value(value) for name, value in record.environment.items()}
     found |= {"host": record.host, "file system": record.file_system}
@@ -246,7 +246,7 @@ def _profile_rows(rows: Any, name: str) -> list[_Row]:
 
 
 def _bars(what: str, rows: list[_Row], most_rows: int = _MOST_BARS) -> Html:
-    """Render a section's list of the longest times, each with its name, a number and a bar."""
+    """Render a list of the longest times in a report's section, each with number and bar."""
     rows = sorted(rows, key=lambda row: -row[1])
     most = max((seconds for _, seconds, _ in rows), default=0.0) or 1.0
     items = (

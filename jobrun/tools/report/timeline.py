@@ -35,7 +35,7 @@ class _Part:
     width: float
 
     def x(self, at: float) -> float:
-        """Return the x coordinate of a moment on the timeline."""
+        """Return the x coordinate of a moment in this part of the timeline."""
         length = self.invocation.ended - self.invocation.started
         share = (at - self.invocation.started) / length if length > 0 else 0.0
         return self.left + self.width * min(1.0, max(0.0, share))
@@ -142,7 +142,7 @@ def _part(part: _Part, history: History, top: int) -> Iterator[Html]:
 
 
 def _gap(before: _Part, after: _Part) -> Iterator[Html]:
-    """Mark a gap between two processes on the timeline, or a return to an older epoch."""
+    """Draw on the report's timeline a gap between two processes, or a return to an older epoch."""
     middle = (before.left + before.width + after.left) / 2
     away = max(0.0, after.invocation.started - before.invocation.ended)
     words = f"nothing ran for {span(away)}"

@@ -41,7 +41,7 @@ class Condition:
     text: str
 
     def judge(self) -> Callable[[Value | None], bool]:
-        """Return what decides whether the condition by which runs are filtered holds for a value.
+        """Build the function that tests a value by a condition by which runs are filtered.
 
         It never holds for a missing one.
         """
@@ -140,7 +140,7 @@ def find_column(name: str, runs: Sequence[RunSummary]) -> str:
 
 
 def read_column(runs: Iterable[RunSummary], column: str, now: datetime) -> list[Value | None]:
-    """Read the values of the column by which runs are sorted or filtered; None if it has none."""
+    """Read a column's values, to sort or filter runs by it; None for a run without a value."""
     kind, dot, name = column.partition(".")
     if dot:
         return [(run.params if kind + dot == PARAMS else run.metrics).get(name) for run in runs]
@@ -235,7 +235,7 @@ def _with_best(run: RunSummary, run_dir: Path, name: str, mode: str) -> RunSumma
 def group_runs(
     runs: Sequence[RunSummary], *, nest_forks: bool = True, always: Collection[str] = ()
 ) -> list[RunGroup]:
-    """Sort runs into groups, one per job or sweep, those with newer runs later.
+    """Sort runs into groups by job or sweep; groups with newer runs come later.
 
     Args:
         runs: The runs, in the order that they are shown in.

@@ -51,7 +51,7 @@ class Metrics:
 
 
 def read_metrics(run: Path, last_bytes: int = 0) -> Metrics:
-    """Read the metrics of a run by epoch; unreadable lines are left out, and counted.
+    """Read a run's metrics by epoch; leave out unreadable lines, and count them.
 
     Args:
         run: Its directory.
@@ -84,7 +84,7 @@ def read_metrics(run: Path, last_bytes: int = 0) -> Metrics:
 
 
 def select_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:
-    """Select metrics of a run's table by name; all if no name is given.
+    """Select metrics by name from a run's table; all of them if none is named.
 
     Raises:
         UsageError: E424, there is no metric of that name.
@@ -126,7 +126,7 @@ def read_last_metrics(run: Path) -> dict[str, Number]:
 
 
 def read_last_values(run: Path) -> tuple[dict[str, Number], int]:
-    """Read the last value of each metric that the job declares, from the end of the file.
+    """Read from a file's end the last value of each metric that the run's job declares.
 
     Returns:
         The values by name, and how many lines there could not be read. A torn last line does not

@@ -39,7 +39,7 @@ class RunUsage:
 
 
 def sum_usage(last: UsageMeasured | None) -> RunUsage:
-    """Return what a run has used over all of its starts, from its last record; None for none."""
+    """Return the usage of a run over all its starts from its last record; None for no record."""
     if last is None:
         return RunUsage()
     return RunUsage(
@@ -63,7 +63,7 @@ def usage_values(usage: RunUsage) -> dict[str, Any]:
 
 
 def read_total_usage(run: Path) -> RunUsage:
-    """Read what a run has used over all of its starts, up to the last record before a kill."""
+    """Read a run's recorded usage: wall time over all its starts, resources of its processes."""
     return sum_usage(read_last_usage(run))
 
 
@@ -111,7 +111,7 @@ _ADDED = ("seconds", *_GROWING)
 
 
 def _row(record: UsageMeasured, before: UsageMeasured | None) -> Iterator[tuple[str, Any]]:
-    """Yield names and values of the resources used in one recorded epoch of ``usage.jsonl``."""
+    """Yield names and values of the resources that one line of ``usage.jsonl`` records."""
     seconds = record.times.total_s - (before.times.total_s if before else 0.0)
     yield "seconds", round(seconds, 3)
     known = {one.node: one for one in before.processes} if before else {}

@@ -145,7 +145,7 @@ def read_status(run: Run, lines: int = 3) -> Status:
 
 @contextlib.contextmanager
 def _noting(path: Path, faults: list[str]) -> Iterator[None]:
-    """Note in the status of a run which of its files could not be read, and why."""
+    """Note in a run's status which of its files could not be read, and why not."""
     try:
         yield
     except FileNotFoundError:
@@ -221,7 +221,7 @@ class _EventSummary:
         self.epoch_at = at
 
     def tasks(self) -> Iterator[tuple[str, str, str]]:
-        """Yield each task of the group in a ``Status``: waiting, running, ended or failed."""
+        """Yield each task of the last group in a ``Status``: waiting, running, ended or failed."""
         facts = [one for one in self.facts if one.group == self.group]
         left = {one.task for one in facts if (one.node, one.task) not in self.ends}
         for one in facts:
@@ -233,7 +233,7 @@ class _EventSummary:
 
 
 def _mean_of_newest(spans_s: list[float]) -> float:
-    """Return the mean of the newest spans of time, for a run's status; of more if they are short.
+    """Average the newest time spans for a run's status; include more spans if they are short.
 
     A save takes as long as hundreds of short epochs, and comes after as many.
     """
@@ -246,7 +246,7 @@ def _mean_of_newest(spans_s: list[float]) -> float:
 
 
 def _events(path: Path) -> Iterator[RecordedEvent[Event]]:
-    """Read the events that decide a run's status: last invocation's start, and the log's end."""
+    """Read the events that decide a run's status: its last start, and the end of the log."""
     lines = read_tail(path, _TAIL_BYTES)
     if not any(_START in line[:64] for line in lines):
         lines.insert(0, find_last_line(path, _START))

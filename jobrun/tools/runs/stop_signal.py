@@ -18,7 +18,7 @@ _LOOK_EVERY_S = 0.05
 
 
 def send_stop_signal(run: Run, *, now: bool = False) -> Owner:
-    """Send a live run's process the signal after which it saves and ends.
+    """Send a live run's process a signal on which it saves and ends.
 
     Args:
         run: The run.

@@ -70,7 +70,7 @@ class RunSummary:
 
     @property
     def name(self) -> str:
-        """The summarised run's name without that of its job: ``20261121-0942-brisk-heron``."""
+        """The summarised run's name without the job: ``20261121-0942-brisk-heron``."""
         return self.path.rpartition("/")[2]
 
     @property
@@ -80,7 +80,7 @@ class RunSummary:
 
     @property
     def sweep(self) -> str:
-        """The sweep that the summarised run is a point of, from its tags; empty for none."""
+        """The sweep, by its tags, of which the summarised run is a point; empty for none."""
         tags = (tag for tag in self.tags if tag.startswith(_SWEEP))
         return next(tags, "").removeprefix(_SWEEP)
 
@@ -136,7 +136,7 @@ def _describe(error: Exception) -> str:
 
 
 def _with_present_status(run_dir: Path, one: RunSummary) -> RunSummary:
-    """Update the summary of a run recorded as running by what its files and its lock say now."""
+    """Update the summary of a run recorded as running by its files' and lock's present state."""
     from jobrun.runner.rundir.journal import JOURNAL_NAME, read_journal  # noqa: PLC0415 - few run
 
     run = run_dir / one.path
@@ -163,7 +163,7 @@ def _with_present_status(run_dir: Path, one: RunSummary) -> RunSummary:
 
 
 def _read(run: Path) -> list[Any]:
-    """Read the values of a run's summary from its files, in the order of the fields."""
+    """Read the values of a run's summary from the run's files, in the order of the fields."""
     from jobrun.tools.runs.metrics import read_last_values  # noqa: PLC0415 - if it has changed
 
     record = read_record(run)
@@ -231,7 +231,7 @@ class NewestFirst:
                 yield _killed_or_same(self._run_dir, one)
 
     def newest_of_jobs(self) -> Iterator[IndexedRun]:
-        """Summarise briefly the newest run of each job, newest first."""
+        """List each job's newest run, newest first, reading as few runs to summarise as needed."""
         left = {path.partition("/")[0] for path in self._ordered.paths}
         for one in self.runs(lambda path: path.partition("/")[0] in left):
             left.discard(one.path.partition("/")[0])

@@ -39,7 +39,7 @@ class ValueRange:
     log: bool = False
 
     def at(self, part: float) -> str:
-        """Return the value at a fraction of the range that a sweep's axis spans, as text.
+        """Return as text the value at a fraction of the range of a sweep's axis.
 
         Args:
             part: From 0 up to, but not including, 1.
@@ -83,7 +83,7 @@ class Axis:
 
     @property
     def samples(self) -> tuple[str, ...]:
-        """Values that represent the sweep's axis in checks of the spec."""
+        """Return values along the sweep's axis with which to check the spec."""
         return self.range.ends if self.range else self.values
 
 
@@ -120,7 +120,7 @@ def parse_axes(texts: Sequence[str]) -> tuple[Axis, ...]:
 
 
 def _axis(text: str, place: str) -> Axis | str:
-    """Parse one axis of a sweep, or return what is wrong with its text."""
+    """Parse one axis of a sweep; return the axis, or what is wrong with the text."""
     name, equals, rest = text.partition("=")
     name = name.strip()
     if not equals or not name:
@@ -152,7 +152,7 @@ def _ranged(path: str, match: re.Match[str], place: str) -> Axis | str:
 
 
 def _parts(text: str) -> list[str] | None:
-    """Split an axis's text at the commas that are not quoted; None if a quote is not closed."""
+    """Split an axis's text at commas outside of quotes; None if a quote is not closed."""
     parts, at = [], 0
     while True:
         match = _PART.match(text, at)
@@ -210,7 +210,7 @@ def _drawn(axes: Sequence[Axis], seed: int, number: int) -> Point:
 
 
 def _numbered(axes: Sequence[Axis], number: int) -> Point:
-    """Return the point with a number among all combinations of axes; the last axis is fastest."""
+    """Return the combination of axis values with a number; the last axis varies fastest."""
     found = []
     for axis in reversed(axes):
         number, place = divmod(number, len(axis.values))
@@ -234,7 +234,7 @@ def _shuffled(total: int, count: int, seed: int) -> list[int]:
 
 
 def restore_option_name(fault: Fault, places: dict[str, str]) -> Fault:
-    """Restore, in a fault about a point, the text of the sweep's axis instead of ``--set``.
+    """Restore the text of a sweep's axis in a fault that names ``--set`` instead.
 
     Args:
         fault: Of the spec with all values of a point.

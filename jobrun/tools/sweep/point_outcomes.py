@@ -65,7 +65,7 @@ def read_outcome(point: PlannedPoint, run_dir: Path) -> Outcome:
 
 
 def is_over(point: PlannedPoint, run_dir: Path, epochs: int = 0) -> bool:
-    """Return whether a point's outcome is final: its newest run finished with present settings.
+    """Return whether a point's outcome is final: its newest run finished, settings unchanged.
 
     Args:
         point: The point.

@@ -109,7 +109,7 @@ class Pool:
         self._ended_by = 0
 
     def run(self, points: Sequence[PlannedPoint]) -> int:
-        """Run the processes of all points to their ends; return the signal that ended it, or 0."""
+        """Run all points' processes until they end; return the signal that ended this, or 0."""
         waiting = deque(points)
         with self._signals():
             while self._running or (waiting and not self._ended_by):
@@ -196,7 +196,7 @@ class Pool:
             process.send_signal(number)
 
     def _pause(self, number: int, frame: FrameType | None) -> None:
-        """Stop the processes of all points on ``SIGTSTP`` (Ctrl-Z), and continue them together."""
+        """Stop all points' processes on ``SIGTSTP`` (Ctrl-Z), and continue them with this one."""
         del frame
         self._to_groups(signal.SIGSTOP)
         signal.signal(number, signal.SIG_DFL)
@@ -211,7 +211,7 @@ class Pool:
 
 
 def _environment() -> dict[str, str]:
-    """Copy the environment for the points' processes, without variables that change every run."""
+    """Copy environment variables for points' processes, except those that change every run."""
     return {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
 
 

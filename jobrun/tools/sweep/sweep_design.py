@@ -78,7 +78,7 @@ class SweepBase:
         return load_spec(self.spec, values=self.values, overrides=(*self.overrides, *overrides))
 
     def sweep_name(self) -> str:
-        """Return the name of the designed sweep, or of its job if none was given.
+        """Return the name of the designed sweep; where none was given, the name of its job.
 
         Raises:
             SpecError: The spec is needed for it, and is not valid.
@@ -130,7 +130,7 @@ def design_sweep(base: SweepBase, axes: Sequence[Axis], points: Sequence[Point])
 
 
 def _usable_name(name: str) -> str:
-    """Check the name of a sweep while it is designed: it becomes part of file names.
+    """Check a sweep's name when it is designed, as the name becomes part of file names.
 
     Raises:
         UsageError: E403, it cannot.
@@ -142,7 +142,7 @@ def _usable_name(name: str) -> str:
 
 
 def _samples(axes: Sequence[Axis]) -> tuple[Point, ...]:
-    """Combine samples of axes to points by which a sweep's design is checked before any starts.
+    """Combine sample values of the axes to points that test a sweep's design before it starts.
 
     Not the spec without any: there may be params that get their only value here.
     """
@@ -166,7 +166,7 @@ def _collected(
     points: Sequence[Point],
     make: Callable[[LoadedSpec], Made],
 ) -> list[Made]:
-    """Apply a function to the sweep's spec at each point, and collect all faults.
+    """Apply a function to a sweep's spec at each point, and raise all faults together.
 
     Raises:
         SpecError: Of any; with the faults of all of them, each at the option that is to blame.

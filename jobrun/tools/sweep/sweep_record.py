@@ -80,7 +80,7 @@ def read_request(folder: Path) -> SweepRequest:
 
 
 def build_tags(sweep: str, point: PlannedPoint) -> tuple[str, ...]:
-    """Build the tags recorded in the run of a sweep's point: ``sweep=walk``, ``lr=0.1``."""
+    """Build tags to record in the run of a sweep's point, such as ``sweep=walk``, ``lr=0.1``."""
     pairs = [("sweep", sweep), *point.values.items()]
     return tuple(
         _NOT_IN_TAGS.sub("_", f"{name}={shown_value(value)}")[:_LONGEST] for name, value in pairs

@@ -47,7 +47,7 @@ def _set_strategy(strategy: Any, tree: dict[str, Any]) -> None:
 
 
 def _best_tree(best: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Convert the best solution of a ``cma`` strategy to a tree; arrays in it are copied."""
+    """Convert the best solution of a ``cma`` strategy to a tree, with copies of its arrays."""
     made, rest = object_tree(best)
     state = {
         name: one.copy() if isinstance(one, np.ndarray) else one

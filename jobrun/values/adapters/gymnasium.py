@@ -39,7 +39,7 @@ def find(kind: type) -> Adapter | None:
 
 
 def _sort_attribute(name: str, value: Any) -> str:
-    """Classify an attribute of a gymnasium environment: space, parts, value or left out."""
+    """Classify an attribute of a gymnasium environment: a space, parts, a value, or left out."""
     gymnasium: Any = import_module("gymnasium")
     if isinstance(value, gymnasium.Space):
         return _SPACE
@@ -82,7 +82,7 @@ def _environment_tree(env: Any) -> dict[str, Any]:
 
 
 def _spaces(space: Any) -> Iterator[Any]:
-    """Iterate over a gymnasium space and the spaces in it, each of which has a generator."""
+    """Iterate over a gymnasium space and all nested ones; each has its own random generator."""
     yield space
     inside = getattr(space, "spaces", ())
     for one in inside.values() if hasattr(inside, "values") else inside:

@@ -14,7 +14,7 @@ from jobrun.values.adapters.registry import Adapter, UnsavableError, class_text
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter of a class of JAX's: its arrays, and keys of its generators."""
+    """Find the adapter of a class in JAX: arrays, and keys of random generators."""
     jax: Any = import_module("jax")
     if not issubclass(kind, jax.Array):
         return None

@@ -36,7 +36,7 @@ _reduce_reconstructor: Any = vars(copyreg)["_reconstructor"]
 
 @lru_cache
 def object_adapter(*packages: str, immutable: bool = False, inner: bool = False) -> Adapter:
-    """Build an adapter of Python objects that functions and classes of some packages make again."""
+    """Build the adapter of a Python object that importable functions of its package can rebuild."""
 
     def make(kind: type, tree: Any) -> Any:
         return new_object(kind, tree, packages)
@@ -45,7 +45,7 @@ def object_adapter(*packages: str, immutable: bool = False, inner: bool = False)
 
 
 def object_tree(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Convert a Python object by ``__reduce_ex__`` to what makes it, and its state and items.
+    """Convert a Python object by ``__reduce_ex__`` to a tree: its maker, state and items.
 
     Raises:
         UnsavableError: It does not support that.
@@ -82,7 +82,7 @@ def object_tree(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def new_object(kind: type, tree: Any, packages: Iterable[str]) -> Any:
-    """Make a Python object again, without its state, from what ``__reduce_ex__`` gave.
+    """Make a Python object again from what ``__reduce_ex__`` gave, still without its state.
 
     Raises:
         ValueError: The tree fits no such object, or a function of another package would make it.
@@ -148,7 +148,7 @@ def named_tree(value: Any) -> str:
 
 
 def find_name(value: Any) -> str:
-    """Return ``module:name`` if Python finds an object (function or class) by it, or ""."""
+    """Return ``module:name`` if an import by this name gives the same function or class, or ""."""
     if isinstance(value, np.ufunc):
         name = f"numpy:{value.__name__}"
     else:
@@ -160,5 +160,5 @@ NAMED = Adapter(named_tree, immutable=True, inner=True, by_name=True)
 
 
 def is_named(kind: type) -> bool:
-    """Return whether values of a class are kept by their name: functions and classes."""
+    """Return whether values of a class, functions and classes, are saved by their name only."""
     return issubclass(kind, _FUNCTIONS) or kind.__name__ == _CYTHON_FUNCTION

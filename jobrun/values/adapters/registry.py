@@ -90,7 +90,7 @@ class Adapter:
 
     @property
     def is_value(self) -> bool:
-        """Whether a value with this registered adapter is an ordinary one, which is copied."""
+        """Whether a value with this registered adapter is copied like an ordinary value."""
         return self.make is not None and self.set is None and not self.inner
 
 
@@ -121,7 +121,7 @@ _MOST_FOUND = 4096
 
 
 def find_adapter(kind: type) -> Adapter | None:
-    """Find the adapter that is registered for a class; None if there is none."""
+    """Find the adapter that is registered for a class; None if no adapter is."""
     try:
         return _found[kind]
     except KeyError:
@@ -134,7 +134,7 @@ def find_adapter(kind: type) -> Adapter | None:
 
 
 def find_object_adapter(value: Any) -> Adapter | None:
-    """Find the registered adapter that sets the state of this object, or None."""
+    """Find the registered adapter that can set the state of an existing object, or None."""
     if _own_objects and id(value) in _own_objects:
         return _own_objects[id(value)][1]
     adapter = find_adapter(type(value))
@@ -149,7 +149,7 @@ def adapt(
     set: Callable[[Any, Tree], object] | None = None,  # noqa: A002 - the word of the manual
     version: int = 1,
 ) -> Any:
-    """Register an adapter of a class of yours, or of one object, for checkpoints.
+    """Register an adapter, for checkpoints, of a user's class or of one object of it.
 
     Call it for a class at the top level of the module that defines or imports it, so that it is
     known before a checkpoint is loaded; for one object where it is made.
@@ -228,7 +228,7 @@ def find_by_name(name: str) -> Any:
 
 
 def _find_own(name: str) -> type | None:
-    """Find a class that ``jobrun.adapt`` knows: some libraries make classes in functions."""
+    """Find by name a class given to ``jobrun.adapt``, even if it was made in a function."""
     return next((kind for kind in _own if class_name(kind) == name), None)
 
 
@@ -238,7 +238,7 @@ def package_of(kind: Any) -> str:
 
 
 def class_text(value: Any) -> str:
-    """Describe the class of a value that no registered adapter can keep, for a message."""
+    """Describe a value's class for messages of the registry: ``a value of class module.Name``."""
     kind = type(value)
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     return f"a value of class {module}{kind.__qualname__}"
@@ -272,7 +272,7 @@ def _search(kind: type) -> Adapter | None:
 
 
 def _plugged_in(package: str, kind: type) -> Adapter | None:
-    """Find the adapter of a class by the entry point that is named after the class's package."""
+    """Find a class's adapter by an entry point with the name of the class's package."""
     for point in _entry_points().get(package, ()):
         adapter: Adapter | None = point.load()(kind)
         if adapter is not None:
@@ -307,7 +307,7 @@ def is_adapted(value: Any) -> bool:
 
 
 def take_tree(adapter: Adapter, value: Any, path: Path = ()) -> Any:
-    """Convert a value to a tree by its registered adapter; refuse, with place, unsavable parts.
+    """Convert a value to a tree by its registered adapter; refuse parts that cannot be saved.
 
     Raises:
         UnsavableError: It has something that cannot be kept, or its adapter fails.
@@ -329,7 +329,7 @@ _HASHED = (set, frozenset)
 def make_adapted(
     name: str, version: int, tree: Any, list_unbound: Callable[[Any], list[str]]
 ) -> Any:
-    """Make a value by the adapter registered for its class, or an ``UnboundValue``.
+    """Make a value from a tree by its class's registered adapter, or an ``UnboundValue``.
 
     Args:
         name: The value's class, ``module:qualified.name``.
@@ -369,7 +369,7 @@ def find_named_value(name: str) -> Any:
 
 
 def fill_adapted(made: Any, name: str, rest: Any) -> None:
-    """Fill a value that ``make_adapted`` has made by the adapter registered for it.
+    """Fill a value, which ``make_adapted`` made, by its class's registered adapter.
 
     Raises:
         ValueError: The adapter fails.

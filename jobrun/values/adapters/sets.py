@@ -55,7 +55,7 @@ class _Table:
     finger: int
 
     def places(self) -> tuple[list[int], list[int], int, int]:
-        """Return the slots of a set's hash table without the items, to compare tables."""
+        """Return slots, gaps, size and finger of a set's hash table, without items, to compare."""
         return self.slots, self.gaps, self.size, self.finger
 
 
@@ -139,7 +139,7 @@ def _make(kind: type, tree: Any) -> Any:
 
 
 def _check_hash(item: Any) -> None:
-    """Refuse a set with an item, or a part of an item, whose hash is its address."""
+    """Refuse a set if the hash of an item, or of a part of one, is a memory address."""
     if isinstance(item, (tuple, frozenset)):
         for part in item:
             _check_hash(part)
@@ -158,7 +158,7 @@ def _name(value: AnySet) -> str:
 
 
 def _has(value: AnySet, table: _Table) -> bool:
-    """Check whether a set has a given hash table: equal items and gaps in equal slots."""
+    """Return whether a set has the given hash table: equal items and gaps in equal slots."""
     other = _read_table(value)
     return (
         other is not None
@@ -168,7 +168,7 @@ def _has(value: AnySet, table: _Table) -> bool:
 
 
 def _read_table(value: AnySet) -> _Table | None:
-    """Read the hash table of a set from memory; None if it does not look like one of CPython."""
+    """Read the hash table of a set from memory; None if it is not laid out as in CPython."""
     import ctypes  # noqa: PLC0415 - few jobs have sets
 
     small = id(value) + _FIELDS.size
@@ -190,7 +190,7 @@ def _read_table(value: AnySet) -> _Table | None:
 
 
 def _split(table: _Table) -> tuple[list[tuple[Any, int]], list[tuple[Any, int]]]:
-    """Split a set's items, each with its slot, into those in the slot of their hash and others."""
+    """Split a set's items by slot: items in the slot of their own hash, and displaced items."""
     parts: tuple[list[tuple[Any, int]], list[tuple[Any, int]]] = ([], [])
     for item, slot in zip(table.items, table.slots, strict=True):
         parts[hash(item) & (table.size - 1) != slot].append((item, slot))
@@ -198,7 +198,7 @@ def _split(table: _Table) -> tuple[list[tuple[Any, int]], list[tuple[Any, int]]]
 
 
 def _filling_order(table: _Table) -> list[Any]:
-    """Order a set's items so that each, when added, gets its slot of the hash table.
+    """Order a set's items so that each gets its slot in the hash table when added in turn.
 
     First those whose hash says their slot. Each of the others needs all slots occupied that it
     tries before its own.
@@ -222,7 +222,7 @@ def _filling_order(table: _Table) -> list[Any]:
 
 
 def _tried(hashed: int, mask: int) -> Iterator[int]:
-    """Yield the slots of a set that CPython tries for an item of this hash, in its order."""
+    """Yield the slots of a set's hash table that CPython tries, in order, for a hash."""
     slot, perturbation = hashed & mask, hashed & _MASK64
     while True:
         yield from range(slot, slot + 1 + (_NEIGHBOURS if slot + _NEIGHBOURS <= mask else 0))
@@ -231,7 +231,7 @@ def _tried(hashed: int, mask: int) -> Iterator[int]:
 
 
 def _stages(order: list[Any], size: int) -> list[Iterable[Any]]:
-    """Split a set's items into the updates by which an empty set gets a table of a size.
+    """Divide a set's items into successive updates that grow its hash table to a given size.
 
     Room is made for a dict before its keys are added: a table gets more than twice as many slots
     as there are items and keys together, also where some keys are items already.
@@ -249,7 +249,7 @@ def _stages(order: list[Any], size: int) -> list[Iterable[Any]]:
 
 
 def _empty_with_finger(finger: int) -> set[Any]:
-    """Make an empty set whose ``pop`` begins its search at a given slot."""
+    """Make an empty set whose ``pop`` will begin to search at a given slot."""
     made: set[Any] = set()
     if finger:
         count = max(5, 1 << finger.bit_length() - 1)

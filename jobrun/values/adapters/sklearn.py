@@ -29,7 +29,7 @@ def find(kind: type) -> Adapter | None:
 
 
 def _tree_parts(tree: Any) -> Any:
-    """Convert a decision tree of scikit-learn to a tree of values, its nodes without padding."""
+    """Convert the structure of a scikit-learn decision tree to values, without padding in nodes."""
     arguments, rest = object_tree(tree)
     nodes = rest["state"]["nodes"]
     packed = np.dtype([(name, nodes.dtype[name].str) for name in nodes.dtype.names])

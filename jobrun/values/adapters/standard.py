@@ -25,7 +25,7 @@ from jobrun.values.adapters.sets import FROZENSET, SET
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter of a class of the standard library, or of an Enum."""
+    """Find the adapter of a class in the standard library, or of an Enum class."""
     if kind in _ADAPTERS:
         return _ADAPTERS[kind]
     if issubclass(kind, enum.Enum):
@@ -36,7 +36,7 @@ def find(kind: type) -> Adapter | None:
 
 
 def find_named(kind: type) -> Adapter | None:
-    """Find the standard adapter for a function or class, kept by its name; None for others."""
+    """Find the standard adapter for functions and classes, saved by name; None for other types."""
     return NAMED if is_named(kind) else None
 
 

@@ -47,7 +47,7 @@ def _booster_tree(booster: Any) -> dict[str, Any]:
 
 
 def _require_repeatable(booster: Any, found: dict[str, Any]) -> None:
-    """Refuse an ``xgboost.Booster`` that would draw other samples after a resume than without.
+    """Refuse an ``xgboost.Booster`` whose random sampling would differ after a resume.
 
     Args:
         booster: Which.
@@ -82,7 +82,7 @@ def _require_repeatable(booster: Any, found: dict[str, Any]) -> None:
 
 
 def _settings(config: Any) -> Any:
-    """Iterate over all settings in XGBoost's description of a booster, by name."""
+    """Iterate over names and values of all settings that XGBoost reports of a booster."""
     for name, one in config.items():
         if isinstance(one, dict):
             yield from _settings(one)

@@ -112,7 +112,7 @@ def find_moves(steps: tuple[Step, ...], temporaries: frozenset[str]) -> Moves:
 
 
 def _nets_with_own_names(steps: tuple[Step, ...]) -> Iterator[tuple[Net, set[str]]]:
-    """List nets with the names that no other step uses, whose copies can be elided."""
+    """List each net with names that no step outside uses, for which copies can be elided."""
     uses: Counter[str] = Counter()
     nets: list[tuple[Net, set[str]]] = []
     look = access_finder()
@@ -194,7 +194,7 @@ def find_views(
     handed: Collection[str],
     moves: Moves,
 ) -> Views:
-    """Find the assignments of a block whose copy can be elided to a view: no write is seen.
+    """Find a block's assignments whose copy can be elided, as no later write shows the difference.
 
     Args:
         steps: The block.
@@ -506,7 +506,7 @@ class _Analysis:
                     yield self._chosen(name, other, present)
 
     def _chosen(self, written: str, other: str, sites: _Sites) -> Site:
-        """Choose which assignment must be a copy again, since a write through its view is seen."""
+        """Choose an assignment to be a copy again, as others would see a write through its view."""
 
         def rank(site: Site) -> tuple[int, Site]:
             target = self._targets[site]

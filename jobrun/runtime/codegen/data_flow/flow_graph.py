@@ -81,7 +81,7 @@ class _Flow:
         self._inlined = inlined
 
     def point(self, ends: Iterable[Point] = (), made: Point | None = None) -> Point:
-        """Add a point to the control-flow graph after the given ones."""
+        """Add a point to the control-flow graph as the successor of the points ``ends``."""
         made = made or Point()
         self.points.append(made)
         for one in ends:

@@ -103,7 +103,7 @@ def find_reuse_chain(expr: Expr, *, names: bool = False) -> ReuseChain | None:
 
 
 def _beside_a_number(expr: Expr, *, names: bool) -> ReuseChain | None:
-    """Return an operator beside a number as a ``ReuseChain`` without a buffer, or None."""
+    """Return an array-and-number operation as a ``ReuseChain`` that reuses no buffer, or None."""
     match expr:
         case Compare(left=left, operators=(one,), rest=(right,)):
             ufunc, operands, is_dear = _COMPARE[one], (left, right), False
