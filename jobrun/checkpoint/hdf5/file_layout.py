@@ -176,7 +176,7 @@ def build_entries(
     packings: Mapping[str, Packing] | None = None,
     origins: Mapping[str, str] | None = None,
 ) -> list[Entry]:
-    """Build the entries from which a file layout assigns offsets, one for each encoded value."""
+    """Build, for a file layout, the ``Entry`` of each encoded value: name, dtype, shape, role."""
     return [
         Entry(
             name=name,

@@ -102,7 +102,7 @@ def render_dataspace(shape: tuple[int, ...]) -> bytes:
 
 
 def render_number_type(dtype: np.dtype[Any]) -> bytes:
-    """Render the body of an HDF5 datatype message for a bool or number (``is_number_type``).
+    """Render the bytes in HDF5's datatype message for a bool or number (``is_number_type``).
 
     The same bytes as h5py's, whose import would be a tenth of a short run: a bool is an
     enumeration, and a complex number a record.
@@ -126,13 +126,13 @@ def render_number_type(dtype: np.dtype[Any]) -> bytes:
 
 
 def is_number_type(dtype: np.dtype[Any]) -> bool:
-    """Return whether ``render_number_type`` knows the bytes that HDF5 has for a dtype."""
+    """Return whether ``render_number_type`` can render a dtype as bytes of HDF5 metadata."""
     size = dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
     return dtype.kind in "biu" or (dtype.kind in "fc" and size in _FLOATS)
 
 
 def render_record_type(dtype: np.dtype[Any]) -> bytes:
-    """Render the body of an HDF5 datatype message for a record whose fields are numbers."""
+    """Render the bytes in HDF5's datatype message for a record whose fields are numbers."""
     fields = dict(dtype.fields or {})
     parts = [struct.pack("<BHxI", 0x16, len(fields), dtype.itemsize)]
     for name, (kind, offset, *_) in fields.items():
@@ -143,7 +143,7 @@ def render_record_type(dtype: np.dtype[Any]) -> bytes:
 
 
 def render_text_type(size: int, *, is_ascii: bool = False) -> bytes:
-    """Render the body of an HDF5 datatype message for fixed-length text, padded with NUL."""
+    """Render the bytes in HDF5's datatype message for fixed-length text, padded with NUL."""
     # Class 3 (string), padding 1 (NUL); character set 0 is ASCII, 1 is UTF-8.
     return struct.pack("<BBHI", 0x13, 1 | (not is_ascii) << 4, 0, size)
 
@@ -170,7 +170,7 @@ def render_contiguous_layout(size: int) -> tuple[bytes, int]:
 def render_chunked_layout(
     chunk: tuple[int, ...], itemsize: int, filters: bytes
 ) -> tuple[bytes, int]:
-    """Render HDF5 messages of a chunked dataset; return where in them the address goes."""
+    """Render HDF5 messages of a chunked dataset; return where in them its B-tree's address goes."""
     fill = render_message(0x05, _FILL_CHUNKED, 1)
     pipeline = render_message(0x0B, filters, 1)
     body = struct.pack("<BBBQ", 3, 2, len(chunk) + 1, UNDEFINED)
@@ -179,7 +179,7 @@ def render_chunked_layout(
 
 
 def render_filter_pipeline(filters: Sequence[tuple[int, str, tuple[int, ...]]]) -> bytes:
-    """Render an HDF5 filter pipeline message: each filter's number, name and parameters."""
+    """Render the bytes of HDF5's filter pipeline message: each filter's number and parameters."""
     parts = [struct.pack("<BB", 2, len(filters))]
     for number, name, values in filters:
         text = name.encode() + b"\0" if number >= 256 else b""
@@ -209,7 +209,7 @@ def header_size(header: bytes) -> int:
 
 
 def render_headers(header: bytes, at: int, addresses: Numbers) -> Bytes:
-    """Render the bytes of one HDF5 object header for each address, checksums included.
+    """Render copies of an HDF5 object header, each with another address and its checksum.
 
     Returns uint8, shape (n, ``header_size``).
 
@@ -262,7 +262,7 @@ def _render_local_heap(names: Sequence[bytes], address: int) -> tuple[bytes, Num
 def _render_symbol_nodes(
     offsets: Numbers, addresses: Numbers, leaf_k: int
 ) -> tuple[list[bytes], list[int]]:
-    """Render HDF5 symbol table nodes; return them, and the heap offsets that separate them."""
+    """Render HDF5 symbol table nodes; return them, and the B-tree keys that separate them."""
     most = 2 * leaf_k
     nodes: list[bytes] = []
     keys = [0]
@@ -280,7 +280,7 @@ def _render_symbol_nodes(
 def _render_tree(
     kind: int, keys: Sequence[bytes], children: Sequence[int], address: int, form: tuple[int, int]
 ) -> tuple[bytes, int]:
-    """Render the bytes of an HDF5 B-tree (version 1) from its leaves up; return its root's address.
+    """Render an HDF5 B-tree (version 1) from its leaves up; return its bytes and root's address.
 
     Args:
         kind: 0 of a group, 1 of chunks.

@@ -151,7 +151,7 @@ class Template:
         ]
 
     def _make_groups(self, own: dict[str, Bytes], own_at: int) -> tuple[bytes, int, int]:
-        """Render all groups of the template; return their bytes, the root's address, the end."""
+        """Render all groups of the HDF5 template; return bytes, root address and end."""
         links: list[tuple[bytes, int]] = []
         end = own_at
         for name, header in own.items():
@@ -164,7 +164,7 @@ class Template:
         return b"".join([*made, root]), root_at, root_at + len(root)
 
     def _make_group(self, tree: _Tree, begin: int, made: list[bytes]) -> tuple[int, int]:
-        """Render an HDF5 group of the template after its children; return its address and end."""
+        """Render a group of the HDF5 template after its children; return address and end."""
         links: list[tuple[bytes, int]] = []
         for name, one in tree.items():
             if isinstance(one, int):
@@ -179,7 +179,7 @@ class Template:
 def build_chunk_tree(
     entry: Entry, places: list[tuple[int, int]], address: int
 ) -> tuple[bytes, int]:
-    """Render the B-tree that finds a compressed blob's chunks, and return its root's address.
+    """Render the B-tree of a compressed blob's chunks, which varies and is not in the template.
 
     Args:
         entry: The blob.
@@ -225,7 +225,7 @@ def _saves_space(tree: _Tree) -> bool:
 
 
 def _place_headers(layout: Layout, start: int) -> tuple[list[_HeaderBatch], list[int], int]:
-    """Place each blob's object header in the template; return batches, addresses and the end."""
+    """Place object headers in the template; return batches of equal ones, addresses, the end."""
     members: dict[tuple[bytes, int], list[int]] = {}
     seen: dict[Any, tuple[bytes, int]] = {}
     for index, entry in enumerate(layout.entries):
@@ -301,7 +301,7 @@ def _own_header(one: _OwnDataset) -> Bytes:
 
 
 def _datatype(dtype: DType) -> bytes:
-    """Render the datatype message of a blob's HDF5 dataset; only numbers do without h5py."""
+    """Render the datatype message of a dataset in the template, by h5py unless it holds numbers."""
     if h5parts.is_number_type(dtype):
         return h5parts.render_number_type(dtype)
     from h5py import h5t  # noqa: PLC0415 - a run of numbers alone starts without
