@@ -46,7 +46,7 @@ def read_table(path: str, member: str) -> Array:
 
 
 def write_table(file: IO[bytes], path: str, columns: Mapping[str, Array]) -> None:
-    """Write columns as a csv table, or one matrix under the empty name.
+    """Write named columns as a csv table, or one unnamed matrix without a header line.
 
     Numbers are written so that reading them gives the same value. One matrix without a
     name gets no line of names.

@@ -76,7 +76,7 @@ def _read_member(path: str, member: str) -> Array:
 
 
 def write_members(path: str, values: Mapping[str, Value]) -> None:
-    """Write a data file that holds exactly these values, for a ``save`` step.
+    """Write these members, and no others, as one durable data file, for a ``save`` step.
 
     It appears whole, and is durable when this returns; its folder is made if need be.
 

@@ -41,7 +41,7 @@ class _Runs(NamedTuple):
 
 
 def segment_sum(values: Any, segments: Any, num_segments: int) -> tuple[_Array, _Array]:
-    """Sum the rows of each segment; return the sums, and how many rows each segment has.
+    """Implement ``segment_sum``: sum the rows of each segment; return sums and row counts.
 
     Args:
         values: Shape ``(rows, …)``.
@@ -70,7 +70,7 @@ def segment_sum(values: Any, segments: Any, num_segments: int) -> tuple[_Array, 
 
 
 def segment_mean(values: Any, segments: Any, num_segments: int) -> _Array:
-    """Average the rows of each segment as floats; nan for a segment without rows.
+    """Implement ``segment_mean``: average each segment's rows as floats; nan if it has none.
 
     Arguments and errors are those of ``segment_sum``.
     """
@@ -83,7 +83,7 @@ def segment_mean(values: Any, segments: Any, num_segments: int) -> _Array:
 
 
 def segment_max(values: Any, segments: Any, num_segments: int) -> _Array:
-    """Take the elementwise maximum of the rows of each segment, in the dtype of ``values``.
+    """Implement ``segment_max``: the elementwise maximum of each segment's rows.
 
     A segment without rows has minus infinity, or the least integer there is. Arguments and
     errors are those of ``segment_sum``.
@@ -93,7 +93,7 @@ def segment_max(values: Any, segments: Any, num_segments: int) -> _Array:
 
 
 def segment_min(values: Any, segments: Any, num_segments: int) -> _Array:
-    """Take the elementwise minimum of the rows of each segment, in the dtype of ``values``.
+    """Implement ``segment_min``: the elementwise minimum of each segment's rows.
 
     A segment without rows has infinity, or the largest integer there is. Arguments and
     errors are those of ``segment_sum``.
@@ -110,7 +110,7 @@ def _extreme(ufunc: np.ufunc, runs: _Runs, empty: Any) -> _Array:
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """Return the values below and above all others of a dtype, for empty segments' extremes."""
+    """Return least and greatest values of a dtype, the extremes of segments without rows."""
     if dtype.kind in "iu":
         return np.iinfo(dtype).min, np.iinfo(dtype).max
     return (False, True) if dtype.kind == "b" else (-np.inf, np.inf)
@@ -160,7 +160,7 @@ def count_up(counter: Counter) -> int:
 
 
 def count_down(counter: Counter) -> bool:
-    """Implement ``count_down``: decrement a counter, return whether it was 0 or less before."""
+    """Implement ``count_down``: decrement a counter; return whether it already was 0 or less."""
     return _counter(counter).down()
 
 
@@ -196,27 +196,27 @@ def add_at(a: _Array, indices: Any, values: Any) -> None:
 
 
 def subtract_at(a: _Array, indices: Any, values: Any) -> None:
-    """Scatter ``values`` into ``a[indices]`` by subtraction, once for each occurrence."""
+    """Implement ``subtract_at``: subtract ``values`` from ``a[indices]``, once per occurrence."""
     _at(np.subtract, _array(a), _index(indices), values)
 
 
 def multiply_at(a: _Array, indices: Any, values: Any) -> None:
-    """Scatter ``values`` into ``a[indices]`` by multiplication, once for each occurrence."""
+    """Implement ``multiply_at``: multiply ``a[indices]`` by ``values``, once per occurrence."""
     _at(np.multiply, _array(a), _index(indices), values)
 
 
 def maximum_at(a: _Array, indices: Any, values: Any) -> None:
-    """Scatter ``values`` into ``a[indices]`` where they are larger, index by index."""
+    """Implement ``maximum_at``: put ``values`` where they are larger into ``a[indices]``."""
     _at(np.maximum, _array(a), _index(indices), values)
 
 
 def minimum_at(a: _Array, indices: Any, values: Any) -> None:
-    """Scatter ``values`` into ``a[indices]`` where they are smaller, index by index."""
+    """Implement ``minimum_at``: put ``values`` where they are smaller into ``a[indices]``."""
     _at(np.minimum, _array(a), _index(indices), values)
 
 
 def index_add(a: Any, indices: Any, values: Any) -> _Array:
-    """Copy ``a`` and scatter ``values`` into it by addition; same dtype and shape as ``a``."""
+    """Implement ``index_add``: copy ``a``, and add ``values`` to the copy at ``indices``."""
     result = np.array(a)
     _at(np.add, result, _index(indices), values)
     return result
@@ -248,7 +248,7 @@ def _at(ufunc: np.ufunc, a: _Array, indices: Any, values: Any) -> None:
 
 
 def _are_plain_rows(a: _Array, indices: Any, values: Any) -> bool:
-    """Return whether indices to scatter to select whole rows of ``a``, each with one value row."""
+    """Return whether to scatter is to change whole rows of ``a``, by one row for each index."""
     return (
         isinstance(indices, np.ndarray)
         and isinstance(values, np.ndarray)

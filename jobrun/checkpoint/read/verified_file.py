@@ -134,7 +134,7 @@ class StateFile:
         return data
 
     def read_blocks(self, blocks: range, pieces: Sequence[Sequence[Array]]) -> None:
-        """Read consecutive blocks of the open file into buffers, and verify each while cached.
+        """Read consecutive blocks of this open file into buffers; compare each with its digest.
 
         Args:
             blocks: Which blocks: ``TOGETHER`` or fewer.

@@ -91,7 +91,7 @@ def _late_alias(tree: Tree, error: SpecError) -> Leaf | None:
 
 
 def _same(first: Any, second: Any) -> bool:
-    """Compare the trees of a spec's old and reordered text, whatever the order of keys."""
+    """Return whether the formatted spec's tree equals the former, but for the order of keys."""
     if type(first) is not type(second):
         return False
     match first:
@@ -183,7 +183,7 @@ class EntryMover:
         self._lines = text.split("\n")
 
     def whole(self, tree: Tree, kind: Kind) -> str:
-        """Render the whole YAML text with the entries of all mappings moved to their order.
+        """Move the entries of all mappings to their usual order; return the whole text.
 
         Raises:
             SpecError: E420, an entry that has to move cannot.
@@ -198,7 +198,7 @@ class EntryMover:
         return "\n".join([*head, *above, prefix + block.lines[0], *block.lines[1:]])
 
     def _block(self, tree: Items | Entries, kind: Kind, end: int) -> _Block:
-        """Render a YAML block with moved entries, to format a spec, up to the line ``end``."""
+        """Move the entries of a block mapping or list that ends before the line ``end``."""
         return (
             self._mapping(tree, kind, end)
             if isinstance(tree, Entries)
@@ -250,7 +250,7 @@ class EntryMover:
         return _Block(above if first else [], [*lines, *footer])
 
     def _entry(self, key: Leaf, value: Tree, kind: Kind, end: int) -> list[str]:
-        """Render the lines of an entry of a mapping that is moved, to format a spec."""
+        """Move the entries within one entry of a mapping; return the lines of that entry."""
         line, column = key.span.line, key.span.column
         if isinstance(value, Leaf):
             lines = self._lines[line:end]
@@ -273,7 +273,7 @@ class EntryMover:
         ]
 
     def _around(self, start: Span, value: Items | Entries, kind: Kind, end: int) -> list[str]:
-        """Render lines of a spec's text with the entries within brackets moved."""
+        """Move the entries within brackets; return their lines, with the text around them."""
         stop = sum(len(line) + 1 for line in self._lines[:end]) - 1
         span = value.span
         text = self._text[start.start : span.start] + self._inline(value, kind)
@@ -298,7 +298,7 @@ class EntryMover:
     def _item(
         self, item: Tree, kind: Kind, end: int, column: int, before: list[str], hoisted: list[str]
     ) -> list[str]:
-        """Render the lines of a list item, with its comments above it and its entries moved."""
+        """Move the entries within a list item; return its lines, with comments above it."""
         prefix = self._lines[item.span.line][: item.span.column]
         if isinstance(item, Leaf):
             return self._lines[item.span.line : end]
@@ -318,7 +318,7 @@ class EntryMover:
         return [*(" " * column + line for line in block.above), *own]
 
     def _inline(self, tree: Tree, kind: Kind) -> str:
-        """Render a mapping or list in brackets, in a spec's text, with its entries moved."""
+        """Render a mapping or list in brackets with its entries moved to the usual order."""
         span = tree.span
         if isinstance(tree, Leaf):
             return self._text[span.start : span.end]
@@ -344,7 +344,7 @@ class EntryMover:
         )
 
     def _pieces(self, span: Span, pieces: list[tuple[Span, str]]) -> str:
-        """Render a span of YAML text with its entries moved, and what is between them."""
+        """Replace spans of the text by moved entries, and keep what is between them."""
         out, at = "", span.start
         for place, text in pieces:
             out += self._text[at : place.start] + text
@@ -352,7 +352,7 @@ class EntryMover:
         return out + self._text[at : span.end]
 
     def _tail(self, last: int, limit: int, column: int) -> int:
-        """Return the line where a moved entry ends, including the comments behind it.
+        """Return the line number at which an entry to be moved ends, behind its comments.
 
         Comments that are deeper than its key are about what is in it.
         """
@@ -364,7 +364,7 @@ class EntryMover:
         return end
 
     def _dash_line(self, item: Tree) -> int:
-        """Return the line of a moved list item's dash, which may be above the item."""
+        """Return the number of the line with a list item's dash, to move all of the item."""
         at = item.span.start
         if self._lines[item.span.line][: item.span.column].strip():
             return item.span.line

@@ -69,7 +69,7 @@ def schema() -> dict[str, Any]:
 
 
 def _build_all(model: type[Model]) -> None:
-    """Build every deferred model before its JSON Schema, as a default may be an instance of one.
+    """Build every deferred model, whose instances can be defaults, before the JSON Schema.
 
     The oldest pydantic that is allowed cannot write such a default before.
     """
