@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from jobrun.checkpoint.metadata_handler import MetadataHandler
 from jobrun.checkpoint.store import CheckpointStore
+from jobrun.checkpoint.stores.mid_epoch_store import mid_epoch_store
 from jobrun.core.errors import (
     ExpectationError,
     Fault,
@@ -67,7 +68,6 @@ from jobrun.runner.saving.mid_epoch_recovery import EntryPlan
 from jobrun.runner.saving.mid_epoch_saver import (
     MidEpochHooks,
     MidEpochSaver,
-    mid_epoch_store,
     read_midpoint,
 )
 from jobrun.runner.saving.saver import CheckpointSaver, NoSaver, Saver

@@ -18,7 +18,6 @@ from typing import Any, Protocol, cast
 from jobrun.core.errors import CheckpointError, Fault, JobrunError, UsageError
 from jobrun.core.events import Listener, Noted, ignore
 from jobrun.core.failpoints import reach
-from jobrun.core.files.disk import write_file
 from jobrun.core.hash_seed import RANDOM, hash_seed, recorded_seed
 from jobrun.core.object_url import is_object_url
 from jobrun.graph.query import has_callables
@@ -69,7 +68,7 @@ from jobrun.runner.rundir.run_directories import (
     unreadable_runs,
 )
 from jobrun.runner.rundir.run_json import RunRecord, write_record
-from jobrun.runner.stop_requests import REQUEST_NAME, exit_on_early_signal
+from jobrun.runner.stop_requests import exit_on_early_signal
 from jobrun.spec.load import LoadedSpec
 from jobrun.version import __version__
 
@@ -79,8 +78,7 @@ Parent = Callable[[Path], dict[str, Any]]
 _MINUTE = len("20261121-0942")
 
 __all__ = [
-    "RunOptions", "RunResult", "choose_run", "request_stop", "resume_run", "run_with_policy",
-    "start_run",
+    "RunOptions", "RunResult", "choose_run", "resume_run", "run_with_policy", "start_run",
 ]  # fmt: skip
 
 
@@ -298,17 +296,6 @@ def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
 
         return local_copy(remote_run(text), run_dir, epoch)
     return find_run(text, run_dir) if text else newest_unfinished(run_dir)
-
-
-def request_stop(run: Run) -> None:
-    """Request a started run to stop after its running epoch; refuse one that is not running.
-
-    Raises:
-        UsageError: It is not running.
-    """
-    if not is_live(run.path):
-        raise UsageError.of("E378", f"run {run.name} is not running", "there is nothing to stop")
-    write_file(run.path / REQUEST_NAME, b"")
 
 
 def _hash_seed_warning(job: Job) -> tuple[Fault, ...]:

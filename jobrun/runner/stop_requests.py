@@ -27,8 +27,11 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from jobrun.core.errors import InterruptedRunError, StoppedEarlyError
+from jobrun.core.errors import InterruptedRunError, StoppedEarlyError, UsageError
+from jobrun.core.files.disk import write_file
 from jobrun.core.relayed_signals import MEANT, RELAYS
+from jobrun.runner.rundir.lock import is_live
+from jobrun.runner.rundir.run_directories import Run
 
 _STOPPING = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT)
 _WAKE = 0  # no signal has this number
@@ -42,6 +45,17 @@ REQUEST_NAME = "stop-request"
 # Beside it: 'jobrun stop' has sent the signal that comes.
 SENDER_NAME = "stop-command"
 _BY_COMMAND = "asked by 'jobrun stop'"
+
+
+def request_stop(run: Run) -> None:
+    """Request by a file that a run stop after its present epoch; refuse a run that is over.
+
+    Raises:
+        UsageError: It is not running.
+    """
+    if not is_live(run.path):
+        raise UsageError.of("E378", f"run {run.name} is not running", "there is nothing to stop")
+    write_file(run.path / REQUEST_NAME, b"")
 
 
 @contextlib.contextmanager

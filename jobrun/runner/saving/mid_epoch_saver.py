@@ -21,8 +21,12 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from jobrun.checkpoint.checkpoint_file import read_state
-from jobrun.checkpoint.store import CheckpointStore, Manifest
-from jobrun.checkpoint.stores.mid_epoch_store import MidEpochStore, list_mid_epochs
+from jobrun.checkpoint.store import Manifest
+from jobrun.checkpoint.stores.mid_epoch_store import (
+    MidEpochStore,
+    list_mid_epochs,
+    remove_mid_epochs,
+)
 from jobrun.checkpoint.task_groups import (
     SETTINGS,
     checkpointed_blobs,
@@ -41,7 +45,6 @@ from jobrun.runner.rundir.logs import cut_metrics
 from jobrun.runner.rundir.run_directories import METRICS_NAME
 from jobrun.runner.saved_progress import Progress, from_json, to_json
 from jobrun.runner.saving.commit import CheckpointTarget, RunIdentity
-from jobrun.runner.saving.mid_epoch_recovery import remove_mid_epochs
 from jobrun.runner.saving.saver import Saver
 from jobrun.runner.stop_requests import StopRequests
 from jobrun.runner.time_account import TimeAccount
@@ -271,11 +274,6 @@ class MidEpochSaver:
             "scratch": [list(one) for one in scratch],
             "metrics_bytes": metrics_bytes,
         }
-
-
-def mid_epoch_store(store: CheckpointStore, records: int) -> MidEpochStore:
-    """Return the store for mid-epoch checkpoints taken after ``records`` records."""
-    return MidEpochStore(str(Path(store.path(0)).parent), records)
 
 
 def read_midpoint(job: Job, manifest: Manifest, directory: str) -> tuple[SafePoint, int]:
