@@ -212,7 +212,7 @@ def resume_run(
 
 
 def match_hash_seed(run: Run, options: RunOptions) -> None:
-    """Let ``options.restart`` replace this process if the run to resume has another hash seed.
+    """Restart this process by ``options.restart`` if the run to resume has another hash seed.
 
     Where it cannot, the difference is drift of the numerics.
     """
@@ -283,7 +283,7 @@ def _warn_of_moved_run(run_dir: Path, job: str, newest: Run | None, listener: Li
 
 
 def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
-    """Choose the run to resume: the run that a text names, or else the newest unfinished one.
+    """Find the run to resume: the one that a text names, or the newest unfinished one.
 
     One in an object store is brought here first, with that epoch or its newest good one.
 
@@ -318,7 +318,7 @@ class _Invocation(Protocol):
         listener: Listener,
         warnings: tuple[Fault, ...] = (),
     ) -> RunResult:
-        """Run the first invocation of a run that is started (protocol of ``runner/invocation``)."""
+        """Run a run that was just started, by ``invocation.run_new`` (protocol)."""
 
     def continue_run(
         self,
@@ -329,7 +329,7 @@ class _Invocation(Protocol):
         options: RunOptions,
         listener: Listener,
     ) -> RunResult:
-        """Run another invocation of a run that is resumed (protocol of ``runner/invocation``)."""
+        """Continue a run that may be resumed, by ``invocation.continue_run`` (protocol)."""
 
 
 def _invocation() -> _Invocation:

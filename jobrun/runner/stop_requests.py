@@ -60,7 +60,7 @@ def request_stop(run: Run) -> None:
 
 @contextlib.contextmanager
 def exit_on_early_signal() -> Iterator[None]:
-    """Exit in good order at a signal that requests a stop before the loop begins.
+    """Exit as at a request to stop on signals in the ``with`` block, before the loop begins.
 
     While a run is made, or recovers, nothing is being computed that could be finished first; and
     what is on the disk is safe at any instant. In the main thread only.
@@ -140,7 +140,7 @@ class StopRequests:
         return self._insisted
 
     def expect(self, seconds: float | None) -> None:
-        """Note when the running epoch will be saved, as a stop drops an epoch saved too late."""
+        """Note when the present epoch will be saved: if too late, a stop request drops it."""
         self._expected_end = None if seconds is None else time.monotonic() + seconds
         # Set before the reason is read: the thread that notes a reason reads the end afterwards.
         # Waking that thread at every epoch would cost more than a small epoch does.
@@ -148,7 +148,7 @@ class StopRequests:
             self._nudge()
 
     def foresee(self, seconds: float) -> None:
-        """Request a stop if another epoch would end after the deadline or the time limit.
+        """Request a stop if the next epoch would end after the deadline or the time limit.
 
         Args:
             seconds: How long the last one took, with its save. The longest of the last few
@@ -225,7 +225,7 @@ class StopRequests:
         return _BY_COMMAND if is_command else _words(number)
 
     def _is_copy(self, number: int, meant: int) -> bool:
-        """Return whether a stop signal came twice, once sent directly and once relayed."""
+        """Return whether a signal repeats a stop request: the same, relayed and sent directly."""
         now = time.monotonic()
         before, at = self._heard.get(meant, (number, -math.inf))
         is_relayed_alike = RELAYS.get(meant) == meant
@@ -236,7 +236,7 @@ class StopRequests:
         return False
 
     def _look(self) -> None:
-        """Look in the waiting thread for stop requests, by clock and file, and act on them."""
+        """Look whether a time or the request file asks for a stop, and act on all requests."""
         now = time.monotonic()
         if not self._reason and now >= self._time_at:
             self._note("the time limit of this invocation was reached")
@@ -272,7 +272,7 @@ class StopRequests:
 
 
 def _handled_signals() -> Iterator[int]:
-    """Yield the signals that request a stop, except ignored ones, and the signals relaying them.
+    """Yield each signal that requests a stop, unless ignored, and the one that relays it.
 
     Ignored from outside (nohup, a shell's background job), a signal stays so.
     """

@@ -123,7 +123,7 @@ def apply_entry(plan: EntryPlan, root: str, journal: Journal, run: Path, listen:
 
 
 def _inspect(root: str, one: MidEpoch, run_id: str) -> tuple[int, Damage | None]:
-    """Return the generation of a mid-epoch checkpoint, and why recovery cannot use it."""
+    """Return a mid-epoch checkpoint's generation, which recovery compares, and its damage."""
     epoch, records = one
     store = MidEpochStore(root, records)
     damage = store.verify(epoch)

@@ -117,11 +117,11 @@ class MidEpochSaver:
 
     @property
     def is_entering(self) -> bool:
-        """Whether the next epoch is entered at a checkpoint of the mid-epoch saver."""
+        """Whether the next epoch is entered midway, from a checkpoint of the mid-epoch saver."""
         return self._entry is not None
 
     def points(self, before: Progress) -> SafePointHooks:
-        """Return the hooks by which the next epoch's run saves mid-epoch checkpoints."""
+        """Return the ``SafePointHooks`` that save within the next epoch after some records."""
         entry, self._entry = self._entry, None
         self._began, self.left = time.monotonic(), 0
         self.clear()
@@ -133,7 +133,7 @@ class MidEpochSaver:
         )
 
     def clear(self) -> None:
-        """Delete mid-epoch checkpoints of epochs that have since been saved as a whole."""
+        """Delete the mid-epoch saver's checkpoints of epochs that are now saved as a whole."""
         saved = self._hooks.saver.saved
         remove_mid_epochs(
             self._root, tuple(one for one in list_mid_epochs(self._root) if one[0] <= saved)
@@ -277,7 +277,7 @@ class MidEpochSaver:
 
 
 def read_midpoint(job: Job, manifest: Manifest, directory: str) -> tuple[SafePoint, int]:
-    """Read a mid-epoch save: the safe point to enter at, and the length of the metrics then.
+    """Read what a mid-epoch saver saved: the safe point to enter at, the length of metrics.
 
     The node's state is not in it: that is loaded as that of a whole epoch.
 
