@@ -104,7 +104,7 @@ def _build_round(tasks: list[Task]) -> Step:
 
 
 def _wrap_body(task: Task) -> Loop:
-    """Wrap the steps of a task to be joined to others in a loop of one pass, which stops leave."""
+    """Wrap a task's steps, to be joined to others, in a loop of one pass that its stops leave."""
     return Loop(Const(1), task.steps, task.path)
 
 

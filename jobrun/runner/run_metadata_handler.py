@@ -121,7 +121,7 @@ class RunMetadata:
             self._journal = None
 
     def recover(self, listen: Listener) -> None:
-        """Apply the recovery plan by which this handler has answered what epoch to resume.
+        """Apply the recovery plan from which this handler answered which epoch to resume.
 
         Raises:
             EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
@@ -133,7 +133,7 @@ class RunMetadata:
             apply_entry(self.entry, self.root, self._journal, self._run, listen)
 
     def _planned(self, wanted: int | None) -> RecoveryPlan:
-        """Choose an epoch as this handler by a recovery plan, again if it was just deleted."""
+        """Plan which epoch this metadata handler names; repeat if that was deleted meanwhile."""
         for _ in retry_attempts():
             self._said = self._acknowledged(wanted)
             with contextlib.suppress(_EpochGoneError):
@@ -267,7 +267,7 @@ def _find_newest(own: RunMetadata) -> int | None:
 
 
 def build_choice_note(chosen: Chosen) -> Noted:
-    """Build the note which epoch the run's or another metadata handler chose, and why."""
+    """Build the note of which epoch a metadata handler chose, the run's or the user's, and why."""
     where = "init" if chosen.epoch == FROM_INIT else f"epoch {chosen.epoch}"
     return Noted(f"continuing from {where}: {chosen.reason}")
 

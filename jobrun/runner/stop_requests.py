@@ -60,7 +60,7 @@ def request_stop(run: Run) -> None:
 
 @contextlib.contextmanager
 def exit_on_early_signal() -> Iterator[None]:
-    """Exit as at a request to stop on signals in the ``with`` block, before the loop begins.
+    """Exit in good order if a stop signal comes in the ``with`` block, before epochs begin.
 
     While a run is made, or recovers, nothing is being computed that could be finished first; and
     what is on the disk is safe at any instant. In the main thread only.
@@ -236,7 +236,7 @@ class StopRequests:
         return False
 
     def _look(self) -> None:
-        """Look whether a time or the request file asks for a stop, and act on all requests."""
+        """Look in the waiting thread for requests to stop, by time limit or file; act on them."""
         now = time.monotonic()
         if not self._reason and now >= self._time_at:
             self._note("the time limit of this invocation was reached")

@@ -241,7 +241,7 @@ _INTERVALS_S = (1200, 1800, 3600, 7200, 14400)
 
 
 def advise(times: TimeUse, job: Job) -> str:
-    """Return advice how to lose less time, if the time account shows over a tenth lost; or "".
+    """Return advice on the largest loss in a run's time account, if over a tenth of it; or "".
 
     Args:
         times: The account of the time.

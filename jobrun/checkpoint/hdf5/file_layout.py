@@ -132,7 +132,7 @@ class Layout:
 
     @cached_property
     def names_text(self) -> bytes:
-        """The quoted blob names in the file layout as one text, a line feed between two."""
+        """The layout's quoted blob names as one text for the file, divided by line feeds."""
         return b"\n".join(self.quoted_names)
 
     @cached_property

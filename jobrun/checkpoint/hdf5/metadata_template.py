@@ -217,7 +217,7 @@ def _ordered(tree: _Tree) -> _Tree:
 
 
 def _saves_space(tree: _Tree) -> bool:
-    """Return whether larger B-tree nodes make the template smaller, as for a few large groups."""
+    """Return whether larger B-tree nodes shrink the HDF5 template, as of a few large groups."""
     groups = [tree]
     for group in groups:
         groups += [one for one in group.values() if isinstance(one, dict)]

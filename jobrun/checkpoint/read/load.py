@@ -146,7 +146,7 @@ def _describe_type(kind: str | None, dtype: str | None, shape: tuple[int, ...] |
 
 
 def _find_targets(index: Index, into: Mapping[str, Array]) -> _Targets:
-    """Find for the caller's arrays, to be loaded into, the rows of their blobs in the index."""
+    """Find the rows of the file's index whose blobs are loaded into the caller's arrays."""
     if len(into) >= len(index.names):
         # Usually there is one for each, and of ten thousand each look counts.
         with suppress(KeyError):

@@ -93,7 +93,7 @@ class ArrayRows:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The dtype and row shape of each array, as of an npz file, that is read by rows."""
+        """The dtype and row shape of each array that is read by rows, such as an npz file's."""
         return self._columns
 
     def __len__(self) -> int:

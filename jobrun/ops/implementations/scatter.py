@@ -51,7 +51,7 @@ def index_add(a: Any, indices: Any, values: Any) -> _Array:
 
 
 def index_set(a: Any, indices: Any, values: Any) -> _Array:
-    """Copy ``a`` and scatter ``values`` into the copy; the last wins where an index repeats."""
+    """Implement ``index_set``: copy ``a``, and put ``values`` into the copy at ``indices``."""
     result = np.array(a)
     result[_index(indices)] = values
     return result

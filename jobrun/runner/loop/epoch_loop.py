@@ -493,7 +493,7 @@ def run_with_retries(
 def _find_retries(
     failed: tuple[str, ...], declared: Mapping[str, Retry], failures: Counter[str]
 ) -> list[Retry] | None:
-    """Return the ``Retry`` of each failed task, by which a group is run again, or None if over."""
+    """Return the ``Retry`` of each failed task of a group; None if one must not be retried."""
     chosen = []
     for name in failed:
         retry = declared.get(name)

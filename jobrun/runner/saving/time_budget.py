@@ -40,7 +40,7 @@ class SaveBudget:
 
     @property
     def interval_s(self) -> float:
-        """The interval between saves by which one takes just its permitted share of the time."""
+        """The interval at which saves as long as the last take their permitted share of time."""
         return min(LONGEST_S, self._last_wait_s / self._share)
 
     def is_due(self, busy_s: float = 0.0) -> bool:

@@ -149,7 +149,7 @@ class BackgroundUploader:
         self._thread: threading.Thread | None = None
 
     def held(self) -> frozenset[int]:
-        """Return the epoch that a thread is uploading, for retention to leave it alone."""
+        """Return the epochs being uploaded to an object store, which retention must not delete."""
         with self._change:
             return frozenset({self._busy_with} - {-1})
 

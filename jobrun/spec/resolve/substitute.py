@@ -266,7 +266,7 @@ def references(node: Node) -> set[str]:
 
 
 def reference(variable: str, context: Context) -> str | None:
-    """Return ``${variable}``, quoted for its place, to substitute in a bash line, or None."""
+    """Return the quoted bash variable to substitute for a reference; None where none can be."""
     form = _FORMS.get(context)
     return None if form is None else form.format(f"${{{variable}}}")
 
