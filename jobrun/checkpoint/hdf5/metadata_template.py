@@ -13,6 +13,12 @@ import numpy as np
 
 from jobrun.checkpoint.hdf5 import metadata_bytes as h5parts
 from jobrun.checkpoint.hdf5.dataset_names import display_name
+from jobrun.checkpoint.hdf5.datatype_messages import (
+    render_datatype,
+    render_number_type,
+    render_record_type,
+    render_text_type,
+)
 from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES
 from jobrun.checkpoint.hdf5.dtypes import DType, parse_dtype, storage_dtype
 from jobrun.checkpoint.hdf5.file_layout import Entry, Layout, Numbers
@@ -271,21 +277,21 @@ def _blob_header(entry: Entry) -> tuple[bytes, int]:
         encoder = encoder_for(entry.packing.codec, dtype, entry.packing.chunk)
         pipeline = h5parts.render_filter_pipeline(encoder.filters)
         storage = h5parts.render_chunked_layout(entry.packing.chunk, dtype.itemsize, pipeline)
-    return h5parts.render_dataset_header(entry.shape, _datatype(dtype), storage, attributes)
+    return h5parts.render_dataset_header(entry.shape, render_datatype(dtype), storage, attributes)
 
 
 def _own_numbers(name: str, dtype: DType, shape: tuple[int, ...], offset: int) -> _OwnDataset:
-    return _OwnDataset(name, h5parts.render_number_type(dtype), dtype.itemsize, shape, offset)
+    return _OwnDataset(name, render_number_type(dtype), dtype.itemsize, shape, offset)
 
 
 def _own_records(name: str, dtype: DType, count: int, offset: int) -> _OwnDataset:
-    return _OwnDataset(name, h5parts.render_record_type(dtype), dtype.itemsize, (count,), offset)
+    return _OwnDataset(name, render_record_type(dtype), dtype.itemsize, (count,), offset)
 
 
 def _own_text(name: str, text: bytes, offset: int) -> _OwnDataset:
     size = max(1, len(text))
     shape = () if text else (0,)
-    return _OwnDataset(name, h5parts.render_text_type(size), size, shape, offset)
+    return _OwnDataset(name, render_text_type(size), size, shape, offset)
 
 
 def _own_header(one: _OwnDataset) -> Bytes:
@@ -298,15 +304,3 @@ def _own_header(one: _OwnDataset) -> Bytes:
     place = np.array([max(address, 0)], np.uint64)
     made: Bytes = h5parts.render_headers(header, at, place)[0]
     return made
-
-
-def _datatype(dtype: DType) -> bytes:
-    """Render the datatype message of a dataset in the template, by h5py unless it holds numbers."""
-    if h5parts.is_number_type(dtype):
-        return h5parts.render_number_type(dtype)
-    from h5py import h5t  # noqa: PLC0415 - a run of numbers alone starts without
-
-    # Not cached: numpy takes text of the same width for equal, whatever h5py has noted of its
-    # encoding. Behind two bytes that say what follows and in which version.
-    message: bytes = h5t.py_create(dtype, logical=True).encode()[2:]
-    return message
