@@ -16,7 +16,7 @@ import numpy as np
 
 from jobrun.core.file_formats import suffix_of
 from jobrun.formats import errors as faults
-from jobrun.formats.headers import DELIMITERS, choose_columns, column_names, csv_columns
+from jobrun.formats.csv_header import DELIMITERS, choose_columns, column_names, csv_columns
 
 Array = np.ndarray[Any, Any]
 
