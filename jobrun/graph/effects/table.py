@@ -1,4 +1,7 @@
-"""List the declared kinds of steps, in the order in which a spec's keys are searched for them."""
+"""List the declared kinds of steps by the key that says of which kind a step of a spec is.
+
+In the order in which a step's keys are searched for them. Each is the first key of its kind.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from jobrun.graph.effects.log import Log
 from jobrun.graph.effects.metric import Metric
 from jobrun.graph.effects.sleep import Sleep
 
-DECLARED: tuple[type[DeclaredEffect], ...] = (
-    Log,
-    Metric,
-    Assert,
-    Sleep,
-)
+DECLARED: dict[str, type[DeclaredEffect]] = {
+    "log": Log,
+    "metric": Metric,
+    "assert": Assert,
+    "sleep": Sleep,
+}

@@ -458,7 +458,7 @@ def _list_wire_classes(module: ModuleType) -> list[type]:
 WIRE_TYPES = TypeTable(
     {
         SerializedError,
-        *DECLARED,
+        *DECLARED.values(),
         *(cls for module in _MODULES for cls in _list_wire_classes(module)),
     }
 )

@@ -33,7 +33,7 @@ def bench(tmp_path):
 def test_each_kind_of_effect_can_be_carried_out():
     effects = {kind for kind in get_args(Step) if issubclass(kind, Effect)}
     assert set(_EFFECTS) == effects - {DeclaredEffect}
-    assert all(kind.action is not DeclaredEffect.action for kind in DECLARED)
+    assert all(kind.action is not DeclaredEffect.action for kind in DECLARED.values())
 
 
 def test_a_log_step_says_who_and_where(bench):

@@ -63,7 +63,7 @@ def test_the_traceback_comes_along_as_the_cause():
 def _classes(hint, found):
     """All classes that a value of this type may hold."""
     if hint is DeclaredEffect:
-        for one in DECLARED:
+        for one in DECLARED.values():
             _classes(one, found)
         return found
     if is_dataclass(hint) and hint not in found:
