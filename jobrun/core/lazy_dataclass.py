@@ -39,6 +39,33 @@ else:
         return _decorate if cls is None else _decorate(cls)
 
 
+def is_dataclass(kind: Any) -> bool:
+    """Return whether a type is a dataclass, lazy or not, without a description of its fields."""
+    return isinstance(kind, type) and (_lazy_of(kind) is not None or hasattr(kind, _FIELDS))
+
+
+def field_values(value: Any) -> dict[str, Any]:
+    """Return the values of the fields of an instance of a dataclass, lazy or not, as they are."""
+    kind: Any = type(value)
+    return {name: getattr(value, name) for name in field_types(kind)}
+
+
+@cache
+def required_fields(kind: type) -> dict[str, bool]:
+    """Map the names of the fields of a dataclass, lazy or not, to whether they have no default."""
+    if (lazy := _lazy_of(kind)) is not None:
+        missing = _MISSING
+        return {
+            name: one.default is missing and one.factory is missing
+            for name, one in lazy.parts().items()
+        }
+    from dataclasses import MISSING, fields  # noqa: PLC0415 - most are lazy
+
+    return {
+        one.name: one.default is MISSING and one.default_factory is MISSING for one in fields(kind)
+    }
+
+
 @cache
 def field_types(kind: type) -> dict[str, Any]:
     """Return the annotations, as written, of the fields of a dataclass; none of other types."""

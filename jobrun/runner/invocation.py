@@ -10,7 +10,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ from jobrun.core.errors import (
 )
 from jobrun.core.events import Event, Listener, Noted, RunEnded, RunStarted, TaskFacts
 from jobrun.core.garbage_collection import collect_as_usual
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.checkpoint_stores import node_files, open_store, open_upload

@@ -9,7 +9,6 @@ import contextlib
 import os
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +19,7 @@ from jobrun.core.events import Listener, Noted, ignore
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import write_file
 from jobrun.core.hash_seed import RANDOM, hash_seed, recorded_seed
+from jobrun.core.lazy_dataclass import replace
 from jobrun.core.object_url import is_object_url
 from jobrun.graph.query import has_callables
 from jobrun.graph.types import Job

@@ -21,7 +21,10 @@ from jobrun.core.lazy_dataclass import (
     _Deferred,
     dataclass,
     field_types,
+    field_values,
+    is_dataclass,
     replace,
+    required_fields,
 )
 
 
@@ -288,3 +291,32 @@ def test_types_of_fields_are_those_of_dataclasses():
         found = {one.name: one.type for one in dataclasses.fields(kind)}
         assert list(field_types(kind).items()) == list(found.items())
     assert field_types(int) == {}
+
+
+def test_names_values_and_defaults_of_fields_need_no_description_of_them():
+    @dataclass(frozen=True, slots=True)
+    class Point:
+        x: int
+        y: int = 2
+        tags: list[str] = field(default_factory=list)
+
+    assert is_dataclass(Point)
+    assert field_values(Point(1)) == {"x": 1, "y": 2, "tags": []}
+    assert required_fields(Point) == {"x": True, "y": False, "tags": False}
+    assert isinstance(vars(Point)["__dataclass_fields__"], _Deferred)
+
+
+def test_names_values_and_defaults_of_fields_are_those_of_an_ordinary_dataclass():
+    @dataclasses.dataclass
+    class Point:
+        x: int
+        tags: list[str] = field(default_factory=list)
+
+    assert is_dataclass(Point)
+    assert field_values(Point(1)) == {"x": 1, "tags": []}
+    assert required_fields(Point) == {"x": True, "tags": False}
+
+
+def test_what_is_no_dataclass_is_none():
+    assert not is_dataclass(int)
+    assert not is_dataclass(3)

@@ -9,7 +9,6 @@ import math
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from jobrun.core.codes import Code
@@ -32,7 +31,7 @@ from jobrun.core.events import (
     Noted,
 )
 from jobrun.core.failpoints import reach
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.conditions import StopCondition
 from jobrun.graph.query import group_outputs, kept_names, outputs_read_later, rebuild_group
 from jobrun.graph.types import Job, OutputRef, Retry, TaskGroup

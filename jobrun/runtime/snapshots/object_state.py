@@ -7,11 +7,11 @@ comes and goes. What has been put in is taken out again and compared, bit for bi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from jobrun.checkpoint.flatten import capture_object, flatten_values
 from jobrun.core.errors import CheckpointError, TaskFailedError
+from jobrun.core.lazy_dataclass import replace
 from jobrun.values import container_flattening as trees
 from jobrun.values.blob_kinds import Value, is_object, may_be_compound
 from jobrun.values.change_detection import ChangeDetector

@@ -9,7 +9,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,6 +18,7 @@ from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core import captured_output as printed_output
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import ignore
+from jobrun.core.lazy_dataclass import replace
 from jobrun.core.system_calls import usable_cpus
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.codegen.numpy_warnings import NumpyWarnings

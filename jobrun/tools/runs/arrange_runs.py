@@ -7,14 +7,13 @@ import io
 import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
 from jobrun.core.errors import JobrunError, UsageError
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.core.text.units import parse_span

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from jobrun.core.errors import UsageError
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.files.json_files import read_json
+from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.lock import RunLock, is_live
 from jobrun.runner.rundir.run_directories import Run, remove_directory
