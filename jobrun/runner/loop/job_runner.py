@@ -9,7 +9,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import (
@@ -41,13 +41,15 @@ from jobrun.runner.locate_faults import locate_faults
 from jobrun.runner.loop.conditions import ProbeEvaluator, find_stop_reasons, update_patience
 from jobrun.runner.loop.node_loss import NodeFailover
 from jobrun.runner.progress import Progress, Scalar
-from jobrun.runner.saving.mid_epoch_saver import MidEpochSaver
 from jobrun.runner.saving.saver import Saver
 from jobrun.runner.stop_requests import StopRequests
 from jobrun.runner.time_account import TimeAccount
 from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.session.base import Outputs, Session
 from jobrun.session.errors import GroupCancelledError, NodeLostError, TasksStuckError
+
+if TYPE_CHECKING:
+    from jobrun.runner.saving.mid_epoch_saver import MidEpochSaver
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.read.safe_file import open_regular_file
 from jobrun.checkpoint.store import StoredFile
 from jobrun.checkpoint.stores.epoch_copy import copy_file, publish_copy
 from jobrun.checkpoint.stores.object_references import local_path
 from jobrun.core.lazy_dataclass import replace
+from jobrun.core.lazy_module import lazy_module
 from jobrun.graph.divided_state import FilePart, Rows
 from jobrun.graph.steps import AdoptState, CopyState, LoadState, PublishCopy, SaveState
 from jobrun.runtime.context.frame import Blobs, Frame
@@ -31,6 +31,11 @@ from jobrun.values.change_detection import unbound_class_error
 from jobrun.values.container_flattening import is_tree, unbound_classes
 from jobrun.values.copies import detach
 from jobrun.values.objects import ObjectState
+
+if TYPE_CHECKING:
+    from jobrun.checkpoint import checkpoint_file
+else:
+    checkpoint_file = lazy_module("jobrun.checkpoint.checkpoint_file")
 
 StateStep = SaveState | LoadState | AdoptState | CopyState | PublishCopy
 
@@ -76,7 +81,7 @@ def _load(step: LoadState, frame: Frame) -> None:
 def _read(step: LoadState, frame: Frame) -> tuple[dict[str, Value], int]:
     """Read the checkpoint file that a step loads; return its values, and its size in bytes."""
     with frame.run.fetch_file(step.file) as path:
-        values = read_state(
+        values = checkpoint_file.read_state(
             path,
             node=frame.node.name,
             epoch=step.epoch,
@@ -173,7 +178,7 @@ def read_parts(parts: Iterable[FilePart], epoch: int, run_id: str) -> dict[str, 
     found: dict[str, Value] = {}
     pieces: dict[str, list[np.ndarray[Any, Any]]] = {}
     for part in parts:
-        values = read_state(
+        values = checkpoint_file.read_state(
             part.file,
             node=part.node,
             epoch=epoch,
