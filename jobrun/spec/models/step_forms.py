@@ -29,7 +29,7 @@ MODEL_NAMES = {
     "pull": "PullStep",
     "load": "LoadStep",
     "save": "SaveStep",
-    **{form: f"{kind.__name__}Step" for form, kind in DECLARED.items()},
+    **{form: f"{kind}Step" for form, (_, kind) in DECLARED.items()},
 }
 FORMS = tuple(MODEL_NAMES)
 
