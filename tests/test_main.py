@@ -31,7 +31,8 @@ UNUSED = {
     "jobrun.runner.fork_first_state", "jobrun.runner.plan_resume",
     "jobrun.runner.saving.upload_to_object_store", "jobrun.runtime.records.reader",
     "jobrun.runtime.steps.call", "jobrun.runtime.steps.run_program", "jobrun.session.ray",
-    "jobrun.session.remote", "jobrun.spec.models.optional_parts", "jobrun.spec.models.readers",
+    "jobrun.session.remote", "jobrun.spec.models.control_flow",
+    "jobrun.spec.models.optional_parts", "jobrun.spec.models.readers",
     "jobrun.spec.models.retention", "jobrun.spec.models.steps",
     "jobrun.spec.models.validation_errors",
 }  # fmt: skip

@@ -13,12 +13,14 @@ from jobrun.spec.models.job import JobSpec
 from jobrun.spec.yaml.source_map import Path, SourceMap, path_text
 
 if TYPE_CHECKING:
+    from jobrun.spec.models import control_flow
     from jobrun.spec.models import steps as models
     from jobrun.spec.models.optional_parts import NetSpec
     from jobrun.spec.models.steps import SetupSpec, Step, Steps
 else:
     # Most steps are statements, which are text.
     models = lazy_module("jobrun.spec.models.steps")
+    control_flow = lazy_module("jobrun.spec.models.control_flow")
 
 # More steps than any real job has, and few enough for memory.
 MAX_STEPS = 1_000_000
@@ -125,11 +127,13 @@ def _blocks(step: Step) -> tuple[Steps, ...]:
     if isinstance(step, str):
         return ()
     match step:
-        case models.LoopStep() | models.WhileStep() | models.GuardStep():
+        case models.OpStep() | models.NetStep() | models.EffectStep():
+            return ()
+        case control_flow.LoopStep() | control_flow.WhileStep() | control_flow.GuardStep():
             return (step.steps,)
-        case models.IfStep():
+        case control_flow.IfStep():
             return (step.then, *(branch.then for branch in step.elifs), step.otherwise)
-        case models.ParallelStep():
+        case control_flow.ParallelStep():
             return step.parallel
         case _:
             return ()

@@ -51,10 +51,12 @@ from jobrun.ops.plugins import find_operator
 from jobrun.spec.yaml.source_map import Path
 
 if TYPE_CHECKING:
+    from jobrun.spec.models import control_flow
     from jobrun.spec.models import steps as models
 else:
     # Most steps are statements, which are text.
     models = lazy_module("jobrun.spec.models.steps")
+    control_flow = lazy_module("jobrun.spec.models.control_flow")
 
 _MAX_DEPTH = 64
 # Operators that change or read a counter.
@@ -226,30 +228,30 @@ class StepLowering:
                 return self._stop(None, None, place, origin, env)
             case models.OpStep():
                 return self._effects.operator(spec, at, place, env)
-            case models.LoopStep():
-                return self._loop(spec, at, place, origin, env)
-            case models.WhileStep():
-                return self._while(spec, at, place, origin, env)
-            case models.IfStep():
-                return self._if(spec, at, path, origin, env)
-            case models.GuardStep():
-                return self._guard(spec, at, place, origin, env)
-            case models.ParallelStep():
-                return self._parallel(spec, at, path, origin, env)
-            case models.StopIfStep():
-                condition = self.read.condition(spec.stop_if, (*at, "stop_if"), path, env)
-                return self._stop(spec.block, condition, place, origin, env)
-            case models.StopStep():
-                return self._stop(spec.stop, None, place, origin, env)
             case models.NetStep():
                 return self._use_net(spec, at, place, origin, env)
             case models.EffectStep():
                 return self._effects.step(spec, at, place, env)
+            case control_flow.LoopStep():
+                return self._loop(spec, at, place, origin, env)
+            case control_flow.WhileStep():
+                return self._while(spec, at, place, origin, env)
+            case control_flow.IfStep():
+                return self._if(spec, at, path, origin, env)
+            case control_flow.GuardStep():
+                return self._guard(spec, at, place, origin, env)
+            case control_flow.ParallelStep():
+                return self._parallel(spec, at, path, origin, env)
+            case control_flow.StopIfStep():
+                condition = self.read.condition(spec.stop_if, (*at, "stop_if"), path, env)
+                return self._stop(spec.block, condition, place, origin, env)
+            case control_flow.StopStep():
+                return self._stop(spec.stop, None, place, origin, env)
             case _:
                 assert_never(spec)
 
     def _loop(
-        self, spec: models.LoopStep, at: Path, place: Place, origin: Origin, env: Env
+        self, spec: control_flow.LoopStep, at: Path, place: Place, origin: Origin, env: Env
     ) -> Step:
         path = place.path
         count: Expr | None = None
@@ -264,7 +266,7 @@ class StepLowering:
         return Loop(count, body, path, origin)
 
     def _while(
-        self, spec: models.WhileStep, at: Path, place: Place, origin: Origin, env: Env
+        self, spec: control_flow.WhileStep, at: Path, place: Place, origin: Origin, env: Env
     ) -> Step:
         path = place.path
         condition = self.read.condition(spec.condition, (*at, "while"), path, env)
@@ -274,7 +276,7 @@ class StepLowering:
         return While(condition, body, path, origin)
 
     def _guard(
-        self, spec: models.GuardStep, at: Path, place: Place, origin: Origin, env: Env
+        self, spec: control_flow.GuardStep, at: Path, place: Place, origin: Origin, env: Env
     ) -> Step:
         path = place.path
         name = spec.name or spec.guard
@@ -283,7 +285,7 @@ class StepLowering:
         body = self.steps(spec.steps, (*at, "steps"), f"{path}.steps", env.block(name, path))
         return Guard(flag, body, path, origin)
 
-    def _if(self, spec: models.IfStep, at: Path, path: str, origin: Origin, env: Env) -> Step:
+    def _if(self, spec: control_flow.IfStep, at: Path, path: str, origin: Origin, env: Env) -> Step:
         inner = env.branch()
         branches = []
         written = [(spec.condition, spec.then, at, path)]
@@ -298,7 +300,7 @@ class StepLowering:
         return If(tuple(branches), otherwise, path, origin)
 
     def _parallel(
-        self, spec: models.ParallelStep, at: Path, path: str, origin: Origin, env: Env
+        self, spec: control_flow.ParallelStep, at: Path, path: str, origin: Origin, env: Env
     ) -> Step:
         branches = tuple(
             self.steps(

@@ -8,7 +8,16 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from jobrun.spec.models import job, optional_parts, params, readers, retention, steps, tasks
+from jobrun.spec.models import (
+    control_flow,
+    job,
+    optional_parts,
+    params,
+    readers,
+    retention,
+    steps,
+    tasks,
+)
 from jobrun.spec.models.deferred import MARK
 from jobrun.spec.models.scalar_types import BlobName, EveryValue, Expression, Model, Name, Seconds
 
@@ -75,7 +84,7 @@ def schema() -> dict[str, Any]:
 
 def _models() -> Iterator[type[Model]]:
     """Yield the models that get a definition each in the JSON Schema: those of all parts."""
-    for module in (job, optional_parts, params, readers, retention, steps, tasks):
+    for module in (control_flow, job, optional_parts, params, readers, retention, steps, tasks):
         for one in vars(module).values():
             if isinstance(one, type) and issubclass(one, Model) and one.model_fields:
                 yield one

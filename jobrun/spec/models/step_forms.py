@@ -12,26 +12,26 @@ from jobrun.graph.effects.table import DECLARED
 from jobrun.spec.models.deferred import Deferred
 from jobrun.spec.models.scalar_types import Model
 
-# The model of each form, in ``steps``, by the key that identifies it. In the order of search:
-# 'stop_if' may be used with 'stop'.
-MODEL_NAMES = {
-    "op": "OpStep",
-    "call": "CallStep",
-    "run": "RunStep",
-    "net": "NetStep",
-    "loop": "LoopStep",
-    "while": "WhileStep",
-    "if": "IfStep",
-    "stop_if": "StopIfStep",
-    "stop": "StopStep",
-    "guard": "GuardStep",
-    "parallel": "ParallelStep",
-    "pull": "PullStep",
-    "load": "LoadStep",
-    "save": "SaveStep",
-    **{form: f"{kind}Step" for form, (_, kind) in DECLARED.items()},
+# The module and the name of the model of each form, by the key that identifies it. In the order
+# of search: 'stop_if' may be used with 'stop'.
+MODELS = {
+    "op": ("steps", "OpStep"),
+    "call": ("steps", "CallStep"),
+    "run": ("steps", "RunStep"),
+    "net": ("steps", "NetStep"),
+    "loop": ("control_flow", "LoopStep"),
+    "while": ("control_flow", "WhileStep"),
+    "if": ("control_flow", "IfStep"),
+    "stop_if": ("control_flow", "StopIfStep"),
+    "stop": ("control_flow", "StopStep"),
+    "guard": ("control_flow", "GuardStep"),
+    "parallel": ("control_flow", "ParallelStep"),
+    "pull": ("steps", "PullStep"),
+    "load": ("steps", "LoadStep"),
+    "save": ("steps", "SaveStep"),
+    **{form: ("steps", f"{kind}Step") for form, (_, kind) in DECLARED.items()},
 }
-FORMS = tuple(MODEL_NAMES)
+FORMS = tuple(MODELS)
 
 
 def step_form(value: Any) -> str | None:
@@ -62,8 +62,8 @@ if not TYPE_CHECKING:
                 (
                     Annotated[Statement, Tag("text")],
                     *(
-                        Annotated[Deferred("steps", name), Tag(form)]
-                        for form, name in MODEL_NAMES.items()
+                        Annotated[Deferred(module, name), Tag(form)]
+                        for form, (module, name) in MODELS.items()
                     ),
                 )
             ],
