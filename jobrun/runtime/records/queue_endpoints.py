@@ -7,12 +7,11 @@ name before that is bound to another one, and copied everywhere else.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
 from jobrun.graph.types import Scope, Task, TaskGroup
 from jobrun.runtime.codegen.line_table import StepLocation

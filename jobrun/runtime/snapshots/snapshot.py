@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from itertools import count, islice
 from operator import attrgetter, is_
 from types import MappingProxyType
@@ -27,6 +26,7 @@ from jobrun.checkpoint.task_groups import Ticket
 from jobrun.checkpoint.write.snapshot_arena import Arena
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import JobrunError, TaskFailedError
+from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.steps import SaveState
 from jobrun.runtime.snapshots.node_objects import collect_state
 from jobrun.runtime.snapshots.sharing_tracker import SharingTracker
