@@ -16,6 +16,7 @@ from jobrun.compile.job_draft.definite_assignment import (
     Status,
     Summary,
 )
+from jobrun.compile.job_draft.repeated_flow import RepeatedFlow
 from jobrun.compile.job_draft.task_order import TaskOrder
 from jobrun.compile.job_draft.task_records import NO_RECORDS, Records
 from jobrun.core.errors import Origin
@@ -112,6 +113,7 @@ class TaskDraft:
         is_global: The names that it makes outlive the group.
         node_setup: Set-up of nets, which runs around the group on the task's nodes.
         on_error: ``warn``: the group continues after a failure of the task.
+        repeated: What its flow follows from, if other tasks have the same steps but for names.
     """
 
     name: str
@@ -135,6 +137,7 @@ class TaskDraft:
     reports: tuple[Report, ...] = ()
     outputs: tuple[Output, ...] = ()
     records: Records = NO_RECORDS
+    repeated: RepeatedFlow | None = None
 
     @property
     def path(self) -> str:
@@ -219,8 +222,13 @@ def _analyse_flow(task: TaskDraft) -> TaskFlow:
     around = task.setup or task.instance_setup or task.reports or task.outputs
     if not around and not isinstance(task.records.read, ReadRecords):
         # Most of the tasks of a large job have a body alone.
+        repeated = task.repeated if task.records is NO_RECORDS else None
+        if repeated is not None and (known := repeated.find()):
+            return TaskFlow(known[0], {}, {}, {}, _NO_USES, known[1], _NO_USES, [])
         one = FlowAnalysis()
         body = one.body(task.steps, task.path, task.records)
+        if repeated is not None and not one.problems:
+            repeated.learn(body, one.uses)
         return TaskFlow(body, {}, {}, {}, _NO_USES, one.uses, _NO_USES, one.problems, one.carried)
     once, inner, reporting = FlowAnalysis(), FlowAnalysis(), FlowAnalysis()
     inits = _summarise_setups(once, task.setup, "init")

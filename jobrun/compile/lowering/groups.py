@@ -260,7 +260,7 @@ class TaskLowering:
         if records.is_loop:
             blocks = (*blocks, ("", record_path(path)))
         body = Env(blocks, used=used)
-        steps = self._steps.steps(spec.steps, (*at, "steps"), f"{path}/steps", body)
+        steps, repeated = self._steps.body(spec.steps, (*at, "steps"), f"{path}/steps", body)
         reports = tuple(
             [
                 self.report(report, (*at, "report", i), f"{path}/report[{i}]", used)
@@ -290,6 +290,7 @@ class TaskLowering:
             reports=reports,
             outputs=self._outputs(spec, at, path),
             records=records,
+            repeated=repeated,
         )
 
     def _records(self, spec: TaskSpec, at: Path, path: str, group: GroupName) -> Records:

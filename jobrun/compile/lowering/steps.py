@@ -12,9 +12,11 @@ from typing import Any, assert_never
 from jobrun.compile.expressions.calls import require_valid_call
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FINDER
+from jobrun.compile.job_draft.repeated_flow import RepeatedFlow
 from jobrun.compile.lowering.context import Context, Env, NetRenaming
 from jobrun.compile.lowering.expressions import UNREADABLE, ExpressionLowering
 from jobrun.compile.lowering.nets import MAX_STEPS, NetDef
+from jobrun.compile.lowering.repeated_steps import RepeatedSteps
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
@@ -148,6 +150,7 @@ class StepLowering:
         self._faults = context.faults
         self.read = ExpressionLowering(context)
         self._effects = EffectLowering(context, self.read)
+        self._repeated = RepeatedSteps(context.params)
         self._expanded = 0
         # Every net that has been used so far.
         self.used: set[str] = set()
@@ -180,6 +183,21 @@ class StepLowering:
             if step is not None:
                 found.append(step)
         return (*found, _net(run)) if run else tuple(found)
+
+    def body(
+        self, specs: Steps, at: Path, prefix: str, env: Env
+    ) -> tuple[tuple[Step, ...], RepeatedFlow | None]:
+        """Lower the steps of a task's body, by those of a task with other names if there is one."""
+        text = self._repeated.text(specs)
+        if text is None:
+            return self.steps(specs, at, prefix, env), None
+        known = self._repeated.find(text)
+        if known is not None:
+            return known.lower(text.words, self._context.source.items(at, len(specs)), prefix)
+        before = len(self._faults)
+        steps = self.steps(specs, at, prefix, env)
+        self._repeated.learn(text, steps, is_sound=len(self._faults) == before)
+        return steps, None
 
     def setup(self, spec: SetupSpec, at: Path, path: str, env: Env) -> SetupNets:
         """Lower set-up steps, of a task or a net, to two blocks ``path.init`` and ``path.exit``.
