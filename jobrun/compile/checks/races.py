@@ -58,9 +58,11 @@ def check_races(view: NodeView, reported: Container[tuple[str, str]], faults: Fa
 def _find_uses(view: NodeView, task: TaskDraft) -> dict[str, tuple[str, Place]]:
     """Return for each shared name the strongest use that could race (reads < counts < writes)."""
     flow, shared = task.flow, view.shared
-    reads = {**flow.inner.reads, **flow.once.reads}
-    atomic = {**flow.reporting.atomic, **flow.inner.atomic, **flow.once.atomic}
-    writes = {**flow.reporting.writes, **flow.inner.writes, **flow.once.writes}
+    reads, atomic, writes = flow.inner.reads, flow.inner.atomic, flow.inner.writes
+    if not flow.has_body_only:
+        reads = {**reads, **flow.once.reads}
+        atomic = {**flow.reporting.atomic, **atomic, **flow.once.atomic}
+        writes = {**flow.reporting.writes, **writes, **flow.once.writes}
     uses = {name: (_READS, place) for name, place in reads.items() if name in shared}
     for name, place in atomic.items():
         if name in shared:

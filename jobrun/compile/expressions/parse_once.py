@@ -76,7 +76,7 @@ class Layout:
         offsets: Where they begin.
         numbers: Returns the rest that has letters or digits; None where there is none.
         shapes: What has been learnt of texts with the same signs between words and numbers.
-        flat: What is the same in all these texts.
+        flat: What these texts have in common.
     """
 
     words: Callable[[str], _Words]

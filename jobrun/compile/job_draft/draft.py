@@ -70,6 +70,11 @@ class TaskFlow:
     problems: list[FlowProblem]
     carried: dict[str, Place] = field(default_factory=dict)
 
+    @property
+    def has_body_only(self) -> bool:
+        """Whether neither set-up nor reports of the drafted task use names, as for most."""
+        return self.once is _NO_USES and self.reporting is _NO_USES
+
     def made(self) -> set[str]:
         """Return every name that the steps of a drafted task write."""
         return {*self.once.writes, *self.inner.writes, *self.reporting.writes}
@@ -77,6 +82,8 @@ class TaskFlow:
     def names(self) -> set[str]:
         """Return every name that the steps of a drafted task read or write."""
         once, inner, reporting = self.once, self.inner, self.reporting
+        if self.has_body_only:
+            return {*inner.reads, *inner.writes, *inner.atomic, *self.outputs}
         return {
             *inner.reads, *inner.writes, *inner.atomic, *once.reads, *once.writes, *once.atomic,
             *reporting.reads, *reporting.writes, *reporting.atomic, *self.outputs,

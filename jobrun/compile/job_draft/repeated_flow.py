@@ -74,21 +74,22 @@ def _learn(
 
     needs, ends = numbered(total.needs), [(numbers[name], one) for name, one in total.end.items()]
     reads, writes, atomic, deletes, called, lent, firm = map(numbered, kinds)
-    functions = uses.functions
+    functions, is_firm = uses.functions, firm == writes
 
     def make(names: Sequence[str], places: Sequence[Place]) -> _Made:
-        return Summary(
-            {names[one]: places[step] for one, step in needs},
-            {names[one]: status for one, status in ends},
-        ), NameUses(
-            {names[one]: places[step] for one, step in reads},
-            {names[one]: places[step] for one, step in writes},
-            {names[one]: places[step] for one, step in atomic},
-            {names[one]: places[step] for one, step in deletes},
+        def placed(found: _Numbers) -> dict[str, Place]:
+            return {names[one]: places[step] for one, step in found} if found else {}
+
+        written = placed(writes)
+        return Summary(placed(needs), {names[one]: status for one, status in ends}), NameUses(
+            placed(reads),
+            written,
+            placed(atomic),
+            placed(deletes),
             {},
-            {names[one]: places[step] for one, step in called},
-            {names[one]: places[step] for one, step in lent},
-            {names[one]: places[step] for one, step in firm},
+            placed(called),
+            placed(lent),
+            written.copy() if is_firm else placed(firm),
             functions.copy(),
         )
 

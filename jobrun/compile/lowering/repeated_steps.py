@@ -110,7 +110,7 @@ class RepeatedSteps:
         return self._bodies.get(text.key)
 
     def learn(self, text: StepsText, steps: tuple[Step, ...], *, is_sound: bool) -> None:
-        """Learn from a lowered list of steps how to lower others of its shape.
+        """Derive from a lowered list of steps how to lower others of its shape.
 
         It takes longer than lowering them, so that it is done for the second of a shape. From
         steps with a fault nothing is learnt: others of their shape have it too.
