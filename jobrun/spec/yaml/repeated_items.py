@@ -27,6 +27,9 @@ MARK = "\ue000"
 _LEAST_LENGTH = 50_000
 _FEWEST_ITEMS = 100
 
+# How often the text may be kept in shapes: items within items are kept with each around them.
+_MOST_KEPT = 4
+
 _FLAT = str.maketrans(dict.fromkeys(string.ascii_letters + string.digits + "_", "w"))
 # An item of a list in block style that is more than a scalar, with its lines: those that are
 # indented further than its hyphen, empty ones and comments.
@@ -110,7 +113,7 @@ def find_repeated_items(text: str) -> RepeatedItems | None:
     marked: dict[int, tuple[Shape, str]] = {}
     pieces: list[str] = []
     # Up to where the text has been searched, copied, and its lines counted.
-    searched = copied = counted = 0
+    searched = copied = counted = kept = 0
     line = 1
     while found := search(flat, searched):
         start, end = found.span()
@@ -123,6 +126,9 @@ def find_repeated_items(text: str) -> RepeatedItems | None:
             column = hyphen + 2 + len(behind) - len(behind.lstrip(" "))
             shape = None if _UNLIKELY.search(key) else Shape(text[start:end], line, column)
             shapes[key] = shape
+            kept += len(key)
+            if kept > _MOST_KEPT * len(text):
+                return None
         elif (shape := shapes[key]) is not None:
             firsts[shape.line, shape.column] = shape
             marked[line] = (shape, text[start:end])

@@ -139,5 +139,12 @@ def test_the_budget_of_values_counts_repeated_items(monkeypatch):
     assert stop.value.faults[0].where.line == 25
 
 
+def test_items_nested_in_each_other_are_not_kept_with_each_around_them():
+    nested = "".join(f"{'  ' * depth}- a{depth}:\n" for depth in range(400))
+
+    assert find_repeated_items(nested + ITEMS[0] * 5) is None
+    assert find_repeated_items(ITEMS[0] * 5) is not None
+
+
 def test_a_text_with_the_mark_itself_is_parsed_as_it_is():
     assert find_repeated_items(f"a: {repeated_items.MARK}\nb:\n" + ITEMS[0] * 5) is None
