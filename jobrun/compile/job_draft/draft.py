@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from jobrun.compile.faults import Place
 from jobrun.compile.job_draft.definite_assignment import (
@@ -16,7 +16,6 @@ from jobrun.compile.job_draft.definite_assignment import (
     Status,
     Summary,
 )
-from jobrun.compile.job_draft.repeated_flow import RepeatedFlow
 from jobrun.compile.job_draft.task_order import TaskOrder
 from jobrun.compile.job_draft.task_records import NO_RECORDS, Records
 from jobrun.core.errors import Origin
@@ -37,6 +36,9 @@ from jobrun.graph.types import (
     Retry,
     SetupNets,
 )
+
+if TYPE_CHECKING:
+    from jobrun.compile.job_draft.repeated_flow import RepeatedFlow
 
 Workspace = Literal["private", "global"]
 FAILED = "failed"

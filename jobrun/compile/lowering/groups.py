@@ -92,6 +92,7 @@ class GroupLowering:
 
     def _group(self, name: GroupName, spec: GroupSpec, *, is_long: bool) -> GroupDraft:
         workspace = spec.workspace or _DEFAULT[name]
+        self._steps.expect(len(spec.tasks))
         tasks: list[TaskDraft] = []
         for index, task in enumerate(spec.tasks):
             at: Path = (name, "tasks", index) if is_long else (name, index)

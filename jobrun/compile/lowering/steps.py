@@ -7,16 +7,14 @@ from dataclasses import field
 from functools import partial
 from operator import is_
 from types import NoneType
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from jobrun.compile.expressions.calls import require_valid_call
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FINDER
-from jobrun.compile.job_draft.repeated_flow import RepeatedFlow
 from jobrun.compile.lowering.context import Context, Env, NetRenaming
 from jobrun.compile.lowering.expressions import UNREADABLE, ExpressionLowering
 from jobrun.compile.lowering.nets import MAX_STEPS, NetDef
-from jobrun.compile.lowering.repeated_steps import RepeatedSteps
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
@@ -72,7 +70,13 @@ from jobrun.spec.models.steps import (
 from jobrun.spec.models.steps import Step as StepSpec
 from jobrun.spec.yaml.source_map import Path
 
+if TYPE_CHECKING:
+    from jobrun.compile.job_draft.repeated_flow import RepeatedFlow
+    from jobrun.compile.lowering.repeated_steps import RepeatedSteps
+
 _MAX_DEPTH = 64
+# From so many tasks on it pays to remember what the steps of each became.
+_MANY_TASKS = 50
 # Operators that change or read a counter.
 _COUNTING = frozenset(name for name, one in OPERATORS.items() if one.atomic) | {"count_value"}
 
@@ -150,7 +154,7 @@ class StepLowering:
         self._faults = context.faults
         self.read = ExpressionLowering(context)
         self._effects = EffectLowering(context, self.read)
-        self._repeated = RepeatedSteps(context.params)
+        self._repeated: RepeatedSteps | None = None
         self._expanded = 0
         # Every net that has been used so far.
         self.used: set[str] = set()
@@ -184,12 +188,21 @@ class StepLowering:
                 found.append(step)
         return (*found, _net(run)) if run else tuple(found)
 
+    def expect(self, tasks: int) -> None:
+        """Prepare to lower the steps of so many tasks."""
+        if tasks >= _MANY_TASKS and self._repeated is None:
+            from jobrun.compile.lowering.repeated_steps import (  # noqa: PLC0415 - of large jobs
+                RepeatedSteps,
+            )
+
+            self._repeated = RepeatedSteps(self._context.params)
+
     def body(
         self, specs: Steps, at: Path, prefix: str, env: Env
     ) -> tuple[tuple[Step, ...], RepeatedFlow | None]:
         """Lower the steps of a task's body, by those of a task with other names if there is one."""
-        text = self._repeated.text(specs)
-        if text is None:
+        text = self._repeated.text(specs) if self._repeated is not None else None
+        if self._repeated is None or text is None:
             return self.steps(specs, at, prefix, env), None
         known = self._repeated.find(text)
         if known is not None:

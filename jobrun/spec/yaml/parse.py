@@ -10,7 +10,7 @@ which the models never see. Aliases and merge keys are followed within a budget.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from yaml import events
@@ -30,19 +30,19 @@ from jobrun.spec.yaml.nodes import (
     path_text,
     short,
 )
-from jobrun.spec.yaml.repeated_items import (
-    MARK,
-    DifferentItemError,
-    RepeatedItems,
-    find_repeated_items,
-)
 from jobrun.spec.yaml.scalars import NumberRangeError, is_text, resolve
 from jobrun.spec.yaml.syntax_errors import DEEPEST, QUOTING_HINT, TOO_DEEP, syntax_fault
+
+if TYPE_CHECKING:
+    from jobrun.spec.yaml.repeated_items import RepeatedItems
 
 # What a spec of 100,000 tasks has, and a third more. A value takes some 600 bytes until the spec is
 # checked, so that the largest one needs 1.2 GB.
 MOST_VALUES = 2_000_000
 _VALUE_BYTES = 600
+
+# Of a shorter text, parsing takes no longer than looking for what it repeats.
+_LEAST_LENGTH = 50_000
 
 # Makes a named tuple from a tuple of its values.
 _new: Any = tuple.__new__
@@ -102,6 +102,13 @@ def read_document(text: str, file: str) -> Document:
 
 def _read_repeated(text: str, file: str) -> Node | None:
     """Parse a large YAML text by the items it repeats; None where it must be parsed as it is."""
+    if len(text) < _LEAST_LENGTH:
+        return None
+    from jobrun.spec.yaml.repeated_items import (  # noqa: PLC0415 - of large texts only
+        DifferentItemError,
+        find_repeated_items,
+    )
+
     repeated = find_repeated_items(text)
     if repeated is None:
         return None
@@ -445,6 +452,7 @@ class _RepeatingBuilder(Builder):
     def __init__(self, file: str, repeated: RepeatedItems) -> None:
         super().__init__(file, repeated.text)
         self._repeated = repeated
+        self._mark = repeated.mark
         # The last lines that a token was on, and on which there was an anchor or an alias.
         self._last_line = self._last_reference = 0
         self._actions |= {
@@ -457,7 +465,7 @@ class _RepeatingBuilder(Builder):
         }
 
     def _scalar_or_mark(self, event: Any) -> None:
-        if event.value == MARK:
+        if event.value == self._mark:
             self._repeat(event)
             return
         self._scalar(event)
@@ -487,7 +495,7 @@ class _RepeatingBuilder(Builder):
         shape = self._repeated.firsts.get(frame.place[1:3])
         if shape is not None and self._last_reference < shape.line:
             if self._last_line > shape.last_line or shape.make is not None:
-                raise DifferentItemError
+                raise StopReadingError
             shape.learn(around.items[-1], self._values - frame.started, frame.height)
 
     def _repeat(self, event: Any) -> None:
@@ -498,11 +506,11 @@ class _RepeatingBuilder(Builder):
         is_item = frame is not None and frame.items is not None and not frame.flow
         is_bare = event.anchor is None and event.tag is None and not event.style
         if shape is None or shape.make is None or not (is_item and is_bare):
-            raise DifferentItemError
+            raise StopReadingError
         if event.start_mark.column + 1 != shape.column:
-            raise DifferentItemError
+            raise StopReadingError
         if len(self._stack) + shape.height > DEEPEST:
-            raise DifferentItemError
+            raise StopReadingError
         self._last_line = line + text.count("\n") - 1
         self._add(shape.make(text, line), shape.weight, shape.height, counted=False)
 

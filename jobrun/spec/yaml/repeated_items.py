@@ -23,8 +23,7 @@ from jobrun.spec.yaml.scalars import NumberRangeError, is_text, resolve
 
 # Replaces an item: a character that a spec may have, but hardly any has.
 MARK = "\ue000"
-# Below these, parsing takes no longer than looking for what is repeated.
-_LEAST_LENGTH = 50_000
+# Of fewer, parsing takes no longer than looking for what is repeated.
 _FEWEST_ITEMS = 100
 
 # How often the text may be kept in shapes: items within items are kept with each around them.
@@ -95,16 +94,18 @@ class RepeatedItems:
         text: The text to parse, which has as many lines.
         firsts: The shapes that are repeated, by the line and the column of the first item.
         marked: The shapes and the lines of the items that were replaced, by their first line.
+        mark: What replaces them.
     """
 
     text: str
     firsts: dict[tuple[int, int], Shape]
     marked: dict[int, tuple[Shape, str]]
+    mark: str = MARK
 
 
 def find_repeated_items(text: str) -> RepeatedItems | None:
     """Replace repeated items in a YAML text by marks; return None where that does not pay."""
-    if len(text) < _LEAST_LENGTH or MARK in text or "\r" in text:
+    if MARK in text or "\r" in text:
         return None
     flat = text.translate(_FLAT)
     search = _ITEM.search

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from jobrun.compile.job_draft.definite_assignment import FlowAnalysis
+from jobrun.compile.lowering import steps
 from jobrun.compile.lowering.expressions import ExpressionLowering
 from jobrun.compile.lowering.repeated_steps import RepeatedSteps
 from jobrun.core.errors import SpecError
@@ -55,6 +56,11 @@ STEPS = (
 SOUND = 18
 
 
+@pytest.fixture(autouse=True)
+def _of_any_number(monkeypatch):
+    monkeypatch.setattr(steps, "_MANY_TASKS", 0)
+
+
 def _spec(bodies, tasks=12):
     lines = [HEAD.format(", ".join(f"x{number} = 0.0" for number in range(tasks)))]
     for number in range(tasks):
@@ -93,9 +99,9 @@ def test_repeated_lists_of_steps_become_what_they_would_one_by_one(tmp_path, mon
 
 
 def test_equal_names_are_not_taken_for_different_ones(tmp_path, monkeypatch):
-    steps = ["a = x{i} + x{j}", "x{i} = a", "del a"]
+    sums = ["a = x{i} + x{j}", "x{i} = a", "del a"]
     # Of the first two tasks, i and j are the same.
-    _expect_as_one_by_one(tmp_path, _spec([steps]), monkeypatch)
+    _expect_as_one_by_one(tmp_path, _spec([sums]), monkeypatch)
     _expect_as_one_by_one(tmp_path, _spec([["del x{i}", "x{j} = 1.0"]]), monkeypatch)
 
 

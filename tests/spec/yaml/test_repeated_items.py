@@ -37,7 +37,7 @@ NUMBER = 12
 
 @pytest.fixture(autouse=True)
 def _of_any_length(monkeypatch):
-    monkeypatch.setattr(repeated_items, "_LEAST_LENGTH", 0)
+    monkeypatch.setattr(parse, "_LEAST_LENGTH", 0)
     monkeypatch.setattr(repeated_items, "_FEWEST_ITEMS", 1)
 
 
@@ -65,7 +65,7 @@ def _is_same(text):
         document = read_document(text, "job.yaml")
     except SpecError as error:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(parse, "find_repeated_items", lambda _: None)
+            patch.setattr(parse, "_read_repeated", lambda *_: None)
             with pytest.raises(SpecError) as whole:
                 read_document(text, "job.yaml")
         return error.faults == whole.value.faults
