@@ -123,7 +123,7 @@ def test_a_command_imports_what_it_needs(name, folder):
         ("jobrun sta", set(), 92, 19),
         ("jobrun run trivial.yaml --res", set(), 109, 35),
         ("jobrun run trivial.yaml --set par", {"yaml"}, 146, 46),
-        ("jobrun status ", set(), 149, 52),
+        ("jobrun status ", set(), 150, 53),
     ],
 )
 def test_a_completion_imports_what_it_needs(line, needed, most, own, folder):

@@ -91,9 +91,11 @@ class GroupLowering:
 
     def _group(self, name: GroupName, written: tuple[TaskSpec, ...] | GroupSpec) -> GroupDraft:
         spec = None if isinstance(written, tuple) else written
+        specs = written if isinstance(written, tuple) else written.tasks
         workspace = (spec and spec.workspace) or _DEFAULT[name]
+        self._steps.expect(len(specs))
         tasks: list[TaskDraft] = []
-        for index, task in enumerate(written if isinstance(written, tuple) else written.tasks):
+        for index, task in enumerate(specs):
             at: Path = (name, "tasks", index) if spec else (name, index)
             self._check_workspace(spec, f"{name}/{task.task}", task.workspace, at)
             is_global = (task.workspace or workspace) == "global"
@@ -261,7 +263,7 @@ class TaskLowering:
         if records.is_loop:
             blocks = (*blocks, ("", record_path(path)))
         body = Env(blocks, used=used)
-        steps = self._steps.steps(spec.steps, (*at, "steps"), f"{path}/steps", body)
+        steps, repeated = self._steps.body(spec.steps, (*at, "steps"), f"{path}/steps", body)
         reports = tuple(
             [
                 self.report(report, (*at, "report", i), f"{path}/report[{i}]", used)
@@ -291,6 +293,7 @@ class TaskLowering:
             reports=reports,
             outputs=self._outputs(spec, at, path),
             records=records,
+            repeated=repeated,
         )
 
     def _records(self, spec: TaskSpec, at: Path, path: str, group: GroupName) -> Records:

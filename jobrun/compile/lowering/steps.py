@@ -51,6 +51,8 @@ from jobrun.ops.plugins import find_operator
 from jobrun.spec.yaml.source_map import Path
 
 if TYPE_CHECKING:
+    from jobrun.compile.job_draft.repeated_flow import RepeatedFlow
+    from jobrun.compile.lowering.repeated_steps import RepeatedSteps
     from jobrun.spec.models import control_flow
     from jobrun.spec.models import steps as models
 else:
@@ -59,6 +61,8 @@ else:
     control_flow = lazy_module("jobrun.spec.models.control_flow")
 
 _MAX_DEPTH = 64
+# From so many tasks on it pays to remember what the steps of each became.
+_MANY_TASKS = 50
 # Operators that change or read a counter.
 _COUNTING = frozenset(name for name, one in OPERATORS.items() if one.atomic) | {"count_value"}
 
@@ -136,6 +140,7 @@ class StepLowering:
         self._faults = context.faults
         self.read = ExpressionLowering(context)
         self._effects = EffectLowering(context, self.read)
+        self._repeated: RepeatedSteps | None = None
         self._expanded = 0
         # Every net that has been used so far.
         self.used: set[str] = set()
@@ -168,6 +173,30 @@ class StepLowering:
             if step is not None:
                 found.append(step)
         return (*found, _net(run)) if run else tuple(found)
+
+    def expect(self, tasks: int) -> None:
+        """Prepare to lower the steps of so many tasks."""
+        if tasks >= _MANY_TASKS and self._repeated is None:
+            from jobrun.compile.lowering.repeated_steps import (  # noqa: PLC0415 - of large jobs
+                RepeatedSteps,
+            )
+
+            self._repeated = RepeatedSteps(self._context.params)
+
+    def body(
+        self, specs: models.Steps, at: Path, prefix: str, env: Env
+    ) -> tuple[tuple[Step, ...], RepeatedFlow | None]:
+        """Lower the steps of a task's body, by those of a task with other names if there is one."""
+        text = self._repeated.text(specs) if self._repeated is not None else None
+        if self._repeated is None or text is None:
+            return self.steps(specs, at, prefix, env), None
+        known = self._repeated.find(text)
+        if known is not None:
+            return known.lower(text.words, self._context.source.items(at, len(specs)), prefix)
+        before = len(self._faults)
+        steps = self.steps(specs, at, prefix, env)
+        self._repeated.learn(text, steps, is_sound=len(self._faults) == before)
+        return steps, None
 
     def setup(self, spec: models.SetupSpec, at: Path, path: str, env: Env) -> SetupNets:
         """Lower set-up steps, of a task or a net, to two blocks ``path.init`` and ``path.exit``.
