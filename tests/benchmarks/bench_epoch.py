@@ -19,8 +19,9 @@ import numpy as np
 
 import jobrun
 from jobrun.core.events import CheckpointTimes, EpochEnded
-from jobrun.core.files.disk import sync_directory, write_new_file
+from jobrun.core.files.disk import sync_data, sync_directory
 from jobrun.core.resource_usage import CostBudget
+from jobrun.core.system_calls import start_writing
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.types import Job
 from jobrun.session.base import RunContext
@@ -184,39 +185,52 @@ class BareCommits:
     def __init__(self, folder: Path, content: bytes, manifest: bytes) -> None:
         self._root = folder / "epochs"
         self._root.mkdir(parents=True)
-        self._files = {"local.h5": content, "manifest.json": manifest}
+        self._content, self._manifest = content, manifest
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         self._journal = os.open(folder / "journal", flags)
         self._epochs = 0
 
     def write(self) -> None:
-        """Commit an epoch, acknowledge it, rename the third before it, delete the fourth."""
+        """Commit an epoch into the place of a removed one, acknowledge it, and remove another."""
         self._epochs += 1
-        staged = self._root / "staged"
-        staged.mkdir()
-        for name, content in self._files.items():
-            write_new_file(staged / name, content)
+        staged, epoch = self._root / "staged", self._root / str(self._epochs)
+        # Removed by the one before last: what the last one has synced.
+        removed = self._root / f"-{self._epochs - _KEPT - 2}"
+        if removed.exists():
+            removed.rename(staged)
+        else:
+            staged.mkdir()
+        file = _open_to_write(staged / "local.h5", self._content)
+        os.fsync(file)
+        os.close(file)
+        manifest = _open_to_write(staged / "manifest.json", self._manifest)
+        start_writing(manifest)
         sync_directory(staged)
-        staged.rename(self._root / str(self._epochs))
+        sync_data(manifest)
+        os.close(manifest)
+        staged.rename(epoch)
         sync_directory(self._root)
         os.write(self._journal, b"x" * 119)
         os.fsync(self._journal)
-        if self._epochs > _KEPT:
-            old = self._epochs - _KEPT
+        old = self._epochs - _KEPT
+        if old > 0:
             (self._root / str(old)).rename(self._root / f"-{old}")
-            gone = self._root / f"-{old - 1}"
-            if gone.exists():
-                for name in self._files:
-                    (gone / name).unlink()
-                gone.rmdir()
+
+
+def _open_to_write(path: Path, content: bytes) -> int:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    os.write(descriptor, content)
+    os.ftruncate(descriptor, len(content))
+    return descriptor
 
 
 def bench_checkpoint(folder: str) -> None:
     """A checkpointed epoch against the raw writing of as many bytes, turn by turn.
 
-    Beside it two parts that make up the whole: the system calls of the protocol (two files, their
-    directory, the one above it and the journal are synced, one after the other, for each promises
-    what the next one builds on), and the processor's time of the same epochs in memory.
+    Beside it two parts that make up the whole: the system calls of the protocol (the node's file;
+    the manifest, together with its directory; the directory above it; and the journal are synced,
+    one after the other, for each promises what the next one builds on), and the processor's time of
+    the same epochs in memory.
     """
     raw: list[float] = []
     bare: list[float] = []

@@ -201,7 +201,7 @@ class NodeWriter:
             reach("checkpoint.file-opened")
             old: Sequence[bytes] = ()
             parts = save.program.parts
-            if spare is not None and parts is not None:
+            if spare is not None and parts is not None and save.program.most_bytes >= _LARGE_BYTES:
                 old = known_digests(descriptor, save.program.layout.digest, parts, save.epoch)
             elif spare is None and parts is not None:
                 old = self._shared(descriptor, save)
