@@ -21,6 +21,7 @@ from jobrun.checkpoint.hdf5.file_layout import PAGE
 from jobrun.checkpoint.hdf5.user_block import Header
 from jobrun.checkpoint.hdf5.value_codec import Array
 from jobrun.checkpoint.store import StoredFile
+from jobrun.checkpoint.write.array_forms import ArrayForms
 from jobrun.checkpoint.write.block_writer import BlockWriter
 from jobrun.checkpoint.write.direct_io import Bytes, FileWriter, SlabPool, aligned
 from jobrun.checkpoint.write.encoder import (
@@ -123,6 +124,7 @@ class NodeWriter:
         run_id: str,
         values: Mapping[str, Value],
         unchanged: Collection[str] = (),
+        forms: ArrayForms | None = None,
         adjacent: FindAdjacent | None = None,
     ) -> StoredFile:
         """Write a node's values as a new file; its bytes are durable on return, its name is not.
@@ -141,6 +143,7 @@ class NodeWriter:
             values: By name. Read only. Containers, and states of objects, become groups.
             unchanged: Names whose values are, bit for bit, those of the last ``write`` that
                 returned. They are not even read where a file that is used again has them.
+            forms: Those of the values, where the caller knows them.
             adjacent: Finds values that lie in memory one after the other, as those that a snapshot
                 has copied: they are read as one.
 
@@ -152,7 +155,7 @@ class NodeWriter:
         folder, name = os.path.split(path)
         with self._lock:
             before = self._program
-            program, arrays = self._arrays(values)
+            program, arrays = self._arrays(values, forms)
             end = program.most_bytes
             with disk_faults("E313", f"write {path}", place=folder, needed_bytes=end):
                 known = PreviousFile(unchanged, self._digests if program is before else ())
@@ -184,10 +187,12 @@ class NodeWriter:
             finally:
                 self._lock.release()
 
-    def _arrays(self, whole: Mapping[str, Value]) -> tuple[FileEncoder, list[Array]]:
+    def _arrays(
+        self, whole: Mapping[str, Value], forms: ArrayForms | None = None
+    ) -> tuple[FileEncoder, list[Array]]:
         values = flatten_values(whole)
         if self._program is not None:
-            arrays = self._program.arrays(values)
+            arrays = self._program.arrays(values, forms if values is whole else None)
             if arrays is not None:
                 return self._program, arrays
         self._program, arrays = build_encoder(values, self._compression, self._origins)
