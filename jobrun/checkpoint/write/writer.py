@@ -22,7 +22,7 @@ from jobrun.checkpoint.hdf5.user_block import Header
 from jobrun.checkpoint.hdf5.value_codec import Array
 from jobrun.checkpoint.store import StoredFile
 from jobrun.checkpoint.write.array_forms import ArrayForms
-from jobrun.checkpoint.write.block_writer import BlockWriter
+from jobrun.checkpoint.write.block_writer import BlockWriter, Hashers
 from jobrun.checkpoint.write.direct_io import Bytes, FileWriter, SlabPool, aligned
 from jobrun.checkpoint.write.encoder import (
     EncodedFile,
@@ -40,7 +40,6 @@ from jobrun.values.blob_kinds import Value
 
 # From this length on, a thread and writing past the page cache are worth their beginning.
 _LARGE_BYTES = 1 << 20
-_MOST_HASHERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,21 +258,16 @@ class NodeWriter:
         most = save.program.most_bytes
         is_large = most >= _LARGE_BYTES
         file = FileWriter(descriptor, direct=is_large)
-        hashers = None
+        hashers = Hashers() if old and is_large else None
         try:
             if is_large:
                 file.start()
-            if old and is_large:
-                from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - with logging
-
-                threads = min(_MOST_HASHERS, os.cpu_count() or 1)
-                hashers = ThreadPoolExecutor(threads, "checkpoint-hasher")
             filling = BlockWriter(file, self._pool, most, old, save.program.first, hashers)
             filled = save.program.fill(filling, save.arrays, save.epoch, save.known, save.adjacent)
             file.wait()
         finally:
             if hashers is not None:
-                hashers.shutdown()
+                hashers.close()
             file.stop()
         handed_bytes = filling.written_bytes
         if filled.front is not None:
