@@ -106,6 +106,31 @@ def own_at_end(blobs: Blobs, name: str, *others: tuple[Blobs, str]) -> None:
         blobs[name] = value.copy(order="K")
 
 
+def copy_sent(blobs: Blobs, name: str) -> Value:
+    """Coerce a blob to the value of a record that is sent: a copy of what others may change.
+
+    Raises:
+        MissingBlobError: There is none of that name.
+        TaskFailedError: E202 or E240, if no record can hold it.
+    """
+    return detach(blobs[name], name)
+
+
+def take_moved(blobs: Blobs, name: str) -> Value:
+    """Coerce a blob to the value of a record that is sent, and remove an array of its own.
+
+    Raises:
+        MissingBlobError: There is none of that name.
+        TaskFailedError: E202 or E240, if no record can hold it.
+    """
+    value = blobs[name]
+    if type(value) is np.ndarray and value.base is None:
+        # Not even a later fault can make two tasks see one array.
+        del blobs[name]
+        return value
+    return detach(value, name)
+
+
 def as_blob_value(value: Value) -> Value:
     """Coerce a value to one that a blob may hold: copy containers, check other values.
 

@@ -92,6 +92,8 @@ class StatementBuilder:
         self._prelude: list[ast.stmt] = []
         self._loaded: dict[Expr, str] = {}
         self._temporaries = 0
+        # Variables that hold a value of a workspace beyond the statement that has read it.
+        self.scratch: set[str] = set()
         # Whether operands may be of any kind, so that they are checked before an operator.
         self.checked = True
 
@@ -168,6 +170,7 @@ class StatementBuilder:
     def _temporary(self, value: ast.expr) -> str:
         self._temporaries += 1
         variable = f"s{self._temporaries}"
+        self.scratch.add(variable)
         self._prelude.append(assign(variable, value))
         return variable
 
@@ -289,6 +292,7 @@ class StatementBuilder:
         # binding of the name in between.
         old = self._read(Name(name))
         changed = self.bind(name, load("u0"))
+        self.scratch.add("u0")
         return [
             assign("u0", old),
             *self._change("u0", op, value),
