@@ -75,6 +75,11 @@ def as_view(value: Value, source: Value, *more: Value) -> Value:
     return as_own_value(value, source, *more)
 
 
+def is_viewable(source: Value) -> bool:
+    """Return whether ``as_view`` needs to coerce no array that is a part of a value."""
+    return type(source) is _ARRAY and source.dtype.kind in _REAL and source.flags.behaved
+
+
 def as_dense_view(value: Value, source: Value, *more: Value) -> Value:
     """Coerce an array to be bound by a copy, unless the copy would have the same layout.
 

@@ -139,6 +139,8 @@ class ControlFlow:
                 return self._steps(step.steps)
             case Loop() | While() | Guard() if len(self._around) >= _DEEPEST:
                 return self._act(step)
+            case Loop() | While() if not self._depth:
+                return self._outermost(step)
             case Loop():
                 return self._loop(step)
             case While():
@@ -177,6 +179,15 @@ class ControlFlow:
             # Also when it fails: what it has bound by then counts.
             act = ast.Try([act], [], [], load_variables(self._statements, bound, again=True))
         return self._with_location([*made, act], step.path, step.origin)
+
+    def _outermost(self, step: Loop | While) -> list[ast.stmt]:
+        """Generate the control flow of a loop that is in no other, after what is known before."""
+        rebound = collect_usage(step.steps).bound.union(_augmented(step.steps))
+        self._statements.steady = self._statements.shareable - rebound
+        made = self._loop(step) if isinstance(step, Loop) else self._while(step)
+        made = [*self._statements.look_ahead(), *made]
+        self._statements.steady, self._statements.viewable = (), {}
+        return made
 
     def _loop(self, step: Loop) -> list[ast.stmt]:
         count = step.count
@@ -424,6 +435,14 @@ def called_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
 def _build_early_return() -> ast.stmt:
     """Generate the return statement of the control flow that leaves a stopped block."""
     return ast.Return(ast.Constant(True))
+
+
+def _augmented(steps: tuple[Step, ...]) -> Iterator[str]:
+    """Iterate over the names that a loop in generated control flow changes as a whole."""
+    for step in walk(steps):
+        for op in step.ops if isinstance(step, Net) else ():
+            if isinstance(op, Augment) and isinstance(op.target, NameTarget):
+                yield op.target.name
 
 
 def _has_actions(steps: tuple[Step, ...], depth: int) -> bool:
