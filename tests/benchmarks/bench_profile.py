@@ -72,7 +72,7 @@ def _shared(count: int) -> str:
 
 
 def _two_threads() -> None:
-    """The same by hand: no two cores of one machine have more cache and memory than this uses."""
+    """The same by hand, in threads of which each has half of the work and memory of its own."""
     w = np.ones(200_000)
 
     def work() -> None:
