@@ -98,7 +98,7 @@ class StatementBuilder:
         self.scratch: set[str] = set()
         # Whether operands may be of any kind, so that they are checked before an operator.
         self.checked = True
-        # Names that have one value in all passes of the outermost loop at hand, and of those that
+        # Names that have one value in each pass of the outermost loop at hand, and of those that
         # are looked at before it, the variables that say whether their parts need no check.
         self.steady: Collection[str] = ()
         self.viewable: dict[str, str] = {}
