@@ -598,6 +598,16 @@ def has_basic_index(index: Expr) -> bool:
             return False
 
 
+def part_of_array(expr: Expr) -> str:
+    """Return the name of which a value is a view, never a copy or a number, if it is an array."""
+    match expr:
+        case Index(value=Name(name=name), index=index) if has_basic_index(index):
+            parts = index.items if isinstance(index, Sequence) else (index,)
+            return name if any(isinstance(one, Slice) for one in parts) else ""
+        case _:
+            return ""
+
+
 def _is_integer(expr: Expr) -> bool:
     match expr:
         case Const(value=value):
