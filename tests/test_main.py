@@ -33,6 +33,11 @@ UNUSED = {
     "jobrun.runtime.steps.call", "jobrun.runtime.steps.run_program", "jobrun.session.ray",
     "jobrun.session.remote", "jobrun.spec.models.validation_errors",
 }  # fmt: skip
+# What the standard library imports since Python 3.14, in modules that are imported anyway.
+NEWER = {
+    "_colorize", "_opcode_metadata", "_py_warnings", "_tokenize", "_types", "_zstd",
+    "annotationlib", "compression", "ctypes._layout", "pathlib._os",
+}  # fmt: skip
 # Of a job with nothing but statements, for which each import is one too many.
 TRIVIAL = """\
 jobrun: 1
@@ -65,9 +70,10 @@ DAILY = {"validate", "run", "status"}
 
 def _modules(folder: Path, *arguments: str, **variables: str) -> set[str]:
     """All modules that a command has imported when it ends."""
-    return _imported_by(SHOW_MODULES, folder, *arguments, **variables) - _imported_by(
+    found = _imported_by(SHOW_MODULES, folder, *arguments, **variables) - _imported_by(
         "import sys; print('MODULES', *sys.modules, file=sys.stderr)", folder
     )
+    return found - _below(NEWER, found)
 
 
 def _imported_by(program: str, folder: Path, *arguments: str, **variables: str) -> set[str]:
