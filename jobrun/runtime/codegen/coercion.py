@@ -265,7 +265,8 @@ def attribute_ndim(value: Value) -> int:
 
 def attribute_dtype(value: Value) -> np.dtype[Any]:
     """Coerce a value, a Python scalar too, and return its ``dtype`` in generated code."""
-    return value.dtype if isinstance(value, np.ndarray) else np.asarray(value).dtype
+    found: np.dtype[Any] = value.dtype if isinstance(value, np.ndarray) else np.asarray(value).dtype
+    return found
 
 
 def _shares(value: np.ndarray[Any, Any], sources: tuple[Value, ...]) -> bool:

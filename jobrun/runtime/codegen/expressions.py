@@ -396,11 +396,13 @@ def _mean(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     if type(a) is _ARRAY:
         if axis is None and not keepdims and a.dtype is _FLOAT64 and a.size:
             return _ADD(a, None) / a.size
-        return a.mean(axis, None, None, keepdims=keepdims)
+        return _MEAN(a, axis, None, None, keepdims=keepdims)
     return np.mean(a, axis, keepdims=True) if keepdims else np.mean(a, axis)
 
 
 _ARRAY = np.ndarray
+# Of any type: which of its many overloads is meant is not known here.
+_MEAN: Any = np.ndarray.mean
 _ADD = np.add.reduce
 # There is one object for each of numpy's own dtypes; one of foreign byte order is another.
 _FLOAT64 = np.dtype(np.float64)

@@ -35,7 +35,7 @@ from jobrun.runtime.execute_task import NodeRun, run_task
 from jobrun.runtime.group_plan import GroupPlan, plan_group
 from jobrun.runtime.snapshots.snapshot import Snapshots
 from jobrun.runtime.steps.restore_process_state import ProcessState
-from jobrun.runtime.steps.user_modules import FolderFinder
+from jobrun.runtime.steps.user_modules import FolderOnPath
 from jobrun.runtime.task_limits import has_own_scope
 from jobrun.session.base import Outputs, RunContext
 from jobrun.session.group_errors import GroupCancelledError, merge_errors
@@ -88,7 +88,7 @@ class ThreadsSession:
         self._start_beside: Start | None = None
         self._surroundings = ProcessState(ignore)
         self._settings = LibrarySettings()
-        self._finder: FolderFinder | None = None
+        self._user_modules: FolderOnPath | None = None
         self._leash = ChildReaper()
         self._savings = Snapshots()
         self._running: GroupRun | None = None
@@ -112,8 +112,8 @@ class ThreadsSession:
         self._settings = LibrarySettings(context.emit, len(self._nodes))
         self._pool = ThreadPool(self._warnings.errstate, self._settings.within)
         self._start_beside = IdleCpuStarter(self._pool) if usable_cpus() > 1 else None
-        self._finder = FolderFinder(context.folder)
-        self._finder.install()
+        self._user_modules = FolderOnPath(context.folder)
+        self._user_modules.add()
 
     def run(
         self, group: TaskGroup, epoch: int, outputs: Outputs, points: SafePointHooks | None = None
@@ -326,8 +326,8 @@ class ThreadsSession:
         """Shut down the ``threads`` session: end its threads and programs; repeatable."""
         if self._pool is not None:
             self._pool.close()
-        if self._finder is not None:
-            self._finder.remove()
+        if self._user_modules is not None:
+            self._user_modules.remove()
         self._leash.close()
         self._savings.close()
         self._settings.close()

@@ -165,7 +165,7 @@ class FusedKernel:
     ) -> _Array | None:
         """Return an operand in which a fused kernel can leave an instruction's result, or None."""
         places = one.operands
-        if len(operands) == 2 and one.plain in _ELIDED and _elides():
+        if len(operands) == 2 and one.plain in _ELIDED and elides_temporaries():
             for at in (0, 1) if one.plain in _COMMUTATIVE else (0,):
                 operand: _Array = operands[at]
                 if places[at] >= self._leaves and _is_elided(one, operand, operands[1 - at]):
@@ -441,10 +441,11 @@ def _rows(shape: tuple[int, ...], items: int) -> int:
 
 
 @cache
-def _elides() -> bool:
+def elides_temporaries() -> bool:
     """Return whether numpy writes results into temporaries, which a fused kernel must imitate.
 
-    Then the result has that operand's axis order, which is seen in sums.
+    Then the result has that operand's axis order, which is seen in sums. Numpy does so where it
+    finds the interpreter among its callers, which depends on how Python was compiled.
     """
     across, along = np.ones((256, 256)).T, np.ones((256, 256))
     return not (across * 1.0 - along).flags.c_contiguous
@@ -479,6 +480,11 @@ def _number(leaf: Any, dtype: np.dtype[Any]) -> Any:
 def count_references(values: Sequence[Any], index: int) -> int:
     """Count the references to an input of a fused kernel; pass it the caller's ``*values``."""
     return sys.getrefcount(values[index])
+
+
+def counts_references() -> bool:
+    """Return whether a fused kernel can count references, and so reuse the memory of its inputs."""
+    return _of_one_variable >= 0
 
 
 def has_one_reference(array: np.ndarray[Any, Any], count: int) -> bool:
