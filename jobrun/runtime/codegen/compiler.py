@@ -126,7 +126,7 @@ def _transfer_variables(
     spares: list[tuple[int, str, str]],
     views: Views,
 ) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Assemble a compiled block's statements to load its variables first and to store them last."""
+    """Assemble the body of a compiled block: load variables, run its steps, store variables."""
     fetched = kept - (outer.first - outer.deleted)
     old = {name: variable for _, name, variable in spares}
     first = load_variables(statements, fetched) + take_spares(statements, old)
@@ -216,7 +216,7 @@ def _find_reusable_arrays(
 
 
 def _bound_first(steps: tuple[Step, ...]) -> set[str]:
-    """Collect, to compile a block, the names that its steps bind before they read them."""
+    """Compute, before a block is compiled, which names its steps bind before they read them."""
     look = access_finder()
     seen: set[str] = set()
     first: set[str] = set()

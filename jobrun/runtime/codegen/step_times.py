@@ -76,7 +76,7 @@ class Instrumenter(Protocol):
     def instrument(
         self, body: list[ast.stmt], places: Sequence[StepLocation], path: str, table: Globals
     ) -> list[ast.stmt]:
-        """Put what measures step times into the statements of a block (protocol)."""
+        """Put clock reads into the statements of a block, as a step meter does (protocol)."""
 
     def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
         """Add step times from another process to the time table of a profile (protocol).

@@ -56,7 +56,7 @@ class RecordSource(Protocol):
         """Begin to give records to the loop, after the task's set-up (protocol)."""
 
     def connect(self, frame: Frame) -> Records:
-        """Iterate over the records of a record loop (protocol).
+        """Iterate over the records that a source gives to a record loop (protocol).
 
         Called in any thread, after ``begin``.
 
@@ -72,7 +72,7 @@ class RecordSink(Protocol):
     """The destination of a task's records; all its instances share it."""
 
     def connect(self, frame: Frame) -> Write:
-        """Return the function by which a record loop writes to a sink (protocol).
+        """Return the function by which a record loop writes to a destination, a sink (protocol).
 
         It writes them as they are in the frame's workspaces, and its argument is the number of
         the record that was read; 0 in a task that reads none. It may block as a source does, and
@@ -83,7 +83,7 @@ class RecordSink(Protocol):
         """Skip a record whose pass of the record loop was left by a ``stop`` (protocol)."""
 
     def close(self) -> None:
-        """End a sink of a record loop, whose task has ended (protocol)."""
+        """Close a record loop's destination, a sink, after its task has ended (protocol)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Streams:
     ended: list[int] = field(default_factory=list)
 
     def begin(self, frame: Frame) -> None:
-        """Prepare the source of a task's record loop to give records."""
+        """Begin the source of a task's record loop, before any instance reads from it."""
         if self.source is not None:
             self.source.begin(frame)
 
@@ -131,17 +131,17 @@ class RecordPlan:
 
 
 def record_block(task: Task) -> str:
-    """Return the block that a ``stop`` leaves at run time: a record loop's pass, or the task."""
+    """Return the path of the block that ``stop`` ends: one pass of the record loop, or the task."""
     return task.path if task.read is None else record_path(task.path)
 
 
 def field_levels(task: Task, names: BlockNames) -> tuple[tuple[str, str], ...]:
-    """Return the fields that a task's record loop binds, each with its workspace level."""
+    """Return the names that a task's record loop binds, each with the workspace that gets it."""
     return tuple((LEVELS[names.scope(name)], name) for name in field_names(task))
 
 
 def field_names(task: Task) -> tuple[str, ...]:
-    """Return the names that a record loop binds to each record's values, in their order."""
+    """Return the names to which a task's record loop binds the fields of a record, in order."""
     match task.read:
         case ReadRecords(reader=reader):
             return tuple(field.name for field in reader.fields)
@@ -182,7 +182,7 @@ def run_records(plan: RecordPlan, block: Block, frame: Frame, streams: Streams) 
 
 
 def _connect_sinks(sinks: Sequence[RecordSink], frame: Frame) -> Write | None:
-    """Return the function by which a record loop writes to all its sinks, or None."""
+    """Return the function that writes a record to all destinations of a record loop, or None."""
     writes = [sink.connect(frame) for sink in sinks]
     if len(writes) < 2:
         return writes[0] if writes else None

@@ -81,7 +81,7 @@ def _load(step: LoadState, frame: Frame) -> None:
 
 
 def _objects_in_place(step: LoadState, frame: Frame) -> InPlace:
-    """Choose the objects into whose memory a step may read their states from a checkpoint file."""
+    """Choose the objects whose memory a ``load`` step fills directly from a checkpoint file."""
     wanted = {} if step.partial else {name: frame.n.get(name) for name in step.objects}
     return InPlace(
         {
@@ -110,7 +110,7 @@ def _read(step: LoadState, frame: Frame, in_place: InPlace) -> tuple[dict[str, V
 
 
 def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) -> dict[str, Value]:
-    """Import the modules, and find the classes, of values that a ``load`` step has read.
+    """Find the classes of values that a ``load`` step has read from files, importing their modules.
 
     Modules of the step's callables are imported for that.
 
@@ -130,7 +130,7 @@ def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) ->
 
 
 def _restore_settings(step: LoadState, frame: Frame) -> None:
-    """Restore the library settings that callables had made when a loaded file was written.
+    """Restore, in a ``load`` step, the library settings that callables had made by the save.
 
     What their modules set when they are imported comes before that.
     """
@@ -143,7 +143,7 @@ def _restore_settings(step: LoadState, frame: Frame) -> None:
 
 
 def _open_parts(parts: Iterable[FilePart], frame: Frame) -> Iterator[FilePart]:
-    """Fetch the checkpoint files of a ``load`` one by one, yielding each part with a valid path."""
+    """Fetch each checkpoint file of a ``load`` step, and yield it while its path is valid."""
     for part in parts:
         with frame.run.fetch_file(part.file) as path:
             yield replace(part, file=path)

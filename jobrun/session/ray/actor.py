@@ -102,7 +102,7 @@ class ActorChannel:
         self._inbox.put(None)
 
     def poll(self) -> list[Frame]:
-        """Wait for messages queued in the actor and return all; an empty list if its node ended."""
+        """Wait in the actor until its node has messages, and return all; none if the node ended."""
         with self._change:
             # The next poll acknowledges what the last one returned.
             self._counts[2] = self._counts[1]

@@ -28,29 +28,29 @@ class WorkerListener(Protocol):
     """Receives what a node sends unasked, in the handle's own thread; must not wait for nodes."""
 
     def part_failed(self, node: str, run: int) -> None:
-        """Note that the worker of a ``WorkerHandle`` has failed to run its part of a group."""
+        """Receive that a worker's part of a group run has failed (worker listener protocol)."""
 
     def task_ended(
         self, node: str, run: int, task: str, outputs: Mapping[OutputRef, Value]
     ) -> None:
-        """Receive from a ``WorkerHandle`` that its node ended a task that other nodes wait for."""
+        """Receive that a task ended on a worker's node (worker listener protocol)."""
 
     def handle_request(
         self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
     ) -> None:
-        """Receive a request of a node from its ``WorkerHandle``, and answer it.
+        """Receive a worker's request, to answer it through its handle (worker listener protocol).
 
         ``WorkerHandle.answer`` sends the reply.
         """
 
     def add_step_times(self, reporter: str, times: Sequence[BlockTime]) -> None:
-        """Handle, as listener of a worker handle, step times that the node has sent.
+        """Receive step times that a worker has measured (worker listener protocol).
 
         See ``Instrumenter.merge_times``.
         """
 
     def worker_lost(self, node: str) -> None:
-        """Receive from a ``WorkerHandle`` that its process has ended unexpectedly."""
+        """Receive that a worker's process ended unexpectedly (worker listener protocol)."""
 
 
 class WorkerHandle:
@@ -105,7 +105,7 @@ class WorkerHandle:
             self.send("partition", key, partition)
 
     def forget_partition(self, key: int) -> None:
-        """Let this handle's worker process delete a group's part that is not used again."""
+        """Send the handle's worker the command to delete its part of a group, not needed again."""
         if key in self._known:
             self._known.remove(key)
             self.send("forget", key)
@@ -118,7 +118,7 @@ class WorkerHandle:
             self.send("answer", number, (True, value))
 
     def connect_to(self, other: WorkerHandle) -> None:
-        """Connect the handle's node with another node, whose blobs it can then request."""
+        """Connect the worker of this handle with that of another, to request blobs from it."""
         self._process.connect_peer(self.node, other.node, other._process)
 
     def kill(self) -> None:
@@ -135,7 +135,7 @@ class WorkerHandle:
         self.send("close")
 
     def close(self, *, at_once: bool = False) -> None:
-        """Wait for the handle's worker process to end, and free the handle; repeatable."""
+        """Wait for the handle's worker to end, and free what it used; may be called again."""
         self._is_closing = True
         if at_once:
             self._process.kill()
@@ -187,7 +187,7 @@ class MessageChannel(Protocol):
     """One end of what carries messages between a node and its master, whole and in order."""
 
     def send(self, *message: Any) -> None:
-        """Send a message over the channel to or from a process (worker protocol).
+        """Send a message to the other end of a worker's channel (worker protocol).
 
         Can be called from any thread.
 
@@ -207,7 +207,7 @@ class PeerReader(Protocol):
     """Reads blobs of other nodes, for one node."""
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Iterate over copies of a blob that other nodes' processes return (worker protocol).
+        """Iterate over the copies of a blob that other nodes send to a worker (worker protocol).
 
         Raises:
             EnvironmentFaultError: E395, a node is lost.
@@ -221,7 +221,7 @@ class WorkerProcess(Protocol):
 
     @property
     def channel(self) -> MessageChannel:
-        """The worker protocol's field for the master's end of the channel to a process."""
+        """The master's end of the channel to a worker's process (worker protocol)."""
 
     @property
     def pid(self) -> int:
@@ -231,7 +231,7 @@ class WorkerProcess(Protocol):
         """Kill the worker's process at once (worker protocol)."""
 
     def abort(self) -> None:
-        """Kill an unresponsive worker process after it prints its stacks (worker protocol)."""
+        """Kill a worker that does not respond, after it prints its stacks (worker protocol)."""
 
     def wait_for_exit(self) -> None:
         """Wait until a worker process has ended, by itself or by a signal (worker protocol)."""
@@ -240,10 +240,10 @@ class WorkerProcess(Protocol):
         """Wait for a worker process to end, by force if needed; return how it ended (protocol)."""
 
     def take_output(self, emit: Listener) -> None:
-        """Emit output that a worker process left unsent when it ended (worker protocol)."""
+        """Emit what a worker printed and had not sent when it ended (worker protocol)."""
 
     def release(self) -> None:
-        """Free what the master holds of a worker process that has ended (worker protocol)."""
+        """Free what the master holds for a worker whose process has ended (worker protocol)."""
 
     def connect_peer(self, asker: str, owner: str, other: Any) -> None:
-        """Connect a process with another one, to request blobs from it (worker protocol)."""
+        """Connect a worker's process with another's, to request blobs from it (worker protocol)."""
