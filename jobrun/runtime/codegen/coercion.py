@@ -234,7 +234,7 @@ def attribute_ndim(value: Value) -> int:
 
 
 def attribute_dtype(value: Value) -> np.dtype[Any]:
-    """Coerce a value at run time, be it an array or a Python scalar, to get its ``dtype``."""
+    """Coerce a value, a Python scalar too, and return its ``dtype`` in generated code."""
     return value.dtype if isinstance(value, np.ndarray) else np.asarray(value).dtype
 
 

@@ -126,7 +126,7 @@ def _transfer_variables(
     spares: list[tuple[int, str, str]],
     views: Views,
 ) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Assemble the body of a compiled block: load variables, run its steps, store variables."""
+    """Assemble a compiled block's statements to load its variables first and to store them last."""
     fetched = kept - (outer.first - outer.deleted)
     old = {name: variable for _, name, variable in spares}
     first = load_variables(statements, fetched) + take_spares(statements, old)

@@ -194,7 +194,7 @@ class SinkPlan:
 
 
 def plan_sinks(task: Task, names: BlockNames) -> tuple[SinkPlan, ...]:
-    """Plan the ends of queues that a task writes its records to, with names to move or copy."""
+    """Plan the queue endpoints through which a task writes its records, in their order."""
     given = find_moved_names(task, names)
     return tuple(
         SinkPlan(
@@ -247,7 +247,7 @@ class QueueSink:
         return write
 
     def skip(self, number: int) -> None:
-        """Announce at a queue's writing end that a number has no record, so none waits for it."""
+        """Skip a record at the writing end of a queue, so that its number is not waited for."""
         if self._ordered and not self._plan.by_instance:
             self._queue.put(number, None, self._scope)
 

@@ -72,7 +72,7 @@ class RecordSink(Protocol):
     """The destination of a task's records; all its instances share it."""
 
     def connect(self, frame: Frame) -> Write:
-        """Return the function by which a record loop writes to a destination, a sink (protocol).
+        """Return the function by which a record loop writes to a sink (protocol).
 
         It writes them as they are in the frame's workspaces, and its argument is the number of
         the record that was read; 0 in a task that reads none. It may block as a source does, and
@@ -136,7 +136,7 @@ def record_block(task: Task) -> str:
 
 
 def field_levels(task: Task, names: BlockNames) -> tuple[tuple[str, str], ...]:
-    """Return the names that a task's record loop binds, each with the workspace that gets it."""
+    """Return the fields that a task's record loop binds, each with its workspace level."""
     return tuple((LEVELS[names.scope(name)], name) for name in field_names(task))
 
 
@@ -182,7 +182,7 @@ def run_records(plan: RecordPlan, block: Block, frame: Frame, streams: Streams) 
 
 
 def _connect_sinks(sinks: Sequence[RecordSink], frame: Frame) -> Write | None:
-    """Return the function that writes a record to all destinations of a record loop, or None."""
+    """Return the function by which a record loop writes to all its sinks, or None."""
     writes = [sink.connect(frame) for sink in sinks]
     if len(writes) < 2:
         return writes[0] if writes else None

@@ -81,7 +81,7 @@ def _load(step: LoadState, frame: Frame) -> None:
 
 
 def _objects_in_place(step: LoadState, frame: Frame) -> InPlace:
-    """Choose the objects whose memory a ``load`` step fills directly from a checkpoint file."""
+    """Choose the objects into whose memory a step may read their states from a checkpoint file."""
     wanted = {} if step.partial else {name: frame.n.get(name) for name in step.objects}
     return InPlace(
         {

@@ -443,7 +443,7 @@ def _rows(shape: tuple[int, ...], items: int) -> int:
 
 @cache
 def _elides() -> bool:
-    """Return whether this numpy writes results into temporaries, which a fused kernel must imitate.
+    """Return whether numpy writes results into temporaries, which a fused kernel must imitate.
 
     Then the result has that operand's axis order, which is seen in sums.
     """
