@@ -27,9 +27,9 @@ from jobrun.runtime.codegen.liveness import (
     collect_usage,
     find_opaque_names,
 )
+from jobrun.runtime.codegen.meter_protocol import Instrumenter
 from jobrun.runtime.codegen.optimize.alias_analysis import is_fresh
 from jobrun.runtime.codegen.statements import FLAG
-from jobrun.runtime.codegen.step_times import Instrumenter
 from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.records.queue_endpoints import (
     QueuePlan,

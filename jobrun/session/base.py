@@ -25,7 +25,7 @@ from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core.events import Listener, ignore
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Cluster, OutputRef, TaskGroup
-from jobrun.runtime.codegen.step_times import Instrumenter
+from jobrun.runtime.codegen.meter_protocol import Instrumenter
 from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.session.wire.file_messages import NodeFiles
 from jobrun.values.blob_kinds import Value

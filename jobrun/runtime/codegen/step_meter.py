@@ -21,7 +21,7 @@ from jobrun.runtime.codegen.ast_nodes import assign, call, item, load, store
 from jobrun.runtime.codegen.control_flow import QUICK
 from jobrun.runtime.codegen.expressions import Globals
 from jobrun.runtime.codegen.line_table import StepLocation, location_number
-from jobrun.runtime.codegen.step_times import BlockTime, Owner, Span, StepTime
+from jobrun.runtime.codegen.meter_protocol import BlockTime, Owner, Span, StepTime
 from jobrun.runtime.context.cancel import PASSES
 from jobrun.runtime.context.frame import Frame
 

@@ -20,8 +20,8 @@ from jobrun.checkpoint.checkpoint_times import NodeSave
 from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core.events import Event, Listener
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
+from jobrun.runtime.codegen.meter_protocol import BlockTime
 from jobrun.runtime.codegen.step_meter import SPANS
-from jobrun.runtime.codegen.step_times import BlockTime
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.session.base import Outputs, RunContext
@@ -40,7 +40,8 @@ from jobrun.session.wire.file_messages import Probe, WorkerFileSetup
 from jobrun.session.wire.launch import LocalProcess
 from jobrun.session.wire.partition_group import PartitionedGroup, partition_group
 from jobrun.session.wire.rpc import Reply, wait_all
-from jobrun.session.wire.worker_handle import WorkerHandle, WorkerProcess
+from jobrun.session.wire.worker_handle import WorkerHandle
+from jobrun.session.wire.worker_protocol import WorkerProcess
 from jobrun.values.blob_kinds import Value
 
 _KEPT_GROUPS = 8

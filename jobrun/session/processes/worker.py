@@ -47,7 +47,7 @@ from jobrun.session.wire.partition_group import Partition
 from jobrun.session.wire.peer_transfer import PeerConnections
 from jobrun.session.wire.rpc import RpcClient
 from jobrun.session.wire.serialized_errors import serialize_error
-from jobrun.session.wire.worker_handle import (
+from jobrun.session.wire.worker_protocol import (
     MessageChannel,
     PeerReader,
     ReadOwnBlob,

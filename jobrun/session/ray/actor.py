@@ -37,7 +37,7 @@ from jobrun.session.wire.serialized_errors import (
     deserialize_error,
     serialize_error,
 )
-from jobrun.session.wire.worker_handle import ReadOwnBlob, RequestConnection
+from jobrun.session.wire.worker_protocol import ReadOwnBlob, RequestConnection
 from jobrun.values.blob_kinds import Value
 from jobrun.version import __version__
 

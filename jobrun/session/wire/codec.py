@@ -32,7 +32,7 @@ from jobrun.graph import checkpoint_policy, conditions, readers, steps, types
 from jobrun.graph import divided_state as state_division
 from jobrun.graph import expressions as expr
 from jobrun.graph.effects.table import DECLARED
-from jobrun.runtime.codegen import step_times
+from jobrun.runtime.codegen import meter_protocol
 from jobrun.runtime.context import safe_point
 from jobrun.session.wire import file_messages as nodefiles
 from jobrun.session.wire import partition_group as partition
@@ -57,7 +57,7 @@ _PAIR, _U16 = struct.Struct("<dd"), struct.Struct("<H")
 _MODULES = (
     checkpoint_policy, checkpoint_times, conditions, readers, elsewhere, errors, events,
     expr, nodefiles, objects, objecturl, partition, safe_point, save_load_groups,
-    state_division, step_times, steps, store, types, usage,
+    state_division, meter_protocol, steps, store, types, usage,
 )  # fmt: skip
 
 
