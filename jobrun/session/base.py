@@ -144,7 +144,7 @@ class Session(Protocol):
         """Return the names in the workspace of a node of the session, sorted (protocol)."""
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Normalise nodes' workspaces: kept blobs own their memory, others end (session protocol).
+        """Normalise nodes' workspaces: kept blobs own their memory, others are dropped (protocol).
 
         Afterwards it holds exactly the names in ``keep[node]``, each owning its memory, in
         C order, aligned and writable. Names not in ``keep`` end here.

@@ -130,7 +130,7 @@ def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) ->
 
 
 def _restore_settings(step: LoadState, frame: Frame) -> None:
-    """Restore, in a ``load`` step, the library settings that callables had made by the save.
+    """Restore, in a ``load`` step, the library settings that callables had made when it was saved.
 
     What their modules set when they are imported comes before that.
     """

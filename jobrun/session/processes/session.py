@@ -217,7 +217,7 @@ class ProcessesSession:
         return names
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Ask the session's processes to normalise their workspaces: blobs own memory, others end.
+        """Ask the session's processes to normalise their workspaces: kept blobs own their memory.
 
         Raises:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.

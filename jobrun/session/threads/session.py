@@ -290,7 +290,7 @@ class ThreadsSession:
         return tuple(sorted(self._workspaces[node]))
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Normalise the ``threads`` session's workspaces: kept blobs own their memory, others end.
+        """Normalise the ``threads`` session's workspaces: kept blobs own their memory.
 
         Raises:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.
