@@ -232,7 +232,7 @@ def value_bytes(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def explain_unsavable_dtype(dtype: DType) -> str:
-    """Explain why a blob of this dtype cannot be saved; empty if blobs of the dtype can."""
+    """Explain why blobs may not hold a dtype, which cannot be saved; empty if they may."""
     if dtype.metadata and not _is_plain(dict(dtype.metadata)):
         return (
             f"the metadata {str(dict(dtype.metadata))[:60]}, which are not plain text and numbers"

@@ -178,7 +178,7 @@ class RemoteQueue:
 
 
 def _do_nothing() -> None:
-    """Do nothing to wake a remote queue's thread, which ends with the run."""
+    """Do nothing when a thread of a remote queue is done; it ends with the run anyway."""
 
 
 def serve_queue_request(line: Any, what: str, given: tuple[Any, ...], scope: CancelScope) -> Any:
