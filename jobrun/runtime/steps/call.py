@@ -212,7 +212,7 @@ class _Call:
     def _require_unchanged(
         self, values: Mapping[str, Value], loans: Mapping[str, Loan | ObjectLoan], frame: Frame
     ) -> None:
-        """Refuse that a ``call`` changed arguments that the step does not declare.
+        """Refuse a ``call`` that has changed arguments which its step does not declare as changed.
 
         Raises:
             TaskFailedError: E246; E247 of an object.
@@ -237,7 +237,7 @@ class _Call:
                 raise self._changed(name, path)
 
     def _require_kept_unchanged(self, frame: Frame) -> None:
-        """Refuse that what callables keep of an argument, from an earlier call, has changed.
+        """Refuse an argument of a ``call`` if parts that a callable kept of it have changed since.
 
         Raises:
             TaskFailedError: E246.
@@ -342,7 +342,7 @@ class _Call:
         return f"add inout: [{display_name(blob)}] to the step; or change a copy, and return that"
 
     def _source_text(self, name: str) -> str:
-        """Render the expression of a ``call``'s argument as the spec writes it."""
+        """Render where a ``call`` gets an argument from: its blob's name or its expression."""
         blob = self._sources.get(name)
         if blob is not None:
             return display_name(blob)
@@ -384,7 +384,7 @@ class _Call:
         return [result] if len(outputs) == 1 else _parts(self._step.target, result, outputs)
 
     def _store(self, frame: Frame, parts: list[Any], kept: list[tuple[str, str, Parts]]) -> None:
-        """Bind a call's results to blobs; empty ``parts``, so that no reference is left."""
+        """Bind a call's results to blobs, and empty the list of results: no reference is left."""
         outputs = self._step.outputs
         parts.reverse()
         note_gaps = self._gap_notes.to(frame)
@@ -430,7 +430,7 @@ class GapNotes:
 
 
 def printed_lines(frame: Frame, path: str, now: Frame | None = None) -> PrintedLines:
-    """Create the collector of lines that a ``call`` prints, to log them for the task.
+    """Create the ``PrintedLines`` of one ``call``, which log what its callable prints.
 
     Args:
         frame: The task's.
@@ -594,7 +594,7 @@ def _owns_memory(value: Any) -> bool:
 
 
 def _count_owner_references(values: Mapping[str, Value]) -> dict[str, int]:
-    """Count references to the arrays of which arguments of a ``call`` are views."""
+    """Count, for each argument of a ``call`` that is a view, references to the array it views."""
     return {
         name: sys.getrefcount(value.base)
         for name, value in values.items()
