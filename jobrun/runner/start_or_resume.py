@@ -7,18 +7,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from jobrun.core.errors import CheckpointError, Fault, JobrunError, UsageError
+from jobrun.core.errors import (
+    CheckpointError,
+    EnvironmentFaultError,
+    Fault,
+    JobrunError,
+    UsageError,
+)
 from jobrun.core.events import Listener, Noted, ignore
 from jobrun.core.failpoints import reach
 from jobrun.core.hash_seed import RANDOM, hash_seed, recorded_seed
+from jobrun.core.lazy_dataclass import replace
+from jobrun.core.lazy_module import lazy_module
 from jobrun.core.object_url import is_object_url
 from jobrun.graph.query import has_callables
 from jobrun.graph.types import Job
@@ -50,7 +58,6 @@ from jobrun.runner.preflight.filesystem import (
 )
 from jobrun.runner.preflight.memory import estimate_state_bytes
 from jobrun.runner.preflight.permissions import require_own_parent
-from jobrun.runner.resume.finished import finished_result
 from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
 from jobrun.runner.rundir.run_directories import (
     LATEST,
@@ -71,6 +78,11 @@ from jobrun.runner.rundir.run_json import RunRecord, write_record
 from jobrun.runner.stop_requests import exit_on_early_signal
 from jobrun.spec.load import LoadedSpec
 from jobrun.version import __version__
+
+if TYPE_CHECKING:
+    from jobrun.runner.resume import finished
+else:
+    finished = lazy_module("jobrun.runner.resume.finished")
 
 # Of a new run's directory, what its ``run.json`` says of its parent.
 Parent = Callable[[Path], dict[str, Any]]
@@ -117,6 +129,7 @@ def _start(
     parent: Parent | None,
     notes: tuple[Fault, ...],
 ) -> RunResult:
+    _require_interpreter_lock()
     require_secrets(loaded)
     parse_node_map(job.cluster, options.places)
     set_blas_threads(job.blas_threads)
@@ -198,7 +211,8 @@ def resume_run(
             "start a new run; to be able to resume, take 'checkpoint: none' out of the spec",
         )
     if run.record.status == "finished" and _has_nothing_new(run, options, loaded):
-        return finished_result(run, options, loaded, listener)
+        return finished.finished_result(run, options, loaded, listener)
+    _require_interpreter_lock()
     present = loaded if loaded is not None else load_recorded(run)
     require_secrets(present)
     job = compile_authored(present)
@@ -296,6 +310,22 @@ def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
 
         return local_copy(remote_run(text), run_dir, epoch)
     return find_run(text, run_dir) if text else newest_unfinished(run_dir)
+
+
+def _require_interpreter_lock() -> None:
+    """Refuse to run tasks on a free-threaded build of Python whose lock is off.
+
+    Raises:
+        EnvironmentFaultError: E399.
+    """
+    is_locked: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
+    if not is_locked():
+        raise EnvironmentFaultError.of(
+            "E399",
+            f"this Python ({sys.executable}) runs without its global interpreter lock (GIL), which "
+            "jobrun relies on",
+            "set PYTHON_GIL=1, or use the usual build of Python",
+        )
 
 
 def _hash_seed_warning(job: Job) -> tuple[Fault, ...]:

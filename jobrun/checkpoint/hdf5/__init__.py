@@ -3,8 +3,7 @@
 - ``metadata_bytes``, ``metadata_template``: HDF5 metadata (object headers, B-trees, heaps) as
   bytes.
 - ``user_block``, ``index_parser``: the 4096 bytes before HDF5 begins, and the index of blobs.
-- ``dtypes``, ``datatype_messages``: dtypes as text, and as bytes. ``dataset_names``: how names
-  of blobs are spelled in HDF5.
+- ``dtypes``, ``dataset_names``: how dtypes and blob names are spelled in HDF5.
 - ``file_layout``, ``digest_blocks``: offsets of blobs, and the blocks that are digested.
 - ``value_codec``: values to arrays that HDF5 can hold, and back.
 - ``filters``: the codecs of compressed chunks.

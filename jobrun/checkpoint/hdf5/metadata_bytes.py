@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.checkpoint.hdf5.datatype_messages import render_text_type
+from jobrun.checkpoint.hdf5.dtypes import render_text_type
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]

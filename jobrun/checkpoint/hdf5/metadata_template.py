@@ -13,14 +13,16 @@ import numpy as np
 
 from jobrun.checkpoint.hdf5 import metadata_bytes as h5parts
 from jobrun.checkpoint.hdf5.dataset_names import display_name
-from jobrun.checkpoint.hdf5.datatype_messages import (
+from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES
+from jobrun.checkpoint.hdf5.dtypes import (
+    DType,
+    parse_dtype,
     render_datatype,
     render_number_type,
     render_record_type,
     render_text_type,
+    storage_dtype,
 )
-from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES
-from jobrun.checkpoint.hdf5.dtypes import DType, parse_dtype, storage_dtype
 from jobrun.checkpoint.hdf5.file_layout import Entry, Layout, Numbers
 from jobrun.checkpoint.hdf5.filters import encoder_for
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK

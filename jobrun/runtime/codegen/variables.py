@@ -17,7 +17,7 @@ from jobrun.runtime.codegen.statements import StatementBuilder
 def load_variables(
     statements: StatementBuilder, names: Collection[str], *, again: bool = False
 ) -> list[ast.stmt]:
-    """Generate statements that load variables from workspaces, or unbind them.
+    """Generate statements that load variables from workspaces, and unbind those of missing blobs.
 
     Args:
         statements: What knows the variables.
@@ -56,7 +56,7 @@ def release_workspaces(statements: StatementBuilder, names: Collection[str]) -> 
 
 
 def take_spares(statements: StatementBuilder, spares: Mapping[str, str]) -> list[ast.stmt]:
-    """Generate statements that load dead blobs into variables, for reuse of their memory."""
+    """Generate statements that move blobs not needed any more into variables for reuse."""
     return [
         assign(variable, call(load("f.spare"), statements.workspace(name), ast.Constant(name)))
         for name, variable in spares.items()
@@ -64,7 +64,7 @@ def take_spares(statements: StatementBuilder, spares: Mapping[str, str]) -> list
 
 
 def put_spares_back(statements: StatementBuilder, spares: Mapping[str, str]) -> list[ast.stmt]:
-    """Generate statements that return dead blobs, unless reused, from variables to workspaces."""
+    """Generate statements that store unused spare blobs back from variables into workspaces."""
     return [
         ast.If(
             ast.Compare(load(variable), [ast.IsNot()], [ast.Constant(None)]),
@@ -81,25 +81,38 @@ def put_spares_back(statements: StatementBuilder, spares: Mapping[str, str]) -> 
 
 
 def store_variables(
-    statements: StatementBuilder, names: Collection[str], deleted: Collection[str]
+    statements: StatementBuilder,
+    names: Collection[str],
+    deleted: Collection[str],
+    *,
+    unbinds: bool = False,
 ) -> list[ast.stmt]:
-    """Generate statements that store variables into workspaces; unbound ones are deleted."""
+    """Generate statements that store variables into workspaces; unbound ones are deleted.
+
+    Args:
+        statements: What knows the variables.
+        names: Blobs with variables.
+        deleted: Those that the code may have deleted.
+        unbinds: The variables are unbound then.
+    """
     back: list[ast.stmt] = []
     for name in sorted(names):
         workspace, key = statements.workspace(name), ast.Constant(name)
-        put = ast.Assign([item(workspace, key, ast.Store())], load(statements.private[name]))
+        variable = statements.private[name]
+        put = ast.Assign([item(workspace, key, ast.Store())], load(variable))
+        let_go: list[ast.stmt] = [ast.Delete([ast.Name(variable, ast.Del())])] if unbinds else []
         pop = ast.Attribute(workspace, "pop", ast.Load())
         drop = ast.Expr(call(pop, key, ast.Constant(None)))
         gone: list[ast.stmt] = [drop] if name in deleted else [ast.Pass()]
         unbound = statements.globals.bind(UnboundLocalError, "Unbound")
-        back.append(ast.Try([put], [ast.ExceptHandler(unbound, None, gone)], [], []))
+        back.append(ast.Try([put, *let_go], [ast.ExceptHandler(unbound, None, gone)], [], []))
     return back
 
 
 def own_views(
     statements: StatementBuilder, at_end: Mapping[str, Collection[str]]
 ) -> list[ast.stmt]:
-    """Generate statements that copy the views that variables leave in workspaces as blobs.
+    """Generate statements that copy blobs left as views when variables are stored in workspaces.
 
     Args:
         statements: What knows the variables.

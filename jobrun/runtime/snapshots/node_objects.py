@@ -7,18 +7,20 @@ comes and goes. What has been put in is taken out again and compared, bit for bi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobrun.checkpoint.blob_parts import capture_object, flatten_values
-from jobrun.checkpoint.read.in_place import InPlace
 from jobrun.core.errors import CheckpointError, TaskFailedError
+from jobrun.core.lazy_dataclass import replace
 from jobrun.values import container_flattening as trees
 from jobrun.values.blob_kinds import Value, is_object, may_be_compound
 from jobrun.values.change_detection import ChangeDetector
 from jobrun.values.compare import find_difference
 from jobrun.values.copies import detach_state
 from jobrun.values.object_state import GRADIENTS, ObjectState, class_name, put_state
+
+if TYPE_CHECKING:
+    from jobrun.checkpoint.read.in_place import InPlace
 
 _MEND = (
     "construct it as it was when it was saved; or fork the run, and name the blobs to take: --blobs"
@@ -117,7 +119,7 @@ def load_object_state(
 def require_state_taken(
     name: str, value: Any, state: ObjectState, in_place: InPlace | None = None
 ) -> None:
-    """Require that a node's object has taken the saved state that was restored, bit for bit.
+    """Require that a node's object now has the restored state, bit for bit, or refuse it (E325).
 
     Raises:
         CheckpointError: E325.
@@ -141,7 +143,7 @@ def copy_object_state(name: str, value: Any) -> ObjectState:
 
 
 def restore_object_state(value: Any, state: ObjectState) -> None:
-    """Restore a copied state to the node's object it was taken from, as often as needed."""
+    """Restore a node's object from a copied state, which stays unchanged to be used again."""
     put_state(value, _copy(state))
 
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from importlib import import_module
 from types import MethodType
 from typing import Any
 
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 
 Tree = Any
 # Steps from a value to a part of it: names of keys and fields, numbers of items.
@@ -301,7 +300,7 @@ def is_makeable(value: Any) -> bool:
 
 
 def is_adapted(value: Any) -> bool:
-    """Return whether a value has an adapter that converts it to a tree and back."""
+    """Return whether a value has an adapter that converts it to a tree of plain values and back."""
     adapter = find_adapter(type(value))
     return type(value) is UnboundValue if adapter is None else adapter.is_value
 
@@ -369,7 +368,7 @@ def find_named_value(name: str) -> Any:
 
 
 def fill_adapted(made: Any, name: str, rest: Any) -> None:
-    """Fill a value, which ``make_adapted`` made, by its class's registered adapter.
+    """Let the adapter of a value's class fill the value, which ``make_adapted`` made empty.
 
     Raises:
         ValueError: The adapter fails.

@@ -17,8 +17,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_module import lazy_module
 from jobrun.graph.expressions import (
     Attribute,
     Binary,
@@ -39,7 +41,6 @@ from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.steps import Assign, Augment, ItemTarget, NameTarget, Net, Op, Step
 from jobrun.graph.traversal import children, walk_expr
 from jobrun.graph.types import Scope
-from jobrun.runtime.codegen.data_flow.flow_graph import Point, build_flow
 from jobrun.runtime.codegen.liveness import BlockNames, access_finder
 from jobrun.runtime.codegen.optimize.alias_analysis import (
     aliased_leaves,
@@ -47,6 +48,12 @@ from jobrun.runtime.codegen.optimize.alias_analysis import (
     is_plain_view,
     permuted_names,
 )
+
+if TYPE_CHECKING:
+    from jobrun.runtime.codegen.data_flow import flow_graph
+    from jobrun.runtime.codegen.data_flow.flow_graph import Point
+else:
+    flow_graph = lazy_module("jobrun.runtime.codegen.data_flow.flow_graph")
 
 # ``id`` of an assignment, and which of its targets.
 Site = tuple[int, int]
@@ -92,7 +99,7 @@ NO_MOVES = Moves()
 
 
 def find_moves(steps: tuple[Step, ...], temporaries: frozenset[str]) -> Moves:
-    """Find the assignments of a block whose copy is elided: an array moves, its old name is dead.
+    """Find a block's assignments that elide a copy: the array moves, and its old name loses it.
 
     Args:
         steps: The block.
@@ -216,7 +223,7 @@ def find_views(
     sites = {one.site for some in parts.values() for one in some if one.site is not None}
     if not sites:
         return NO_VIEWS
-    points = build_flow(steps, path, inlined)
+    points = flow_graph.build_flow(steps, path, inlined)
     always = frozenset(filter(names.outlives, private))
     analysis = _Analysis(points, parts, frozenset(private), always, sites)
     if not analysis.settle():
@@ -282,7 +289,7 @@ class _Block:
         self._moves = moves
 
     def parts(self, op: Assign) -> Iterator[_Part]:
-        """Yield each target whose copy may be elided to a view, with its part of the value."""
+        """Yield each target of an assignment whose copy may be elided, with the value it gets."""
         values = op.value.items if isinstance(op.value, Sequence) else ()
         with_items = any(isinstance(one, ItemTarget) for one in op.targets)
         for number, target in enumerate(op.targets):
@@ -409,7 +416,7 @@ class _Analysis:
         return frozenset(found)
 
     def _join(self, point: Point, more: _Sharing) -> bool:
-        """Add to a point names that may share memory by elided copies; return if any is new."""
+        """Add what may share memory by elided copies to a point of the block; return if it grew."""
         known = self._before.get(id(point))
         if known is None:
             self._before[id(point)] = {name: dict(others) for name, others in more.items()}
@@ -446,7 +453,7 @@ class _Analysis:
         gone: set[str],
         live: Collection[str],
     ) -> None:
-        """Note what targets of an assignment share, by elided copies, with other names."""
+        """Record which names share memory with an assignment's targets as copies are elided."""
         found = [
             (one.target, self._shared_by(one, before))
             for one in parts
@@ -463,7 +470,7 @@ class _Analysis:
                     _add(made, target, second, others[name] | thirds[name])
 
     def _shared_by(self, part: _Part, before: _Sharing) -> dict[str, _Sites]:
-        """Return the names of which a value may be a view if its assignment's copy is elided."""
+        """Return the names with which an assigned value may share memory if its copy is elided."""
         site = frozenset((part.site,)) if part.site is not None else _NO_SITES
         found: dict[str, _Sites] = {}
         for source in part.sources:
@@ -506,7 +513,7 @@ class _Analysis:
                     yield self._chosen(name, other, present)
 
     def _chosen(self, written: str, other: str, sites: _Sites) -> Site:
-        """Choose an assignment to be a copy again, as others would see a write through its view."""
+        """Choose which elided copy to make after all, as a write would be seen through its view."""
 
         def rank(site: Site) -> tuple[int, Site]:
             target = self._targets[site]
@@ -591,6 +598,16 @@ def has_basic_index(index: Expr) -> bool:
             return False
 
 
+def part_of_array(expr: Expr) -> str:
+    """Return the name of which a value is a view, never a copy or a number, if it is an array."""
+    match expr:
+        case Index(value=Name(name=name), index=index) if has_basic_index(index):
+            parts = index.items if isinstance(index, Sequence) else (index,)
+            return name if any(isinstance(one, Slice) for one in parts) else ""
+        case _:
+            return ""
+
+
 def _is_integer(expr: Expr) -> bool:
     match expr:
         case Const(value=value):
@@ -628,6 +645,6 @@ def _is_exact(expr: Expr) -> bool:
 
 
 def _names(expr: Expr) -> Iterator[str]:
-    """Yield the names of blobs whose layout a value may have if its copy is elided."""
+    """Yield the names of blobs that a value aliases; it keeps their layout if no copy is made."""
     if not is_fresh(expr):
         yield from (leaf.name for leaf in aliased_leaves(expr) if isinstance(leaf, Name))
