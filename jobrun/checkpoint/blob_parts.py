@@ -52,7 +52,7 @@ def flatten_value(name: str, value: Value) -> dict[str, Value]:
 
 
 def capture_object(name: str, value: Any) -> ObjectState:
-    """Take the state of an object in a blob, to be divided into parts by ``flatten_value``.
+    """Return the ``ObjectState`` of a blob's object, which ``flatten_value`` divides into parts.
 
     Raises:
         TaskFailedError: E241, it does not give one that can be kept.
@@ -102,7 +102,7 @@ def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
 
 
 def group_links(links: Iterable[str]) -> dict[str, list[str]]:
-    """Group the links of the parts in a checkpoint file by the name of the blob they belong to."""
+    """Group the HDF5 links of parts in a checkpoint file by the blob that the parts belong to."""
     groups: dict[str, list[str]] = {}
     for link in links:
         if "/" in link:
@@ -112,7 +112,7 @@ def group_links(links: Iterable[str]) -> dict[str, list[str]]:
 
 
 def structure_link(name: str) -> str:
-    """Return the link of a blob's part ``:structure``, which says how its parts belong together."""
+    """Return the link of the part ``:structure``, by which a blob's parts are joined again."""
     return f"{quote_name(name)}/{STRUCTURE}"
 
 

@@ -2,6 +2,6 @@
 
 - ``load_save``: whole members, by the ending of the name. ``npy``, ``hdf5``, ``csv``: one format
   each.
-- ``headers``: what a file holds, without its data. ``errors``: what is refused.
+- ``headers``, ``csv_header``: what a file holds, without its data. ``errors``: what is refused.
 - ``rows/``: records one after another, for readers.
 """

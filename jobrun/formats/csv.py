@@ -16,7 +16,7 @@ import numpy as np
 
 from jobrun.core.file_formats import suffix_of
 from jobrun.formats import errors as faults
-from jobrun.formats.headers import DELIMITERS, choose_columns, column_names, csv_columns
+from jobrun.formats.csv_header import DELIMITERS, choose_columns, column_names, csv_columns
 
 Array = np.ndarray[Any, Any]
 
@@ -46,7 +46,7 @@ def read_table(path: str, member: str) -> Array:
 
 
 def write_table(file: IO[bytes], path: str, columns: Mapping[str, Array]) -> None:
-    """Write columns as a csv table, or one matrix under the empty name.
+    """Write named columns as a csv table, or one unnamed matrix without a header line.
 
     Numbers are written so that reading them gives the same value. One matrix without a
     name gets no line of names.

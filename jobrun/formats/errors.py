@@ -33,7 +33,7 @@ def missing_member(path: str, member: str, known: Iterable[str]) -> EnvironmentF
 
 
 def unnamed_member(path: str, known: Iterable[str]) -> EnvironmentFaultError:
-    """Build the error for a data file of several members, or none, if the spec names none."""
+    """Build error E281: the spec names no member of a data file that has several or none."""
     names = sorted(known)
     if not names:
         return EnvironmentFaultError.of("E281", f"{path} has no members", "see how it was made")
@@ -84,7 +84,7 @@ def holds_objects(path: str, member: str = "") -> EnvironmentFaultError:
 
 
 def hostile(path: str, member: str, how: str) -> EnvironmentFaultError:
-    """Build the error for a data file that could read other files, or exhaust the memory."""
+    """Build error E287: to read this data file could open other files or exhaust the memory."""
     return EnvironmentFaultError.of(
         "E287", f"refused to read {path}::{member}: {how}", "copy the data into a plain dataset"
     )
@@ -106,7 +106,7 @@ def lengths(path: str, name: str, why: str, mend: str) -> EnvironmentFaultError:
 
 
 def flat_values(path: str, values: str, name: str) -> EnvironmentFaultError:
-    """Build the data file error E515: values of ragged rows would be read as one row each."""
+    """Build error E515: values of ragged rows in a data file would be taken for one row each."""
     return EnvironmentFaultError.of(
         "E515",
         f"'{values}' of {path} would be read row by row, but '{name}' adds up to as many values: "

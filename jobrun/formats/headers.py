@@ -20,11 +20,15 @@ from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.file_formats import FileFormat, format_of, suffix_of
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.formats import errors as faults
+from jobrun.formats.csv_header import (
+    DELIMITERS,
+    choose_columns,
+    column_names,
+    csv_columns,
+    first_fields,
+)
 
 HDF5 = frozenset({".h5", ".hdf5"})
-
-_FIRST_LINE_BYTES = 1 << 20
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 NPY_MAGIC = b"\x93NUMPY"
 # numpy writes at most 64 KiB; ``ast`` would take very long for very long texts.
@@ -103,7 +107,7 @@ def describe(path: str, member: str = "") -> MemberInfo:
 def split_field_name(
     path: str, member: str, error: EnvironmentFaultError
 ) -> tuple[str, tuple[str, ...]]:
-    """Find, by a data file's header, the member and the fields in it that a name means.
+    """Find by a data file's header the member and fields that a name means, or raise ``error``.
 
     Args:
         path: The file.
@@ -137,7 +141,7 @@ def _form_of(path: str, member: str) -> Form | None:
 
 
 def describe_member(path: str, member: str) -> MemberInfo:
-    """Read dtype and shape of a member from a data file's header, fields inside one excluded."""
+    """Read dtype and shape of a whole member, not of a field in it, from a data file's header."""
     match suffix_of(path):
         case ".npy":
             return _describe_npy(path, member)
@@ -225,69 +229,6 @@ def rows_module(file_format: FileFormat) -> Any:
     return importlib.import_module(f"jobrun.formats.rows.{name}")
 
 
-def csv_columns(path: str) -> tuple[str, ...] | None:
-    """Return the column names in a csv header line, or None if the first line is data.
-
-    It is data when each of its fields is a number or empty.
-
-    Raises:
-        EnvironmentFaultError: The file is empty, or not text.
-    """
-    first = first_fields(path)
-    if all(_is_number(field) or not field.strip() for field in first):
-        return None
-    return tuple(field.strip() for field in first)
-
-
-def first_fields(path: str) -> list[str]:
-    """Return the fields of the first line with content in a csv file, perhaps its header line.
-
-    Raises:
-        EnvironmentFaultError: The file is empty, or not text.
-    """
-    import csv  # noqa: PLC0415 - for tables only
-
-    delimiter = DELIMITERS[suffix_of(path)]
-    try:
-        with Path(path).open(encoding="utf-8-sig", newline="") as file:
-            lines = file.readlines(_FIRST_LINE_BYTES)
-        fields = next(filter(None, csv.reader(lines, delimiter=delimiter)), None)
-    except (OSError, ValueError, csv.Error) as error:
-        raise faults.unreadable(path, error) from error
-    if fields is None:
-        raise faults.unreadable(path, "it is empty")
-    if any("\0" in field for field in fields):
-        raise faults.unreadable(path, "it is not text")
-    return fields
-
-
-def choose_columns(path: str, member: str, names: tuple[str, ...]) -> tuple[int, ...]:
-    """Choose columns by a csv file's header line; return the positions of those that are named.
-
-    Raises:
-        EnvironmentFaultError: There is no such column.
-    """
-    wanted = [member] if member in names else [part.strip() for part in member.split(",")]
-    for name in wanted:
-        if name not in names:
-            raise faults.missing_member(path, name, names)
-    return tuple(names.index(name) for name in wanted)
-
-
-def column_names(path: str) -> tuple[str, ...]:
-    """Return a csv file's column names: from the header line, or positions if it has none."""
-    return csv_columns(path) or tuple(str(place) for place in range(len(first_fields(path))))
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    # Python takes 1_000 for a number; a table does not.
-    return "_" not in field
-
-
 @dataclass(frozen=True, slots=True)
 class NpyHeader:
     """The header of an npy file, or of a member of an npz file.
@@ -304,7 +245,7 @@ class NpyHeader:
 
 
 def read_npy_header(file: IO[bytes], what: str) -> NpyHeader:
-    """Read the npy header at the start of a stream: dtype, shape, and whether objects follow.
+    """Read only the header of an npy stream: dtype, shape, and whether Python objects follow.
 
     Raises:
         EnvironmentFaultError: It is not one.
@@ -342,7 +283,7 @@ def open_zip(path: str) -> zipfile.ZipFile:
 
 
 def npz_members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Map each member's name to the zip entry in an npz file whose npy header is read."""
+    """Map the members' names in an npz file to its zip entries, to read their headers."""
     return {
         info.filename.removesuffix(".npy"): info
         for info in archive.infolist()
@@ -363,7 +304,7 @@ def _has_objects(descr: Any) -> bool:
 
 
 def name_splits(member: str, *, alone: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the ways to split a name at ``/`` into a data file's member and fields of its dtype.
+    """Yield each split of a name at ``/`` into a member and fields of the dtype in its header.
 
     Args:
         member: The name.
@@ -377,7 +318,7 @@ def name_splits(member: str, *, alone: bool) -> Iterator[tuple[str, tuple[str, .
 
 
 def field_form(form: Form, fields: tuple[str, ...]) -> Form | None:
-    """Return dtype and axes of a nested field in a header's record dtype; None if missing."""
+    """Return dtype and shape of a nested field by the record dtype in a header; None if missing."""
     descr, shape = _descr(form[0]), form[1]
     for name in fields:
         found = next((one for one in _fields(descr) if one[0] == name), None)
@@ -389,14 +330,14 @@ def field_form(form: Form, fields: tuple[str, ...]) -> Form | None:
 
 
 def field_names(member: str, form: Form) -> tuple[str, ...]:
-    """Return the names of all innermost fields in the header of a member that holds records."""
+    """List by a header the names of all innermost fields of a member with a record dtype."""
     return tuple(f"{member}/{name}" if member else name for name in _leaves(_descr(form[0])))
 
 
 def locate_field(
     member: str, form_of: Callable[[str], Form | None], *, alone: bool
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Find by a data file's header the member and nested fields that a name means, or None.
+    """Find the member and nested fields that a name refers to, by a data file's header, or None.
 
     Args:
         member: The name.
@@ -436,7 +377,7 @@ def _leaves(descr: Any) -> Iterator[str]:
 
 
 def _fields(descr: Any) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
-    """Yield name, dtype and further axes of each nested field of the ``descr`` in a header."""
+    """Yield name, dtype and subarray shape of each field in the ``descr`` of a file's header."""
     if isinstance(descr, str):
         return
     for one in descr:

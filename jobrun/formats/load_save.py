@@ -29,7 +29,8 @@ from jobrun.core.files.disk import disk_faults, replace_file
 from jobrun.formats import csv as tables
 from jobrun.formats import errors as faults
 from jobrun.formats import npy as arrays
-from jobrun.formats.headers import DELIMITERS, HDF5, require_file, split_field_name
+from jobrun.formats.csv_header import DELIMITERS
+from jobrun.formats.headers import HDF5, require_file, split_field_name
 from jobrun.formats.rows.open_rows import open_rows
 from jobrun.formats.rows.structured import extract_field
 from jobrun.values.atomic_counter import Counter
@@ -76,7 +77,7 @@ def _read_member(path: str, member: str) -> Array:
 
 
 def write_members(path: str, values: Mapping[str, Value]) -> None:
-    """Write a data file that holds exactly these values, for a ``save`` step.
+    """Write these members, and no others, as one durable data file, for a ``save`` step.
 
     It appears whole, and is durable when this returns; its folder is made if need be.
 

@@ -76,7 +76,7 @@ class AccessFinder:
         return access
 
     def counted(self, call: Call) -> tuple[str, ...]:
-        """Return which blobs a counter operator changes by its access; none for other operators."""
+        """Return the blobs that a call of an atomic operator, such as ``count_up``, changes."""
         if call.function not in self._atomic:
             return ()
         arguments = [call.args[at] for at in self._mutating[call.function] if at < len(call.args)]

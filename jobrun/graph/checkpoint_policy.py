@@ -103,7 +103,7 @@ def needs_plugin(rules: Rules) -> str:
 
 
 def codec_for(name: str, rules: Rules) -> str:
-    """Choose a blob's codec by the checkpoint policy's compression rules; "" for uncompressed."""
+    """Return the codec that the first matching rule of a checkpoint policy gives a blob, or ""."""
     for pattern, codec in rules:
         if fnmatchcase(name, pattern):
             return "" if codec == NONE else codec

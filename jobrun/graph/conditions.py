@@ -95,5 +95,5 @@ class Exactness:
 
     @property
     def exact(self) -> bool:
-        """Whether this graph value (``Exactness``) has no reason why a resume may differ."""
+        """Whether a job's graph lists no reason for which a resumed run may differ."""
         return not self.reasons

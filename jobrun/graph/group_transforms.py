@@ -82,7 +82,7 @@ def to_task(group: TaskGroup, name: str = "grouped", node: str = "") -> Task:
 
 
 def _split_rounds(tasks: tuple[Task, ...]) -> list[list[Task]]:
-    """Split a group's tasks, which become one task, into rounds that follow their needs."""
+    """Order a group's tasks in rounds by their needs, before all are joined to one task."""
     rounds: list[list[Task]] = []
     left = list(tasks)
     done: set[str] = set()
@@ -104,7 +104,7 @@ def _build_round(tasks: list[Task]) -> Step:
 
 
 def _wrap_body(task: Task) -> Loop:
-    """Wrap a former task's steps in a loop of one pass, which the task's stops then leave."""
+    """Wrap a task's steps, to be joined to others, in a loop of one pass that its stops leave."""
     return Loop(Const(1), task.steps, task.path)
 
 
@@ -161,7 +161,7 @@ def _refuse(task: Task, why: str, mend: str) -> None:
 
 
 def remap_nodes(group: TaskGroup, remap: Remap) -> TaskGroup:
-    """Move a group's tasks to other nodes by a mapping; tasks moved to one node stay separate.
+    """Transform a group by moving tasks to other nodes; those on one node are not joined.
 
     Equal set-up and reports that are moved to one node run once there; remote nets follow their
     node.
@@ -236,7 +236,7 @@ def _move_nets(group: TaskGroup, move: Callable[[str], str]) -> tuple[RemoteNet,
 
 
 def _move(part: _Scoped, node: str) -> _Scoped:
-    """Move a task, set-up or report to another node, and make its scopes unknown."""
+    """Put a task, set-up or report of a transformed group on another node; drop its scopes."""
     return part if part.node == node else replace(part, node=node, scopes=())
 
 

@@ -58,7 +58,7 @@ def tasks_by_name(group: TaskGroup) -> tuple[tuple[Task, tuple[str, ...]], ...]:
 
 
 def setup_by_name(group: TaskGroup) -> tuple[tuple[SetupNets, tuple[str, ...]], ...]:
-    """Query a group of the graph for its set-ups, each name once, with all its nodes."""
+    """Query a group for its set-ups (``SetupNets``): each name once, with all its nodes."""
     found: dict[str, tuple[SetupNets, list[str]]] = {}
     for around in group.setup:
         found.setdefault(around.nets.name, (around.nets, []))[1].append(around.node)
@@ -74,7 +74,7 @@ def reports_by_path(group: TaskGroup) -> tuple[tuple[Report, tuple[str, ...]], .
 
 
 def remote_by_path(group: TaskGroup) -> tuple[tuple[RemoteNet, tuple[str, ...]], ...]:
-    """Query a group for its remote nets, each path once, with all its nodes."""
+    """Query a group for its remote nets: each path once, with all nodes that have it."""
     found: dict[str, tuple[RemoteNet, list[str]]] = {}
     for net in group.remote:
         found.setdefault(net.path, (net, []))[1].append(net.node)
@@ -103,7 +103,7 @@ def kept_names(job: Job) -> dict[str, tuple[str, ...]]:
 
 
 def rebuild_group(init: TaskGroup) -> TaskGroup:
-    """Query the graph for what part of init runs at every start: ``rebuild`` tasks and needs.
+    """Return the part of init that runs at every start: ``rebuild`` tasks and what they need.
 
     Set-up and reports stay where a task stays.
     """
@@ -179,7 +179,7 @@ def has_callables(job: Job) -> bool:
 
 
 def find_concurrent_callables(group: TaskGroup) -> tuple[str, str] | None:
-    """Find two tasks of a group with Python callables that no needs bring into an order."""
+    """Query a group for two tasks with Python callables, neither of which needs the other."""
     needs = {task.name: task.needs for task in group.tasks}
     calling = [
         task.name
@@ -230,7 +230,7 @@ def ops(steps: tuple[Step, ...]) -> Iterator[Op]:
 
 
 def op_expressions(op: Op) -> tuple[Expr, ...]:
-    """Query an operator of a step for its expressions: its targets' indices, then its value."""
+    """List the expressions of an operator in a graph: its targets' indices, then its value."""
     match op:
         case Assign(targets=targets, value=value):
             items = tuple(target.index for target in targets if isinstance(target, ItemTarget))

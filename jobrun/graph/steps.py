@@ -468,7 +468,7 @@ class PulledBlob:
     reduce: Reduction = "first"
 
     def line(self) -> str:
-        """Render the ``PulledBlob`` of a ``pull`` step as text: ``w <- sum of w on a … c``."""
+        """Describe this blob of a ``pull`` step in one line: ``w <- sum of w on a … c``."""
         first, last = self.nodes[0], self.nodes[-1]
         nodes = first if len(self.nodes) == 1 else f"{first} … {last}"
         return f"{self.blob} <- {self.reduce} of {self.name} on {nodes}"

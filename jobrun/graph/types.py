@@ -73,7 +73,7 @@ class Cluster:
         return iter(self.nodes)
 
     def node(self, name: str) -> Node:
-        """Return the graph's ``Node`` of a given name in a ``Cluster``.
+        """Return the ``Node`` that this ``Cluster`` has under a name, or raise ``KeyError``.
 
         Raises:
             KeyError: If the cluster has none.
@@ -188,7 +188,7 @@ class Task:
 
     @property
     def full_name(self) -> str:
-        """The full name ``node/name`` of a task in the graph."""
+        """The name of this ``Task`` behind that of its ``Node``: ``node/name``."""
         return f"{self.node}/{self.name}"
 
 
@@ -298,5 +298,5 @@ class Job:
 
     @property
     def groups(self) -> tuple[TaskGroup, ...]:
-        """The four groups of a job in the graph, in order: init, epoch, download, exit."""
+        """All four ``TaskGroup`` values of this ``Job``: init, epoch, download, exit."""
         return (self.init, self.epoch, self.download, self.exit)

@@ -5,7 +5,6 @@
 - ``definition``: what declares an operator, with its signature. ``abstract_values``: what rules
   know of the values and arguments in a call. ``dtype_promotion``: dtypes of
   results.
-- ``load_implementation``, ``plugins``: from a name to a function. ``segments_and_scatter``,
-  ``non_numpy_functions``: what numpy does not have. ``unsupported_functions``: what
-  expressions lack.
+- ``load_implementation``, ``plugins``: from a name to a function. ``implementations/``: what
+  numpy does not have. ``unsupported_functions``: what expressions lack.
 """

@@ -111,7 +111,7 @@ def items_in(shape: Shape) -> int | None:
 
 
 def promote(left: Known, right: Known) -> str | None:
-    """Combine the dtypes of two abstract values as numpy would; None if not sure."""
+    """Combine the dtypes of two abstract values as numpy promotes them; None if not sure."""
     if left.dtype not in CODES or right.dtype not in CODES:
         return None
     if None in (left.weak, right.weak):
@@ -124,7 +124,7 @@ def promote(left: Known, right: Known) -> str | None:
 
 
 def _either(known: Known) -> tuple[Known, ...]:
-    """List the abstract values that a value may have: a Python scalar (weak), or not."""
+    """List both forms of an abstract value that may be a weak Python scalar or a numpy value."""
     if known.weak is not None:
         return (known,)
     return (replace(known, weak=True), replace(known, weak=False))
@@ -215,7 +215,7 @@ class Arguments:
     rest: tuple[Known, ...] = ()
 
     def has(self, name: str) -> bool:
-        """Return whether a call has an abstract argument of this name that is not None."""
+        """Return whether a call is given an argument of this name, and not None."""
         return name in self.given and self.given[name].dtype != NONE
 
     def get(self, name: str) -> Known:
@@ -223,7 +223,7 @@ class Arguments:
         return self.given.get(name, UNKNOWN)
 
     def array(self, name: str) -> Known:
-        """Return the abstract value of a call's argument as an array, also of a list."""
+        """Return what is known of a call's argument as an array; a list becomes one."""
         return as_array(self.get(name))
 
     def shape(self, name: str) -> Shape:
@@ -260,7 +260,7 @@ class Arguments:
         return known.value
 
     def asked_dtype(self, name: str = "dtype") -> str | None:
-        """Return the dtype in a call's abstract ``dtype`` argument; None if it was not passed."""
+        """Return the dtype that a call asks for by its argument; None if it was not passed."""
         if not self.has(name):
             return None
         known = self.given[name]
@@ -269,7 +269,7 @@ class Arguments:
         return known.value
 
     def lengths(self, name: str) -> Shape:
-        """Return a call's abstract shape argument as a tuple, also if it is a single length."""
+        """Return the lengths in a call's shape argument as a tuple, even of a single one."""
         known = self.get(name)
         if known.items is not None:
             return tuple(integer(item) for item in known.items)
@@ -278,7 +278,7 @@ class Arguments:
         return (integer(known),)
 
     def axes(self, name: str, rank: int) -> tuple[int, ...] | None:
-        """Return the axes in a call's abstract axis argument, counted from 0, or None."""
+        """Return the axes in a call's axis argument, counted from 0; None if it is not given."""
         if not self.has(name):
             return None
         return tuple(axis_of(sure(one), rank) for one in self.lengths(name))
@@ -320,7 +320,7 @@ def axis_of(axis: int, rank: int) -> int:
 
 
 def joint_shape(left: Shape, right: Shape) -> Shape:
-    """Broadcast the shapes of two abstract arguments together, or refuse them.
+    """Broadcast two shapes of abstract values together; raise ``MisfitError`` if they misfit.
 
     Raises:
         MisfitError: They cannot be.
@@ -347,7 +347,7 @@ def clash(left: int | None, right: int | None) -> bool:
 def typed(
     dtype: Callable[[Arguments], str | None], shape: Callable[[Arguments], Shape | None]
 ) -> Rule:
-    """Combine two functions of a call's abstract arguments, for dtype and shape, to a type rule."""
+    """Build a type rule from two functions of a call's arguments, one for dtype, one for shape."""
 
     def rule(arguments: Arguments) -> Known:
         return Known(_attempt(dtype, arguments), _attempt(shape, arguments))

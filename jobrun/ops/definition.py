@@ -144,7 +144,7 @@ class DrawDef:
 
     @property
     def typed_signature(self) -> str:
-        """The signature, with argument types, in the definition of a drawing method of ``rng``."""
+        """The signature of this ``DrawDef``, a drawing method of ``rng``, with argument types."""
         return f"{_typed(self.name, self.signature)} -> array"
 
 
@@ -161,7 +161,7 @@ def _typed(function: str, text: str) -> str:
 
 
 def ruled(definitions: Iterable[_Definition], rules: Mapping[str, Rule]) -> tuple[_Definition, ...]:
-    """Complete operator definitions (``OpDef``) by the type rules of their names, if any.
+    """Complete definitions (``OpDef`` or ``DrawDef``) by the type rules for their names.
 
     Raises:
         ValueError: A rule is for none of them.
@@ -174,7 +174,7 @@ def ruled(definitions: Iterable[_Definition], rules: Mapping[str, Rule]) -> tupl
 
 
 def by_name(*families: Iterable[OpDef]) -> dict[str, OpDef]:
-    """Index operator definitions (``OpDef``) by name; refuse a name that is used twice.
+    """Index ``OpDef`` definitions of several families by name; refuse two of one name.
 
     Raises:
         ValueError: Two have one name.
@@ -209,7 +209,7 @@ def kind(function: str, parameter: str) -> str:
 
 
 def wrong_kind(function: str, parameter: str, known: Known) -> WrongKind | None:
-    """Explain why an argument is not of the kind that its operator's definition gives, or None.
+    """Explain how an argument contradicts the kind in its operator's definition; None if not.
 
     None counts as an argument that was not passed; whether that is allowed is not checked here.
     """

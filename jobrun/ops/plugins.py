@@ -15,7 +15,7 @@ GROUP = "jobrun.operators"
 
 
 def find_operator(name: str) -> OpDef | None:
-    """Find an operator by name, also among plug-ins of installed packages; None if unknown.
+    """Find an operator by name, built in or of an installed plug-in package; None if unknown.
 
     Raises:
         EnvironmentFaultError: E128, if packages clash or one cannot be loaded.

@@ -30,14 +30,14 @@ _ACCEPTED = ("constants",)
 
 
 def describe_parent(parent: Mapping[str, Any]) -> str:
-    """Describe the parent that a fork's first state is from: ``walk/brisk-heron, epoch 12``."""
+    """Describe from where a fork's first state is: ``walk/brisk-heron, epoch 12``."""
     patterns = parent.get("blobs") or ()
     some = f" (blobs {', '.join(patterns)})" if patterns else ""
     return f"{parent.get('run')}, epoch {parent.get('epoch')}{some}"
 
 
 def require_parent(run: Run) -> Manifest | None:
-    """Require that the parent's epoch exists until the fork has saved an epoch of its own.
+    """Require for a fork's first state that its parent's epoch exists; return its manifest.
 
     Returns:
         The manifest of that epoch; None for a run that is no fork.
@@ -129,7 +129,7 @@ def match_blobs(
 
 
 def require_resizable(job: Job, store: CheckpointStore, epoch: int) -> frozenset[str]:
-    """Return the nodes whose first state a fork redistributes; refuse state that it cannot.
+    """Return the nodes whose first state a fork spreads over more or fewer nodes, or refuse it.
 
     Raises:
         DriftError: E387, E388, some of what the job declares cannot be.
@@ -143,7 +143,7 @@ def require_resizable(job: Job, store: CheckpointStore, epoch: int) -> frozenset
 def require_full_state(
     job: Job, there: Mapping[str, tuple[str, ...]], parent: str, without: Collection[str] = ()
 ) -> None:
-    """Require that the parent's checkpoint has all first state of a fork, except on some nodes.
+    """Require that the parent has the whole first state of a fork on nodes not in ``without``.
 
     Raises:
         UsageError: E382, it has not.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from jobrun.checkpoint.metadata_handler import MetadataHandler
 from jobrun.checkpoint.store import CheckpointStore
+from jobrun.checkpoint.stores.mid_epoch_store import mid_epoch_store
 from jobrun.core.errors import (
     ExpectationError,
     Fault,
@@ -123,7 +124,7 @@ def run_new(
     listener: Listener,
     warnings: tuple[Fault, ...] = (),
 ) -> RunResult:
-    """Run the first ``Invocation`` of a new run, which is locked and has its ``run.json``.
+    """Run the first ``Invocation`` of a run that was just created, from init on.
 
     Raises:
         JobrunError: It did not end in good order; ``run.json`` says so too.
@@ -151,7 +152,7 @@ def continue_run(
     options: RunOptions,
     listener: Listener,
 ) -> RunResult:
-    """Run a further invocation of an existing run: recover it, refuse drift, run the loop.
+    """Run an ``Invocation`` that continues a run: recover, refuse drift, run the loop.
 
     ::
 
@@ -217,7 +218,7 @@ def continue_run(
 
 
 def _list_commands(run: Run, options: RunOptions, present: Authored) -> tuple[str, str]:
-    """List the commands that an invocation's error of drift suggests: resume and fork."""
+    """List the resume and fork commands that an invocation suggests when it refuses drift."""
     words, handle = hide_secrets(options.given, present), run.handle(options.run_dir)
     spec = words[1:] if words[:1] == ("--spec",) else words
     return (
@@ -292,7 +293,7 @@ _STUCK_STARTS = 3
 
 
 def _announce(work: Invocation, path: str) -> None:
-    """Announce the start of an ``Invocation`` to notification targets, and lack of progress."""
+    """Announce an ``Invocation`` to notification targets; warn if starts get no further."""
     record = work.run.record
     stuck = ""
     if record.starts >= _STUCK_STARTS:
@@ -326,7 +327,7 @@ def _build_stop_requests(work: Invocation, session: Session) -> StopRequests:
 
 
 def _deadline_s(work: Invocation) -> float | None:
-    """Return how many seconds an ``Invocation`` has until all must be saved; None for no limit."""
+    """Return the seconds left to an ``Invocation``, less the deadline's margin, or None."""
     deadline = work.job.deadline
     if deadline is None:
         return None
@@ -375,7 +376,7 @@ def _build_failover(
     requests: StopRequests,
     midway: mid_epoch_saver.MidEpochSaver | None,
 ) -> NodeFailover | None:
-    """Build the failover of lost nodes for an ``Invocation``; None if a lost node ends the run."""
+    """Build for an ``Invocation`` the failover of lost nodes; None without ``max_failures``."""
     if not work.options.max_failures:
         return None
     accept = (*work.run.record.accepted, *work.options.accept)
@@ -418,7 +419,7 @@ def _build_mid_epoch_saver(
     requests: StopRequests,
     entry: SafePoint | None,
 ) -> mid_epoch_saver.MidEpochSaver | None:
-    """Build the mid-epoch saver of an ``Invocation``; None if it saves only whole epochs."""
+    """Build for an ``Invocation`` its mid-epoch saver; None if it saves only whole epochs."""
     own = next(iter(handlers), None)
     if not (isinstance(own, RunMetadata) and (work.job.checkpoint.every_records or entry)):
         return None
@@ -435,7 +436,7 @@ def _result(work: Invocation, code: int, saved: int, faults: tuple[Fault, ...]) 
 
 
 def _record_end(work: Invocation, status: Status, result: RunResult, started: float) -> None:
-    """Record an invocation's end in ``run.json``; raise a failure only if the run had no error.
+    """Record an invocation's end in ``run.json``; errors in that are ignored if it had failed.
 
     Raises:
         RunLostError: E355, the run is not there any more; nothing is written in its place.
@@ -478,7 +479,7 @@ def _build_resume_point(
         return _fork_start(work), None
     store, epoch, midpoint = work.store, plan.epoch, None
     if entry.records:
-        store, epoch = mid_epoch_saver.mid_epoch_store(store, entry.records), entry.epoch
+        store, epoch = mid_epoch_store(store, entry.records), entry.epoch
     manifest = store.manifest(epoch)
     if entry.records:
         midpoint, metrics_bytes = mid_epoch_saver.read_midpoint(job, manifest, store.path(epoch))
@@ -493,7 +494,7 @@ def _build_resume_point(
 
 
 def _count_starts(before: RunRecord, plan: RecoveryPlan) -> int:
-    """Count the invocations so far, the present one included, that began after the same epoch."""
+    """Count this invocation and those before it that died after starting from the same epoch."""
     # A run that ended in good order has done what it was asked for.
     died = before.status in ("running", "failed")
     return before.starts + 1 if died and before.started_after == plan.epoch else 1
@@ -507,7 +508,7 @@ def _record_start(
     options: RunOptions,
     code: CodeDigests,
 ) -> Run:
-    """Record that an invocation starts, and the job that it runs, as its run begins or resumes."""
+    """Record in ``run.json`` and ``spec/`` that an invocation starts, and the job it runs."""
     recorded = run.record.resolved_digest
     staged = needs_recording(run, present)
     if staged:
@@ -547,7 +548,7 @@ MOST_TASKS = 500
 
 
 def task_facts(job: Job) -> tuple[TaskFacts, ...]:
-    """Return each task's group, name, node and needs for an invocation's first event, if few."""
+    """List for an invocation's first event group, name, node, needs of each task; () if many."""
     found = tuple(
         TaskFacts(group.name, task.name, task.node, task.needs)
         for group in job.groups
@@ -605,13 +606,13 @@ def _forward(
 
 
 def report_warnings(warnings: tuple[Fault, ...], listen: Listener) -> None:
-    """Emit a note for each warning at the start of an invocation."""
+    """Emit each warning that was found before as a note when the invocation starts."""
     for fault in warnings:
         listen(Noted(f"{fault.message} ({fault.mend})", "warning"))
 
 
 def report_parent(run: Run, listen: Listener) -> None:
-    """Emit, at the start of a fork's invocation, the note that names its parent run."""
+    """Emit, when the invocation of a fork starts, a note of the run that it was forked from."""
     if run.record.parent:
         from jobrun.runner.fork_first_state import describe_parent  # noqa: PLC0415
 

@@ -90,7 +90,7 @@ def decode_json(form: Any) -> Any:
 
 
 def _is_flat(value: Any) -> bool:
-    """Return whether a sequence is a flat JSON list: no containers, no array that occurs twice."""
+    """Return whether a list can be JSON as it is: without containers, and no array twice in it."""
     if type(value) not in (list, tuple) or any(map(is_tree, value)):
         return False
     arrays = [id(one) for one in value if isinstance(one, np.ndarray)]

@@ -91,7 +91,7 @@ class RunMetadata:
         return str(Path(self._store.path(0)).parent)
 
     def accessible(self, epoch: int | None) -> bool:
-        """Return, as metadata handler, whether the run's store can read the epoch."""
+        """Return whether the run's own metadata handler can read an epoch in the store."""
         return epoch is None or (epoch in self._store.epochs() and self._inspect(epoch) is None)
 
     def written(self, epoch: int, generation: int) -> None:
@@ -110,7 +110,7 @@ class RunMetadata:
 
     @contextlib.contextmanager
     def opened(self, listen: Listener) -> Iterator[RunMetadata]:
-        """Open the journal for a ``with`` block in which ``RunMetadata`` acknowledges epochs."""
+        """Open the run's journal for a ``with`` block in which this handler records epochs."""
         if self._journal_is_damaged:
             set_aside_journal(self._run)
         with contextlib.closing(Journal.open(self._run, self._run_id)) as journal:
@@ -121,7 +121,7 @@ class RunMetadata:
             self._journal = None
 
     def recover(self, listen: Listener) -> None:
-        """Apply the recovery plan by which this ``RunMetadata`` chose the epoch to resume from.
+        """Apply the recovery plan from which this handler answered which epoch to resume.
 
         Raises:
             EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
@@ -133,7 +133,7 @@ class RunMetadata:
             apply_entry(self.entry, self.root, self._journal, self._run, listen)
 
     def _planned(self, wanted: int | None) -> RecoveryPlan:
-        """Plan the recovery of ``RunMetadata``, again if the chosen epoch was just deleted."""
+        """Plan which epoch this metadata handler names; repeat if that was deleted meanwhile."""
         for _ in retry_attempts():
             self._said = self._acknowledged(wanted)
             with contextlib.suppress(_EpochGoneError):
@@ -150,7 +150,7 @@ class RunMetadata:
         raise epochs_deleted_error(str(self._run))
 
     def _held_and_inspected(self, epoch: int) -> Damage | None:
-        """Hold and verify an epoch that ``RunMetadata`` may choose; return its damage, or None."""
+        """Hold and verify an epoch that this handler may choose; return its damage, or None."""
         hold = self._store.hold(epoch)
         if hold is None:
             raise _EpochGoneError
@@ -162,7 +162,7 @@ class RunMetadata:
         return damage
 
     def _acknowledged(self, wanted: int | None) -> JournalContents:
-        """Read the journal for ``RunMetadata``; accept a damaged one only if an epoch is wanted."""
+        """Read the run's journal; take a damaged one for empty if the user names an epoch."""
         try:
             return read_journal(self._run, self._run_id)
         except CheckpointError:
@@ -180,25 +180,25 @@ class CheckedHandler:
         self.name = type(handler).__name__
 
     def last_epoch(self, wanted: int | None) -> Chosen | None:
-        """Ask the foreign metadata handler for the epoch to continue from, and check its answer."""
+        """Ask the user's metadata handler which epoch to continue from; check the answer."""
         said = self._ask("last_epoch", lambda: self._handler.last_epoch(wanted))
         if said is None or (isinstance(said, Chosen) and type(said.epoch) is int):
             return said
         raise self._odd("last_epoch", f"it answered {said!r:.80}")
 
     def accessible(self, epoch: int | None) -> bool:
-        """Ask the foreign metadata handler whether it can read an epoch; require a bool answer."""
+        """Ask the user's metadata handler whether it can read an epoch; require a bool."""
         said = self._ask("accessible", lambda: self._handler.accessible(epoch))
         if isinstance(said, bool):
             return said
         raise self._odd("accessible", f"it answered {said!r:.80}")
 
     def written(self, epoch: int, generation: int) -> None:
-        """Notify the foreign metadata handler that an epoch is durable; report its errors."""
+        """Notify the user's metadata handler that an epoch is durable; report its errors."""
         self._ask("written", lambda: self._handler.written(epoch, generation))
 
     def report(self, times: CheckpointTimes) -> None:
-        """Notify the foreign metadata handler how long a save, load or upload took."""
+        """Notify the user's metadata handler how long a save, load or upload took."""
         self._ask("report", lambda: self._handler.report(times))
 
     def _ask(self, what: str, call: Callable[[], _T]) -> _T:
@@ -218,7 +218,7 @@ class CheckedHandler:
 
 
 def choose_epoch(own: RunMetadata, other: CheckedHandler | None, wanted: int | None) -> Chosen:
-    """Ask the run's own metadata handler and a foreign one from which epoch to continue.
+    """Choose the epoch to continue from: ask the run's metadata handler and the user's, if any.
 
     Another handler's word counts before the user's, and both before the run's own; the run's
     own decides whether that epoch can be used.
@@ -241,7 +241,7 @@ def choose_epoch(own: RunMetadata, other: CheckedHandler | None, wanted: int | N
 
 
 def require_new_run(handler: MetadataHandler) -> None:
-    """Require that a foreign metadata handler names no epoch at the start of a new run.
+    """Require that the user's metadata handler names no epoch at the start of a new run.
 
     Raises:
         CheckpointError: It names an epoch.
@@ -258,7 +258,7 @@ def require_new_run(handler: MetadataHandler) -> None:
 
 
 def _find_newest(own: RunMetadata) -> int | None:
-    """Return the epoch that the run's own metadata handler would choose, or None."""
+    """Ask the run's own metadata handler which epoch it would choose; None if it has none."""
     try:
         return own.last_epoch(None).epoch
     except CheckpointError:
@@ -267,7 +267,7 @@ def _find_newest(own: RunMetadata) -> int | None:
 
 
 def build_choice_note(chosen: Chosen) -> Noted:
-    """Build the note of which epoch the answers of the metadata handlers chose, and why."""
+    """Build the note of which epoch a metadata handler chose, the run's or the user's, and why."""
     where = "init" if chosen.epoch == FROM_INIT else f"epoch {chosen.epoch}"
     return Noted(f"continuing from {where}: {chosen.reason}")
 

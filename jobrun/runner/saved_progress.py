@@ -63,7 +63,7 @@ class Progress:
 
 
 def to_json(progress: Progress) -> dict[str, Any]:
-    """Convert a run's progress to the JSON in which a manifest saves it (``runner``).
+    """Convert a run's progress to JSON, which a manifest saves under its key ``runner``.
 
     Raises:
         TaskFailedError: An output cannot be stored; see ``encode_json``.

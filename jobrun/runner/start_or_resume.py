@@ -24,7 +24,6 @@ from jobrun.core.errors import (
 )
 from jobrun.core.events import Listener, Noted, ignore
 from jobrun.core.failpoints import reach
-from jobrun.core.files.disk import write_file
 from jobrun.core.hash_seed import RANDOM, hash_seed, recorded_seed
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.lazy_module import lazy_module
@@ -76,7 +75,7 @@ from jobrun.runner.rundir.run_directories import (
     unreadable_runs,
 )
 from jobrun.runner.rundir.run_json import RunRecord, write_record
-from jobrun.runner.stop_requests import REQUEST_NAME, exit_on_early_signal
+from jobrun.runner.stop_requests import exit_on_early_signal
 from jobrun.spec.load import LoadedSpec
 from jobrun.version import __version__
 
@@ -91,8 +90,7 @@ Parent = Callable[[Path], dict[str, Any]]
 _MINUTE = len("20261121-0942")
 
 __all__ = [
-    "RunOptions", "RunResult", "choose_run", "request_stop", "resume_run", "run_with_policy",
-    "start_run",
+    "RunOptions", "RunResult", "choose_run", "resume_run", "run_with_policy", "start_run",
 ]  # fmt: skip
 
 
@@ -228,7 +226,7 @@ def resume_run(
 
 
 def match_hash_seed(run: Run, options: RunOptions) -> None:
-    """Let ``options.restart`` replace this process if the run to resume has another hash seed.
+    """Restart this process by ``options.restart`` if the run to resume has another hash seed.
 
     Where it cannot, the difference is drift of the numerics.
     """
@@ -299,7 +297,7 @@ def _warn_of_moved_run(run_dir: Path, job: str, newest: Run | None, listener: Li
 
 
 def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
-    """Choose the run to resume: the run that a text names, or else the newest unfinished one.
+    """Find the run to resume: the one that a text names, or the newest unfinished one.
 
     One in an object store is brought here first, with that epoch or its newest good one.
 
@@ -312,17 +310,6 @@ def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
 
         return local_copy(remote_run(text), run_dir, epoch)
     return find_run(text, run_dir) if text else newest_unfinished(run_dir)
-
-
-def request_stop(run: Run) -> None:
-    """Request a started run to stop after its running epoch; refuse one that is not running.
-
-    Raises:
-        UsageError: It is not running.
-    """
-    if not is_live(run.path):
-        raise UsageError.of("E378", f"run {run.name} is not running", "there is nothing to stop")
-    write_file(run.path / REQUEST_NAME, b"")
 
 
 def _require_interpreter_lock() -> None:
@@ -361,7 +348,7 @@ class _Invocation(Protocol):
         listener: Listener,
         warnings: tuple[Fault, ...] = (),
     ) -> RunResult:
-        """Run the first invocation of a run that is started (protocol of ``runner/invocation``)."""
+        """Run a run that was just started, by ``invocation.run_new`` (protocol)."""
 
     def continue_run(
         self,
@@ -372,7 +359,7 @@ class _Invocation(Protocol):
         options: RunOptions,
         listener: Listener,
     ) -> RunResult:
-        """Run another invocation of a run that is resumed (protocol of ``runner/invocation``)."""
+        """Continue a run that may be resumed, by ``invocation.continue_run`` (protocol)."""
 
 
 def _invocation() -> _Invocation:

@@ -27,8 +27,11 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from jobrun.core.errors import InterruptedRunError, StoppedEarlyError
+from jobrun.core.errors import InterruptedRunError, StoppedEarlyError, UsageError
+from jobrun.core.files.disk import write_file
 from jobrun.core.relayed_signals import MEANT, RELAYS
+from jobrun.runner.rundir.lock import is_live
+from jobrun.runner.rundir.run_directories import Run
 
 _STOPPING = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT)
 _WAKE = 0  # no signal has this number
@@ -44,9 +47,20 @@ SENDER_NAME = "stop-command"
 _BY_COMMAND = "asked by 'jobrun stop'"
 
 
+def request_stop(run: Run) -> None:
+    """Request by a file that a run stop after its present epoch; refuse a run that is over.
+
+    Raises:
+        UsageError: It is not running.
+    """
+    if not is_live(run.path):
+        raise UsageError.of("E378", f"run {run.name} is not running", "there is nothing to stop")
+    write_file(run.path / REQUEST_NAME, b"")
+
+
 @contextlib.contextmanager
 def exit_on_early_signal() -> Iterator[None]:
-    """Exit in good order at a signal that requests a stop before the loop begins.
+    """Exit in good order if a stop signal comes in the ``with`` block, before epochs begin.
 
     While a run is made, or recovers, nothing is being computed that could be finished first; and
     what is on the disk is safe at any instant. In the main thread only.
@@ -126,7 +140,7 @@ class StopRequests:
         return self._insisted
 
     def expect(self, seconds: float | None) -> None:
-        """Note when the running epoch will be saved, as a stop drops an epoch saved too late."""
+        """Note when the present epoch will be saved: if too late, a stop request drops it."""
         self._expected_end = None if seconds is None else time.monotonic() + seconds
         # Set before the reason is read: the thread that notes a reason reads the end afterwards.
         # Waking that thread at every epoch would cost more than a small epoch does.
@@ -134,7 +148,7 @@ class StopRequests:
             self._nudge()
 
     def foresee(self, seconds: float) -> None:
-        """Request a stop if another epoch would end after the deadline or the time limit.
+        """Request a stop if the next epoch would end after the deadline or the time limit.
 
         Args:
             seconds: How long the last one took, with its save. The longest of the last few
@@ -211,7 +225,7 @@ class StopRequests:
         return _BY_COMMAND if is_command else _words(number)
 
     def _is_copy(self, number: int, meant: int) -> bool:
-        """Return whether a stop signal came twice, once sent directly and once relayed."""
+        """Return whether a signal repeats a stop request: the same, relayed and sent directly."""
         now = time.monotonic()
         before, at = self._heard.get(meant, (number, -math.inf))
         is_relayed_alike = RELAYS.get(meant) == meant
@@ -222,7 +236,7 @@ class StopRequests:
         return False
 
     def _look(self) -> None:
-        """Look in the waiting thread for stop requests, by clock and file, and act on them."""
+        """Look in the waiting thread for requests to stop, by time limit or file; act on them."""
         now = time.monotonic()
         if not self._reason and now >= self._time_at:
             self._note("the time limit of this invocation was reached")
@@ -258,7 +272,7 @@ class StopRequests:
 
 
 def _handled_signals() -> Iterator[int]:
-    """Yield the signals that request a stop, except ignored ones, and the signals relaying them.
+    """Yield each signal that requests a stop, unless ignored, and the one that relays it.
 
     Ignored from outside (nohup, a shell's background job), a signal stays so.
     """

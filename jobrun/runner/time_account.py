@@ -123,7 +123,7 @@ class TimeAccount:
 
 
 def _union_s(spans: Iterable[tuple[float, float]]) -> float:
-    """Return in how many seconds at least one of the spans ran, for the time account."""
+    """Return for how many seconds at least one of the spans lasted, for the time account."""
     total, reached = 0.0, -math.inf
     for start, end in sorted(spans):
         total += max(0.0, end - max(start, reached))
@@ -241,7 +241,7 @@ _INTERVALS_S = (1200, 1800, 3600, 7200, 14400)
 
 
 def advise(times: TimeUse, job: Job) -> str:
-    """Return advice to a user whose run's time account shows over a tenth lost waiting; else "".
+    """Return advice on the largest loss in a run's time account, if over a tenth of it; or "".
 
     Args:
         times: The account of the time.

@@ -64,7 +64,7 @@ class LoadedSpec:
 
     @property
     def merged(self) -> dict[str, Any]:
-        """The tree that merging a loaded spec's files gave, before references are replaced.
+        """This loaded spec's files merged to plain data, references ``${…}`` still in it.
 
         It has no ``include`` and ``x-`` keys, and is made at each call.
         """
@@ -79,7 +79,7 @@ class LoadedSpec:
 
     @property
     def recordable_params(self) -> dict[str, Param]:
-        """The values of a loaded spec's params as a run may record them, without secrets.
+        """The params of this loaded spec as a run may record them, with secrets hidden.
 
         Secrets are hidden, and what is made of an environment variable stays the text that the
         spec has for it: values of variables are never recorded.
@@ -210,7 +210,7 @@ def _put_together(reader: SpecReader, request: _Request) -> Mapping:
 
 
 def _substituted(root: Mapping, substitution: Substitution, params: ParamValues) -> dict[str, Any]:
-    """Run the substitution stage of loading a spec: params, then the seed, then the rest."""
+    """Load a spec's tree as data, references replaced: in params, then the seed, then the rest."""
     data: dict[str, Any] = {}
     declared = root.values.get("params")
     seed = root.values.get("seed")
@@ -234,7 +234,7 @@ def _substituted(root: Mapping, substitution: Substitution, params: ParamValues)
 def _without_secrets(
     root: Mapping, secrets: MappingType[str, Scalar | None], files: dict[str, str]
 ) -> Mapping:
-    """Remove, on loading a spec, its secret params from the tree and from the options."""
+    """Remove a loaded spec's secret params from its tree, and hide them in ``--set`` texts."""
     declared = root.values.get("params")
     for name, given in secrets.items():
         node = declared.values[name] if isinstance(declared, Mapping) else None
@@ -270,7 +270,7 @@ def _validated(
 def _put_env_texts(
     error: ValidationError, data: dict[str, Any], substitution: Substitution
 ) -> bool:
-    """Convert values from environment variables to text where the loaded spec wants text.
+    """Put back the text of an environment variable where the loaded spec's model wants text.
 
     Returns:
         Whether any was found, so that it is worth checking again.
@@ -292,7 +292,7 @@ def _put_env_texts(
 
 
 def _distinct(faults: list[Fault], files: MappingType[str, str]) -> list[Fault]:
-    """Sort the faults of loading a spec, and drop a second fault about the same thing.
+    """Sort by place the faults of loading a spec; keep one for each place and path.
 
     What the reader found comes first and knows more than what the models make of it.
     """
@@ -314,7 +314,7 @@ MOST_NODES = 100_000
 
 
 def check_nodes(spec: JobSpec, source: SourceMap) -> list[Fault]:
-    """Check while loading a spec the number of nodes, and names that differ only in case."""
+    """Refuse a loaded spec with too many nodes, or with names that differ only in case."""
     total = sum(node.count or 1 for node in spec.nodes.values())
     if total > MOST_NODES:
         message = f"{total:,} nodes; a job has at most {MOST_NODES:,}"

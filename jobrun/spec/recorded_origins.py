@@ -54,7 +54,7 @@ def ordered(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def recorded_places(root: Node, files: Sequence[str]) -> list[list[int]]:
-    """List the origins of all keys and values of a resolved spec, to be recorded.
+    """List where (file, line, column) each key and value of a resolved spec was written.
 
     Args:
         root: The merged tree of a spec.
@@ -102,7 +102,7 @@ def _places(node: Node) -> Iterator[Place]:
 
 
 def _with_places(node: Node, places: Iterator[Any]) -> Node:
-    """Assign recorded places in spec files (origins) to a reloaded spec's tree, one by one."""
+    """Give the nodes of a reloaded spec's tree their recorded places, in the recorded order."""
     place = next(places)
     if isinstance(node, Scalar):
         return node._replace(place=place)

@@ -15,6 +15,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from jobrun.checkpoint.stores.mid_epoch_store import mid_epoch_store
 from jobrun.core.errors import JobrunError
 from jobrun.core.events import ignore
 from jobrun.graph.types import Job
@@ -26,7 +27,7 @@ from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.logs import cut_metrics, trim_metrics
 from jobrun.runner.rundir.run_directories import Run, newest_run, open_run, unreadable_runs
-from jobrun.runner.saving.mid_epoch_saver import mid_epoch_store, read_midpoint
+from jobrun.runner.saving.mid_epoch_saver import read_midpoint
 
 _JOB = "tiny"
 # By the bytes of the spec's files.

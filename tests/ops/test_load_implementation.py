@@ -9,8 +9,8 @@ import pytest
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.ops import load_implementation as load
 from jobrun.ops.definition import OpDef
+from jobrun.ops.implementations.segments import segment_sum
 from jobrun.ops.load_implementation import implementation
-from jobrun.ops.segments_and_scatter import segment_sum
 
 
 def test_a_name_leads_to_its_function():
@@ -42,9 +42,9 @@ def test_own_operators_are_imported_at_their_first_use():
     program = (
         "import sys; from jobrun.ops.load_implementation import implementation;"
         "implementation('len');"
-        "assert 'jobrun.ops.segments_and_scatter' not in sys.modules;"
+        "assert 'jobrun.ops.implementations.segments' not in sys.modules;"
         "implementation('segment_sum');"
-        "assert 'jobrun.ops.segments_and_scatter' in sys.modules"
+        "assert 'jobrun.ops.implementations.segments' in sys.modules"
     )
 
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -31,7 +31,8 @@ from jobrun.core.events import (
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.run_directories import open_run, runs
 from jobrun.runner.rundir.run_json import RECORD_NAME
-from jobrun.runner.start_or_resume import choose_run, request_stop
+from jobrun.runner.start_or_resume import choose_run
+from jobrun.runner.stop_requests import request_stop
 from tests.support.resumable_job import Place
 
 FAILING = ("      - k = k + 1\n", "      - k = k + 1\n      - {assert: k < 3}\n")

@@ -22,7 +22,7 @@ _QUOTED = lazy_pattern("(?:%[0-9A-F]{2})+")
 
 
 def quote_name(name: str) -> str:
-    """Quote a blob's name as the name of its HDF5 dataset.
+    """Quote a blob's name as that of its HDF5 dataset, with ``%2F`` for ``/`` and the like.
 
     HDF5 would read ``a/b`` as ``b`` in a group ``a``, and ``.`` as the group itself. So ``%``,
     ``/``, control characters, a dot that is the whole name, and half a surrogate pair become
@@ -34,12 +34,12 @@ def quote_name(name: str) -> str:
 
 
 def part_name(blob: str, path: Iterable[str]) -> str:
-    """Return the internal name of a blob's part, to be quoted as a dataset's name."""
+    """Join a blob's name and the path of its part to the part's dataset name, not yet quoted."""
     return _STEP.join((blob, *path))
 
 
 def split_part_name(name: str) -> tuple[str, ...]:
-    """Split a dataset's name, made by ``part_name`` and not yet quoted, into blob and path."""
+    """Split a part's dataset name, as ``part_name`` joins it, into the blob's name and the path."""
     return tuple(name.split(_STEP))
 
 
@@ -72,14 +72,14 @@ def blob_of_link(dataset_path: str) -> str:
 
 
 def unquote_name(text: str) -> str:
-    """Unquote the name of a blob's HDF5 dataset; return the link of a blob's part unchanged."""
+    """Unquote the name of a blob's HDF5 dataset; return that of a blob's part unchanged."""
     if "%" not in text or "/" in text:
         return text
     return _QUOTED.sub(lambda found: _plain(found[0]), text)
 
 
 def unquote_names(links: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Unquote a file's dataset names, except blob names that would look like a container's part.
+    """Unquote a file's dataset names, except one like ``a%2Fx`` beside a blob ``a`` in parts.
 
     Beside a container ``readers`` the blob ``readers/x`` stays ``readers%2Fx``.
 
@@ -119,5 +119,5 @@ def blob_names(links: Iterable[str], quoted: Mapping[str, str] | None = None) ->
 
 
 def is_part_of(link: str, name: str) -> bool:
-    """Return whether an HDF5 link is that of a named blob's dataset, or of a part of the blob."""
+    """Return whether the name of an HDF5 dataset is a blob's own or that of one of its parts."""
     return link == name or link.startswith((f"{quote_name(name)}/", f"{name}/"))

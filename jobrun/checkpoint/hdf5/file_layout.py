@@ -132,7 +132,7 @@ class Layout:
 
     @cached_property
     def names_text(self) -> bytes:
-        """The quoted blob names in the file layout as one text, a line feed between two."""
+        """The layout's quoted blob names as one text for the file, divided by line feeds."""
         return b"\n".join(self.quoted_names)
 
     @cached_property
@@ -176,7 +176,7 @@ def build_entries(
     packings: Mapping[str, Packing] | None = None,
     origins: Mapping[str, str] | None = None,
 ) -> list[Entry]:
-    """Build the entries from which a file layout assigns offsets, one for each encoded value."""
+    """Build, for a file layout, the ``Entry`` of each encoded value: name, dtype, shape, role."""
     return [
         Entry(
             name=name,

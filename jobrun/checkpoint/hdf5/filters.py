@@ -42,7 +42,7 @@ class Encoder(Protocol):
         """Apply an HDF5 filter pipeline to one chunk in C order; return its stored bytes."""
 
     def decode(self, data: bytes) -> Bytes:
-        """Decompress one chunk, in C order, from its stored bytes by a pipeline of HDF5 filters.
+        """Undo a pipeline of HDF5 filters on one chunk's bytes; return its elements in C order.
 
         Raises:
             ValueError: They are not what this codec has made.
@@ -73,14 +73,14 @@ class _Deflate:
         self._compress, self._decompress = _deflate_functions()
 
     def encode(self, chunk: Array) -> bytes:
-        """Compress one chunk by the HDF5 filters shuffle and deflate, and return its bytes."""
+        """Apply the HDF5 filters shuffle and deflate to one chunk; return the filtered bytes."""
         planes: Any = chunk.reshape(-1).view(np.uint8)
         if self._itemsize > 1:
             planes = np.ascontiguousarray(planes.reshape(-1, self._itemsize).T)
         return self._compress(planes.data, _LEVEL)
 
     def decode(self, data: bytes) -> Bytes:
-        """Decompress one chunk from bytes that the HDF5 filters shuffle and deflate wrote."""
+        """Undo the HDF5 filters deflate and shuffle on the filtered bytes of one chunk."""
         # The limit first: a few bytes can decompress to any number of bytes.
         raw = np.frombuffer(self._decompress(data, self._size), np.uint8)
         if raw.size != self._size:
@@ -131,7 +131,7 @@ class _Plugin:
         ]
 
     def encode(self, chunk: Array) -> bytes:
-        """Compress one chunk by an HDF5 filter plug-in, in a scratch dataset; return its bytes."""
+        """Apply an HDF5 filter plug-in to one chunk, by writing that to a scratch dataset."""
         with self._scratch() as dataset:
             dataset[...] = chunk
             dataset.flush()
@@ -139,7 +139,7 @@ class _Plugin:
         return bytes(data)
 
     def decode(self, data: bytes) -> Bytes:
-        """Decompress one chunk by an HDF5 filter plug-in, in a scratch dataset."""
+        """Undo an HDF5 filter plug-in on one chunk's bytes, by reading a scratch dataset."""
         with self._scratch() as dataset:
             dataset.id.write_direct_chunk((0,) * len(self._chunk), data)
             try:

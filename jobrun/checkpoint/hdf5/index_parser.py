@@ -81,12 +81,12 @@ class Index:
 
     @property
     def blobs(self) -> tuple[str, ...]:
-        """The names of all blobs in the file's index; a blob in parts is named once."""
+        """The blob names in the parsed index of the file; a blob in parts is named once."""
         return blob_names(self.names, self.quoted)
 
     @property
     def shown_names(self) -> list[str]:
-        """The names in the file's index as people see them: quoted only to tell two apart."""
+        """The blob names in the file's index, quoted only where two would look the same."""
         plain = {link: blob for blob, link in self.quoted.items()}
         shown = (plain.get(name, name) for name in self.names)
         return [one if self.rows[one] == row else self.names[row] for row, one in enumerate(shown)]
@@ -96,7 +96,7 @@ class Index:
         return {**self.rows, **{blob: self.rows[link] for blob, link in self.quoted.items()}}
 
     def type_of(self, row: int) -> BlobType:
-        """Return the type of the blob in a row of the file's index."""
+        """Return the ``BlobType`` of the blob in the given row of the file's parsed index."""
         return self.types[int(self.table["type"][row])]
 
     def span(self, row: int) -> tuple[int, int]:
@@ -127,7 +127,7 @@ def index_span(parts: Parts) -> tuple[int, int]:
 
 
 def require_parts(header: Header) -> Parts:
-    """Return where a file's index and tail lie; refuse offsets outside of the file.
+    """Require, before parsing them, that a checkpoint file's index and tail lie inside it.
 
     Raises:
         StructureError: They do not fit into it, or overlap.
@@ -200,7 +200,7 @@ def _parse_packings(form: dict[str, Any]) -> dict[int, tuple[Packing, int]]:
 
 
 def _parse_stored_dtype(dtype: str) -> tuple[DType, DType, bool]:
-    """Parse a dtype in a checkpoint file's index; return it, its stored dtype, and if bits agree.
+    """Parse a dtype in the file's index; return it, its stored dtype, and if their bits agree.
 
     They are where an array of the one has the bits of an array of the other.
     """

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from jobrun.checkpoint.hdf5.dtypes import render_text_type
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -41,9 +42,6 @@ _ATTRIBUTE_INFO = b"\0\0" + b"\xff" * 16
 # Storage allocated early, never filled; and for chunks: when written, filled when set.
 _FILL_CONTIGUOUS = b"\x03\x05"
 _FILL_CHUNKED = b"\x03\x0b"
-_INT8 = np.dtype(np.int8)
-# Of IEEE floats by size in bytes: bits of exponent and mantissa, and the bias of the exponent.
-_FLOATS = {2: (5, 10, 15), 4: (8, 23, 127), 8: (11, 52, 1023)}
 _MOST_MESSAGE_BYTES = (1 << 16) - 1
 
 
@@ -101,53 +99,6 @@ def render_dataspace(shape: tuple[int, ...]) -> bytes:
     return head + struct.pack(f"<{len(shape)}Q", *shape)
 
 
-def render_number_type(dtype: np.dtype[Any]) -> bytes:
-    """Render the body of an HDF5 datatype message for a bool or number (``is_number_type``).
-
-    The same bytes as h5py's, whose import would be a tenth of a short run: a bool is an
-    enumeration, and a complex number a record.
-    """
-    size = dtype.itemsize
-    if dtype.kind == "b":
-        names = b"".join(name.ljust(8, b"\0") for name in (b"FALSE", b"TRUE"))
-        return struct.pack("<BHxI", 0x18, 2, size) + render_number_type(_INT8) + names + b"\0\1"
-    if dtype.kind == "c":
-        half = np.dtype(f"{dtype.str[0]}f{size // 2}")
-        return render_record_type(np.dtype([("r", half), ("i", half)]))
-    is_big_endian = dtype.str.startswith(">")
-    if dtype.kind in "iu":
-        order = is_big_endian | (dtype.kind == "i") << 3
-        return struct.pack("<BBHIHH", 0x10, order, 0, size, 0, 8 * size)
-    exponent, mantissa, bias = _FLOATS[size]
-    # The first bit of the mantissa is implied.
-    order = is_big_endian | 0x20
-    head = struct.pack("<BBBxIHH", 0x11, order, 8 * size - 1, size, 0, 8 * size)
-    return head + struct.pack("<BBBBI", mantissa, exponent, 0, mantissa, bias)
-
-
-def is_number_type(dtype: np.dtype[Any]) -> bool:
-    """Return whether ``render_number_type`` knows the bytes that HDF5 has for a dtype."""
-    size = dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
-    return dtype.kind in "biu" or (dtype.kind in "fc" and size in _FLOATS)
-
-
-def render_record_type(dtype: np.dtype[Any]) -> bytes:
-    """Render the body of an HDF5 datatype message for a record whose fields are numbers."""
-    fields = dict(dtype.fields or {})
-    parts = [struct.pack("<BHxI", 0x16, len(fields), dtype.itemsize)]
-    for name, (kind, offset, *_) in fields.items():
-        text = name.encode()
-        parts.append(text + bytes(8 - len(text) % 8) + struct.pack("<I28x", offset))
-        parts.append(render_number_type(kind))
-    return b"".join(parts)
-
-
-def render_text_type(size: int, *, is_ascii: bool = False) -> bytes:
-    """Render the body of an HDF5 datatype message for fixed-length text, padded with NUL."""
-    # Class 3 (string), padding 1 (NUL); character set 0 is ASCII, 1 is UTF-8.
-    return struct.pack("<BBHI", 0x13, 1 | (not is_ascii) << 4, 0, size)
-
-
 def render_text_attribute(name: str, text: str) -> bytes:
     """Render the bytes of an HDF5 attribute message with a text of fixed length, in UTF-8."""
     key, data = name.encode() + b"\0", text.encode() or b"\0"
@@ -170,7 +121,7 @@ def render_contiguous_layout(size: int) -> tuple[bytes, int]:
 def render_chunked_layout(
     chunk: tuple[int, ...], itemsize: int, filters: bytes
 ) -> tuple[bytes, int]:
-    """Render HDF5 messages of a chunked dataset; return where in them the address goes."""
+    """Render HDF5 messages of a chunked dataset; return where in them its B-tree's address goes."""
     fill = render_message(0x05, _FILL_CHUNKED, 1)
     pipeline = render_message(0x0B, filters, 1)
     body = struct.pack("<BBBQ", 3, 2, len(chunk) + 1, UNDEFINED)
@@ -179,7 +130,7 @@ def render_chunked_layout(
 
 
 def render_filter_pipeline(filters: Sequence[tuple[int, str, tuple[int, ...]]]) -> bytes:
-    """Render an HDF5 filter pipeline message: each filter's number, name and parameters."""
+    """Render the bytes of HDF5's filter pipeline message: each filter's number and parameters."""
     parts = [struct.pack("<BB", 2, len(filters))]
     for number, name, values in filters:
         text = name.encode() + b"\0" if number >= 256 else b""
@@ -209,7 +160,7 @@ def header_size(header: bytes) -> int:
 
 
 def render_headers(header: bytes, at: int, addresses: Numbers) -> Bytes:
-    """Render the bytes of one HDF5 object header for each address, checksums included.
+    """Render copies of an HDF5 object header, each with another address and its checksum.
 
     Returns uint8, shape (n, ``header_size``).
 
@@ -262,7 +213,7 @@ def _render_local_heap(names: Sequence[bytes], address: int) -> tuple[bytes, Num
 def _render_symbol_nodes(
     offsets: Numbers, addresses: Numbers, leaf_k: int
 ) -> tuple[list[bytes], list[int]]:
-    """Render HDF5 symbol table nodes; return them, and the heap offsets that separate them."""
+    """Render HDF5 symbol table nodes; return them, and the B-tree keys that separate them."""
     most = 2 * leaf_k
     nodes: list[bytes] = []
     keys = [0]
@@ -280,7 +231,7 @@ def _render_symbol_nodes(
 def _render_tree(
     kind: int, keys: Sequence[bytes], children: Sequence[int], address: int, form: tuple[int, int]
 ) -> tuple[bytes, int]:
-    """Render the bytes of an HDF5 B-tree (version 1) from its leaves up; return its root's address.
+    """Render an HDF5 B-tree (version 1) from its leaves up; return its bytes and root's address.
 
     Args:
         kind: 0 of a group, 1 of chunks.

@@ -14,7 +14,15 @@ import numpy as np
 from jobrun.checkpoint.hdf5 import metadata_bytes as h5parts
 from jobrun.checkpoint.hdf5.dataset_names import display_name
 from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES
-from jobrun.checkpoint.hdf5.dtypes import DType, parse_dtype, storage_dtype
+from jobrun.checkpoint.hdf5.dtypes import (
+    DType,
+    parse_dtype,
+    render_datatype,
+    render_number_type,
+    render_record_type,
+    render_text_type,
+    storage_dtype,
+)
 from jobrun.checkpoint.hdf5.file_layout import Entry, Layout, Numbers
 from jobrun.checkpoint.hdf5.filters import encoder_for
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
@@ -151,7 +159,7 @@ class Template:
         ]
 
     def _make_groups(self, own: dict[str, Bytes], own_at: int) -> tuple[bytes, int, int]:
-        """Render all groups of the template; return their bytes, the root's address, the end."""
+        """Render all groups of the HDF5 template; return bytes, root address and end."""
         links: list[tuple[bytes, int]] = []
         end = own_at
         for name, header in own.items():
@@ -164,7 +172,7 @@ class Template:
         return b"".join([*made, root]), root_at, root_at + len(root)
 
     def _make_group(self, tree: _Tree, begin: int, made: list[bytes]) -> tuple[int, int]:
-        """Render an HDF5 group of the template after its children; return its address and end."""
+        """Render a group of the HDF5 template after its children; return address and end."""
         links: list[tuple[bytes, int]] = []
         for name, one in tree.items():
             if isinstance(one, int):
@@ -179,7 +187,7 @@ class Template:
 def build_chunk_tree(
     entry: Entry, places: list[tuple[int, int]], address: int
 ) -> tuple[bytes, int]:
-    """Render the B-tree that finds a compressed blob's chunks, and return its root's address.
+    """Render the B-tree of a compressed blob's chunks, which varies and is not in the template.
 
     Args:
         entry: The blob.
@@ -217,7 +225,7 @@ def _ordered(tree: _Tree) -> _Tree:
 
 
 def _saves_space(tree: _Tree) -> bool:
-    """Return whether larger B-tree nodes make the template smaller, as for a few large groups."""
+    """Return whether larger B-tree nodes shrink the HDF5 template, as of a few large groups."""
     groups = [tree]
     for group in groups:
         groups += [one for one in group.values() if isinstance(one, dict)]
@@ -225,7 +233,7 @@ def _saves_space(tree: _Tree) -> bool:
 
 
 def _place_headers(layout: Layout, start: int) -> tuple[list[_HeaderBatch], list[int], int]:
-    """Place each blob's object header in the template; return batches, addresses and the end."""
+    """Place object headers in the template; return batches of equal ones, addresses, the end."""
     members: dict[tuple[bytes, int], list[int]] = {}
     seen: dict[Any, tuple[bytes, int]] = {}
     for index, entry in enumerate(layout.entries):
@@ -271,21 +279,21 @@ def _blob_header(entry: Entry) -> tuple[bytes, int]:
         encoder = encoder_for(entry.packing.codec, dtype, entry.packing.chunk)
         pipeline = h5parts.render_filter_pipeline(encoder.filters)
         storage = h5parts.render_chunked_layout(entry.packing.chunk, dtype.itemsize, pipeline)
-    return h5parts.render_dataset_header(entry.shape, _datatype(dtype), storage, attributes)
+    return h5parts.render_dataset_header(entry.shape, render_datatype(dtype), storage, attributes)
 
 
 def _own_numbers(name: str, dtype: DType, shape: tuple[int, ...], offset: int) -> _OwnDataset:
-    return _OwnDataset(name, h5parts.render_number_type(dtype), dtype.itemsize, shape, offset)
+    return _OwnDataset(name, render_number_type(dtype), dtype.itemsize, shape, offset)
 
 
 def _own_records(name: str, dtype: DType, count: int, offset: int) -> _OwnDataset:
-    return _OwnDataset(name, h5parts.render_record_type(dtype), dtype.itemsize, (count,), offset)
+    return _OwnDataset(name, render_record_type(dtype), dtype.itemsize, (count,), offset)
 
 
 def _own_text(name: str, text: bytes, offset: int) -> _OwnDataset:
     size = max(1, len(text))
     shape = () if text else (0,)
-    return _OwnDataset(name, h5parts.render_text_type(size), size, shape, offset)
+    return _OwnDataset(name, render_text_type(size), size, shape, offset)
 
 
 def _own_header(one: _OwnDataset) -> Bytes:
@@ -298,15 +306,3 @@ def _own_header(one: _OwnDataset) -> Bytes:
     place = np.array([max(address, 0)], np.uint64)
     made: Bytes = h5parts.render_headers(header, at, place)[0]
     return made
-
-
-def _datatype(dtype: DType) -> bytes:
-    """Render the datatype message of a blob's HDF5 dataset; only numbers do without h5py."""
-    if h5parts.is_number_type(dtype):
-        return h5parts.render_number_type(dtype)
-    from h5py import h5t  # noqa: PLC0415 - a run of numbers alone starts without
-
-    # Not cached: numpy takes text of the same width for equal, whatever h5py has noted of its
-    # encoding. Behind two bytes that say what follows and in which version.
-    message: bytes = h5t.py_create(dtype, logical=True).encode()[2:]
-    return message

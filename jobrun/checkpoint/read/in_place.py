@@ -44,7 +44,7 @@ class InPlace:
     def load(
         self, file: StateFile, names: Iterable[str], *, partial: bool = False
     ) -> dict[str, Value]:
-        """Load the named blobs of an open checkpoint file, states of objects into their memory.
+        """Load named blobs of an open checkpoint file, the states of objects in place.
 
         Of an object whose parts differ from those in the file nothing is changed. If reading fails,
         what is in the others has no meaning.
@@ -70,11 +70,11 @@ class InPlace:
         return values
 
     def holds(self, name: str) -> bool:
-        """Return whether an object has the parts of its state that was loaded, and holds some."""
+        """Return whether the state of the named object was loaded in place, into its memory."""
         return name in self._pieces
 
     def find_changed(self, name: str) -> str | None:
-        """Return a part of an object that does not hold any more what was loaded, or None."""
+        """Return a part of an object loaded in place whose memory has changed since, or None."""
         changed: list[str] = []
 
         def verify(piece: _Piece) -> None:
@@ -89,7 +89,7 @@ class InPlace:
 def _fitting_arrays(
     index: Index, name: str, links: list[str], state: ObjectState
 ) -> dict[str, Array]:
-    """Return the arrays of an object's state that can be read into, by their names in the index.
+    """Return the arrays of an object that can be loaded in place, by their names in the index.
 
     None where the object has other parts than the file: then it must stay as it is.
     """
@@ -112,7 +112,7 @@ def _fitting_arrays(
 
 
 def _put_own_tensors(loaded: ObjectState, own: ObjectState) -> None:
-    """Put the tensors of an object into its loaded state where these have the same memory.
+    """Replace tensors of a state loaded in place by the object's own ones of the same memory.
 
     That a tensor is copied to itself PyTorch sees by its storage, not by the memory of that.
     """
@@ -123,7 +123,7 @@ def _put_own_tensors(loaded: ObjectState, own: ObjectState) -> None:
 
 
 def _counts(link: str, name: str) -> bool:
-    """Return whether a part of an object is in its state at all times, as gradients are not."""
+    """Return whether a part must agree to load an object in place: its gradients need not."""
     return link != structure_link(name) and path_in_blob(link, name)[0] != GRADIENTS
 
 
@@ -137,7 +137,7 @@ def _is_alike(leaf: Value, stored: BlobType) -> bool:
 
 
 def _pieces(file: StateFile, link: str, array: Array) -> list[_Piece]:
-    """Cut an array where the blocks of the file end that it was loaded from; digest the pieces."""
+    """Cut an array loaded in place where the blocks of its file end; digest the pieces."""
     begin, end = file.index.span(file.index.rows[link])
     memory, found = flat_memory(array), []
     for number in blocks_holding(begin, end):

@@ -63,7 +63,7 @@ def load(
     partial: bool = False,
     into: Mapping[str, Array] | None = None,
 ) -> dict[str, Value]:
-    """Load the named or all blobs of an open checkpoint file; containers stay flattened.
+    """Load the named or all blobs of an open checkpoint file; containers stay in their parts.
 
     Where all are wanted, or ``names`` leaves none out, every byte of the file is verified, else
     the blocks that hold the wanted ones.
@@ -146,7 +146,7 @@ def _describe_type(kind: str | None, dtype: str | None, shape: tuple[int, ...] |
 
 
 def _find_targets(index: Index, into: Mapping[str, Array]) -> _Targets:
-    """Find the rows of an open file's index whose blobs are to be loaded into arrays."""
+    """Find the rows of the file's index whose blobs are loaded into the caller's arrays."""
     if len(into) >= len(index.names):
         # Usually there is one for each, and of ten thousand each look counts.
         with suppress(KeyError):
@@ -276,7 +276,7 @@ class _Loading:
         return [range(first, last) for first, last in zip(edges[::2], edges[1::2], strict=True)]
 
     def _places(self, rows: Places) -> list[Array]:
-        """Return the array into which each blob is loaded: its target, or a new array."""
+        """Return the arrays to load blobs into: the caller's targets, or new arrays."""
         index = self._file.index
         if self._is_each_given and _are_all(rows, len(index.names)):
             return cast("list[Array]", self._targets)
@@ -319,7 +319,7 @@ class _Loading:
                 values[row] = target
 
     def _keep(self, rows: Places, arrays: list[Array]) -> None:
-        """Keep arrays as the loaded values of rows of the file's index."""
+        """Store loaded arrays as the values of the blobs in these rows of the file's index."""
         if _are_all(rows, len(self._values)):
             self._values = cast("list[Value]", arrays)
             return
@@ -334,7 +334,7 @@ class _Loading:
             self._give(row, array)
 
     def _give(self, row: int, stored: Array) -> None:
-        """Decode a blob's stored array to its loaded value, in the blob's target if it has one."""
+        """Decode a loaded blob's stored array to its value; copy that to its target, if any."""
         index = self._file.index
         kind, target = index.type_of(row), self._targets[row] if self._targets else None
         if target is stored:
@@ -357,17 +357,17 @@ class _Loading:
 
 
 def _are_all(rows: Places, count: int) -> bool:
-    """Return whether these are all the rows of a file's index that is loaded, in their order."""
+    """Return whether the rows to load are all rows of the file's index, in their order."""
     return len(rows) == count and bool((np.diff(rows) == 1).all())
 
 
 def _has_buffer(dtype: np.dtype[Any]) -> bool:
-    """Return whether blobs of a dtype can be loaded directly, as their arrays have a buffer."""
+    """Return whether arrays of a dtype have Python's buffer interface, to be loaded directly."""
     return dtype.isnative and dtype.char in _BUFFERS
 
 
 def in_threads(act: Callable[[Any], None], portions: Sequence[Any], least: int = 1) -> None:
-    """Load or verify portions of a checkpoint file in this thread and others, each in one of them.
+    """Load or verify the portions of a checkpoint file in several threads, one of them this.
 
     Each takes the next portion that is left. This thread begins at once: to wait for threads of a
     pool until they have started would cost as much as they save, where the file is in memory.

@@ -47,7 +47,7 @@ class RowSpans:
         return range(int(low), int(high))
 
     def runs(self, places: range) -> list[range]:
-        """Split blobs, for a partial read, into runs of one type whose data are adjacent."""
+        """Split blobs, for a partial read, into ranges of one type whose data are adjacent."""
         here = slice(places.start, places.stop)
         types, begin, end = self._types[here], self.begin[here], self.end[here]
         cuts = np.flatnonzero((types[1:] != types[:-1]) | (begin[1:] != end[:-1])) + 1
@@ -92,11 +92,11 @@ class PortionReader:
         self._halves: dict[int, Bytes] = {}
 
     def count_other(self, blocks: range) -> int:
-        """Count the blobs in some blocks that a partial read does not read in place."""
+        """Count the blobs in some blocks of the file that a partial read has to copy."""
         return len(self._other.touching(*self._span(blocks)))
 
     def read(self, blocks: range) -> None:
-        """Read some blocks of the portion of a file that is loaded, and verify them.
+        """Read some blocks into the arrays and buffers of a partial read, and verify them.
 
         Raises:
             CheckpointError: One is damaged.
@@ -110,7 +110,7 @@ class PortionReader:
     def _pieces_of(
         self, begin: int, end: int
     ) -> tuple[list[int], list[Any], list[tuple[int, Bytes]]]:
-        """Divide a partial read into memory: arrays read in place, buffers for bytes between.
+        """List the memory of a partial read: arrays in place, buffers for bytes between.
 
         Returns:
             Where each piece begins, all pieces, and those that hold other blobs.
@@ -132,7 +132,7 @@ class PortionReader:
         return starts, pieces, between
 
     def take_halves(self) -> None:
-        """Load the blobs whose data lie in two portions of the file, once all portions are read."""
+        """Load blobs whose data cross from one portion to the next, once both are read."""
         for row, data in self._halves.items():
             self._take([row], data)
 
@@ -161,7 +161,7 @@ class PortionReader:
 
 
 def _cut(starts: list[int], pieces: list[Array], begin: int, end: int) -> list[list[Array]]:
-    """Cut the pieces of a portion of the file where its blocks end; both lists are changed."""
+    """Divide the memory of a partial read by the file's blocks; change ``starts``, ``pieces``."""
     if starts[0] < begin:
         pieces[0] = flat_memory(pieces[0])[begin - starts[0] :]
         starts[0] = begin
@@ -183,7 +183,7 @@ def _cut(starts: list[int], pieces: list[Array], begin: int, end: int) -> list[l
 
 
 def flat_memory(array: Array) -> Bytes:
-    """Return a C-order array's memory as bytes, so that portions of a file can be read into it."""
+    """Return a C-order array's memory as bytes, for a partial read to fill in portions."""
     if array.ndim == 1 and array.dtype is _BYTE:
         return array
     flat: Any = array.reshape(-1)

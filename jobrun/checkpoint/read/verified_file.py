@@ -77,7 +77,7 @@ class StateFile:
 
     @contextmanager
     def structure(self) -> Iterator[None]:
-        """Convert a ``StructureError`` inside to the fault E306, which names this verified file."""
+        """Raise a ``StructureError`` of the ``with`` block as error E306, which names this file."""
         try:
             yield
         except StructureError as error:
@@ -93,13 +93,13 @@ class StateFile:
         return userblock.sha256(self._block)
 
     def require_digest(self, digest: str) -> None:
-        """Refuse as damaged an open checkpoint file whose digest differs from its manifest's."""
+        """Require that this verified file has the digest in its manifest; else raise E303."""
         if digest and digest != self.digest:
             raise damaged_error(self.path, "its checksum is not the one in the manifest")
 
     @cached_property
     def tail(self) -> Tail:
-        """The parsed tail of the open checkpoint file.
+        """The verified and parsed tail of the open file, with the digests of its blocks.
 
         Raises:
             CheckpointError: It is damaged, or jobrun never writes such a one.
@@ -134,7 +134,7 @@ class StateFile:
         return data
 
     def read_blocks(self, blocks: range, pieces: Sequence[Sequence[Array]]) -> None:
-        """Read consecutive blocks of the open file into buffers, and verify each while cached.
+        """Read consecutive blocks of this open file into buffers; compare each with its digest.
 
         Args:
             blocks: Which blocks: ``TOGETHER`` or fewer.
@@ -207,7 +207,7 @@ class StateFile:
 
 
 def split_blocks(blocks: range, count: int = TOGETHER) -> Iterator[range]:
-    """Split a range of a verified file's blocks into ranges of so many, the last one shorter."""
+    """Split a range of a verified file's blocks into ranges of ``count``, the last one shorter."""
     for first in range(blocks.start, blocks.stop, count):
         yield range(first, min(first + count, blocks.stop))
 
@@ -241,7 +241,7 @@ def _require_length(path: str, size_bytes: int, header: Header) -> None:
 
 
 def _unfilled(buffers: Sequence[Any], count: int) -> list[Any]:
-    """Return the buffers, or their rest, that a short read of a verified file has not filled."""
+    """Return what of the buffers a short read of a verified file has left to be filled."""
     first = 0
     while count >= buffers[first].nbytes:
         count -= buffers[first].nbytes

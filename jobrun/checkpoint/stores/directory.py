@@ -83,7 +83,7 @@ class DirectoryStore:
         return path
 
     def check(self) -> None:
-        """Require that the store's directory is the one that was found there first (E390)."""
+        """Require that the store's directory was not replaced since its first check (E390)."""
         found = _identity(self._path)
         if self._known is None:
             self._known = found
@@ -143,7 +143,7 @@ class DirectoryStore:
         return f"{self._path}/{epoch_name(epoch)}"
 
     def manifest(self, epoch: int) -> Manifest:
-        """Read the manifest in an epoch's directory; refuse a missing epoch (E310)."""
+        """Read the manifest of an epoch in this directory store; refuse a missing one (E310)."""
         path = self.path(epoch)
         if not _is_directory(path):
             there = ", ".join(map(str, self.epochs())) or "none"
@@ -192,11 +192,11 @@ class DirectoryStore:
         reach("checkpoint.set-aside")
 
     def hold(self, epoch: int) -> EpochHold | None:
-        """Take the read lock of an epoch's directory; None if it is missing or being deleted."""
+        """Hold an epoch of this directory store against deletion; return None if it is gone."""
         return hold_epoch(self.path(epoch))
 
     def remove(self, epochs: tuple[int, ...], *, keep_for_reuse: bool = False) -> tuple[int, ...]:
-        """Delete epoch directories, each by one rename first; missing ones are ignored.
+        """Delete epochs of this directory store, each by a rename first; ignore missing ones.
 
         ::
 
@@ -235,7 +235,7 @@ class DirectoryStore:
             self._delete_doomed()
 
     def sweep(self) -> tuple[str, ...]:
-        """Remove leftover directories of interrupted saves; only while no run is saving in it."""
+        """Remove what interrupted saves left in the store's directory, while no run saves there."""
         with disk_faults("E313", f"remove leftovers in {self._root}"):
             leftovers = [one for one in list_directory(self._root) if _LEFTOVER.fullmatch(one.name)]
             if any(path.name.startswith(_REMOVED) for path in leftovers):
@@ -329,7 +329,7 @@ def _facts_of(directory: str) -> dict[str, os.stat_result]:
 
 
 def _delete_unused_files(staged: str) -> dict[str, os.stat_result]:
-    """Delete the files of a removed epoch that no node has reused; return the facts of the rest.
+    """Delete what no save reused of a removed epoch's directory; return ``stat`` of other files.
 
     But for the manifest, which is written over.
     """

@@ -86,7 +86,7 @@ _encode = _encoder(",")
 
 
 def _environment_text(shown: str, manifest: Manifest) -> str:
-    """Render a manifest's record of the software environment as JSON text, indented to fit."""
+    """Render the software environment as JSON text, indented for its place in the manifest."""
     if shown not in _ENVIRONMENTS:
         if len(_ENVIRONMENTS) > _MOST_ENVIRONMENTS:
             _ENVIRONMENTS.clear()

@@ -6,7 +6,9 @@ They are made and removed as whole epochs are, and no list of epochs has them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+from jobrun.checkpoint.store import CheckpointStore
 from jobrun.checkpoint.stores.directory import DirectoryStore, epoch_name
 from jobrun.core.files.disk import disk_faults, list_directory
 from jobrun.core.text.patterns import lazy_pattern
@@ -36,6 +38,11 @@ class MidEpochStore(DirectoryStore):
                 yield epoch
 
 
+def mid_epoch_store(store: CheckpointStore, records: int) -> MidEpochStore:
+    """Return the store, beside that of whole epochs, of checkpoints after so many records."""
+    return MidEpochStore(str(Path(store.path(0)).parent), records)
+
+
 def mid_epoch_name(epoch: int, records: int) -> str:
     """Return the name of the directory of a mid-epoch checkpoint."""
     return f"{epoch_name(epoch)}.records-{records:06d}"
@@ -54,3 +61,9 @@ def list_mid_epochs(root: str) -> tuple[tuple[int, int], ...]:
     found = [one for one in map(parse_mid_epoch_name, names) if one is not None]
     # One has one name: another one is someone's copy.
     return tuple(sorted(one for one in found if mid_epoch_name(*one) in names))
+
+
+def remove_mid_epochs(root: str, chosen: tuple[tuple[int, int], ...]) -> None:
+    """Delete stored mid-epoch checkpoints, renaming the directory of each first."""
+    for epoch, records in chosen:
+        MidEpochStore(root, records).remove((epoch,))

@@ -134,7 +134,7 @@ class _FetchedFiles:
         return str(found)
 
     def forget(self) -> None:
-        """Delete all local copies of fetched objects."""
+        """Delete the local copies of all objects that were fetched by their references."""
         with self._lock:
             root, self._root, self._found = self._root, None, {}
             self._turns.clear()
@@ -175,7 +175,7 @@ def local_path(path: str) -> str:
 
 
 def delete_fetched() -> None:
-    """Delete the local copies fetched for reference files; files that are open stay readable."""
+    """Delete local copies of objects fetched by references; those that are open stay readable."""
     _copies.forget()
 
 
@@ -203,7 +203,7 @@ def delete_objects(directory: Path) -> None:
 
 @contextmanager
 def open_checkpoint(path: str) -> Iterator[StateFile]:
-    """Open a node's checkpoint file, fetching its object first if there is only a reference to it.
+    """Open a checkpoint file or, where only a reference to it is here, the object it refers to.
 
     Args:
         path: The file in the directory of its epoch.

@@ -86,7 +86,7 @@ class ObjectStore:
         return str(self.url / epoch_name(manifest.epoch))
 
     def upload(self, directory: str, manifest: Manifest, is_wanted: Wanted = _always) -> bool:
-        """Upload an epoch's directory to the object store; return False if it was there already.
+        """Copy an epoch's directory into this object store; return False if it was there.
 
         What an earlier try has brought is compared, and kept where its bytes are right.
 
@@ -182,7 +182,7 @@ class ObjectStore:
         return None
 
     def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
-        """Move epochs aside in the object store, below the last part of ``where``."""
+        """Move epochs within the object store below a prefix, the last part of ``where``."""
         place = Path(where).name
         for epoch in sorted(epochs, reverse=True):
             names = sorted(self._names(epoch), key=lambda name: name.endswith(manifests.NAME))
@@ -191,7 +191,7 @@ class ObjectStore:
             self._remove(epoch)
 
     def check(self) -> None:
-        """Do nothing to check an object store, as its URL alone identifies it."""
+        """Do nothing to check that the object store is still the same: its URL identifies it."""
 
     def hold(self, epoch: int) -> EpochHold | None:
         """Return a hold without effect, as an object store has no locks; None for no epoch."""
@@ -254,7 +254,7 @@ class ObjectStore:
         return made
 
     def _is_same(self, manifest: Manifest) -> bool:
-        """Return whether the object store has this epoch; refuse a different one of its number."""
+        """Return whether the store has this very epoch; refuse another of the same number."""
         found = self._found(manifest.epoch)
         if found is None:
             return False
@@ -305,7 +305,7 @@ def object_name(epoch: int, file: StoredFile) -> str:
 
 
 def upload_file(place: ObjectUrl, epoch: int, file: StoredFile, source: str) -> Reference:
-    """Upload a node's checkpoint file as an object, or compare it with the object there.
+    """Store a node's checkpoint file as an object, or compare it with the one stored before.
 
     Of an epoch that has all its files there nothing is seen before it has its manifest.
 
@@ -361,7 +361,7 @@ def _send_file(
 
 
 def _is_stored(bucket: Bucket, name: str, file: StoredFile, digest: str, is_wanted: Wanted) -> bool:
-    """Read an object back; return whether the store holds exactly the checkpoint file's bytes."""
+    """Read an object of the store back; return whether it has the file's size and digest."""
     if bucket.size_bytes(name) != file.size_bytes:
         return False
     found = hashlib.sha256()

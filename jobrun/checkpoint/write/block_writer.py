@@ -143,7 +143,7 @@ class BlockWriter:
         return True
 
     def zero(self, position: int) -> None:
-        """Let the block writer add zeros to the file's blocks up to an offset in the file."""
+        """Advance this block writer to an offset in the file, with zeros up to there."""
         while self.position < position:
             room = self.room()[: position - self.position]
             room[...] = 0
@@ -223,7 +223,7 @@ class BlockWriter:
         return number < len(self._old) and self._old[number] == found
 
     def _mark(self, memory: Bytes | None, begin: int, end: int, at: int = -1) -> None:
-        """Note which memory holds the bytes of the block writer's current block, to digest it."""
+        """Remember which memory holds bytes of the block being written, to digest it later."""
         assert memory is not None  # noqa: S101 - what was filled is in it
         at = begin - self._window if at < 0 else at
         last = self._runs[-1] if self._runs else None

@@ -56,7 +56,7 @@ class SlabPool:
         self._free.put(slab)
 
     def _fit(self, size: int) -> None:
-        """Replace the slabs for direct I/O by larger ones, if needed, before a file is begun."""
+        """Replace the pool's buffers (slabs) by larger ones if the next file needs them."""
         if size > self._size:
             self._free = queue.SimpleQueue()
             self._made = 0
@@ -99,7 +99,7 @@ class FileWriter:
         self._thread.start()
 
     def write(self, piece: Bytes, offset: int) -> None:
-        """Write page-aligned bytes directly at an offset, now or in the writing thread.
+        """Write page-aligned bytes at an offset, in the writing thread if there is one.
 
         Raises:
             OSError: This piece or an earlier one could not be written.

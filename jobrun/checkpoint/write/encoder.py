@@ -357,7 +357,7 @@ def build_encoder(
     compression: Rules = (),
     origins: Mapping[str, str] | None = None,
 ) -> tuple[FileEncoder, list[Array]]:
-    """Build the encoder for a layout of these values; return it with their stored arrays.
+    """Build the file encoder for the layout of these values; return it and their HDF5 arrays.
 
     Args:
         values: By name.
@@ -417,7 +417,7 @@ def _can_be_gathered(entry: Entry) -> bool:
 
 
 def _gather_from(place: int, entry: Entry, dtype: DType) -> _Gathered:
-    """Begin a step that encodes small arrays, adjacent in the file, together."""
+    """Begin with one small array a sequence of adjacent ones that are encoded together."""
     return _Gathered(place, 1, dtype, entry.size_bytes, entry.shape, entry.order, [entry.name])
 
 

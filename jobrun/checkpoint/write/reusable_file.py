@@ -97,7 +97,7 @@ def _open_reusable(path: str) -> int | None:
 def share_blocks(
     source: int, target: int, digests: Sequence[bytes], turn: int
 ) -> list[bytes] | None:
-    """Clone a reusable checkpoint file by reflink; return digests of the blocks to keep, or None.
+    """Clone a reusable file by reflink; return the digests of blocks it keeps, None on failure.
 
     What is shared is damaged together. So each block is written again from time to time.
 

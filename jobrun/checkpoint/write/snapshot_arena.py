@@ -99,9 +99,9 @@ class Arena:
         self.turns = (*turns, *self._cut(large))
 
     def copy(self, names: Sequence[str], arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """Copy some of the prepared arrays into the arena, bit for bit, in their axis order.
+        """Copy the named arrays into the places the arena prepared for them, bit for bit.
 
-        They are valid until ``prepare``.
+        The copies are valid until ``prepare``.
 
         Large ones are copied while other threads run. For small ones these are kept waiting:
         to let them run, and then to wait for one's turn again, costs far more than the copy.
@@ -120,7 +120,7 @@ class Arena:
         return copies
 
     def adjacent(self, names: Sequence[str], size_bytes: int) -> Bytes | None:
-        """Return the arena's copies of arrays as one piece of memory if the copies are adjacent.
+        """Return the arena's copies of arrays as one piece of memory; None if not adjacent.
 
         Args:
             names: In which order they should lie; not empty.

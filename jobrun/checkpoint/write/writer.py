@@ -96,7 +96,7 @@ class NodeWriter:
 
     @property
     def lead_bytes(self) -> int:
-        """The offset in a page at which small arrays begin in the files of a node's writer.
+        """How far behind a page boundary this writer's files begin their small arrays, in bytes.
 
         Copies in memory that begin so are written from where they are.
         """
@@ -198,7 +198,7 @@ class NodeWriter:
         return self._program, arrays
 
     def _write(self, path: str, save: _Save) -> _Written:
-        """Write the whole checkpoint file of a node in its writer, durably."""
+        """Write a node's whole checkpoint file, a reused or new one, and make it durable."""
         spare = take_reusable_file(path)
         descriptor = create_file(path) if spare is None else spare
         try:
@@ -228,7 +228,7 @@ class NodeWriter:
         return _Written(block, filled.end, digests, handed_bytes + len(block), sync_s)
 
     def _shared(self, descriptor: int, save: _Save) -> Sequence[bytes]:
-        """Start a node's new file as a reflink copy of the file that its writer wrote before.
+        """Start the writer's next file as a reflink copy of its last; return block digests.
 
         Returns the digests of the blocks; empty without such a copy.
 
@@ -277,7 +277,7 @@ class NodeWriter:
         return filled, filling.digests, handed_bytes
 
     def _seal(self, descriptor: int, save: _Save, filled: EncodedFile) -> bytes:
-        """Finish the checkpoint file a node writes: its user block last, its length truncated."""
+        """Finish the file that this writer fills: truncate it, its user block written last."""
         reach("checkpoint.file-half-written")
         header = Header(
             node=self._node,

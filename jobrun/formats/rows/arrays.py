@@ -93,7 +93,7 @@ class ArrayRows:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The dtype and shape of one row of each array that is read by rows."""
+        """The dtype and row shape of each array that is read by rows, such as an npz file's."""
         return self._columns
 
     def __len__(self) -> int:
@@ -130,11 +130,11 @@ class _InMemory:
         self._array = array
 
     def take(self, start: int, stop: int) -> Array:
-        """Return consecutive rows of an array in memory, like those of arrays in files."""
+        """Return a copy of consecutive rows of an array that is in memory and in no file."""
         return self._array[start:stop].copy(order="C")
 
     def pick(self, rows: Array) -> Array:
-        """Return rows, in any order, of an array in memory, like those of arrays in files."""
+        """Return rows in any order from an array that is in memory and in no file."""
         return self._array.take(rows, axis=0)
 
     def close(self) -> None:
@@ -160,11 +160,11 @@ class _Extent:
 
     @property
     def is_indexable(self) -> bool:
-        """Whether the array in a file is small enough to map, so that rows can be picked."""
+        """Whether the array in a file is small enough to map to memory, to pick rows by index."""
         return self._row_bytes * self._extent.shape[0] <= _MAPPED_BYTES
 
     def take(self, start: int, stop: int) -> Array:
-        """Read consecutive rows of an array that is contiguous in a file."""
+        """Read consecutive rows of an array that is contiguous in its file, as an npy file's is."""
         if self._extent.fortran and len(self._extent.shape) > 1:
             found = self._mapped()[start:stop].copy("C")
             self._release_pages(found.nbytes)
@@ -214,7 +214,7 @@ class _Extent:
             offset += count
 
     def _mapped(self) -> Any:
-        """Map an array in a file by rows: as numbers if in Fortran order, else as bytes."""
+        """Map the file's array to memory: rows of bytes, or its own dtype if in Fortran order."""
         if self._map is None:
             extent = self._extent
             if extent.fortran and len(extent.shape) > 1:
@@ -306,7 +306,7 @@ class _RecordingFile:
 
 
 def _data_offset(path: str, info: zipfile.ZipInfo) -> int:
-    """Return the offset at which the rows of an npz file's array begin."""
+    """Return the offset of an npz member's bytes behind its zip header, to read array rows."""
     with Path(path).open("rb") as file:
         file.seek(info.header_offset)
         header = file.read(_LOCAL_HEADER_BYTES)

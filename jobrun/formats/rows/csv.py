@@ -20,7 +20,7 @@ from jobrun.core.file_formats import suffix_of
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.formats import csv as tables
 from jobrun.formats import errors as faults
-from jobrun.formats.headers import DELIMITERS, choose_columns, column_names, csv_columns
+from jobrun.formats.csv_header import DELIMITERS, choose_columns, column_names, csv_columns
 from jobrun.formats.rows.rows_protocol import Array, Column, Piece, restore_order, sort_rows
 
 Kind = Literal["integer", "float", "text"]

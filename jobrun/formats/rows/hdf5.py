@@ -107,7 +107,7 @@ def _length(path: str, member: str, dataset: h5py.Dataset) -> int:
 
 
 def _dtype(dataset: h5py.Dataset) -> np.dtype[Any]:
-    """Return the dtype in which the rows of an HDF5 dataset are read; text becomes ``<U``."""
+    """Return the dtype of HDF5 rows as a reader gives them: the dataset's, but ``<U`` for text."""
     return np.dtype(f"<U{dataset.dtype.itemsize}" if hdf5.is_text(dataset) else dataset.dtype)
 
 

@@ -58,7 +58,7 @@ class Rows(Protocol):
 
 
 def common_length(path: str, lengths: Sequence[tuple[str, int]]) -> int:
-    """Return the number of ``Rows`` of a data file; refuse members of different lengths.
+    """Return how many rows the arrays read together have; refuse different lengths (E288).
 
     Raises:
         EnvironmentFaultError: E288, they differ.
@@ -79,5 +79,5 @@ def sort_rows(rows: Array) -> tuple[Array, Array]:
 
 
 def restore_order(piece: Piece, place: Array) -> Piece:
-    """Reorder rows that were read in the order of the data file to the requested order."""
+    """Undo ``sort_rows``: put rows read in the file's order into the order asked for."""
     return tuple(column.take(place, axis=0) for column in piece)

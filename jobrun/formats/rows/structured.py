@@ -87,7 +87,7 @@ def _column(name: str, records: Column, fields: Sequence[str]) -> Column:
 def resolve_member(
     path: str, member: str, error: EnvironmentFaultError
 ) -> tuple[str, tuple[str, ...]]:
-    """Resolve the name of a column to a member of structured dtype and fields in it, or raise."""
+    """Resolve a column's name to a member and nested fields of its structured dtype, or raise."""
     if error.faults[0].code != "E281":
         raise error
     try:

@@ -15,7 +15,7 @@ Tasks = tuple[tuple[Task, tuple[str, ...]], ...]
 
 
 def groups_of(job: Job) -> Iterator[tuple[TaskGroup, Tasks]]:
-    """Yield in order the groups with tasks, which each drawing of a job shows."""
+    """Yield in order the groups that drawings of a job show: those with tasks or remote nets."""
     for group in job.groups:
         if group.tasks or group.remote:
             yield group, tasks_by_name(group)

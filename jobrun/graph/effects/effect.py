@@ -84,19 +84,19 @@ def key(name: str, kind: KeyKind, description: str, default: Any = REQUIRED) -> 
 
 
 def source_of(other: str) -> dict[str, str]:
-    """Declare that a field of an effect's class gets the text which the spec has for another."""
+    """Declare a field of an effect's class that receives the text written for another field."""
     return {_SOURCE: other}
 
 
 @cache
 def declared_keys(kind: type[Any]) -> dict[str, Key]:
-    """Map a declared effect's field names to the spec keys that they declare, in order."""
+    """Map the field names of an effect's class to the spec keys that set them, in order."""
     return {one.name: one.metadata[_KEY] for one in fields(kind) if _KEY in one.metadata}
 
 
 @cache
 def declared_sources(kind: type[Any]) -> dict[str, str]:
-    """Map fields of a declared effect's class to the field whose written text each one receives."""
+    """Map fields that ``source_of`` declares in an effect's class to the fields they quote."""
     return {one.name: one.metadata[_SOURCE] for one in fields(kind) if _SOURCE in one.metadata}
 
 
@@ -114,11 +114,11 @@ class Surroundings(Protocol):
 
     @property
     def emit(self) -> Listener:
-        """The listener by which the action of an effect sends events of the run."""
+        """The listener to which the action of any effect sends events of the run."""
         ...
 
     def wait(self, seconds: float) -> None:
-        """Wait some seconds in the action of an effect, or until the run is cancelled.
+        """Let any effect's action wait some seconds, or until the run is cancelled.
 
         Raises:
             CancelledError: The run was cancelled.
@@ -133,15 +133,15 @@ class ExpressionCompiler(Protocol):
     """Compiles the expressions of an effect to functions of its ``Surroundings``."""
 
     def text(self, text: Text) -> Callable[[Any], str]:
-        """Compile a text for an effect to a function that fills in the values."""
+        """Compile an effect's text to a function that fills in its expressions' values."""
         ...
 
     def condition(self, expr: Expr) -> Callable[[Any], bool]:
-        """Compile a condition for an effect to a function that raises E203 if it is no bool."""
+        """Compile an effect's condition to a function that returns a bool, or raises E203."""
         ...
 
     def number(self, expr: Expr, name: str) -> Callable[[Any], float | int | bool | str]:
-        """Compile an expression for an effect to a function that raises E212 unless one number."""
+        """Compile an effect's expression to a function that returns one number, or raises E212."""
         ...
 
 
@@ -154,7 +154,7 @@ class DeclaredEffect(Effect):
 
     @abstractmethod
     def action(self, compiler: ExpressionCompiler) -> Action:
-        """Build the function that carries out an effect of a declared kind."""
+        """Build the function that performs this effect, whose keys its class declares."""
 
     def expressions(self) -> tuple[Expr, ...]:
         """Return the expressions in the values of the declared keys of the effect."""
@@ -176,14 +176,14 @@ class DeclaredEffect(Effect):
         return tuple(found)
 
     def line(self) -> str:
-        """Render a declared kind of effect as one line: its first key, and that key's value."""
+        """Render this declared effect as one line: its first key and that key's value."""
         kind: Any = type(self)
         name, first = next(iter(declared_keys(kind).items()))
         return f"{first.name} {_render(first.kind, getattr(self, name))}"
 
 
 def _render(kind: KeyKind, value: Any) -> str:
-    """Render the value of a key that a kind of effect declares, as it is written in a spec."""
+    """Render the value of an effect's declared key as text, as it is written in a spec."""
     match kind:
         case "text":
             return render_text(value)

@@ -33,7 +33,7 @@ from jobrun.graph.types import Job, Node, Report, Scope, Scopes, SetupNets, Task
 
 
 def render_job(job: Job) -> str:
-    """Render a whole job as text lines, with the workspace of every name."""
+    """Render a whole job as lines of text: params, nodes, groups, state, conditions, policy."""
     lines = [f"job {job.name}", f"seed {job.seed}", f"blas_threads {job.blas_threads}"]
     lines += [f"param {name} = {value!r}" for name, value in job.params]
     lines += [_node(node) for node in job.cluster]
@@ -142,7 +142,7 @@ def _scopes(scopes: Scopes) -> str:
 
 
 def _node(node: Node) -> str:
-    """Render a node for the text of a job, with its number and family, which steps can read."""
+    """Render a node as a line of the job's text, with the index and family that steps read."""
     if node.count == 1 and node.family in ("", node.name):
         return f"node {node.name}"
     return f"node {node.name}; {node.index} of {node.count} {node.family}"

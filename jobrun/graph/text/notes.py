@@ -81,7 +81,7 @@ _DIVIDED_AGAIN = {"epoch": "them again in the next pass", "never": "what is left
 
 
 def used_readers(job: Job) -> tuple[Reader, ...]:
-    """List, for notes, all readers that a task uses, whether directly or by ``zip``."""
+    """List the readers that tasks of a job use, directly or by ``zip``, to be described."""
     found: dict[str, Reader] = {}
     for group in job.groups:
         for task in group.tasks:

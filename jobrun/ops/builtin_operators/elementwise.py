@@ -126,9 +126,9 @@ _OTHER = (
     OpDef("imag", "(val)", "numpy:imag", "imaginary part of each item", "imag([1 + 2j])",
           shares_memory=True),
     OpDef("angle", "(z, deg=False)", "numpy:angle", "angle of each complex item", "angle([1j])"),
-    OpDef("sigmoid", "(x, /)", "jobrun.ops.non_numpy_functions:sigmoid",
+    OpDef("sigmoid", "(x, /)", "jobrun.ops.implementations.non_numpy_functions:sigmoid",
           "1 / (1 + exp(-x)) without overflow", "sigmoid([-800.0, 0.0, 800.0])"),
-    OpDef("relu", "(x, /)", "jobrun.ops.non_numpy_functions:relu",
+    OpDef("relu", "(x, /)", "jobrun.ops.implementations.non_numpy_functions:relu",
           "each item, and 0 where it is negative", "relu([-1.0, 2.0])"),
 )  # fmt: skip
 

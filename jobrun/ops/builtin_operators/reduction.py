@@ -66,11 +66,12 @@ _REDUCTION = (
     _op("corrcoef", "(x, y=None, rowvar=True)", "correlation of the rows",
         "corrcoef([[1.0, 2.0, 3.0], [3.0, 1.0, 2.0]])"),
     OpDef("logsumexp", "(x, axis=None, *, keepdims=False)",
-          "jobrun.ops.non_numpy_functions:logsumexp",
+          "jobrun.ops.implementations.non_numpy_functions:logsumexp",
           "log(sum(exp(x))) without overflow", "logsumexp([1000.0, 1000.0])"),
-    OpDef("softmax", "(x, axis=-1)", "jobrun.ops.non_numpy_functions:softmax",
+    OpDef("softmax", "(x, axis=-1)", "jobrun.ops.implementations.non_numpy_functions:softmax",
           "exp(x) over its sum, without overflow", "softmax([1000.0, 1001.0])"),
-    OpDef("log_softmax", "(x, axis=-1)", "jobrun.ops.non_numpy_functions:log_softmax",
+    OpDef("log_softmax", "(x, axis=-1)",
+          "jobrun.ops.implementations.non_numpy_functions:log_softmax",
           "log(softmax(x)), exact where that is tiny", "log_softmax([0.0, 1000.0])"),
 )  # fmt: skip
 

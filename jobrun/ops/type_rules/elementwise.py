@@ -89,7 +89,7 @@ _UNARY: dict[str, tuple[str, _Dtype]] = {
 
 
 def unary(result: _Dtype, name: str) -> Rule:
-    """Build the type rule of an elementwise function of one array, the argument ``name``."""
+    """Build the type rule of an elementwise function whose only array argument has this name."""
     return typed(lambda given: result(given.dtype(name)), lambda given: given.shape(name))
 
 

@@ -90,7 +90,7 @@ def plan_resize(
 
 
 def count_field(family: str) -> str:
-    """Return the spec field ``nodes.FAMILY.count``, whose change in a resume means a resize."""
+    """Return ``nodes.FAMILY.count``, the spec field whose change means a resize of the family."""
     return f"nodes.{family}.count"
 
 
@@ -104,7 +104,7 @@ def mark_safe_counts(changes: tuple[Change, ...], found: ResizePlan) -> tuple[Ch
 
 
 def refuse_mid_epoch(found: ResizePlan, epoch: int) -> ResizePlan:
-    """Add to a resize plan that no counted nodes can be resized, as the run is inside an epoch."""
+    """Add a fault for each family to a resize plan: within an epoch none can be resized."""
     text = f"epoch {epoch} is saved between two of its records, where nodes cannot be others"
     mend = f"continue from the whole epoch before: --epoch {epoch - 1}; or keep the count"
     faults = {
@@ -138,7 +138,7 @@ def adapt_progress(progress: Progress, job: Job, families: Iterable[ResizedFamil
 def unknown_constants(
     progress: Progress, job: Job, families: Iterable[ResizedFamily]
 ) -> tuple[str, ...]:
-    """List the constants of nodes that a resize adds, with which no recorded digest compares."""
+    """List constants on nodes that a resize adds, for which no digest was recorded to compare."""
     made = dict(job.constants)
     return tuple(
         f"constants.{node}.{name}"
@@ -150,7 +150,7 @@ def unknown_constants(
 
 
 def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
-    """Yield each counted family whose number of nodes differs from its saved files: a resize."""
+    """Yield a ``ResizedFamily`` for each family with other nodes than the saved files are of."""
     known = {node.name: node.family or node.name for node in job.cluster}
     names = set(known.values())
     saved = [file.node for file in manifest.files]
@@ -166,7 +166,7 @@ def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
 
 
 def _family_of(node: str, names: set[str]) -> str:
-    """Return, to plan a resize, the counted family of a node that may no longer exist."""
+    """Return the family (a ``nodes`` entry with ``count``) of a node that a resize may remove."""
     match = re.fullmatch(r"(.+)_\d+", node)
     return match[1] if node not in names and match and match[1] in names else node
 

@@ -113,7 +113,7 @@ class FamilyPlan:
         self._check_outputs()
 
     def parts(self) -> dict[str, tuple[FilePart, ...]]:
-        """Return which rows of which files each node of the resized family reads."""
+        """Plan which rows of which saved files each node of the resized family reads."""
         found: dict[str, dict[str, list[Rows]]] = {node: {} for node in self.family.after}
         for name, layout in self.layouts.items():
             holders = self._holders(name)
@@ -138,7 +138,7 @@ class FamilyPlan:
         return [node for node in self.family.before if name in self._there[node]]
 
     def _holders(self, name: str) -> list[str]:
-        """Return the nodes of the planned family that will have this blob's rows."""
+        """Return the nodes of the resized family that will have rows of this blob."""
         made = dict(self._job.constants)
         return [
             node
@@ -147,7 +147,7 @@ class FamilyPlan:
         ]
 
     def _stored(self, file: StoredFile) -> dict[str, BlobType | None]:
-        """Read from a node's file which blobs it has and their types, to plan the family's rows."""
+        """Read for the row plan which blobs a node's saved file has, and their types."""
         with open_checkpoint(str(self._directory / file.name)) as opened:
             opened.require_digest(file.digest)
             index = opened.index
@@ -242,7 +242,7 @@ class FamilyPlan:
     def _pieces(
         self, name: str, sources: list[str], place: int, places: int
     ) -> Iterator[tuple[str, Rows]]:
-        """Yield the ranges of rows in the family's files that make up one node's share."""
+        """Yield which rows of which saved files make up one node's share of a blob."""
         begin, end = _row_range(self._total(name, sources), place, places)
         at, is_empty = 0, True
         for source in sources:
@@ -260,7 +260,7 @@ class FamilyPlan:
         return FilePart(str(self._directory / file.name), source, file.digest, tuple(blobs))
 
     def _check_outputs(self) -> None:
-        """Collect faults of the row plan: task outputs that are read later and a new node lacks."""
+        """Add a fault for each task output read later that a new node of the plan lacks."""
         there = from_json(self._manifest.runner).outputs
         known = {(ref.task, ref.output) for ref in there if ref.node in self.family.before}
         for task in (*self._job.init.tasks, *self._job.epoch.tasks):
@@ -305,7 +305,7 @@ _MOST_CHARACTERS = 40
 def find_first_difference(
     name: str, files: Sequence[tuple[str, str, str]], manifest: Manifest
 ) -> str:
-    """Find how a blob that must be equal on all nodes first differs, for the row plan; "" if not.
+    """Describe how a blob that must be equal on all nodes first differs in their files, or "".
 
     Two values at a time are in memory.
 

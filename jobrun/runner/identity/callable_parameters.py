@@ -76,7 +76,7 @@ def _constructor(found: ast.ClassDef, tree: ast.Module) -> Parameters | None:
 
 
 def _parameters(args: ast.arguments, given: int) -> Parameters | None:
-    """Return a callable's parameters after the first ``given`` ones, which need no argument."""
+    """Return which parameters a callable has behind the first ``given`` ones; None if unsure."""
     by_position = [*args.posonlyargs, *args.args]
     if len(by_position) < given:
         # ``def __init__(*args)``.
@@ -98,7 +98,7 @@ def _parameters(args: ast.arguments, given: int) -> Parameters | None:
 
 
 def _only_definition(body: Sequence[ast.stmt], name: str, tree: ast.Module) -> ast.stmt | None:
-    """Return the statement that defines a callable in a body, if nothing else binds its name."""
+    """Find the statement that defines a callable, to read its parameters; None if unsure."""
     bound = _bound(body)
     if bound.count(name) != 1 or _ANYTHING in bound or name in _bound_from_elsewhere(tree):
         return None
@@ -107,7 +107,7 @@ def _only_definition(body: Sequence[ast.stmt], name: str, tree: ast.Module) -> a
 
 
 def _bound(body: Sequence[ast.stmt]) -> list[str]:
-    """List the names that a module's or a class's own statements bind, once per binding."""
+    """List the names that the body of a module or class binds, to find a callable in it."""
     found: list[str] = []
     waiting: list[ast.AST] = list(body)
     while waiting:
@@ -141,7 +141,7 @@ def _bound(body: Sequence[ast.stmt]) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _bound_from_elsewhere(tree: ast.Module) -> frozenset[str]:
-    """List the names in a callable's module that functions, or assignments to a class, may bind."""
+    """List names that may be bound from elsewhere in a module: globals and attributes."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):

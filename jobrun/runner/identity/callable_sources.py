@@ -105,7 +105,7 @@ def list_modules(search: Sequence[Path], name: str = "") -> dict[str, Path]:
 
 
 def digest_scripts(words: Iterable[str], folder: Path) -> dict[str, str]:
-    """Find scripts named in a command's words, and digest each source file: ``sha256:…``."""
+    """Digest the source files of scripts that are words of a command: ``sha256:…`` by path."""
     found: dict[str, str] = {}
     for word in words:
         path = folder / word
@@ -116,7 +116,7 @@ def digest_scripts(words: Iterable[str], folder: Path) -> dict[str, str]:
 
 
 def find_definition(path: Path, name: str) -> tuple[bool, tuple[str, ...]]:
-    """Return if a callable's module may define ``name``, judged by its source, and what it defines.
+    """Return whether a callable's source file may define ``name``, and which names it defines.
 
     It may where the text alone does not decide it.
     """
@@ -154,7 +154,7 @@ def _parse(text: bytes) -> ast.Module:
 
 
 def digest_file(path: Path) -> str:
-    """Hash one source file, of a callable or a script, as ``sha256:…``."""
+    """Digest the source file of a callable as ``sha256:…``, without importing it."""
     with path.open("rb") as file:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 

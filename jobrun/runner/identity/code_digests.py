@@ -164,7 +164,7 @@ class _ImportWalker:
 
 
 def _list_candidates(prefix: str, name: str, base: Path) -> Iterator[str]:
-    """Yield the modules to digest for an import whose name the code computes: all it may mean."""
+    """Yield all modules that a computed import may mean, to digest every one of them."""
     package = prefix or name.partition(".")[0]
     found = find_module(package, base)
     if found is None or (found.file is not None and is_installed(found.file)):
@@ -233,7 +233,7 @@ def _is_import_call(function: ast.expr) -> bool:
 
 
 def _import_argument(argument: ast.expr, package: str) -> tuple[str, str]:
-    """Return the module that digested code imports by ``import_module``, or its package."""
+    """Return what ``import_module`` imports in digested code: a module, or only its package."""
     match argument:
         case ast.Constant(value=str() as text):
             level = len(text) - len(text.lstrip("."))

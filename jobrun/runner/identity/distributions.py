@@ -23,7 +23,7 @@ def is_installed(path: Path | None) -> bool:
 
 
 def find_versions(files: Iterable[Path]) -> dict[str, str]:
-    """Return versions of installed distributions that own these files, and of required ones."""
+    """Return versions of the distributions that own these files, and of those they require."""
     by_site: dict[Path, set[str]] = {}
     for file in files:
         at = max(number for number, part in enumerate(file.parts) if part in INSTALLED)

@@ -112,7 +112,7 @@ def compare_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[C
 
 
 def compare_numerics(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Compare recorded and present numerics, whose drift may change the last bits."""
+    """Find drift of the numerics, which decide last bits: numpy, BLAS, CPU and the like."""
     keys: list[tuple[str, Kind]] = [(key, "numerics") for key in _NUMERIC_KEYS]
     # It stores and reads bits, and makes none.
     keys.append(("h5py", "safe"))
@@ -132,7 +132,7 @@ def compare_numerics(before: Mapping[str, Any], after: Mapping[str, Any]) -> tup
 
 
 def compare_packages(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
-    """Compare recorded and present versions of packages that callables import, to find drift."""
+    """Find drift of packages that callables import: compare recorded and present versions."""
     return tuple(
         Change(f"packages.{name}", "numerics", before.get(name, ""), after.get(name, ""))
         for name in sorted({*before, *after} - _NUMERIC_PACKAGES)
@@ -187,7 +187,7 @@ def find_refused(
 def require_same_constants(
     recorded: Mapping[str, str], rebuilt: Mapping[str, str], accept: tuple[str, ...] = ()
 ) -> None:
-    """Refuse drift of constants, made by ``rebuild`` tasks, from their recorded digests.
+    """Raise a ``DriftError`` if rebuilt constants have other digests than the recorded ones.
 
     Raises:
         DriftError: They did not: the data, or the code, is another.
@@ -226,7 +226,7 @@ def _param_changes(recorded: LoadedSpec, present: LoadedSpec) -> Iterator[Change
 
 
 def _moves_safe_points(path: _Path, *values: Any) -> bool:
-    """Return whether a spec field's drift moves safe points, where arrays get another layout.
+    """Return whether drift of ``checkpoint.every`` moves safe points, where array layouts change.
 
     In which order the numbers of an array lie decides in which order they are added.
     """

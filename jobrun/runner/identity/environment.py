@@ -49,7 +49,7 @@ _LIBRARY_VARIABLES = (
 
 
 def set_blas_threads(count: int) -> None:
-    """Set the number of BLAS threads, part of a run's environment, in variables and libraries.
+    """Set the number of BLAS threads: in environment variables and the libraries loaded.
 
     The variables count when numpy is first imported; where it has been, the libraries that are
     loaded are asked directly: OpenBLAS, MKL, BLIS and FlexiBLAS.
@@ -64,7 +64,7 @@ def set_blas_threads(count: int) -> None:
 
 
 def thread_variables(count: int) -> dict[str, str]:
-    """Return the part of a process environment that sets BLAS libraries to ``count`` threads."""
+    """Return environment variables that give each BLAS library ``count`` threads."""
     return dict.fromkeys(_THREAD_VARIABLES, str(count))
 
 

@@ -84,7 +84,7 @@ def digest_authored(authored: Authored) -> str:
 
 
 def recordable_params(authored: Authored) -> dict[str, Param]:
-    """Return the values of an authored job's params as ``run.json`` may hold them."""
+    """Return an authored job's params as they are recorded: no secrets, objects as ``repr``."""
     match authored:
         case LoadedSpec():
             return authored.recordable_params
@@ -96,7 +96,7 @@ def recordable_params(authored: Authored) -> dict[str, Param]:
 
 
 def compile_authored(authored: Authored) -> Job:
-    """Compile the authored job of a run, whether a spec or one built in Python, to a checked job.
+    """Compile a recorded or present authored job, a spec or one built in Python, to a ``Job``.
 
     Raises:
         SpecError: It does not compile.
@@ -111,7 +111,7 @@ def compile_authored(authored: Authored) -> Job:
 
 
 def stage_authored(run: Path, authored: Authored, job: Job) -> str:
-    """Stage a job as authored, spec or Python, in the run's ``spec/`` folder, to be recorded.
+    """Write an authored job beside the recorded one into a run's ``spec/`` folder, as its next.
 
     ``install_authored`` puts it in place.
 
@@ -135,7 +135,7 @@ def stage_authored(run: Path, authored: Authored, job: Job) -> str:
 
 
 def install_authored(run: Path, authored: Authored) -> None:
-    """Replace the run's recorded job by the authored job that ``stage_authored`` staged.
+    """Replace the recorded job in a run's ``spec/`` folder by the one that was staged there.
 
     Raises:
         EnvironmentFaultError: A file cannot be renamed.
@@ -172,7 +172,7 @@ def require_secrets(present: Authored) -> None:
 
 
 def hide_secrets(words: Iterable[str], present: Authored) -> tuple[str, ...]:
-    """Hide, in a command's words, the values of the secret params of an authored job."""
+    """Hide an authored job's secret params in the words of a command that is recorded or shown."""
     found = tuple(words)
     for name in present.secrets if isinstance(present, LoadedSpec) else ():
         pattern = re.compile(rf"(params\b.*?\b{re.escape(name)}\b[^=]*=?).*", re.DOTALL)
@@ -188,7 +188,7 @@ def needs_recording(run: Run, present: Authored) -> bool:
 
 
 def check_record(present: Authored, run: Run | None = None) -> tuple[Fault, ...]:
-    """Check a resumed job against the run's record; warn of changed files (W185, W186)."""
+    """Warn if files of the recorded job were changed since, by the author or in ``spec/``."""
     if not isinstance(present, LoadedSpec):
         return ()
     notes = tuple(fault for fault in present.warnings if fault.code == "W185")
@@ -232,7 +232,7 @@ def require_spec(run: Run) -> None:
 
 
 def find_changes_since(run: Run, present: Authored) -> tuple[Change, ...]:
-    """Find how the job as authored differs from the recorded job, which ran last.
+    """Compare a run's recorded job with the present authored job; return what changed.
 
     Raises:
         UsageError: The run was made from a spec and the present job was not, or the other way.

@@ -88,7 +88,7 @@ class ListenerFanOut:
             ]
 
     def close(self) -> None:
-        """Close the pipes to all listeners; to one without an end event, the run was killed."""
+        """Close the pipes to all listeners, who take a run without an end event for killed."""
         with self._lock:
             self._finish(_LAST_S)
             self._processes = []
@@ -202,7 +202,7 @@ class _ListenerProcess:
             self._fail("it does not keep up with the run")
 
     def finish(self, deadline: float) -> None:
-        """Send what the fan-out has kept for a listener, and wait until its process has ended."""
+        """Send a listener's process what the fan-out still queues for it, and wait for its end."""
         while self._waiting and not self.failure and time.monotonic() < deadline:
             time.sleep(0.01)
             self._flush()
@@ -238,7 +238,7 @@ class _ListenerProcess:
             self._fail(self._reason())
 
     def _reason(self) -> str:
-        """Return why a listener's process has ended, as it has written to the fan-out's pipe."""
+        """Return what a listener's process wrote about its end to the pipe, or its exit code."""
         assert self._process.stdout is not None  # noqa: S101 - for the type checker
         os.set_blocking(self._process.stdout.fileno(), False)
         said = (self._process.stdout.read() or b"").decode(errors="replace").strip()

@@ -84,7 +84,7 @@ def serve(listener: RunListener, lines: BinaryIO) -> None:
 
 
 def read_history(run: Path, size_bytes: int) -> list[EpochMetrics]:
-    """Read the run's metrics so far from ``metrics.jsonl``, with which a hosted listener begins.
+    """Read the metrics so far from ``metrics.jsonl``, with which the listener hosted here begins.
 
     Of several values in one epoch the last counts. Lines that cannot be read are left out.
 

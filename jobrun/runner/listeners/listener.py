@@ -61,7 +61,7 @@ class RunListener(Protocol):
     """
 
     def begin(self, run: ListenedRun, history: Sequence[EpochMetrics]) -> None:
-        """Let a listener make its destination hold exactly ``history`` (listener protocol).
+        """Make this listener's destination hold exactly the metrics of past epochs (protocol).
 
         It is called when the run starts and is resumed, and again when it goes back to an earlier
         epoch. What an earlier process has sent may be there, whole or not, and even further epochs.

@@ -58,7 +58,7 @@ def load_event_format() -> EventFormat:
 
 
 def to_single(value: float) -> float:
-    """Convert a number to TensorBoard's single precision; larger ones become infinite."""
+    """Convert a live metric to TensorBoard's single precision; too large ones become infinite."""
     if abs(value) > _SINGLE_LARGEST:
         return float("inf") if value > 0 else float("-inf")
     return value

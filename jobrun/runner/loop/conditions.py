@@ -133,7 +133,7 @@ class ProbeEvaluator:
         self._outputs = outputs
 
     def value(self, probe: Probe) -> Value:
-        """Evaluate a metric or stop condition in the loop, between epochs, reduced over its nodes.
+        """Evaluate a metric or condition between epochs; combine its nodes' values to one.
 
         Raises:
             TaskFailedError: It cannot be evaluated.

@@ -79,7 +79,7 @@ def require_valid_deadline(deadline: Deadline | None, environment: Mapping[str, 
 
 
 def job_age_s(variable: str, value: str | None) -> float:
-    """Return for how many seconds the batch job with the deadline has been running; 0 if unknown.
+    """Find for the deadline how long ago this process's batch job started, in seconds, or 0.
 
     It is the oldest of our ancestors that has the job's number in its environment. By the clock
     that runs since the machine's start.

@@ -200,7 +200,7 @@ class JobRunner:
     def _recover_from_loss(
         self, error: NodeLostError, first: ResumePoint | None
     ) -> ResumePoint | None:
-        """Recover the loop of epochs from a lost node; return where it restarts, None for init."""
+        """Replace a lost node; return from where the loop of epochs restarts, None for init."""
         losses = self._limits.losses
         if losses is None:
             raise error
@@ -250,7 +250,7 @@ class JobRunner:
         return replace(progress, stopping=self._stopping(progress))
 
     def _require_more_epochs(self, progress: Progress) -> None:
-        """Refuse to begin the loop of epochs of a fork if its stop conditions hold at first.
+        """Refuse to begin the loop of a fork whose stop conditions hold before its first epoch.
 
         Raises:
             UsageError: E382, a stop condition holds.
@@ -368,7 +368,7 @@ class JobRunner:
         return metrics
 
     def _scored(self, progress: Progress) -> tuple[tuple[int, float], ...]:
-        """Return the loop's best scores (``keep_best``), including the newest epoch's."""
+        """Return the values of the best epochs' metric (``keep_best``), with the newest epoch's."""
         metric, mode, count = self._job.checkpoint.keep_best
         value = dict(progress.metrics).get(metric)
         if value is None or isinstance(value, str) or math.isnan(value):
@@ -494,7 +494,7 @@ def run_with_retries(
 def _find_retries(
     failed: tuple[str, ...], declared: Mapping[str, Retry], failures: Counter[str]
 ) -> list[Retry] | None:
-    """Return how the loop of epochs retries a group whose tasks failed; None if it must not."""
+    """Return the ``Retry`` of each failed task of a group; None if one must not be retried."""
     chosen = []
     for name in failed:
         retry = declared.get(name)

@@ -60,7 +60,7 @@ class SavedState:
     midway: MidEpochSaver | None = None
 
     def newest(self) -> RestartPoint | None:
-        """Return the newest save to restart from after a node is lost, with its load group.
+        """Return the newest save, whole or mid-epoch, to restart from after a node is lost.
 
         Waits for a save that is under way; one that has lost its node is none.
         """
@@ -128,7 +128,7 @@ class NodeFailover:
             return newest
 
     def _count_loss(self, error: NodeLostError) -> RestartPoint | None:
-        """Count and report the loss of a node, wait, and return where to restart."""
+        """Count a loss of nodes against the most permitted, pause, and return where to restart."""
         newest = self.saves.newest()
         place = _position(newest)
         if place > self._saved:

@@ -37,7 +37,7 @@ _PROBE = ".probe-"
 def preflight(
     job: Job, folder: Path, listeners: tuple[str, ...] = (), *, imports: bool = False
 ) -> tuple[Fault, ...]:
-    """Check before a run what the job needs on this machine; return a fault for what is missing.
+    """Check before a run what the job needs on this machine; return a fault for each thing missing.
 
     Args:
         job: The job.
@@ -167,7 +167,7 @@ def check_readers(job: Job, folder: Path) -> tuple[Fault, ...]:
 
 
 def _count_shares(job: Job) -> dict[Reader, int]:
-    """Count into how many shares each reader divides its rows, to check its file."""
+    """Count the parts into which a job's tasks divide each reader's rows, to check its file."""
     found: dict[Reader, int] = {}
     for group in job.groups:
         for task in group.tasks:
@@ -241,7 +241,7 @@ def raise_spec_errors(faults: tuple[Fault, ...]) -> None:
 
 
 def check_upload(job: Job) -> tuple[Fault, ...]:
-    """Check the upload to an object store by creating and deleting a small object.
+    """Check before a run that it can upload: create and delete an object in the object store.
 
     A store that does not answer now may do so later: unless the upload is required that is a
     warning. That there is no bucket, or no permission, is an error.

@@ -151,7 +151,7 @@ def epoch_inspector(store: CheckpointStore, run_id: str) -> Callable[[int], Dama
 
 
 def generation_reader(store: CheckpointStore) -> Callable[[int], int | None]:
-    """Return a function that reads from a stored epoch's manifest its generation, for recovery."""
+    """Return the function by which recovery reads a stored epoch's generation in its manifest."""
     return partial(_read_generation, store)
 
 

@@ -117,7 +117,7 @@ def read_events(
 def read_values(
     lines: Iterable[bytes], damaged: Callable[[], None]
 ) -> Iterator[tuple[str, int, float | int | bool | str]]:
-    """Read the full name, epoch and value of each metric from lines of ``metrics.jsonl``.
+    """Parse lines of ``metrics.jsonl`` into the full name, epoch and value of each metric.
 
     Args:
         lines: Of the file.
@@ -142,7 +142,7 @@ def read_values(
 
 
 def _parse_number(text: bytes, fraction: bytes | None, exponent: bytes | None) -> float | None:
-    """Parse a number of a line of metrics; None for one that is not finite."""
+    """Parse a number in a line of ``metrics.jsonl``; return None if it is not finite."""
     if fraction is None and exponent is None:
         return int(text)
     value = float(text)
@@ -171,7 +171,7 @@ def unreadable_file_error(path: Path, error: OSError) -> CheckpointError:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a part of an event to values for its JSON line: a dict of fields, or text."""
+    """Convert what JSON lines of events lack: a dataclass to a dict, other values to text."""
     if not is_dataclass(type(value)):
         return str(value)
     kind: Any = type(value)
@@ -181,7 +181,7 @@ def _plain(value: Any) -> Any:
 
 @functools.cache
 def _fields_of(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """Return the names of the fields of a part of an event, and a function that returns them."""
+    """Return a dataclass's field names and a function that gets their values, for event lines."""
     names = tuple(field_types(kind))
     if len(names) > 1:
         return names, operator.attrgetter(*names)

@@ -83,7 +83,7 @@ class Journal:
         )
 
     def rewind(self, epoch: int, generation: int) -> None:
-        """Take back the journal's acknowledgements of epochs later than ``epoch``."""
+        """Append to the journal that acknowledgements of epochs after ``epoch`` are void."""
         self._append({"kind": "rewind", "epoch": epoch, "generation": generation})
 
     def close(self) -> None:

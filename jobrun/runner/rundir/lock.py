@@ -179,7 +179,7 @@ class RunLock:
         self._repeat(self._descriptor)
 
     def _repeat(self, descriptor: int) -> None:
-        """Lock a file or directory of a run, waiting while its present holder is dying."""
+        """Lock a run's file or directory, trying repeatedly while its holder is ending."""
         start = time.monotonic()
         while True:
             # Read before the try: had the holder ended by then, its lock is free, or soon will be.
@@ -219,7 +219,7 @@ def is_live(run: Path) -> bool:
 
 
 def _is_dying(owner: Owner) -> bool:
-    """Return whether the lock's holder, if it is a local process, was killed but has not ended."""
+    """Return whether the run lock's holder is a local process that a kill is just ending."""
     state = _state_of(owner)
     if not state:
         # It has ended, or there is no /proc.

@@ -155,7 +155,7 @@ class RunLogs:
         return found
 
     def _drop_attempt(self, start: int) -> None:
-        """Drop from the run's logs the metrics of an attempt that is run again."""
+        """Drop from the run's logs the metrics of a failed attempt at an epoch's tasks."""
         with self._lock:
             try:
                 self._metrics.close()
@@ -164,7 +164,7 @@ class RunLogs:
                 self._lose(self._metrics, error)
 
     def _drop_later_epochs(self, epoch: int) -> None:
-        """Remove from the run's log ``metrics.jsonl`` all metrics of later epochs."""
+        """Drop from the run's log ``metrics.jsonl`` the metrics of later epochs than ``epoch``."""
         with self._lock:
             try:
                 # Another file takes the place of this one.
@@ -192,7 +192,7 @@ class RunLogs:
         self._is_lost_noted = False
 
     def _record_losses(self) -> None:
-        """Record where possible how many log lines were lost, in this invocation and before."""
+        """Record in the run's directory how many log lines were lost, if it can be written."""
         with self._lock, contextlib.suppress(OSError):
             total = dict(self._lost_before())
             for name, one in self._lost.items():
@@ -320,7 +320,7 @@ def trim_metrics(run: Path, epoch: int) -> int:
 
 @contextlib.contextmanager
 def _unless_irregular() -> Iterator[None]:
-    """Ignore the error of a missing or irregular log file of the run (EINVAL)."""
+    """Ignore in the ``with`` block that a log of the run is missing or no regular file."""
     try:
         yield
     except FileNotFoundError:
@@ -331,7 +331,7 @@ def _unless_irregular() -> Iterator[None]:
 
 
 def read_last_usage(run: Path) -> UsageMeasured | None:
-    """Read the newest whole line of a run's log of used resources; None if it has no line."""
+    """Read the newest ``UsageMeasured`` in a run's log of used resources, or None."""
     mark = b'{"event": "UsageMeasured"'
     try:
         line = find_last_line(run / USAGE_NAME, mark)
@@ -345,6 +345,6 @@ def read_last_usage(run: Path) -> UsageMeasured | None:
 
 
 def epoch_of_line(line: bytes) -> float:
-    """Return the epoch of a line in the log of metrics, to trim the log; infinity for none."""
+    """Return the epoch in a line of the metrics log, by which it is trimmed, or infinity."""
     found = _EPOCH.search(line)
     return int(found[1]) if found and line.rstrip(b"\n").endswith(b"}") else math.inf

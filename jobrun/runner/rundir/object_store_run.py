@@ -67,7 +67,7 @@ class RemoteRun:
 
 
 def upload_record(run: Run, url: ObjectUrl) -> None:
-    """Upload a run's ``run.json`` and spec to the object store, replacing older ones.
+    """Write the record and spec of a run into an object store; refuse another run's place.
 
     Raises:
         EnvironmentFaultError: Another run is there, or the store refuses.
@@ -89,7 +89,7 @@ def upload_record(run: Run, url: ObjectUrl) -> None:
 
 
 def split_target(text: str) -> tuple[str, int | None]:
-    """Split ``URL@12``, an epoch of a run in an object store, into the URL and the epoch.
+    """Split ``URL@12``, which names a run in an object store and its epoch, at the ``@``.
 
     Raises:
         UsageError: Behind the last ``@`` is no number.
@@ -124,7 +124,7 @@ def remote_run(text: str) -> RemoteRun:
 
 
 def parse_run_url(text: str) -> ObjectUrl:
-    """Parse the URL of a run that is in an object store; refuse another one (E335).
+    """Parse the URL of a run that is in an object store; refuse any other text (E335).
 
     Raises:
         UsageError: It is no URL of a place in an object store.
@@ -137,7 +137,7 @@ def parse_run_url(text: str) -> ObjectUrl:
 
 
 def epochs_below(url: ObjectUrl) -> dict[int, ObjectStore]:
-    """List the epochs of a run whose directory is in an object store, of every generation."""
+    """List the epochs of a run in an object store, each in the store of its newest version."""
     names = (_GENERATION.fullmatch(name) for name in Bucket(url).folders())
     numbers = sorted(int(found[1]) for found in names if found)
     stores = [ObjectStore(url), *(ObjectStore(url / f"g{one}") for one in numbers)]
@@ -152,7 +152,7 @@ def epochs_below(url: ObjectUrl) -> dict[int, ObjectStore]:
 
 
 def fetch_run(remote: RemoteRun, place: Path, epoch: int | None = None) -> Run:
-    """Fetch a run that is in an object store, with one epoch, as a run directory of this machine.
+    """Fetch a run in an object store, with one of its epochs, as a new run directory here.
 
     Args:
         remote: The run.
@@ -205,7 +205,7 @@ def local_copy(remote: RemoteRun, run_dir: Path, epoch: int | None = None) -> Ru
 
 
 def _require_here(place: Path, url: ObjectUrl, epoch: int | None) -> None:
-    """Refuse an epoch that a run has only in the object store, not in the local copy.
+    """Refuse an epoch of a run in an object store that its fetched copy lacks.
 
     It is not put among those that are here: the copy may have continued in another way since.
     """
@@ -234,7 +234,7 @@ def download_temporarily(remote: RemoteRun, epoch: int | None = None) -> tuple[R
 def verify_remote(
     target: str, on_verified: Callable[[int, Damage | None], None]
 ) -> tuple[str, dict[int, Damage | None]]:
-    """Verify epochs of a run that is in an object store, by downloading every byte of them.
+    """Verify a run in an object store, or one of its epochs, by downloading every byte.
 
     Args:
         target: The URL of a run: all its epochs. Or of one of its epochs.

@@ -62,7 +62,7 @@ class Run:
         return f"{self.record.job}/{self.path.name}"
 
     def handle(self, run_dir: Path) -> str:
-        """Return how a command should name this ``Run``: its name, or the run directory's path."""
+        """Return the run's name, or its directory's path, by which a command can find it."""
         try:
             known = Path(DEFAULT_RUN_DIR).resolve() == run_dir.resolve()
             return self.name if known else os.path.relpath(self.path)
@@ -72,7 +72,7 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """The absolute path of the spec's folder, from ``run.json`` in this run directory."""
+        """The absolute path of the spec's folder, which is noted relative to this run directory."""
         return Path(os.path.normpath(self.path / self.record.folder))
 
     @property
@@ -82,7 +82,7 @@ class Run:
 
     @property
     def epoch_without_journal(self) -> int:
-        """The epoch saved, by ``run.json``, if the run directory has no journal; else -1."""
+        """The saved epoch in ``run.json`` if the run directory has no journal; else -1."""
         try:
             size_bytes = (self.path / JOURNAL_NAME).stat().st_size
         except FileNotFoundError:
@@ -94,19 +94,19 @@ class Run:
 
     @property
     def has_saved(self) -> bool:
-        """Whether this run directory has ever had a saved epoch, or may have had one."""
+        """Whether the run in this directory has saved an epoch, as far as can be known."""
         return self.epoch_without_journal >= 0 or _has_saved(self.path)
 
     @property
     def is_stillborn(self) -> bool:
-        """Whether this run directory is that of a fork which ended before it saved any epoch.
+        """Whether the run in this directory is a fork that ended without a saved epoch.
 
         It has nothing that its parent lacks, so another run is continued in its place.
         """
         return bool(self.record.parent) and not (self.has_saved or is_live(self.path))
 
     def write(self, **changes: object) -> Run:
-        """Change fields in ``run.json`` of this run directory, durably; return the new ``Run``."""
+        """Change fields of this ``Run`` in its directory's ``run.json``; return the new one."""
         record = replace(self.record, **changes)  # type: ignore[arg-type]  # checked by replace
         write_record(self.path, record)
         return replace(self, record=record)
@@ -132,7 +132,7 @@ def create_directory(run_dir: Path, job: str) -> Path:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove one run directory, renaming it first; the caller holds the run's lock.
+    """Remove one run directory, whose lock the caller has, by a rename and then its files.
 
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
@@ -179,7 +179,7 @@ def find_moved_latest(run_dir: Path, job: str, newest: Run | None) -> str:
 
 
 def open_run(path: Path) -> Run:
-    """Open the run in a run directory.
+    """Open a run directory: read its ``run.json`` and return its ``Run``.
 
     Raises:
         CheckpointError: It is no run's directory, or its ``run.json`` is damaged.
@@ -223,7 +223,7 @@ def unreadable_runs(run_dir: Path, job: str) -> tuple[Path, ...]:
 
 
 def newest_run(run_dir: Path, job: str) -> Run | None:
-    """Return the newest run of a job; a fork that never saved an epoch only if it is alone."""
+    """Find a job's newest run directory; forks that never saved an epoch come last."""
     if len(_list_directory(run_dir / job)) < _WORTH_AN_INDEX:
         return _newest(runs(run_dir, job))
     remembered = _find_remembered(job, run_dir)
@@ -312,7 +312,7 @@ def _directories_called(name: str, run_dir: Path, job: str) -> Iterator[Path]:
 
 
 def _find_remembered(text: str, run_dir: Path) -> Run | None:
-    """Find the newest run, of all or of a job, that an index remembers; None if unknown."""
+    """Open the run directory that the index remembers as the newest, of a job or of all."""
     job, slash, start = text.rpartition("/")
     if slash and start != LATEST:
         return None
@@ -322,7 +322,7 @@ def _find_remembered(text: str, run_dir: Path) -> Run | None:
 
 
 def _newest_indexed(run_dir: Path, known: Sequence[IndexedRun]) -> Run:
-    """Find the newest run that is no unsaved fork, opening only the newest of an index."""
+    """Open the newest indexed run directory whose run is no fork without a saved epoch."""
     for one in reversed(known):
         run = open_run(run_dir / one.path)
         if not run.is_stillborn:
@@ -430,7 +430,7 @@ def _unknown(text: str, run_dir: Path, known: tuple[IndexedRun, ...]) -> UsageEr
 
 
 def suggest_run_dir(run_dir: Path) -> str:
-    """Suggest another ``--run-dir`` if the given directory holds no run directories."""
+    """Suggest which ``--run-dir`` to give where a directory has no run directories in it."""
     above = next((one for one in _directories_above(run_dir) if one.is_dir()), None)
     if above is not None:
         return f"there is {os.path.relpath(above)}: add --run-dir {os.path.relpath(above)}"
@@ -438,7 +438,7 @@ def suggest_run_dir(run_dir: Path) -> str:
 
 
 def _directories_above(run_dir: Path) -> Iterator[Path]:
-    """Yield the path of a relative ``--run-dir`` in each folder above the present one."""
+    """Yield where a relative ``--run-dir`` would be in each parent folder, to suggest it."""
     if not run_dir.is_absolute():
         with contextlib.suppress(OSError):
             yield from (folder / run_dir for folder in Path.cwd().parents)

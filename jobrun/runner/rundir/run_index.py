@@ -77,12 +77,12 @@ class IndexedRun:
 
     @property
     def name(self) -> str:
-        """The name of the indexed run without its job's: ``20261121-0942-brisk-heron``."""
+        """The indexed run's name without that of its job: ``20261121-0942-brisk-heron``."""
         return self.path.rpartition("/")[2]
 
 
 def indexed_runs(run_dir: Path, worth: int = 1) -> tuple[IndexedRun, ...]:
-    """List the undamaged runs below a directory by their index, oldest first.
+    """List the readable runs below a directory by their index, oldest first.
 
     Args:
         run_dir: The directory.
@@ -145,7 +145,7 @@ def _try_read(run: Path) -> list[Any] | None:
 
 
 def ignore_fault(path: str, error: Exception) -> None:
-    """Ignore a run that cannot be read, as the index of runs is updated."""
+    """Ignore that a run cannot be read, as ``on_fault`` of an update of the index."""
     del path, error
 
 
@@ -238,7 +238,7 @@ def _stamp_run(run: str, source: str, young_ns: int) -> int:
 def list_directories(
     parent: Path | str, name: str, on_fault: Callable[[str, Exception], None]
 ) -> list[os.DirEntry[str]]:
-    """List, for the index of runs, directories of jobs, or the run directories of one job.
+    """List the directories in a folder, jobs or the runs of one job, to index the runs.
 
     Args:
         parent: The directory.
@@ -334,7 +334,7 @@ def find_newest(run_dir: Path, job: str = "") -> str:
 
 
 def stamp_jobs(run_dir: Path) -> dict[str, int]:
-    """Read when jobs' directories last changed, before listing runs for ``remember_newest``.
+    """Note when each job's directory last changed, before the index searches for runs.
 
     A file system's clock is coarse: one that has changed a moment ago gets no stamp.
     """

@@ -134,7 +134,7 @@ def write_record(run: Path, record: RunRecord) -> None:
 
 
 def _json_values(params: Mapping[str, Param]) -> dict[str, Param]:
-    """Replace params that JSON in ``run.json`` cannot hold (infinities, long integers) by text."""
+    """Convert a run's params for ``run.json``: infinities and long integers become text."""
     return {name: _json_value(value) for name, value in params.items()}
 
 

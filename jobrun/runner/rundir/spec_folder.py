@@ -86,7 +86,7 @@ def load_changed_spec(
     overrides: tuple[str, ...] = (),
     fork: bool = False,
 ) -> LoadedSpec:
-    """Load the spec in a run's ``spec/`` folder, or another one, with command-line overrides.
+    """Load the spec in a run's ``spec/`` folder, or a file instead of it, with overrides.
 
     Values of the recorded spec have the places that its author knows. ``warnings`` has a W185
     where one of the author's files says something else now.
@@ -177,7 +177,7 @@ class _OriginsForm:
 
 
 def _recorded_origins(run: Run) -> Origins | None:
-    """Read from ``spec/origins.json`` where the spec's author wrote each value."""
+    """Read ``origins.json`` in a run's ``spec/`` folder: where its author wrote each value."""
     folder = run.path / "spec"
     try:
         form = build(_OriginsForm, read_json(folder / ORIGINS_NAME))
@@ -254,7 +254,7 @@ def _origins_text(run: Path, loaded: LoadedSpec, kept: Mapping[str, str], resolv
 
 
 def compile_recorded(loaded: LoadedSpec) -> Job:
-    """Compile the job of a spec that is recorded in ``spec/``.
+    """Compile the spec that was loaded from a run's ``spec/`` folder to a ``Job``.
 
     Raises:
         SpecError: It does not compile.
@@ -263,7 +263,7 @@ def compile_recorded(loaded: LoadedSpec) -> Job:
 
 
 def plan_text(job: Job) -> str:
-    """Render the file ``plan.json`` that is written into a run's ``spec/`` folder."""
+    """Render the plan of a job as the text of ``plan.json`` in a run's ``spec/`` folder."""
     return json.dumps(build_plan(job), indent=2) + "\n"
 
 

@@ -173,7 +173,7 @@ class Committer:
             handler.report(times)
 
     def retain(self, progress: Progress) -> None:
-        """Delete old epochs, as the end of a commit or after a load; report or raise a failure.
+        """Delete old epochs after a commit or load; warn of an error, or raise it (``on_error``).
 
         Raises:
             EnvironmentFaultError: It could not be deleted.
@@ -184,7 +184,7 @@ class Committer:
             self._warn_or_raise(progress.epoch, error)
 
     def _warn_or_raise(self, epoch: int, error: JobrunError) -> None:
-        """Warn of an error after a commit, or raise it if ``on_error: fail``."""
+        """Warn that a step after an epoch's commit failed, or raise its error (``on_error``)."""
         if self._job.checkpoint.on_error == "fail":
             raise error
         reasons = "; ".join(fault.message for fault in error.faults)
@@ -225,7 +225,7 @@ class Committer:
             raise
 
     def _upload_staged(self, staged: str, epoch: int, saves: Iterable[NodeSave]) -> None:
-        """Upload staged files first, to commit an epoch whose files go to an object store."""
+        """Upload staged files before the commit, if the job collects them in an object store."""
         if not self._job.checkpoint.collect_to:
             return
         from jobrun.runner.saving.upload_to_object_store import ObjectUpload  # noqa: PLC0415 - seldom

@@ -54,7 +54,7 @@ class MemoryBudget:
         return self._allowed
 
     def gains(self, state_bytes: int, last_s: float) -> bool:
-        """Return whether a background save with copies in memory beats a save at the boundary.
+        """Return whether copying state to memory for a background save gains time over waiting.
 
         Args:
             state_bytes: Of all blobs.
@@ -83,7 +83,7 @@ def _read_available_bytes(meminfo: Path) -> int:
 
 
 def _read_number(path: Path) -> int:
-    """Read a number, such as a memory limit, from a control group's file; -1 if it has none."""
+    """Read from a control group's file how much memory it permits or uses, or -1."""
     try:
         text = path.read_text().strip()
     except OSError:

@@ -9,7 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from jobrun.checkpoint.store import Damage
-from jobrun.checkpoint.stores.mid_epoch_store import MidEpochStore, list_mid_epochs
+from jobrun.checkpoint.stores.mid_epoch_store import (
+    MidEpochStore,
+    list_mid_epochs,
+    remove_mid_epochs,
+)
 from jobrun.core.errors import CheckpointError
 from jobrun.core.events import Listener, Noted
 from jobrun.core.lazy_dataclass import dataclass
@@ -118,14 +122,8 @@ def apply_entry(plan: EntryPlan, root: str, journal: Journal, run: Path, listen:
         listen(Noted(f"epoch {plan.epoch} continues after {plan.records} of its records"))
 
 
-def remove_mid_epochs(root: str, chosen: tuple[MidEpoch, ...]) -> None:
-    """Delete mid-epoch checkpoints, renaming each directory first."""
-    for epoch, records in chosen:
-        MidEpochStore(root, records).remove((epoch,))
-
-
 def _inspect(root: str, one: MidEpoch, run_id: str) -> tuple[int, Damage | None]:
-    """Return the generation of a mid-epoch checkpoint, and why recovery cannot use it."""
+    """Return a mid-epoch checkpoint's generation, which recovery compares, and its damage."""
     epoch, records = one
     store = MidEpochStore(root, records)
     damage = store.verify(epoch)

@@ -21,8 +21,12 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from jobrun.checkpoint.checkpoint_file import read_state
-from jobrun.checkpoint.store import CheckpointStore, Manifest
-from jobrun.checkpoint.stores.mid_epoch_store import MidEpochStore, list_mid_epochs
+from jobrun.checkpoint.store import Manifest
+from jobrun.checkpoint.stores.mid_epoch_store import (
+    MidEpochStore,
+    list_mid_epochs,
+    remove_mid_epochs,
+)
 from jobrun.checkpoint.task_groups import (
     SETTINGS,
     checkpointed_blobs,
@@ -41,7 +45,6 @@ from jobrun.runner.rundir.logs import cut_metrics
 from jobrun.runner.rundir.run_directories import METRICS_NAME
 from jobrun.runner.saved_progress import Progress, from_json, to_json
 from jobrun.runner.saving.commit import CheckpointTarget, RunIdentity
-from jobrun.runner.saving.mid_epoch_recovery import remove_mid_epochs
 from jobrun.runner.saving.saver import Saver
 from jobrun.runner.stop_requests import StopRequests
 from jobrun.runner.time_account import TimeAccount
@@ -114,11 +117,11 @@ class MidEpochSaver:
 
     @property
     def is_entering(self) -> bool:
-        """Whether the next epoch is entered at a checkpoint of the mid-epoch saver."""
+        """Whether the next epoch is entered midway, from a checkpoint of the mid-epoch saver."""
         return self._entry is not None
 
     def points(self, before: Progress) -> SafePointHooks:
-        """Return the hooks by which the next epoch's run saves mid-epoch checkpoints."""
+        """Return the ``SafePointHooks`` that save within the next epoch after some records."""
         entry, self._entry = self._entry, None
         self._began, self.left = time.monotonic(), 0
         self.clear()
@@ -130,7 +133,7 @@ class MidEpochSaver:
         )
 
     def clear(self) -> None:
-        """Delete mid-epoch checkpoints of epochs that have since been saved as a whole."""
+        """Delete the mid-epoch saver's checkpoints of epochs that are now saved as a whole."""
         saved = self._hooks.saver.saved
         remove_mid_epochs(
             self._root, tuple(one for one in list_mid_epochs(self._root) if one[0] <= saved)
@@ -273,13 +276,8 @@ class MidEpochSaver:
         }
 
 
-def mid_epoch_store(store: CheckpointStore, records: int) -> MidEpochStore:
-    """Return the store for mid-epoch checkpoints taken after ``records`` records."""
-    return MidEpochStore(str(Path(store.path(0)).parent), records)
-
-
 def read_midpoint(job: Job, manifest: Manifest, directory: str) -> tuple[SafePoint, int]:
-    """Read a mid-epoch save: the safe point to enter at, and the length of the metrics then.
+    """Read what a mid-epoch saver saved: the safe point to enter at, the length of metrics.
 
     The node's state is not in it: that is loaded as that of a whole epoch.
 

@@ -51,14 +51,14 @@ class Saver(Protocol):
         """Return whether the saver is to save this epoch now that it has ended (saver protocol)."""
 
     def save(self, progress: Progress) -> Progress:
-        """Save an epoch, or start to; return the progress, with failed saves counted (protocol).
+        """Save an epoch, now or in the background; return the run's progress (protocol).
 
         Raises:
             EnvironmentFaultError: It, or the one before, could not be saved, twice.
         """
 
     def handle_outcome(self, progress: Progress) -> Progress:
-        """Handle how the saver's last save has ended; return the progress, failed saves counted.
+        """Note how the last save ended: return the progress with failed saves, or raise.
 
         Raises:
             EnvironmentFaultError: It failed.
@@ -68,7 +68,7 @@ class Saver(Protocol):
         """Wait until the saver's save in progress is durable; handle its outcome."""
 
     def handle_load(self, progress: Progress, outputs: Outputs) -> None:
-        """Report in the saver a load that succeeded, and delete replaced epochs (saver protocol).
+        """Report how long a load took, and delete the epochs that it replaced (protocol).
 
         What is reported is how long it took, by the load group's outputs.
 
@@ -102,7 +102,7 @@ class NoSaver:
     saved: int = -1
 
     def is_due(self, progress: Progress) -> bool:
-        """Return False: a run without a saver saves no epoch."""
+        """Return False: for this saver, of a run without checkpoints, no epoch is due."""
         del progress
         return False
 
@@ -111,18 +111,18 @@ class NoSaver:
         return progress
 
     def handle_outcome(self, progress: Progress) -> Progress:
-        """Return the progress unchanged: a run without a saver has no saves that end."""
+        """Return the run's progress unchanged, as this saver has no save whose end counts."""
         return progress
 
     def settle(self, progress: Progress) -> Progress:
-        """Return the progress unchanged: a run without a saver has no save to wait for."""
+        """Return the run's progress unchanged, as this saver has no save to wait for."""
         return progress
 
     def handle_load(self, progress: Progress, outputs: Outputs) -> None:
         """Do nothing after the load of an epoch: an unsaved run has no epochs to delete."""
 
     def finish(self) -> None:
-        """Do nothing at the end of a run without a saver, which uploads no epochs."""
+        """Do nothing at a run's end, as this saver has no uploads to finish."""
 
     def close(self) -> None:
         """Do nothing to close the saver of a run that saves nothing."""
@@ -215,7 +215,7 @@ class CheckpointSaver:
         return progress.epoch == 0 or time.monotonic() - self._saved_at >= policy.every_s
 
     def _fits_budget(self, budget: SaveBudget, epoch: int, epoch_s: float) -> bool:
-        """Ask the saver's budget (``every: auto``) whether to save; report the first refusal."""
+        """Ask the budget of ``every: auto`` whether to save; note to the user the first no."""
         if budget.is_due(self.seconds if self._background.is_busy else 0.0):
             return True
         if not self._has_said_interval:
@@ -232,7 +232,7 @@ class CheckpointSaver:
         return False
 
     def save(self, progress: Progress) -> Progress:
-        """Save an epoch, or start to, once the save of the epoch before is durable."""
+        """Save an epoch now or in the background, once the epoch before is durable."""
         started = time.monotonic()
         before = self._account.switch("saves")
         try:
@@ -295,7 +295,7 @@ class CheckpointSaver:
         return self.handle_outcome(progress)
 
     def handle_load(self, progress: Progress, outputs: Outputs) -> None:
-        """Report a load in the saver; delete replaced epochs, and upload the loaded one."""
+        """Report how long a load took; delete epochs out of date, and upload the loaded one."""
         self._report("load", progress.epoch, outputs)
         # A kill may have come between its save and this.
         self._commits.retain(progress)
@@ -324,7 +324,7 @@ class CheckpointSaver:
         self._store.close()
 
     def _order(self, progress: Progress, started: float, waited_s: float) -> SaveRequest:
-        """Start a save: take tickets for the nodes' state, let the run go on if memory allows."""
+        """Start a save: let nodes hold their state, and the run continue if memory allows."""
         form = to_json(progress)
         outputs = self._session.run(self._group, progress.epoch, {})
         tickets = tuple(outputs[ref] for ref in outputs if ref.output == TICKET_OUTPUT)
@@ -368,7 +368,7 @@ class CheckpointSaver:
             self._saved_at = time.monotonic()
 
     def _count_failure(self, progress: Progress, epoch: int, error: BaseException) -> Progress:
-        """Count a failed save and warn of it, or raise its error."""
+        """Count a failed save and warn of it if ``on_error: warn``; else raise its error."""
         passes = self._job.checkpoint.on_error == "warn" and not isinstance(error, RunLostError)
         if not (passes and isinstance(error, EnvironmentFaultError)):
             raise error

@@ -40,7 +40,7 @@ class SaveBudget:
 
     @property
     def interval_s(self) -> float:
-        """The interval at which a save as long as the last one takes its share of the time."""
+        """The interval at which saves as long as the last take their permitted share of time."""
         return min(LONGEST_S, self._last_wait_s / self._share)
 
     def is_due(self, busy_s: float = 0.0) -> bool:
@@ -97,7 +97,7 @@ _TAIL_BYTES = 256 << 10
 
 
 def measure_loss_bound(events: Path, policy: CheckpointPolicy) -> float | None:
-    """Return the most seconds of work that a kill can lose, given how long saves took.
+    """Estimate from recorded times of epochs and saves how much work a kill can lose at most.
 
     Args:
         events: The ``events.jsonl`` of a run of the job.

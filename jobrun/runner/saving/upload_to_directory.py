@@ -66,7 +66,7 @@ class GroupUploader:
         self._done: set[int] = set()
 
     def committed(self, epoch: int) -> None:
-        """Upload a committed epoch to the directory by a task group, if the policy wants each.
+        """Upload a committed epoch to the directory, if the policy uploads each at its commit.
 
         Raises:
             EnvironmentFaultError: It failed, and is required.
@@ -154,7 +154,7 @@ class DirectoryUpload:
         return upload_group(manifest, store.path(epoch), target, self._node)
 
     def _settle(self) -> None:
-        """Make names durable that a killed upload left, before the first upload group is built."""
+        """Sync the names in the directory that a killed upload left, before the first upload."""
         if not self._is_settled and self._root.is_dir():
             with disk_faults("E318", f"sync {self._root}"):
                 sync_names(self._root, own=3)
@@ -167,7 +167,7 @@ class DirectoryUpload:
 
 
 def upload_group(manifest: Manifest, directory: str, target: str, node: str) -> TaskGroup:
-    """Build a task group that copies an epoch's files, each from its node, then publishes the copy.
+    """Build the task group by which nodes upload an epoch's files to a directory, then publish it.
 
     The output ``file`` of each copying task is the ``StoredFile`` that it has made.
 

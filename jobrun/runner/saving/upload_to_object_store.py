@@ -85,7 +85,7 @@ class ObjectUpload:
                     path.unlink()
 
     def send(self, directory: str, manifest: Manifest, is_wanted: Callable[[], bool]) -> bool:
-        """Upload a saved epoch to this object store; return False if it was there already."""
+        """Upload a saved epoch, after the run's record, to the object store of its generation."""
         generation = manifest.generation
         if not self._stores:
             self._bring_record(self.url)
@@ -95,7 +95,7 @@ class ObjectUpload:
 
 
 def generation_url(url: ObjectUrl, generation: int) -> ObjectUrl:
-    """Return the URL below a run's at which object uploads put one generation's epochs.
+    """Return where below a run's URL epochs of a generation go, which rises at each rewind.
 
     What is computed again after going back never gets among those from before.
     """
@@ -148,7 +148,7 @@ class BackgroundUploader:
         self._thread: threading.Thread | None = None
 
     def held(self) -> frozenset[int]:
-        """Return the epochs that are being uploaded, which retention must not delete."""
+        """Return the epochs being uploaded to an object store, which retention must not delete."""
         with self._change:
             return frozenset({self._busy_with} - {-1})
 

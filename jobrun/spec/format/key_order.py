@@ -43,7 +43,7 @@ class Kind:
         return None
 
     def below(self, keys: Sequence[str], key: str) -> Kind:
-        """Return the ``Kind`` of the value below a key, which decides the order of keys there."""
+        """Return what kind of value (``Kind``) is below a key, to order the keys in it."""
         model = self.model(keys)
         if model is not None:
             for name, field in fields_of(model):
@@ -103,7 +103,7 @@ def _canonical(model: type[BaseModel]) -> list[str]:
 
 
 def _members(annotation: Any, tag: str) -> Iterator[tuple[str, Any]]:
-    """Yield the models permitted in a model's field, each with the tag for its order of keys."""
+    """Yield the models that a field's annotation permits, each with its pydantic ``Tag`` or ""."""
     origin = get_origin(annotation)
     if isinstance(annotation, TypeAliasType):
         yield from _members(annotation.__value__, tag)

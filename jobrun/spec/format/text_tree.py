@@ -96,7 +96,7 @@ def _node(event: Any, stream: Iterator[Any], text: str) -> Tree:
 
 
 def _close(node: Items | Entries, event: Any, keys: Any, values: list[Tree]) -> None:
-    """Set the text span of a collection at its end; a block ends with its last item."""
+    """Complete the span of a mapping or list at its last event; a block ends with its last item."""
     span = node.span
     if node.is_flow:
         span.end, span.last_line = event.end_mark.index, event.end_mark.line

@@ -40,7 +40,7 @@ class Model(BaseModel):
 
     @classmethod
     def model_rebuild(cls, **given: Any) -> bool | None:
-        """Build a model of the spec language when it is first used, without plug-ins of pydantic.
+        """Build this model of the spec when it is first used, without pydantic's plug-ins.
 
         Those are looked for in the metadata of all installed packages. Other models of this
         process, those of callables, still get theirs.
@@ -160,7 +160,7 @@ else:
 
 
 def kind_of(value: Any) -> str:
-    """Return the form (scalar, list or mapping) of a value whose type permits several forms."""
+    """Classify a value as text, list or mapping, where its type permits several of them."""
     if isinstance(value, dict | Model):
         return "mapping"
     return "list" if isinstance(value, list | tuple) else "text"
@@ -182,7 +182,7 @@ def _blob(value: Any) -> str:
 
 
 def _is_blob_name(text: str) -> bool:
-    """Return whether a scalar of the spec is a valid blob name, in normal form."""
+    """Return whether a spec's scalar is a valid blob name, in Unicode's normal form NFKC."""
     if not BLOB_NAME.fullmatch(text):
         return False
     return text.isascii() or (text.isidentifier() and unicodedata.is_normalized("NFKC", text))

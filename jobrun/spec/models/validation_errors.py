@@ -197,7 +197,7 @@ def _mend_type(error: _Error, what: str) -> str:
 
 
 def _example_mapping(key: str | int, value: Any) -> str:
-    """Guess the mapping to suggest where a step's value is none in a validation error, or empty."""
+    """Suggest for a validation error the mapping to write instead of a step's value, or ""."""
     if key == "metric" and isinstance(value, str) and value.isidentifier():
         return f"metric: {{{value}: {value}}}"
     if key in ("save", "load") and isinstance(value, str):
@@ -241,7 +241,7 @@ def _bound(pattern: str) -> Callable[[_Error], _Words]:
 
 
 def _always(code: Code, message: str, mend: str) -> Callable[[_Error], _Words]:
-    """Build the message of a validation error that does not depend on the value."""
+    """Build a function that gives a validation error the same words whatever the value."""
     return lambda _error: _Words(code, message, mend)
 
 

@@ -124,7 +124,7 @@ class SpecReader:
 
 
 def read_unchecked(path: str) -> dict[str, Any]:
-    """Read a spec file and the files it includes as plain data, without any check.
+    """Read a spec file, merged over the files it includes, as plain data without any check.
 
     It takes half as long as to load the spec, which imports all models: a shell waits for it.
 

@@ -38,7 +38,7 @@ def merge_specs(base: Mapping, over: Mapping) -> Mapping:
 
 
 def long_form(param: Node, *, typed: bool = True) -> Node:
-    """Expand a param's plain value to a mapping, so that it can merge with another file's."""
+    """Expand a param written as a plain value to a mapping, so that both forms can be merged."""
     if not isinstance(param, Scalar):
         return param
     values: dict[str, Node] = {"default": param}

@@ -103,7 +103,7 @@ class Substitution:
         return self._shell_step(node, path, data) if in_shell else data
 
     def _shell_step(self, node: Mapping, path: Path, data: dict[str, Any]) -> dict[str, Any]:
-        """Substitute references in a ``run`` step, whose values bash gets as variables."""
+        """Substitute references in a ``run`` step's line by bash variables with the values."""
         line = node.values["run"]
         given = data.get("with", {})
         if not isinstance(line, Scalar) or not isinstance(given, dict):
@@ -246,7 +246,7 @@ def _text(value: Value) -> str:
 
 
 def _is_shell_line(node: Mapping, path: Path) -> bool:
-    """Return whether a node is a ``run`` step whose line has references, to be quoted for bash."""
+    """Return whether a spec's node is a ``run`` step with references ``${…}`` in its bash line."""
     line = node.values.get("run")
     is_step = len(path) > 1 and isinstance(path[-1], int) and path[0] in _WITH_STEPS
     return is_step and isinstance(line, Scalar) and "${" in str(line.value)
@@ -273,7 +273,7 @@ def references(node: Node) -> set[str]:
 
 
 def reference(variable: str, context: Context) -> str | None:
-    """Quote a variable as one word for a place in a line for bash, or return None."""
+    """Return the quoted bash variable to substitute for a reference; None where none can be."""
     form = _FORMS.get(context)
     return None if form is None else form.format(f"${{{variable}}}")
 
@@ -289,7 +289,7 @@ class ShellLine:
 
     @property
     def context(self) -> Context:
-        """What surrounds the present place in a line for bash: quotes, a comment, or neither."""
+        """The quoting at the place of a bash line where a reference is substituted next."""
         top = self._frames[-1]
         if (
             self._is_escaped
@@ -303,7 +303,7 @@ class ShellLine:
         return "plain" if top in ("plain", "paren") else "other"
 
     def feed(self, text: str) -> None:
-        """Track quotes through the next literal text of a bash line, to substitute behind it."""
+        """Read on in a bash line, to know in which quotes the next reference is substituted."""
         position = 0
         while position < len(text):
             position += self._step(text, position)
@@ -311,12 +311,12 @@ class ShellLine:
         self._before = text[-1:] or self._before
 
     def put(self) -> None:
-        """Note that a variable was substituted at this place of the line for bash, in a word."""
+        """Track that a reference was substituted at this place of a bash line, in a word."""
         self._before = "x"
         self._is_escaped = False
 
     def _step(self, text: str, at: int) -> int:
-        """Track quotes through one token of a bash line, to substitute behind it."""
+        """Read one token of a bash line, to know in which quotes a reference is substituted."""
         top, rest = self._frames[-1], text[at:]
         if top == "single":
             return self._until("'", rest)

@@ -43,7 +43,7 @@ Node = Scalar | Sequence | Mapping
 
 
 def origin_of(place: Place) -> Origin:
-    """Convert a YAML node's ``place`` to an ``Origin``."""
+    """Convert a node's place (a tuple of file, line and column) to an ``Origin``."""
     return Origin(*place)
 
 
@@ -66,7 +66,7 @@ def child(node: Node, segment: str | int) -> Node | None:
 
 
 def path_text(path: Path) -> str:
-    """Render the path to a YAML node as people write it: ``epoch[0].steps[2].in[0]``."""
+    """Render the path of a node in a YAML tree as text: ``epoch[0].steps[2].in[0]``."""
     text = ""
     for segment in path:
         if isinstance(segment, int):

@@ -162,7 +162,7 @@ class _Frame:
 
     @property
     def wants_key(self) -> bool:
-        """Whether the YAML parser's next event is a key in this mapping, which has not ended."""
+        """Whether the parser expects a key of this mapping next, and no value."""
         return self.items is None and self.key is _EXPECTED
 
 
@@ -278,7 +278,7 @@ class Builder:
         self._fault("E012", message, mend, (*place[:3], max(1, len(tag)), 0))
 
     def _is_cut(self, frame: _Frame, text: str, place: Place) -> bool:
-        """Return whether a comma cut an expression in brackets in two, in parsing YAML.
+        """Detect in parsing that an expression with brackets was cut in two at a comma.
 
         Of a list its pieces are taken out again, so that the rest can be checked.
         """

@@ -20,7 +20,7 @@ class SourceMap:
     root: Node
 
     def node(self, path: Path) -> Node | None:
-        """Return the source node of the value at a path of the loaded spec, or None."""
+        """Return the YAML node that the value at a path of the loaded spec is from, or None."""
         found, rest = self._walk(path)
         return None if rest else found
 

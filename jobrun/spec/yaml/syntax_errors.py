@@ -68,7 +68,7 @@ def syntax_fault(error: YAMLError, text: str, file: str) -> Fault:
 
 
 def _place(error: MarkedYAMLError, text: str, file: str) -> Origin:
-    """Return where a YAML syntax error is: its place, or an unclosed bracket or quote before."""
+    """Return where a YAML syntax error is, or where an unclosed bracket or quote was opened."""
     mark = error.problem_mark
     begun = error.context_mark
     missing = (error.problem or "").endswith(("end of stream", "expected ':'"))

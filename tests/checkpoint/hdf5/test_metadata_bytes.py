@@ -44,39 +44,6 @@ def test_libhdf5_finds_every_link_of_a_group(count, node_k):
         assert b"missing" not in file
 
 
-NUMBERS = [
-    f"{order}{kind}" for order in "<>" for kind in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8",
-    "f2", "f4", "f8", "c8", "c16", "?")
-]  # fmt: skip
-
-
-@each_case("text", NUMBERS)
-def test_the_type_of_a_number_is_that_of_h5py(text):
-    dtype = np.dtype(text)
-
-    assert h5parts.is_number_type(dtype)
-    assert h5parts.render_number_type(dtype) == h5t.py_create(dtype).encode()[2:]
-
-
-@each_case("text", ["S5", "V3", "<f16", "<c32"])
-def test_other_types_are_left_to_libhdf5(text):
-    assert not h5parts.is_number_type(np.dtype(text))
-
-
-@each_case("fields", [[("offset", "<u8"), ("size", "<u8")], [("seven_b", ">i2"), ("ü", "<f4")]])
-def test_the_type_of_a_record_of_numbers_is_that_of_libhdf5(fields):
-    dtype = np.dtype(fields)
-
-    assert h5parts.render_record_type(dtype) == h5t.py_create(dtype).encode()[2:]
-
-
-@each_case("size", [1, 5, 70_000])
-def test_the_type_of_a_text_is_that_of_libhdf5(size):
-    dtype = h5py.string_dtype("utf-8", size)
-
-    assert h5parts.render_text_type(size) == h5t.py_create(dtype, logical=True).encode()[2:]
-
-
 def test_an_attribute_in_utf8_is_read():
     with h5py.File(file_of([b"w"]), "r") as file:
         assert file["w"].attrs["kind"].decode() == "größe"

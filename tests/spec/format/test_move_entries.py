@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jobrun.core.errors import SpecError
-from jobrun.spec.format.format_text import EntryMover
 from jobrun.spec.format.key_order import WHOLE
+from jobrun.spec.format.move_entries import EntryMover
 from jobrun.spec.format.text_tree import tree_of
 
 

@@ -27,7 +27,7 @@ def relu(x: Any) -> Any:
 
 
 def logsumexp(x: Any, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False) -> Any:
-    """Implement the function ``logsumexp`` along an axis without overflow; -inf if all are.
+    """Implement ``logsumexp`` along an axis without overflow; it is -inf where all items are.
 
     ``log(sum(exp(x)))``; the reduced axes are kept with length 1 where ``keepdims``.
     """
@@ -73,7 +73,7 @@ def one_hot(labels: Any, length: int, dtype: Any = np.float64) -> np.ndarray[Any
 
 
 def array(object: Any, dtype: Any = None) -> np.ndarray[Any, Any]:  # noqa: A002 - numpy's name
-    """Implement the extra function ``array``: numpy's, but no array of Python objects.
+    """Implement the function ``array``: numpy's, but refuse arrays of Python objects.
 
     Raises:
         TypeError: The items are no numbers, bools or texts.
@@ -83,7 +83,7 @@ def array(object: Any, dtype: Any = None) -> np.ndarray[Any, Any]:  # noqa: A002
 
 
 def astype(x: Any, dtype: Any) -> Any:
-    """Implement the extra function ``astype``: an array of another dtype in its axis order.
+    """Implement the function ``astype``: an array's items as another dtype, axes kept as laid out.
 
     Raises:
         TypeError: The dtype holds Python objects.
@@ -94,12 +94,12 @@ def astype(x: Any, dtype: Any) -> Any:
 
 
 def to_int(x: Any) -> int:
-    """Implement the extra function ``int``: round one number towards zero; read a counter."""
+    """Implement the function ``int``: round one number, or a counter's value, towards zero."""
     return int(_single(x))
 
 
 def to_float(x: Any) -> float:
-    """Implement the function ``float`` for one number; read a counter."""
+    """Implement the function ``float``: convert one number, or the value of a counter."""
     return float(_single(x))
 
 
@@ -125,7 +125,7 @@ _MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 
 
 def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Any:
-    """Implement the extra function ``pad``: numpy's, with fewer modes and arguments.
+    """Implement the function ``pad``: numpy's, with five of its modes and fewer arguments.
 
     Raises:
         ValueError: The mode is none of constant, edge, reflect, symmetric, wrap.

@@ -3,7 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.ops.non_numpy_functions import log_softmax, logsumexp, one_hot, relu, sigmoid, softmax
+from jobrun.ops.implementations.non_numpy_functions import (
+    log_softmax,
+    logsumexp,
+    one_hot,
+    relu,
+    sigmoid,
+    softmax,
+)
 from tests.support.tables import each_case
 
 

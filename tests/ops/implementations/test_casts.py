@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.ops.non_numpy_functions import array, astype, to_bool, to_float, to_int
+from jobrun.ops.implementations.non_numpy_functions import array, astype, to_bool, to_float, to_int
 from jobrun.values.atomic_counter import Counter
 
 

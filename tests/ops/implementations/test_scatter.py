@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from jobrun.ops.segments_and_scatter import (
+from jobrun.ops.implementations.scatter import (
     add_at,
     index_add,
     index_set,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.ops.non_numpy_functions import pad
+from jobrun.ops.implementations.non_numpy_functions import pad
 
 
 @pytest.mark.parametrize(
