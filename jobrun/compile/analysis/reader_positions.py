@@ -57,7 +57,7 @@ _ENDLESS_MEND = "add {epochs: N} to 'stop', or {endless: true}"
 
 
 def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
-    """Divide a reader's rows between a task's nodes; return what one node reads."""
+    """Divide a reader's rows, when compiling, between a task's nodes; return one node's share."""
     read = draft.records.read
     if not isinstance(read, ReadRecords) or read.reader.shard == "none":
         return read
@@ -67,7 +67,7 @@ def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
 def find_state_nodes(
     groups: Groups, cluster: Cluster, others: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """List the nodes with state: those with tasks in init, and those with reader positions."""
+    """List the nodes whose state is saved: those of init's tasks, and of reader positions."""
     used = dict.fromkeys(groups["init"].nodes())
     read_on = {node for _, task in walk_readers(groups) for node in task.nodes}
     late = read_on.union(others) - used.keys()
@@ -75,7 +75,7 @@ def find_state_nodes(
 
 
 def add_positions(kept: Mapping[str, KeptNames], groups: Groups) -> dict[str, KeptNames]:
-    """Add the positions of readers to the state at epoch boundaries."""
+    """Add the positions of readers to the state that each node keeps from epoch to epoch."""
     found = dict(kept)
     for node, shares in _count_shares(groups).items():
         one = found.get(node, KeptNames())
@@ -85,7 +85,7 @@ def add_positions(kept: Mapping[str, KeptNames], groups: Groups) -> dict[str, Ke
 
 
 def add_position_setup(init: TaskGroup, groups: Groups) -> TaskGroup:
-    """Add set-up to init that creates the positions of all readers, at the first record."""
+    """Add set-up steps to init that create the position of each reader, before its first record."""
     setups = tuple(
         NodeSetup(
             node,
@@ -120,13 +120,13 @@ def check_saved_positions(
 
 
 def check_reader_order(groups: Groups, faults: Faults) -> None:
-    """Check that tasks that change the same reader's position on a node have an order."""
+    """Check that tasks that advance the same reader's position on a node run in a fixed order."""
     for group in groups.values():
         _check_group_order(group, faults)
 
 
 def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[StopWhen, ...]:
-    """Build, from reader positions, the stop condition that no reader has a record left.
+    """Build the stop condition at the end of data: the positions of all readers are at their ends.
 
     It is added if every task of ``epoch`` depends on records of readers that do not restart: with
     other tasks an epoch without records may be intended, as it is with ``endless``.
@@ -175,7 +175,7 @@ def _find_fed_tasks(groups: Groups) -> set[str]:
 
 
 def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Faults) -> None:
-    """Check that readers come to the end of data where no other condition ends the job."""
+    """Check that all readers are finite where no other condition ends the job."""
     if not stop or any(isinstance(one, _BOUNDS) for one in stop):
         return
     mend = _ENDLESS_MEND
@@ -208,7 +208,7 @@ def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Fau
 def check_conditions_change(
     groups: Groups, stop: Sequence[StopCondition], others: Sequence[Probe], faults: Faults
 ) -> None:
-    """Check that some stop condition can come true, by reader positions or epochs' changes.
+    """Check that epochs change what some stop condition reads, such as a reader's position.
 
     Args:
         groups: The groups of the job.
@@ -256,7 +256,7 @@ def check_conditions_change(
 
 
 def _find_finite_readers(group: GroupDraft) -> list[str]:
-    """Find the readers of a group if all of them come to an end, or else return none."""
+    """Return a group's readers if each of them comes to its end; none if one never does."""
     tops = [reader for reader, _ in walk_readers({group.name: group})]
     sources = [one.source for top in tops for one in readers_in(top)]
     ends = all(one.restart == "never" for one in tops) and not any(
@@ -267,7 +267,7 @@ def _find_finite_readers(group: GroupDraft) -> list[str]:
 
 
 def _changed_names(group: GroupDraft, node: str, *, with_records: bool = True) -> set[str]:
-    """Collect the names that an epoch changes on a node, with or without records from readers.
+    """Collect the names that an epoch changes on a node, with records of readers or without any.
 
     Args:
         group: Its draft.
@@ -305,7 +305,7 @@ def _written_names(steps: tuple[Step, ...]) -> set[str]:
 
 
 def _may_change(part: Expr, changed: Mapping[str, set[str]], tasks: Collection[str]) -> bool:
-    """Return whether epochs may change part of a condition; a reader's position always may."""
+    """Return whether epochs may change what part of a condition reads, as a reader's position."""
     match part:
         case NodeBlob():
             # A position of a reader or a state directory: its name cannot be written in a step.

@@ -54,7 +54,7 @@ def find_state(views: Mapping[str, NodeView], faults: Faults) -> dict[str, KeptN
 
 
 def find_left_names(view: NodeView) -> frozenset[str]:
-    """Return the global names that a group certainly leaves on a node, to be state or constants."""
+    """Return the global names that surely exist on a node after a group: its state or constants."""
     names = _walk_tasks(view)
     return frozenset(name for name, one in names.items() if one.status is Status.SET)
 
@@ -89,7 +89,7 @@ def _classify(view: NodeView, faults: Faults) -> KeptNames:
 
 
 def _walk_tasks(view: NodeView) -> dict[str, _Name]:
-    """Return which global names of a node may be state after init's set-up and tasks."""
+    """Find the global names of a node that init's set-up and tasks may leave as its state."""
     names: dict[str, _Name] = {}
     _walk_setup(view, view.init.end, names)
     for position in sorted(view.tasks, key=view.group.order.rank.__getitem__):
@@ -119,7 +119,7 @@ def _walk_setup(view: NodeView, end: Mapping[str, Status], names: dict[str, _Nam
 
 
 def _is_made_by_callables(known: _Name | None) -> bool:
-    """Return whether only callables of ``rebuild`` tasks make a name, which is then no state."""
+    """Return whether only callables of ``rebuild`` tasks create a name, which then is no state."""
     return known is not None and known.is_called and known.made is None
 
 
@@ -157,7 +157,7 @@ def check_layouts(
 
 
 def check_types(job: Job, faults: Faults) -> None:
-    """Check the ``layouts`` of declared state: a scalar cannot be divided by rows."""
+    """Check that no declared state with the layout ``rows`` is a scalar, which has no rows."""
     types = infer_job_types(job)
     owned = types.owned
     for one in job.layouts:
@@ -177,7 +177,7 @@ def check_types(job: Job, faults: Faults) -> None:
 
 
 def find_state_dirs(groups: Mapping[GroupName, GroupDraft]) -> StateDirs:
-    """Find by node the state directories (``state_dir``) of a job's programs."""
+    """Find by node the state that programs of the job keep in directories (``state_dir``)."""
     found: dict[str, dict[str, RunProgram]] = {}
     for nodes, steps in _walk_job(groups):
         for step in walk(steps):
@@ -188,7 +188,7 @@ def find_state_dirs(groups: Mapping[GroupName, GroupDraft]) -> StateDirs:
 
 
 def add_state_dirs(kept: Mapping[str, KeptNames], state_dirs: StateDirs) -> dict[str, KeptNames]:
-    """Add the state directories of programs to the state at epoch boundaries."""
+    """Add the state directories of programs to the state that each node keeps between epochs."""
     found = dict(kept)
     for node, blobs in state_dirs.items():
         one = found.get(node, KeptNames())
@@ -197,7 +197,7 @@ def add_state_dirs(kept: Mapping[str, KeptNames], state_dirs: StateDirs) -> dict
 
 
 def add_state_dir_setup(init: TaskGroup, state_dirs: StateDirs) -> TaskGroup:
-    """Add set-up to init that creates the state blob of each program's ``state_dir``, empty."""
+    """Add set-up steps to init that create an empty state blob for each program's ``state_dir``."""
     setups = tuple(
         NodeSetup(
             node,
@@ -210,14 +210,14 @@ def add_state_dir_setup(init: TaskGroup, state_dirs: StateDirs) -> TaskGroup:
 
 
 def remove_state_dir_setup(init: TaskGroup) -> TaskGroup:
-    """Remove from init the set-up that makes state directories."""
+    """Remove from init the set-up steps that create the state blobs of programs' ``state_dir``."""
     return replace(init, setup=tuple(one for one in init.setup if one.nets.name != _SETUP))
 
 
 def check_state_dirs(
     state_dirs: StateDirs, policy: CheckpointPolicy, saved_at: Origin, faults: Faults
 ) -> None:
-    """Add a fault for each program's ``state_dir`` on a node that is not saved."""
+    """Add a fault for a program's state (``state_dir``) on a node that no checkpoint saves."""
     for node, blobs in state_dirs.items():
         if node not in policy.nodes:
             name = next(iter(blobs.values())).state_dir
@@ -237,7 +237,7 @@ def _build_empty(blob: str, step: RunProgram) -> Assign:
 def _walk_job(
     groups: Mapping[GroupName, GroupDraft],
 ) -> Iterator[tuple[tuple[str, ...], tuple[Step, ...]]]:
-    """Yield all steps of a job with the nodes they run on, to find state directories."""
+    """Yield all steps of a job's drafted groups with their nodes, to find programs' state there."""
     for group in groups.values():
         for task in group.tasks:
             yield task.nodes, task.steps

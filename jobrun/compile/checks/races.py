@@ -56,7 +56,7 @@ def check_races(view: NodeView, reported: Container[tuple[str, str]], faults: Fa
 
 
 def _find_uses(view: NodeView, task: TaskDraft) -> dict[str, tuple[str, Place]]:
-    """Map each shared name that a task uses to its use that races most: read, count or write."""
+    """Map each shared name that a task uses to its riskiest use: a write, a count or a read."""
     flow = task.flow
     is_shared = view.shared_scope
     reads = {**flow.inner.reads, **flow.once.reads}

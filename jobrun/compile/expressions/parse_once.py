@@ -60,7 +60,7 @@ class ShapedParser:
         self._integers: dict[int, Expr] = {}
 
     def statement(self, text: str, origin: Origin, path: str) -> Op:
-        """Parse a statement like ``parse_statement``, from a known shape if it has one.
+        """Parse a statement, or copy the tree of one parsed before that differs only in names.
 
         Raises:
             SpecError: It is not valid; with all its faults.
@@ -81,7 +81,7 @@ class ShapedParser:
         return op
 
     def known(self, value: Any) -> Expr | None:
-        """Return the tree of a number, or of a text parsed before, without parsing; else None."""
+        """Return the tree of a literal, or of a text equal to one parsed before; else None."""
         if type(value) is str:
             return self._equal.get(value)
         if type(value) is int and abs(value) < MAX_INT:
@@ -90,7 +90,7 @@ class ShapedParser:
         return Const(value) if value is None or type(value) in (bool, float) else None
 
     def expression(self, value: Any, origin: Origin, path: str) -> Expr:
-        """Parse an expression like ``parse_expression``, from a known shape if it has one.
+        """Parse an expression, or copy the tree of one parsed before that differs only in names.
 
         Raises:
             SpecError: It is not valid; with all its faults.
@@ -114,7 +114,7 @@ class ShapedParser:
         return expr
 
     def _take_apart(self, text: str) -> tuple[_Parts, _Shape]:
-        """Split a text at its words; its shape has, for a name, the number of its first mention."""
+        """Split a text into words and the rest, and number its names, so renamed texts match."""
         parts = _WORD.split(text)
         shape: list[str | int] = [*parts]
         numbers: dict[str, int] = {}
@@ -136,7 +136,7 @@ class _Learner:
         self._is_exact = True
 
     def learn(self, tree: Op | Expr, kind: Callable[..., Any], skip: int = 0) -> _Make | None:
-        """Build the function that makes a tree of this shape from another text's words, or None.
+        """Build the function that makes a parsed tree again with another text's names, or None.
 
         Returns:
             None where not each word of the text is a name in the tree: one is a keyword, say.
@@ -182,7 +182,7 @@ class _Learner:
         return lambda parts, _: parts[position]
 
     def _position(self, name: str) -> int:
-        """Find where the text whose shape is learnt first mentions a name."""
+        """Find the first mention of a name in the text whose parsed tree is to be copied."""
         self._unseen -= 1
         position = self._first.get(name, 0)
         self._is_exact = self._is_exact and position > 0
@@ -203,7 +203,7 @@ def _tuple_of(*values: Any) -> tuple[Any, ...]:
 
 
 def _build(kind: Callable[..., Any], given: Sequence[_Make | _Constant]) -> _Make | _Constant:
-    """Build a function that makes an expression tree's node from the words of another text."""
+    """Build a function that makes one node of a parsed tree again, with another text's names."""
     values = [one.value if isinstance(one, _Constant) else None for one in given]
     moving = [(at, one) for at, one in enumerate(given) if not isinstance(one, _Constant)]
     if not moving:

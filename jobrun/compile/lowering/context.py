@@ -28,11 +28,11 @@ class Context:
     nodes: NodeNames = field(default_factory=lambda: NodeNames(Cluster(())))
 
     def place(self, path: str, *spec_path: str | int) -> Place:
-        """Return the ``Place`` of a step or task in lowering: its path, its origin in the spec."""
+        """Return the ``Place`` of a step or task being lowered: path, and origin in the spec."""
         return Place(path, self.source.at(spec_path))
 
     def at(self, *spec_path: str | int) -> Place:
-        """Return the ``Place`` of a key for lowering faults, given the key's path in the spec."""
+        """Return the ``Place`` of a key in the spec, for faults that are found in lowering."""
         return Place(path_text(spec_path), self.source.at(spec_path))
 
     def check_blob_name(self, name: str, place: Place) -> None:
@@ -57,7 +57,7 @@ class NetRenaming:
     counters: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, name: str) -> str:
-        """Rename, in a lowering context, a net's own name to the name in the task that uses it."""
+        """Rename a name in a net's steps to the one it gets in the task that uses the net."""
         if name in self.counters:
             return self.counters[name]
         return f"nets/{self.net}:{name}" if name in self.shared else f"{self.use}:{name}"
@@ -88,7 +88,7 @@ class Env:
     used: dict[str, None] = field(default_factory=dict)
 
     def block(self, name: str | None, path: str) -> Env:
-        """Return the lowering context of steps inside a further block."""
+        """Return the lowering context for the steps inside an inner block."""
         return replace(self, blocks=(*self.blocks, (name or "", path)), depth=self.depth + 1)
 
     def loop(self, name: str | None, path: str, index: str | None) -> Env:
@@ -98,7 +98,7 @@ class Env:
         return replace(inner, loops=(*self.loops, path), indices=indices)
 
     def branch(self) -> Env:
-        """Return the lowering context of steps inside a step that is no block."""
+        """Return the lowering context for steps in a branch, as of ``if``, that is no block."""
         return replace(self, depth=self.depth + 1)
 
     def net(self, name: str, rename: NetRenaming | None) -> Env:

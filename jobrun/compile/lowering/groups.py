@@ -43,7 +43,7 @@ class GroupLowering:
 
     @property
     def steps(self) -> StepLowering:
-        """The ``StepLowering`` for all groups, which collects the nets that groups use."""
+        """The lowering of steps that all groups share, which remembers the nets they use."""
         return self._steps
 
     def drafts(self, spec: JobSpec) -> dict[GroupName, GroupDraft]:
@@ -77,7 +77,7 @@ class GroupLowering:
                     self._context.faults.error("E140", message, mend, place)
 
     def _check_nets(self) -> None:
-        """Check all declared nets after groups are lowered, and warn of nets that no group uses."""
+        """Check the names that nets declare, and warn of nets that no lowered group uses."""
         inner = {name for net in self._context.nets.values() for name in net.uses}
         for name, net in self._context.nets.items():
             for key, declared in (("in", net.inputs), ("out", net.outputs)):
@@ -125,7 +125,7 @@ class GroupLowering:
         )
 
     def _around(self, spec: GroupSpec, group: GroupDraft) -> tuple[_Setups, _Reports]:
-        """Lower what is around the tasks of a group: set-up and reports, node by node."""
+        """Lower the set-ups and reports of a group that belong to nodes and not to tasks."""
         setups: _Setups = {}
         reports: _Reports = {}
         written = spec.setup if isinstance(spec.setup, tuple) else (spec.setup,)
@@ -322,7 +322,7 @@ class TaskLowering:
     def _setups(
         self, spec: TaskSpec, at: Path, path: str, used: dict[str, None]
     ) -> dict[str, tuple[SetupNets, ...]]:
-        """Lower a task's ``setup`` by levels, including the set-up of nets that the task uses."""
+        """Lower a task's ``setup``, and that of its nets, by level: node, task or instance."""
         if not spec.setup and not used:
             return {"node": (), "task": (), "instance": ()}
         env = Env((), used=used)

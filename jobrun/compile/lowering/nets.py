@@ -51,7 +51,7 @@ class NetDef:
 
     @property
     def path(self) -> Path:
-        """The path in the spec, ``nets`` and a name, of a net that the table of nets defines."""
+        """The path in the spec of a net's definition: ``nets`` and its name."""
         return ("nets", self.name)
 
 
@@ -114,7 +114,7 @@ def _all_of(net: Steps | NetSpec) -> Steps:
 
 
 def all_steps(steps: Steps) -> Iterator[Step]:
-    """Yield all steps of a net, outer before inner ones, for the table of nets."""
+    """Yield all steps in the definition of a net, outer before inner ones."""
     for step in steps:
         yield step
         for block in _blocks(step):

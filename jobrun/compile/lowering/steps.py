@@ -92,7 +92,7 @@ class _Parameters:
     bound: dict[str, Place | None] = field(default_factory=dict)
 
     def scan(self, steps: tuple[Step, ...]) -> set[str]:
-        """Scan a used net's steps for parameters that they read before they bind them."""
+        """Scan the lowered steps of a net for the parameters that they read before binding them."""
         read: set[str] = set()
         for step in steps:
             parts = step.ops if isinstance(step, Net) else (step,)
@@ -132,11 +132,11 @@ class _Parameters:
 
     @property
     def counters(self) -> set[str]:
-        """The parameters that a used net's steps only count with; these are passed by reference."""
+        """The parameters of a net with which its steps only count, so that uses share them."""
         return self.counted - self.changed.keys() - self.bound.keys()
 
     def dropped(self) -> dict[str, Place]:
-        """Return the parameters that a used net's steps rebind without reading them, and where."""
+        """Return the parameters that lowered steps of a net rebind unread, and where they do."""
         return {name: place for name, place in self.bound.items() if place is not None}
 
 
@@ -182,7 +182,7 @@ class StepLowering:
         return (*found, _net(run)) if run else tuple(found)
 
     def setup(self, spec: SetupSpec, at: Path, path: str, env: Env) -> SetupNets:
-        """Lower set-up steps, of a task or a net, to two blocks ``path.init`` and ``path.exit``.
+        """Lower the set-up steps of a task or net to two blocks, ``path.init`` and ``path.exit``.
 
         ``env`` says which nets and names are around it; its blocks are not reachable.
         """
@@ -194,12 +194,12 @@ class StepLowering:
         return SetupNets(parts[0], parts[1], path)
 
     def net_setups(self, used: dict[str, None], level: str) -> tuple[SetupNets, ...]:
-        """Lower the set-up steps (of one level) of all nets that steps use, each net once."""
+        """Lower the set-up steps of all nets that steps use, for one level, such as ``task``."""
         nets = [self._context.nets[name] for name in used]
         return tuple(self._net_setup(net, level)[0] for net in nets if level in net.setup)
 
     def _net_setup(self, net: NetDef, level: str) -> tuple[SetupNets, tuple[str, ...]]:
-        """Lower one net's set-up steps at a level; return them, and the nets used in them."""
+        """Lower the set-up steps of one net that steps use, for one level, such as ``task``."""
         key = (net.name, level)
         if key not in self._setups:
             names = self._shared_names(net)
@@ -211,7 +211,7 @@ class StepLowering:
         return self._setups[key]
 
     def _shared_names(self, net: NetDef) -> frozenset[str]:
-        """Return the names that a net's set-up binds, by lowering its set-up steps on their own."""
+        """Lower the set-up steps of a net to find the names they bind, which all its uses share."""
         if net.name not in self._shared:
             bound: set[str] = set()
             for level, setup in net.setup.items():
@@ -378,7 +378,7 @@ class StepLowering:
         return self._inline(spec, net, at, place, origin, env)
 
     def read_net(self, net: NetDef) -> None:
-        """Lower the steps of an unused net, only to report the faults in them."""
+        """Lower the steps of a net that no step uses, only to report the faults in them."""
         path = f"nets/{net.name}"
         env = Env((("task", path),), loops=(path,), nets=(net.name,), is_loose=True)
         self.steps(net.steps, net.steps_path, f"{path}/steps", env)
@@ -427,7 +427,7 @@ class StepLowering:
         return UseNet(net.name, _surround(before, steps, after), path, origin)
 
     def _find_parameters(self, net: NetDef) -> _Parameters:
-        """Lower a used net's steps ahead, to find which parameters they read, change or bind."""
+        """Lower the steps of a net before its use, to find which parameters they read or change."""
         found = self._parameters.get(net.name)
         if found is None:
             ahead = self._ahead or StepLowering(replace(self._context, faults=Faults()))
@@ -448,7 +448,7 @@ class StepLowering:
     def _check_received(
         self, spec: NetStep, given: dict[str, Expr], parameters: _Parameters, place: Place
     ) -> None:
-        """Check that a step using a net receives back all blobs that the net changes."""
+        """Check that a step that uses a net takes back in ``out`` what the net changes."""
         # A view of a blob would change the blob.
         for kinds, parts in ((parameters.changed, True), (parameters.dropped(), False)):
             for name, where in kinds.items():
@@ -510,7 +510,7 @@ def _net(run: list[Op]) -> Net:
 def _surround(
     before: list[Assign], steps: tuple[Step, ...], after: list[Assign]
 ) -> tuple[Step, ...]:
-    """Lower the use of a net: merge assignments into its steps at the start and the end."""
+    """Put assignments of inputs and outputs before and after the lowered steps of a used net."""
     first = steps[0] if steps else None
     if before and isinstance(first, Net):
         steps = (Net((*before, *first.ops), before[0].path, before[0].origin), *steps[1:])
@@ -568,7 +568,7 @@ class EffectLowering:
         return step
 
     def operator(self, spec: OpStep, at: Path, place: Place, env: Env) -> Op:
-        """Lower the effect of an operator step's long form, ``{op: …}``."""
+        """Lower an operator step in its long form, ``{op: …}``, to an ``Op``."""
         path, origin = place
         outputs = _as_tuple(spec.out)
         read = self._read.expression
@@ -598,7 +598,7 @@ class EffectLowering:
         return Assign(targets, value, path, origin) if targets else Perform(value, path, origin)
 
     def _checked(self, call: Call, definition: OpDef, place: Place) -> Expr:
-        """Check a lowered operator's arguments, only once for calls that differ in names alone."""
+        """Check the arguments of a lowered operator, once for calls that differ only in names."""
         key = _kinds_of_arguments(call)
         if key in self._valid:
             return call
@@ -731,7 +731,7 @@ _LOWERING: Mapping[type[EffectStep], Callable[[EffectLowering, Any, Path, Place,
 
 
 def _kinds_of_arguments(call: Call) -> tuple[object, ...] | None:
-    """Return what alone decides if a lowered call is valid, names apart; None if all does.
+    """Build a key that lowered calls share if only names differ, to check them once; else None.
 
     Which blob a name means does not decide it.
     """
