@@ -15,7 +15,8 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.error_catalogue import read_catalogue
 from jobrun.core.errors import JobrunError
 from jobrun.runner.preflight.checks import preflight
-from jobrun.spec.models.job import JobSpec, TaskSpec
+from jobrun.spec.models.job import JobSpec
+from jobrun.spec.models.tasks import TaskSpec
 from tests.support.tables import each_case
 
 JOB = {name.rstrip("_") for name in JobSpec.model_fields} | {"include"}

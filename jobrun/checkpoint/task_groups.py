@@ -7,13 +7,13 @@ node lives.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import PurePath
 from typing import Any, Protocol, TypedDict
 
 from jobrun.checkpoint.store import CheckpointStore, Manifest, StoredFile
 from jobrun.core.errors import CheckpointError
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import Name
 from jobrun.graph.query import makers

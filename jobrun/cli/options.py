@@ -184,7 +184,7 @@ def context_settings() -> dict[str, Any]:
 
 
 def shared_options() -> list[click.Parameter]:
-    """Build the options ``--debug`` and ``--no-color``, which every command accepts."""
+    """Build the options ``--debug``, ``--no-color`` and ``--help``, which every command accepts."""
     return [
         click.Option(
             ["--debug"],
@@ -202,7 +202,23 @@ def shared_options() -> list[click.Parameter]:
             callback=_set_plain,
             help="No colours; same as NO_COLOR.",
         ),
+        # Click's own one looks for a translation of its help, for which it imports locales.
+        click.Option(
+            ["-h", "--help"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_help,
+            help="Show this message and exit.",
+        ),
     ]
+
+
+def _show_help(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    del parameter
+    if value and not context.resilient_parsing:
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
 
 
 def value_options(function: Function) -> Function:

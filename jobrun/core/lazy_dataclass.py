@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import cache
+from dataclasses import MISSING, Field
+from functools import cache, cached_property, partial
 from threading import RLock
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,6 +40,32 @@ else:
         return _decorate if cls is None else _decorate(cls)
 
 
+def is_dataclass(kind: Any) -> bool:
+    """Return whether a type is a dataclass, lazy or not, without a description of its fields."""
+    return isinstance(kind, type) and (_lazy_of(kind) is not None or hasattr(kind, _FIELDS))
+
+
+def field_values(value: Any) -> dict[str, Any]:
+    """Return the values of the fields of an instance of a dataclass, lazy or not, as they are."""
+    kind: Any = type(value)
+    return {name: getattr(value, name) for name in field_types(kind)}
+
+
+@cache
+def required_fields(kind: type) -> dict[str, bool]:
+    """Map the names of the fields of a dataclass, lazy or not, to whether they have no default."""
+    if (lazy := _lazy_of(kind)) is not None:
+        missing = _MISSING
+        return {
+            name: one.default is missing and one.factory is missing
+            for name, one in lazy.parts.items()
+        }
+    return {
+        name: one.default is MISSING and one.default_factory is MISSING
+        for name, one in getattr(kind, _FIELDS).items()
+    }
+
+
 @cache
 def field_types(kind: type) -> dict[str, Any]:
     """Return the annotations, as written, of a dataclass's fields; none of other types."""
@@ -51,7 +78,7 @@ def field_types(kind: type) -> dict[str, Any]:
 def _parameters(kind: type) -> tuple[str, ...]:
     """Return the names of the fields of a dataclass, lazy or not, that its constructor takes."""
     lazy = _lazy_of(kind)
-    found = lazy.parts() if lazy else getattr(kind, _FIELDS)
+    found = lazy.parts if lazy else getattr(kind, _FIELDS)
     return tuple(name for name, one in found.items() if one.init)
 
 
@@ -66,6 +93,8 @@ def _lazy_of(kind: type) -> _Generated | None:
     return None
 
 
+# So many instances of a class pay for a constructor of its own.
+_MANY = 6
 # Generating takes a class apart: a second thread, or a forked process, must not meet its halves.
 _LOCK = RLock()
 os.register_at_fork(
@@ -73,16 +102,19 @@ os.register_at_fork(
 )
 _FIELDS, _PARAMS = "__dataclass_fields__", "__dataclass_params__"
 _LAZY_MARK = "__lazy_dataclass__"
-# Annotations that make no field.
-_NO_FIELD = ("ClassVar", "typing.", "InitVar", "KW_ONLY", "dataclasses.")
+# How annotations begin that make no field.
+_NO_FIELD = ("\nClassVar", "\ntyping.", "\nInitVar", "\nKW_ONLY", "\ndataclasses.")
 _LAZY = {"frozen", "eq", "kw_only"}
 _OWN = ("__dict__", "__weakref__", "__abstractmethods__", "_abc_impl")
 
 
 def _is_simple(cls: type) -> bool:
     """Return whether a lazy dataclass has slots for exactly its annotated fields."""
-    texts = cls.__annotations__.values()
-    return all(isinstance(text, str) and not text.startswith(_NO_FIELD) for text in texts) and all(
+    try:
+        texts = "\n".join(["", *cls.__annotations__.values()])
+    except TypeError:
+        return False
+    return not any(mark in texts for mark in _NO_FIELD) and all(
         "__slots__" in vars(base) for base in cls.__mro__[1:-1] if _FIELDS in vars(base)
     )
 
@@ -109,9 +141,7 @@ _EMPTY: dict[Any, str] = {list: "[]", dict: "{}"}
 
 
 def _part(name: str, given: Any, *, kw_only: bool) -> _Part:
-    """Describe one field of a lazy dataclass by its default or ``dataclasses.field``."""
-    from dataclasses import MISSING, Field  # noqa: PLC0415 - most commands have it already
-
+    """Describe a field of a lazy dataclass by its default, or by ``dataclasses.field``."""
     if not isinstance(given, Field):
         if given is not _MISSING and type(given).__hash__ is None:
             raise ValueError(f"mutable default {type(given)} for field {name}: use default_factory")
@@ -159,6 +189,8 @@ class _Generated:
                 body[name] = _Deferred(name, self)
         self.cls: Any = type(written)(written.__name__, written.__bases__, body)
         self.cls.__qualname__ = written.__qualname__
+        # How many instances were made without a generated constructor.
+        self.constructed = 0
 
     def generate(self, name: str) -> None:
         """Generate one method of a lazy dataclass, in place of the one that defers it."""
@@ -166,12 +198,13 @@ class _Generated:
             if isinstance(vars(self.cls)[name], _Deferred):
                 setattr(self.cls, name, _GENERATORS[name](self))
 
+    @cached_property
     def parts(self) -> dict[str, _Part]:
-        """Return the fields of a lazy dataclass by name, those of its bases first."""
+        """The fields of a lazy dataclass by name, those of its bases first."""
         found: dict[str, _Part] = {}
         for base in self.written.__mro__[-1:0:-1]:
             if isinstance(lazy := vars(base).get(_LAZY_MARK), _Generated):
-                found |= lazy.parts()
+                found |= lazy.parts
             elif _FIELDS in vars(base):
                 fields = getattr(base, _FIELDS).values()
                 found |= {one.name: _part(one.name, one, kw_only=one.kw_only) for one in fields}
@@ -224,17 +257,49 @@ def _as_written(one: _Generated) -> type:
     )(type(one.written.__name__, (), body | {"__module__": one.written.__module__}))
 
 
+def _construct(one: _Generated, instance: Any, /, *args: Any, **kwargs: Any) -> None:
+    """Set the fields of one of the first instances of a lazy dataclass, as its constructor would.
+
+    Most classes have few instances in a process, for which it takes longer to generate that.
+    """
+    parts = one.parts
+    positional = [name for name, part in parts.items() if part.init and not part.kw_only]
+    given = dict(zip(positional, args, strict=False)) | kwargs
+    values, missing, used = {}, False, 0
+    for name, part in parts.items():
+        if part.init and name in given:
+            values[name] = given[name]
+            used += 1
+        elif part.factory is not _MISSING:
+            values[name] = part.factory()
+        elif part.default is not _MISSING:
+            values[name] = part.default
+        else:
+            missing = missing or part.init
+    if missing or used != len(args) + len(kwargs):
+        # It says what is wrong.
+        one.generate("__init__")
+        one.cls.__init__(instance, *args, **kwargs)
+        return
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
+    if hasattr(one.cls, "__post_init__"):
+        instance.__post_init__()
+
+
 def _init_of(one: _Generated) -> Any:
-    """Make ``__init__`` of a lazy dataclass: it sets each slot through its descriptor.
+    """Make ``__init__`` of a lazy dataclass: it sets each slot of a frozen one by its descriptor.
 
     That takes half as long as ``object.__setattr__``, by which ``dataclasses`` does it, and a large
-    spec becomes a hundred values for each of its tasks.
+    spec becomes a hundred values for each of its tasks. To assign takes a third of that again.
     """
+    is_plain = one.cls.__setattr__ is object.__setattr__
+    slots: dict[str, str] = {}
     missing = _MISSING
     known: dict[str, Any] = {"_missing": missing}
     parameters, names, by_keyword, lines = ["self"], ["self"], [], []
     defaults, keyword_defaults = [], {}
-    for number, field in enumerate(one.parts().values()):
+    for number, field in enumerate(one.parts.values()):
         name, parameter = field.name, f"_{number}"
         value, default = parameter, field.default
         if field.factory is not missing:
@@ -247,8 +312,12 @@ def _init_of(one: _Generated) -> Any:
                 continue
             known[f"_default{number}"] = default
             value = f"_default{number}"
-        known[f"_set{number}"] = getattr(one.cls, name).__set__
-        lines.append(f"_set{number}(self, {value})")
+        if is_plain:
+            slots[f"_slot{number}"] = name
+            lines.append(f"self._slot{number} = {value}")
+        else:
+            known[f"_set{number}"] = getattr(one.cls, name).__set__
+            lines.append(f"_set{number}(self, {value})")
         has_default = default is not missing or field.factory is not missing
         if field.init and field.kw_only:
             by_keyword.append((name, parameter))
@@ -267,8 +336,10 @@ def _init_of(one: _Generated) -> Any:
         lines.append("self.__post_init__()")
     if by_keyword:
         parameters += ["*", *(parameter for _, parameter in by_keyword)]
-    code = _compile_init(", ".join(parameters), "; ".join(lines) or "pass").replace(
+    code = _compile_init(", ".join(parameters), "; ".join(lines) or "pass")
+    code = code.replace(
         co_varnames=(*names, *(name for name, _ in by_keyword)),
+        co_names=tuple([slots.get(used, used) for used in code.co_names]),
         co_qualname=f"{one.cls.__qualname__}.__init__",
     )
     made = FunctionType(code, known, "__init__", tuple(defaults))
@@ -280,7 +351,7 @@ def _init_of(one: _Generated) -> Any:
 def _compile_init(parameters: str, body: str) -> CodeType:
     """Compile ``__init__`` of all lazy dataclasses with as many fields of the same sorts.
 
-    Their parameters are numbered, and get their names when a class takes the code.
+    Their parameters and slots are numbered, and get their names when a class takes the code.
     """
     known: dict[str, Any] = {}
     exec(f"def __init__({parameters}): {body}", known)  # noqa: S102 - of a class's own names
@@ -291,27 +362,27 @@ def _compile_init(parameters: str, body: str) -> CodeType:
 def _repr_of(one: _Generated) -> Any:
     from reprlib import recursive_repr  # noqa: PLC0415 - for messages and tests
 
-    names = [part.name for part in one.parts().values() if part.is_shown]
+    names = [part.name for part in one.parts.values() if part.is_shown]
     shown = ", ".join(f"{name}={{self.{name}!r}}" for name in names)
     text = f"return f'{{self.__class__.__qualname__}}({shown})'"
     return recursive_repr()(one.compile("__repr__(self)", text, {}))
 
 
 def _eq_of(one: _Generated) -> Any:
-    names = [part.name for part in one.parts().values() if part.is_compared]
+    names = [part.name for part in one.parts.values() if part.is_compared]
     own, its = ("".join(f"{of}.{name}," for name in names) for of in ("self", "other"))
     text = f"return ({own}) == ({its}) if other.__class__ is self.__class__ else NotImplemented"
     return one.compile("__eq__(self, other)", text, {})
 
 
 def _hash_of(one: _Generated) -> Any:
-    names = [part.name for part in one.parts().values() if part.is_hashed]
+    names = [part.name for part in one.parts.values() if part.is_hashed]
     own = "".join(f"self.{name}," for name in names)
     return one.compile("__hash__(self)", f"return hash(({own}))", {})
 
 
 def _match_args_of(one: _Generated) -> tuple[str, ...]:
-    return tuple(part.name for part in one.parts().values() if part.init and not part.kw_only)
+    return tuple(part.name for part in one.parts.values() if part.init and not part.kw_only)
 
 
 _GENERATORS: dict[str, Callable[[_Generated], Any]] = {
@@ -329,6 +400,11 @@ class _Deferred:
         self._name, self._of = name, of
 
     def __get__(self, instance: object, owner: type) -> Any:
+        # A constructor is bound to an instance: anything else asks what it is.
+        if self._name == "__init__" and owner is self._of.cls and instance is not None:
+            self._of.constructed += 1
+            if self._of.constructed < _MANY:
+                return partial(_construct, self._of, instance)
         self._of.generate(self._name)
         # Not that of the owner, which may override it and have asked for its base's.
         found = vars(self._of.cls)[self._name]

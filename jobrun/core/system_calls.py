@@ -245,6 +245,15 @@ def advise_needed(descriptor: int, begin: int, length: int) -> None:
         os.posix_fadvise(descriptor, begin, length, os.POSIX_FADV_WILLNEED)
 
 
+def start_writing(descriptor: int) -> None:
+    """Ask the kernel (``posix_fadvise``) to begin to write a file's bytes to the disk.
+
+    It does not wait for them, as ``fsync`` does: memory that is not needed is free once written.
+    """
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def read_into(descriptor: int, buffers: Sequence[Any], offset: int) -> int:
     """Read from an offset of a file into several buffers by the system call ``preadv``."""
     if hasattr(os, "preadv"):

@@ -11,7 +11,7 @@ from dataclasses import field
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.effects.effect import Effect
-from jobrun.graph.expressions import Call, Const, Expr, Name, OutputRead
+from jobrun.graph.expressions import Binary, Call, Const, Expr, Name, OutputRead
 from jobrun.graph.query import expressions
 from jobrun.graph.steps import (
     Assign,
@@ -129,10 +129,16 @@ class AccessFinder:
         self._scan(target.index, access)
 
     def _scan(self, expr: Expr, access: Access) -> None:
-        if type(expr) is Const:
+        # First what most parts of the expressions of a large spec are.
+        kind = type(expr)
+        if kind is Name:
+            access.reads.append(expr.name)  # type: ignore[union-attr]  # of the kind just asked for
             return
-        if isinstance(expr, Name):
-            access.reads.append(expr.name)
+        if kind is Const:
+            return
+        if isinstance(expr, Binary):
+            self._scan(expr.left, access)
+            self._scan(expr.right, access)
             return
         if isinstance(expr, OutputRead):
             access.outputs.append(expr)
@@ -143,10 +149,7 @@ class AccessFinder:
                 self._scan_mutating_call(expr, access)
                 return
         for part in children(expr):
-            if type(part) is Name:
-                access.reads.append(part.name)
-            elif type(part) is not Const:
-                self._scan(part, access)
+            self._scan(part, access)
 
     def _scan_mutating_call(self, call: Call, access: Access) -> None:
         positions = self._mutating[call.function]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from jobrun.checkpoint.metadata_handler import Chosen
 from jobrun.checkpoint.store import CheckpointStore
 from jobrun.core.errors import Fault
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.query import has_callables, rebuild_group
 from jobrun.graph.types import Job
 from jobrun.runner.checkpoint_stores import open_store

@@ -7,7 +7,6 @@ before its first save does it again.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from jobrun.checkpoint.store import CheckpointStore, Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.task_groups import checkpointed_blobs, partial_group
 from jobrun.core.errors import CheckpointError, DriftError, UsageError
+from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.query import outputs_read_later
 from jobrun.graph.types import Job, TaskGroup

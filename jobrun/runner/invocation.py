@@ -10,7 +10,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,8 @@ from jobrun.core.errors import (
 )
 from jobrun.core.events import Event, Listener, Noted, RunEnded, RunStarted, TaskFacts
 from jobrun.core.garbage_collection import collect_as_usual
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
+from jobrun.core.lazy_module import lazy_module
 from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.checkpoint_stores import node_files, open_store, open_upload
@@ -64,12 +65,6 @@ from jobrun.runner.rundir.run_json import RunRecord, Status
 from jobrun.runner.saved_progress import Progress
 from jobrun.runner.saving.commit import CheckpointTarget, RunIdentity
 from jobrun.runner.saving.mid_epoch_recovery import EntryPlan
-from jobrun.runner.saving.mid_epoch_saver import (
-    MidEpochHooks,
-    MidEpochSaver,
-    mid_epoch_store,
-    read_midpoint,
-)
 from jobrun.runner.saving.saver import CheckpointSaver, NoSaver, Saver
 from jobrun.runner.stop_requests import REQUEST_NAME, SENDER_NAME, StopRequests
 from jobrun.runner.time_account import TimeAccount, UsageRecorder
@@ -80,6 +75,9 @@ from jobrun.version import __version__
 
 if TYPE_CHECKING:
     from jobrun.runner.elastic.resize import ResizePlan
+    from jobrun.runner.saving import mid_epoch_saver
+else:
+    mid_epoch_saver = lazy_module("jobrun.runner.saving.mid_epoch_saver")
 
 _STATUS: dict[type[JobrunError], Status] = {
     ExpectationError: "finished",
@@ -347,7 +345,7 @@ def _run_loop(
     saver: Saver,
     requests: StopRequests,
     resumed: ResumePoint | None,
-    midway: MidEpochSaver | None,
+    midway: mid_epoch_saver.MidEpochSaver | None,
 ) -> Progress:
     profiler = work.options.profiler
     meter = profiler.meter_for(work.job) if profiler else None
@@ -375,7 +373,7 @@ def _build_failover(
     session: Session,
     saver: Saver,
     requests: StopRequests,
-    midway: MidEpochSaver | None,
+    midway: mid_epoch_saver.MidEpochSaver | None,
 ) -> NodeFailover | None:
     """Build the failover of lost nodes for an ``Invocation``; None if a lost node ends the run."""
     if not work.options.max_failures:
@@ -419,14 +417,16 @@ def _build_mid_epoch_saver(
     saver: Saver,
     requests: StopRequests,
     entry: SafePoint | None,
-) -> MidEpochSaver | None:
+) -> mid_epoch_saver.MidEpochSaver | None:
     """Build the mid-epoch saver of an ``Invocation``; None if it saves only whole epochs."""
     own = next(iter(handlers), None)
     if not (isinstance(own, RunMetadata) and (work.job.checkpoint.every_records or entry)):
         return None
     place = CheckpointTarget(work.store, handlers, work.lock, None, work.run.path)
-    hooks = MidEpochHooks(saver, own.written_within, requests, work.listen, work.account)
-    return MidEpochSaver(work.job, place, _run_identity(work), hooks, entry)
+    hooks = mid_epoch_saver.MidEpochHooks(
+        saver, own.written_within, requests, work.listen, work.account
+    )
+    return mid_epoch_saver.MidEpochSaver(work.job, place, _run_identity(work), hooks, entry)
 
 
 def _result(work: Invocation, code: int, saved: int, faults: tuple[Fault, ...]) -> RunResult:
@@ -478,10 +478,10 @@ def _build_resume_point(
         return _fork_start(work), None
     store, epoch, midpoint = work.store, plan.epoch, None
     if entry.records:
-        store, epoch = mid_epoch_store(store, entry.records), entry.epoch
+        store, epoch = mid_epoch_saver.mid_epoch_store(store, entry.records), entry.epoch
     manifest = store.manifest(epoch)
     if entry.records:
-        midpoint, metrics_bytes = read_midpoint(job, manifest, store.path(epoch))
+        midpoint, metrics_bytes = mid_epoch_saver.read_midpoint(job, manifest, store.path(epoch))
         cut_metrics(path, metrics_bytes)
     else:
         trim_metrics(path, epoch)

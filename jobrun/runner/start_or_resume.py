@@ -9,17 +9,18 @@ import contextlib
 import os
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from jobrun.core.errors import CheckpointError, Fault, JobrunError, UsageError
 from jobrun.core.events import Listener, Noted, ignore
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import write_file
 from jobrun.core.hash_seed import RANDOM, hash_seed, recorded_seed
+from jobrun.core.lazy_dataclass import replace
+from jobrun.core.lazy_module import lazy_module
 from jobrun.core.object_url import is_object_url
 from jobrun.graph.query import has_callables
 from jobrun.graph.types import Job
@@ -51,7 +52,6 @@ from jobrun.runner.preflight.filesystem import (
 )
 from jobrun.runner.preflight.memory import estimate_state_bytes
 from jobrun.runner.preflight.permissions import require_own_parent
-from jobrun.runner.resume.finished import finished_result
 from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
 from jobrun.runner.rundir.run_directories import (
     LATEST,
@@ -72,6 +72,11 @@ from jobrun.runner.rundir.run_json import RunRecord, write_record
 from jobrun.runner.stop_requests import REQUEST_NAME, exit_on_early_signal
 from jobrun.spec.load import LoadedSpec
 from jobrun.version import __version__
+
+if TYPE_CHECKING:
+    from jobrun.runner.resume import finished
+else:
+    finished = lazy_module("jobrun.runner.resume.finished")
 
 # Of a new run's directory, what its ``run.json`` says of its parent.
 Parent = Callable[[Path], dict[str, Any]]
@@ -200,7 +205,7 @@ def resume_run(
             "start a new run; to be able to resume, take 'checkpoint: none' out of the spec",
         )
     if run.record.status == "finished" and _has_nothing_new(run, options, loaded):
-        return finished_result(run, options, loaded, listener)
+        return finished.finished_result(run, options, loaded, listener)
     present = loaded if loaded is not None else load_recorded(run)
     require_secrets(present)
     job = compile_authored(present)

@@ -19,9 +19,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from jobrun.core.events import TaskEnded, TaskWaited
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_module import lazy_module
 from jobrun.graph.types import Node, OutputRef
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.context.cancel import CancelledError
@@ -29,8 +31,6 @@ from jobrun.runtime.context.frame import Blobs, Frame, GroupRun
 from jobrun.runtime.context.parallel import run_all
 from jobrun.runtime.group_plan import NodePlan, OutputPlan, SetupPlan, TaskPlan
 from jobrun.runtime.records.record_loop import Streams, run_records
-from jobrun.runtime.records.stop_at_safe_points import add_safe_points, is_resumed_midway
-from jobrun.runtime.report_steps import RunningReport, finish_reports, start_reports
 from jobrun.runtime.step_errors import (
     Work,
     attempt,
@@ -41,6 +41,13 @@ from jobrun.runtime.step_errors import (
 from jobrun.runtime.task_limits import run_in_own_scope
 from jobrun.values.blob_kinds import Value
 from jobrun.values.copies import detach
+
+if TYPE_CHECKING:
+    from jobrun.runtime import report_steps
+    from jobrun.runtime.records import stop_at_safe_points as safe_point_source
+else:
+    safe_point_source = lazy_module("jobrun.runtime.records.stop_at_safe_points")
+    report_steps = lazy_module("jobrun.runtime.report_steps")
 
 # Of tasks that neither read nor write records; nothing of it ever changes.
 _NO_STREAMS = Streams()
@@ -83,7 +90,7 @@ def _run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_:
     frames = [frame] if task.instances <= 1 else _instance_frames(frame, task.instances)
     streams = plan.records.streams(frame) if plan.records is not None else _NO_STREAMS
     if run.points is not None:
-        streams = add_safe_points(streams, frame)
+        streams = safe_point_source.add_safe_points(streams, frame)
 
     def instances() -> bool:
         streams.begin(frame)
@@ -140,7 +147,7 @@ def run_with_setup(setups: Sequence[SetupPlan], frame: Frame, body: Work) -> boo
     if not setups:
         return attempt(run, body)
     entered: list[SetupPlan] = []
-    is_ready = is_resumed_midway(run)
+    is_ready = safe_point_source.is_resumed_midway(run)
 
     def inits_and_body() -> bool:
         for setup in setups:
@@ -163,17 +170,17 @@ class NodeRun:
     plan: NodePlan
     frame: Frame
     _entered: list[SetupPlan] = field(default_factory=list)
-    _reporters: list[RunningReport] = field(default_factory=list)
+    _reporters: list[report_steps.RunningReport] = field(default_factory=list)
 
     def begin(self) -> None:
         """Execute what precedes all tasks of a node: inits in order, then the start of reports."""
 
         def work() -> bool:
             for setup in self.plan.setup:
-                if not is_resumed_midway(self.frame.run):
+                if not safe_point_source.is_resumed_midway(self.frame.run):
                     run_block(setup.init, self.frame.at(setup.init.path))
                 self._entered.append(setup)
-            self._reporters = start_reports(self.plan.reports, self.frame)
+            self._reporters = report_steps.start_reports(self.plan.reports, self.frame)
             return True
 
         attempt(self.frame.run, work)
@@ -182,7 +189,9 @@ class NodeRun:
         """Execute what follows all tasks of a node: last reports, then exits in reverse order."""
         run = self.frame.run
         went_well = not run.body.cancelled
-        went_well = finish_reports(self._reporters, run, failed=not went_well) and went_well
+        went_well = (
+            report_steps.finish_reports(self._reporters, run, failed=not went_well) and went_well
+        )
         for setup in reversed(self._entered):
             left = self.frame.for_cleanup(setup.exit.path, failed=not went_well)
             went_well = _attempt_cleanup(setup, left, failed=not went_well) and went_well
@@ -229,10 +238,10 @@ def _body(plan: TaskPlan, frame: Frame, streams: Streams) -> bool:
 
     if not plan.reports:
         return body()
-    reporters = start_reports(plan.reports, frame)
+    reporters = report_steps.start_reports(plan.reports, frame)
     # At once, so that the others hear of it before the last reports run.
     went_well = attempt(frame.run, body)
-    return finish_reports(reporters, frame.run, failed=not went_well) and went_well
+    return report_steps.finish_reports(reporters, frame.run, failed=not went_well) and went_well
 
 
 def _attempt_cleanup(setup: SetupPlan, frame: Frame, *, failed: bool) -> bool:

@@ -28,21 +28,22 @@ from jobrun.runtime.codegen.liveness import (
     find_opaque_names,
 )
 from jobrun.runtime.codegen.optimize.alias_analysis import is_fresh
+from jobrun.runtime.codegen.record_statements import RecordAccess
 from jobrun.runtime.codegen.statements import FLAG
 from jobrun.runtime.codegen.step_times import Instrumenter
 from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.records.queue_endpoints import (
     QueuePlan,
+    QueueSink,
     QueueSource,
     add_moved_names,
+    find_record_access,
     plan_queues,
-    plan_sinks,
 )
 from jobrun.runtime.records.record_loop import (
     RecordPlan,
     RecordSource,
     Streams,
-    field_levels,
     record_block,
 )
 from jobrun.runtime.steps.dispatch import Actions
@@ -166,7 +167,7 @@ def _task_plan(task: Task, known: GroupUsage) -> TaskPlan:
         task,
         tuple(_setup_plan(task, one, known) for one in task.setup),
         tuple(_setup_plan(task, one, known) for one in task.instance_setup),
-        _block(task.steps, record_block(task), names, by_record=task.read is not None),
+        _block(task.steps, record_block(task), names, records=find_record_access(task, names)),
         tuple(
             _report_plan(one, _beside(task, one.steps, known), _all(task)) for one in task.reports
         ),
@@ -235,10 +236,15 @@ def _report_plan(report: Report, names: BlockNames, beside: list[Steps]) -> Repo
 
 
 def _block(
-    steps: Steps, path: str, names: BlockNames, *, in_exit: bool = False, by_record: bool = False
+    steps: Steps,
+    path: str,
+    names: BlockNames,
+    *,
+    in_exit: bool = False,
+    records: RecordAccess | None = None,
 ) -> Block:
     actions = Actions(names, in_exit=in_exit)
-    return compile_block(steps, path, names, actions, in_exit=in_exit, by_record=by_record)
+    return compile_block(steps, path, names, actions, in_exit=in_exit, records=records)
 
 
 def _all(task: Task) -> list[Steps]:
@@ -257,7 +263,6 @@ def plan_records(task: Task, names: BlockNames) -> RecordPlan | None:
 
         reader = ReaderPlan(task.read, task.instances, names)
     queue = task.read if isinstance(task.read, ReadQueue) else None
-    sinks = plan_sinks(task, names)
 
     def streams(frame: Frame) -> Streams:
         source: RecordSource | None = None
@@ -265,9 +270,9 @@ def plan_records(task: Task, names: BlockNames) -> RecordPlan | None:
             source = QueueSource(queue, task, frame)
         elif reader is not None:
             source = reader.source(frame)
-        return Streams(source, tuple(plan.sink(frame) for plan in sinks))
+        return Streams(source, tuple(QueueSink(one, task, frame) for one in task.write))
 
-    return RecordPlan(streams, field_levels(task, names), shares_records(task), task.path)
+    return RecordPlan(streams, shares_records(task), task.path)
 
 
 def shares_records(task: Task) -> bool:

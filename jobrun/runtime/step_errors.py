@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import NoReturn
 
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, TaskFailedError
 from jobrun.core.files.disk import mend_of
+from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.effects.effect import NOWHERE
 from jobrun.runtime.codegen.compiler import Block
 from jobrun.runtime.codegen.control_flow import StopBlock

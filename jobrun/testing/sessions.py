@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.checkpoint.task_groups import load_group, save_group
 from jobrun.core.errors import JobrunError, TaskFailedError
 from jobrun.core.events import Event, Logged, Measured, Noted, TaskEnded
+from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.effects.assertion import Assert
 from jobrun.graph.effects.metric import Metric

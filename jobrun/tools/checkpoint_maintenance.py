@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from jobrun.checkpoint.store import CheckpointStore, Damage, EpochHold
@@ -12,7 +11,7 @@ from jobrun.checkpoint.stores.mid_epoch_store import MidEpochStore, list_mid_epo
 from jobrun.checkpoint.stores.read_locks import hold_chosen as held_choice
 from jobrun.checkpoint.stores.retention import epochs_to_delete, newest_kept
 from jobrun.core.errors import CheckpointError, UsageError
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.runner.checkpoint_stores import find_objects, open_store
 from jobrun.runner.identity.recorded_job import compile_authored, load_recorded

@@ -10,7 +10,6 @@ import os
 import secrets
 import shutil
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,6 +26,7 @@ from jobrun.core.files.disk import (
     write_file,
 )
 from jobrun.core.files.json_lines import read_lines
+from jobrun.core.lazy_dataclass import replace
 from jobrun.runner.rundir.journal import Journal
 from jobrun.runner.rundir.logs import epoch_of_line
 from jobrun.runner.rundir.run_directories import METRICS_NAME, USAGE_NAME, Run

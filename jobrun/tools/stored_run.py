@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +15,7 @@ from jobrun.checkpoint.read.load import load_blobs
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.object_references import open_checkpoint
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, JobrunError, UsageError
+from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.readers import POSITION_PREFIX
 from jobrun.runner.rundir.run_directories import Run, find_run, open_run

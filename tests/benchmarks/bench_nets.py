@@ -2,8 +2,10 @@
 
 Run as ``python -m tests.benchmarks.bench_nets [part of a name]``. Both must give the same bits.
 It is CPU time of the process, but wall time of chains, which may use two processors.
-Each has a floor. Of elementwise chains it is the same calls by hand, piece by piece, in one thread;
-of all others the calls as they are by hand, and an epoch around them in which nothing happens.
+Both work on the same arrays: where in memory an array lies decides up to a twentieth of the time
+of a stencil. Each has a floor. Of elementwise chains it is the same calls by hand, piece by piece,
+in one thread; of all others the calls as they are by hand, and around them the least of an epoch:
+a context of its own, two looks at the clock, an event, and a new table of the state.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
+from contextvars import copy_context
 from functools import partial
 
 import numpy as np
 
 import jobrun
-from jobrun.graph.types import Job, TaskGroup
+from jobrun.core.events import TaskEnded
+from jobrun.graph.types import Job
 from jobrun.runner.identity.environment import set_blas_threads
 from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession
@@ -29,17 +33,16 @@ from tests.benchmarks.ratios import medians, verdict
 from tests.benchmarks.stencils import STENCILS
 
 _ROUND_S = 0.02
-_NOTHING = "\n      - nothing = 0\n"
 
 
-def spec(case: Case, epoch: str = "") -> str:
-    """The spec of a case, or of one that has other steps."""
+def spec(case: Case) -> str:
+    """The spec of a case."""
     init = "\n".join(f'      - "{line}"' for line in case.init)
     return (
         "jobrun: 1\nname: net\ninit:\n  - task: start\n    steps:\n"
         + init
         + "\nepoch:\n  - task: work\n    steps:"
-        + (epoch or case.epoch)
+        + case.epoch
         + "stop: [{epochs: 1}]\n"
     )
 
@@ -58,31 +61,32 @@ def peak(act: Callable[[], object]) -> int:
 
 def bench(case: Case, folder: str) -> None:
     """Print the two times of one case, and their ratio and that of the peaks."""
-    job, bare = (_prepared(text, folder) for text in (spec(case), spec(case, _NOTHING)))
+    job = _prepared(spec(case), folder)
     keep = {node: (*names,) for node, names in job.state}
     session = ThreadsSession()
     session.open(job.cluster, RunContext(0, folder, folder))
     session.run(job.init, 0, {})
-    blobs: Blobs = session.read("local", keep["local"])
     numbers = itertools.count(1)
 
-    def run(group: TaskGroup) -> None:
-        session.run(group, next(numbers), {})
+    def declared() -> None:
+        session.run(job.epoch, next(numbers), {})
         session.settle(keep)
 
-    declared, written = partial(run, job.epoch), partial(case.by_hand, blobs)
-    variants = {"by hand": written, "net": declared, "floor": partial(run, bare.epoch)}
+    apart: Blobs = session.read("local", keep["local"])
+    declared()
+    case.by_hand(apart)
+    for name, value in session.read("local", keep["local"]).items():
+        assert same_bits(value, apart[name]), name
+    blobs = session._workspaces["local"]
+    written = partial(case.by_hand, blobs)
+    variants = {"by hand": written, "net": declared, "floor": partial(_least_epoch, dict(blobs))}
     if case.in_pieces is not None:
-        # Of its own: what comes out is not compared.
-        own = {name: np.copy(value) for name, value in blobs.items()}
-        variants["floor"] = partial(case.in_pieces, own)
+        variants["floor"] = partial(case.in_pieces, apart)
     once = medians({"by hand": written, "net": declared}, rounds=1)["by hand"]
     calls = max(1, int(_ROUND_S / once))
     clock = time.perf_counter if case.in_pieces else time.process_time
     found = medians(variants, rounds=25, calls=calls, clock=clock)
     memory = peak(written), peak(declared)
-    for name, value in session.read("local", keep["local"]).items():
-        assert same_bits(value, blobs[name]), name
     session.close()
     ratio, floor = (found[name] / found["by hand"] for name in ("net", "floor"))
     print(
@@ -90,6 +94,15 @@ def bench(case: Case, folder: str) -> None:
         f"{verdict(ratio, case.aim)}   peak {memory[0] / 1e6:8.3f} MB by hand, "
         f"{memory[1] / 1e6:8.3f} MB   floor {floor if case.in_pieces else 1 + floor:.3f} x"
     )
+
+
+def _least_epoch(blobs: Blobs) -> None:
+    begun = time.perf_counter()
+    copy_context().run(dict)
+    TaskEnded("work", "local", 1, time.perf_counter() - begun, failed=False)
+    settled = {name: blobs[name] for name in sorted(blobs)}
+    blobs.clear()
+    blobs.update(settled)
 
 
 def _prepared(text: str, folder: str) -> Job:

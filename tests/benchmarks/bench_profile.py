@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+import numpy as np
 
 import jobrun
 from jobrun.runner.identity.environment import set_blas_threads
@@ -39,6 +42,7 @@ _CASES = {
         ' "p = 1 / (1 + exp(-(a @ w)))", "w -= 0.1 * (a.T @ (p - t)) / 100"]}',
     ),
 }  # fmt: skip
+_PIECE = 1 << 15
 _HOGWILD = "{loop: WORK, steps: ['x = sqrt(x * x + w)']}"
 
 
@@ -52,6 +56,7 @@ def main() -> None:
         show(name, found, "without", {"--profile": 1.1})
     init = "w = ones(200000)"
     variants = {f"{count} instances": _act(init, _shared(count)) for count in (1, 2)}
+    variants["floor: two bare threads, piece by piece"] = _two_threads
     show(
         "hogwild: the same work shared out, on 2 cores",
         medians(variants),
@@ -64,6 +69,27 @@ def _shared(count: int) -> str:
     steps = _HOGWILD.replace("WORK", str(200 // count))
     head = f"task: t, hogwild: true, instances: {count}"
     return f"[{{{head}, steps: ['x = w * 1', {steps}, 'w += 0 * x']}}]"
+
+
+def _two_threads() -> None:
+    """The same by hand, in threads of which each has half of the work and memory of its own."""
+    w = np.ones(200_000)
+
+    def work() -> None:
+        x, spare = w * 1, np.empty(_PIECE)
+        for _ in range(100):
+            for start in range(0, len(x), _PIECE):
+                one, other = x[start : start + _PIECE], w[start : start + _PIECE]
+                square = spare[: len(one)]
+                np.multiply(one, one, square)
+                np.add(square, other, square)
+                np.sqrt(square, one)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def _act(init: str, epoch: str, meter: Meter | None = None) -> Callable[[], object]:

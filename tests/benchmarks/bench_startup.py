@@ -38,12 +38,14 @@ _LIBRARIES_OF_RUN = "numpy, click, yaml and the models"
 _LOOK = "stat, and json.load, of 10,000"
 # An entry of the index of summaries counts while three files of its run are as they were.
 _LOOK_AT_METRICS = "three stats, and json.load, of 10,000"
+# A table is a line for each run, which has to be made and written.
+_TABLE = "three stats, json.load, and a line each, of 10,000"
 _LIST = "names, and json.load, of 10,000"
 # By a part of the name; printed behind a row.
 _FLOORS = (
     ("validate", _CHECKS), ("plan", _CHECKS), (f"completion of a run, of {_VERY_MANY:,}", _LIST),
-    (f"jobrun runs, of {_VERY_MANY:,}", _LOOK_AT_METRICS),
-    (f"--where, of {_VERY_MANY:,}", _LOOK_AT_METRICS),
+    (f"jobrun runs, of {_VERY_MANY:,}", _TABLE),
+    (f"--where, of {_VERY_MANY:,}", _TABLE),
     (f"--limit 20, of {_VERY_MANY:,}", _LOOK_AT_METRICS), (f"of {_VERY_MANY:,}", _LOOK),
 )  # fmt: skip
 # Only the newest run, whose job's directory says which it is, and nothing of the others.
@@ -56,7 +58,22 @@ for job in os.scandir(sys.argv[1]):
         for run in os.scandir(job.path):
             for name in sys.argv[3:]:
                 os.stat(run.path + name)
-json.load(open(sys.argv[1] + "/" + sys.argv[2]))
+loaded = json.load(open(sys.argv[1] + "/" + sys.argv[2]))
+"""
+# The same, with the columns that the table of these runs has, and nothing to find out of them.
+_PRINT_ALL = f"""\
+{_LOOK_AT_ALL}\
+from datetime import datetime, timezone
+now, lines = datetime.now(timezone.utc), []
+for path, entry in loaded["runs"].items():
+    params, metrics = entry[14], entry[15]
+    age = now - datetime.fromisoformat(entry[2])
+    lines.append(
+        f"{{path:32}}  {{params.get('rate', 0):6.5g}}  {{params.get('depth', 0):5}}  "
+        f"{{metrics.get('loss', 0):10.5g}}  {{metrics.get('accuracy', 0):8.5g}}  "
+        f"{{entry[4]:8}}  {{entry[5]:5}}  {{age.days:3}} d  {{entry[7]}}"
+    )
+print("\\n".join(lines))
 """
 _THREE = ("/run.json", "", "/metrics.jsonl")
 _PACKAGES = 4
@@ -140,6 +157,7 @@ def cases(short: str, few: str, many: str) -> dict[str, Callable[[], object]]:
         # Behind the commands, which write the index that it reads.
         _LOOK: timed(["-c", _LOOK_AT_ALL, many, ".index.json", "/run.json"]),
         _LOOK_AT_METRICS: timed(["-c", _LOOK_AT_ALL, many, ".summaries.json", *_THREE]),
+        _TABLE: timed(["-c", _PRINT_ALL, many, ".summaries.json", *_THREE]),
         _LIST: timed(["-c", _LOOK_AT_ALL, many, ".index.json"]),
     }
 

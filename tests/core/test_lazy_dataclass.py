@@ -21,7 +21,10 @@ from jobrun.core.lazy_dataclass import (
     _Deferred,
     dataclass,
     field_types,
+    field_values,
+    is_dataclass,
     replace,
+    required_fields,
 )
 
 
@@ -65,8 +68,54 @@ def test_nothing_is_generated_before_the_first_use():
     fresh(1)
 
     waiting = {name for name, one in vars(fresh).items() if isinstance(one, _Deferred)}
-    assert waiting >= {"__repr__", "__eq__", "__hash__", "__match_args__"}
-    assert "__init__" not in waiting
+    assert waiting >= {"__init__", "__repr__", "__eq__", "__hash__", "__match_args__"}
+
+
+def test_a_class_of_many_instances_gets_a_constructor_of_its_own():
+    fresh = _fresh()
+
+    made = [fresh(number) for number in range(10)]
+
+    assert not isinstance(vars(fresh)["__init__"], _Deferred)
+    assert [one.first for one in made] == list(range(10))
+    assert {one.second for one in made} == {"two"}
+
+
+def _outcome(kind, *args, **kwargs):
+    try:
+        return str(kind(*args, **kwargs))
+    except TypeError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [((), {}), ((1,), {}), ((1, "b"), {}), ((1, "b", 3), {}), ((1,), {"first": 2}),
+     ((), {"second": "x", "first": 1}), ((1,), {"third": 3}), ((), {"second": 1})],
+)  # fmt: skip
+def test_the_first_instances_are_as_the_later_ones(args, kwargs):
+    later = _fresh()
+    for number in range(10):
+        later(number)
+
+    assert _outcome(_fresh(), *args, **kwargs) == _outcome(later, *args, **kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    given: int
+    names: list[str] = field(default_factory=list)
+    twice: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "twice", 2 * self.given)
+
+
+def test_the_first_instances_have_defaults_of_their_own_and_are_finished():
+    one, other = Listing(1), Listing(2)
+
+    assert (one.names, one.twice, other.twice) == ([], 2, 4)
+    assert one.names is not other.names
 
 
 def test_construction_compiles_one_function_for_all_classes_of_one_shape():
@@ -83,8 +132,9 @@ def test_construction_compiles_one_function_for_all_classes_of_one_shape():
             calls.append(arguments)
 
     sys.addaudithook(note)
-    fresh(1)
-    alike = Alike(one="a")
+    for _ in range(10):
+        fresh(1)
+        alike = Alike(one="a")
     compiled, calls = calls, None
 
     assert len(compiled) == 1
@@ -288,3 +338,32 @@ def test_types_of_fields_are_those_of_dataclasses():
         found = {one.name: one.type for one in dataclasses.fields(kind)}
         assert list(field_types(kind).items()) == list(found.items())
     assert field_types(int) == {}
+
+
+def test_names_values_and_defaults_of_fields_need_no_description_of_them():
+    @dataclass(frozen=True, slots=True)
+    class Point:
+        x: int
+        y: int = 2
+        tags: list[str] = field(default_factory=list)
+
+    assert is_dataclass(Point)
+    assert field_values(Point(1)) == {"x": 1, "y": 2, "tags": []}
+    assert required_fields(Point) == {"x": True, "y": False, "tags": False}
+    assert isinstance(vars(Point)["__dataclass_fields__"], _Deferred)
+
+
+def test_names_values_and_defaults_of_fields_are_those_of_an_ordinary_dataclass():
+    @dataclasses.dataclass
+    class Point:
+        x: int
+        tags: list[str] = field(default_factory=list)
+
+    assert is_dataclass(Point)
+    assert field_values(Point(1)) == {"x": 1, "tags": []}
+    assert required_fields(Point) == {"x": True, "tags": False}
+
+
+def test_what_is_no_dataclass_is_none():
+    assert not is_dataclass(int)
+    assert not is_dataclass(3)

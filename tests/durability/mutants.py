@@ -39,8 +39,8 @@ Mutant = Callable[[], None]
 
 
 def small_files_are_used_again() -> None:
-    """No mutant: lets the small files of tests be recycled, as large ones are."""
-    directory._LEAST_REUSED_BYTES = 0
+    """No mutant: lets the small files of tests be recycled at once, as large ones are."""
+    directory._LEAST_SYNCED_BYTES = 0
 
 
 def small_files_are_written_past_the_cache() -> None:
@@ -150,7 +150,7 @@ def direct_data_not_synced() -> None:
 
 
 def manifest_not_synced() -> None:
-    _unsynced(directory, "write_new_file")
+    directory.sync_data = _nothing
 
 
 def stage_not_synced() -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jobrun.core.events import Event
+from jobrun.graph.effects.effect import NOWHERE
 from jobrun.graph.steps import Step
 from jobrun.graph.types import Node, Scope
 from jobrun.runtime.codegen.compiler import Block, compile_block
+from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import BlockNames, collect_usage
 from jobrun.runtime.codegen.numpy_warnings import NumpyWarnings
+from jobrun.runtime.codegen.record_statements import RecordAccess
 from jobrun.runtime.context.child_processes import ChildReaper
 from jobrun.runtime.context.frame import Blobs, Frame, GroupRun
+from jobrun.runtime.records.record_loop import RecordPlan, Streams, run_records
 from jobrun.runtime.step_errors import run_block
 from jobrun.runtime.steps.dispatch import Actions
 from jobrun.session.threads.thread_pool import ThreadPool
@@ -61,18 +65,54 @@ class Bench:
         *parts: str | Step,
         shared: str | None = "",
         scopes: Mapping[str, Scope] | None = None,
-        by_record: bool = False,
+        fields: str | None = None,
     ) -> Block:
-        """Compile some steps; ``shared=None`` makes all names shared ones."""
+        """Compile some steps, for records if ``fields``; ``shared=None`` makes all names shared."""
         made = steps(*parts)
         found = collect_usage(made)
         kept = frozenset(found.used if shared is None else shared.split())
         names = BlockNames(
             dict(scopes or {}), kept, frozenset(found.used), frozenset(found.changed)
         )
-        return compile_block(made, "e/t", names, Actions(names), by_record=by_record)
+        records = None
+        if fields is not None:
+            records = RecordAccess(tuple(fields.split()), (), StepLocation("e/t/read", NOWHERE))
+        return compile_block(made, "e/t", names, Actions(names), records=records)
 
     def do(self, *parts: str | Step, **more: Any) -> Blobs:
         """Run steps and return the task's blobs."""
         run_block(self.block(*parts, **more), self.frame)
         return self.blobs
+
+    def do_record(self, fields: str, *parts: str | Step, **more: Any) -> Blobs:
+        """Run steps for one record, which gives the fields the values that they have."""
+        block = self.block(*parts, fields=fields, **more)
+        source = GivenRecords(tuple(self.blobs[name] for name in fields.split()))
+        plan = RecordPlan(lambda _: Streams(), by_record=False, body="e/t")
+        run_records(plan, block, self.frame, Streams(source))
+        return self.blobs
+
+
+class GivenRecords:
+    """The source of records that are in memory.
+
+    Attributes:
+        left: Those not taken yet, with their numbers.
+    """
+
+    def __init__(self, *records: tuple[Any, ...]) -> None:
+        self.left = list(enumerate(records))
+        self.begun = self.closed = 0
+
+    def begin(self, frame: Frame) -> None:
+        """Count."""
+        self.begun += 1
+
+    def connect(self, frame: Frame) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """Give one after the other."""
+        while self.left:
+            yield self.left.pop(0)
+
+    def close(self) -> None:
+        """Count."""
+        self.closed += 1

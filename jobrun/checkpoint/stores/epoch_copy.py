@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from jobrun.checkpoint.read.safe_file import read_regular_file
@@ -31,6 +30,7 @@ from jobrun.core.files.disk import (
     write_all,
     write_new_file,
 )
+from jobrun.core.lazy_dataclass import replace
 
 _DIRECTORY_MODE = 0o755
 

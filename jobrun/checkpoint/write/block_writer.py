@@ -5,6 +5,7 @@ Not where the bytes come from (``writer``), nor how they get to the disk (``slab
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -26,6 +27,9 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 # Blocks whose digests are made by one call of a thread, and how many calls ahead.
 _TOGETHER = 16
 _AHEAD = 6
+# From so many blocks of one array on, threads are worth their start: 16 MiB.
+_MANY_BLOCKS = 64
+_MOST_HASHERS = 4
 
 
 @dataclass(slots=True)
@@ -36,6 +40,27 @@ class _Run:
     begin: int
     end: int
     position: int
+
+
+class Hashers:
+    """A few threads that compute digests of blocks, started when they are first needed."""
+
+    def __init__(self) -> None:
+        self._pool: Executor | None = None
+
+    def submit(self, data: Bytes) -> Future[list[bytes]]:
+        """Let a thread compute the digests of the blocks in these bytes."""
+        if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - with logging
+
+            threads = min(_MOST_HASHERS, os.cpu_count() or 1)
+            self._pool = ThreadPoolExecutor(threads, "checkpoint-hasher")
+        return self._pool.submit(_digests_of, data)
+
+    def close(self) -> None:
+        """End the threads that compute digests, when they have computed all."""
+        if self._pool is not None:
+            self._pool.shutdown()
 
 
 class BlockWriter:
@@ -62,7 +87,7 @@ class BlockWriter:
         size_bytes: int,
         old: Sequence[bytes] = (),
         first: int = 0,
-        hashers: Executor | None = None,
+        hashers: Hashers | None = None,
     ) -> None:
         self._file = file
         self._pool = pool
@@ -165,7 +190,7 @@ class BlockWriter:
         first, count = len(self.digests), data.size // BLOCK_BYTES
         if known:
             yield from known[first : first + count]
-        elif self._hashers is None or count <= _TOGETHER:
+        elif self._hashers is None or count < _MANY_BLOCKS:
             # The first touch of each block; its copy then comes from the cache.
             for number in range(count):
                 yield digest(data[number * BLOCK_BYTES : (number + 1) * BLOCK_BYTES])
@@ -233,10 +258,10 @@ class BlockWriter:
         self._window = self.position
 
 
-def _ahead(hashers: Executor, data: Bytes) -> Iterator[bytes]:
+def _ahead(hashers: Hashers, data: Bytes) -> Iterator[bytes]:
     waiting: deque[Future[list[bytes]]] = deque()
     for at in range(0, data.size, _TOGETHER * BLOCK_BYTES):
-        waiting.append(hashers.submit(_digests_of, data[at : at + _TOGETHER * BLOCK_BYTES]))
+        waiting.append(hashers.submit(data[at : at + _TOGETHER * BLOCK_BYTES]))
         if len(waiting) >= _AHEAD:
             yield from waiting.popleft().result()
     while waiting:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from jobrun.checkpoint.hdf5.dataset_names import display_name
 from jobrun.checkpoint.hdf5.digest_blocks import (
     BLOCK_BYTES,
     DIGEST_BYTES,
@@ -37,9 +38,11 @@ from jobrun.checkpoint.hdf5.metadata_template import (
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 from jobrun.checkpoint.hdf5.user_block import Parts
 from jobrun.checkpoint.hdf5.value_codec import Array, Coded, encode
+from jobrun.checkpoint.write.array_forms import ArrayForms
 from jobrun.checkpoint.write.block_writer import BlockWriter
 from jobrun.checkpoint.write.chunk_compression import choose_packings, compress_chunks
 from jobrun.checkpoint.write.direct_io import aligned
+from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.checkpoint_policy import Rules
 from jobrun.values.axis_order import AxisOrder, axis_order
@@ -167,12 +170,19 @@ class FileEncoder:
         self._orders = [entries[index][1].order for index in self._plain]
         # Of the arrays that fitted last: equal ones have the same orders.
         self._strides: list[tuple[int, ...]] = []
+        self._forms: ArrayForms | None = None
         self._steps = self._plan(plain)
         gathered = (one.first for one in self._steps if isinstance(one, _Gathered))
         self.gathered = next((int(self._offsets[self.layout.order[at]]) for at in gathered), 0)
 
-    def arrays(self, values: Mapping[str, Value]) -> list[Array] | None:
+    def arrays(
+        self, values: Mapping[str, Value], forms: ArrayForms | None = None
+    ) -> list[Array] | None:
         """Encode an epoch's values as arrays; None if they do not fit this encoder's layout.
+
+        Args:
+            values: By name.
+            forms: Those of the values, where they are known.
 
         Raises:
             TaskFailedError: A blob holds what cannot be stored.
@@ -181,20 +191,11 @@ class FileEncoder:
             return None
         # By whole lists: of ten thousand blobs each step counts.
         found: list[Any] = list(map(values.get, self._names))
-        plain = [found[index] for index in self._plain] if self._encoded else found
-        if not set(map(type, plain)) <= {np.ndarray} or list(map(_SHAPE, plain)) != self._shapes:
-            return None
-        dtypes = list(map(_DTYPE, plain))
-        if not all(map(is_, dtypes, self._dtypes)):
-            # Equal ones may have other metadata.
-            if not all(map(same_dtype, dtypes, self._dtypes)):
+        if forms is None or forms is not self._forms:
+            plain = [found[index] for index in self._plain] if self._encoded else found
+            if not self._fits(plain):
                 return None
-            self._dtypes = dtypes
-        strides = list(map(_STRIDES, plain))
-        if strides != self._strides:
-            if list(map(axis_order, plain)) != self._orders:
-                return None
-            self._strides = strides
+            self._forms = forms
         for index, entry in self._encoded:
             if found[index] is None:
                 return None
@@ -204,6 +205,23 @@ class FileEncoder:
                 return None
             found[index] = coded.array
         return found
+
+    def _fits(self, plain: list[Any]) -> bool:
+        """Return whether values that are encoded as they are fit the layout."""
+        if not set(map(type, plain)) <= {np.ndarray} or list(map(_SHAPE, plain)) != self._shapes:
+            return False
+        dtypes = list(map(_DTYPE, plain))
+        if not all(map(is_, dtypes, self._dtypes)):
+            # Equal ones may have other metadata.
+            if not all(map(same_dtype, dtypes, self._dtypes)):
+                return False
+            self._dtypes = dtypes
+        strides = list(map(_STRIDES, plain))
+        if strides != self._strides:
+            if list(map(axis_order, plain)) != self._orders:
+                return False
+            self._strides = strides
+        return True
 
     def fill(
         self,
@@ -216,13 +234,15 @@ class FileEncoder:
         """Encode an epoch's arrays into the block writer; return the parts to be written last."""
         known = known or PreviousFile()
         if self._front is not None:
-            filling.put(self._front)
+            # The same in each file of the layout.
+            filling.put(self._front, known.digests)
         order = self.layout.order
         for step in self._steps:
             if isinstance(step, int):
                 index = order[step]
                 filling.zero(int(self._offsets[index]))
                 same = known.digests if self._names[index] in known.unchanged else ()
+                self._require_size(index, arrays[index])
                 _put(filling, arrays[index], same)
             else:
                 filling.zero(int(self._offsets[order[step.first]]))
@@ -237,6 +257,20 @@ class FileEncoder:
         if self._front is not None:
             return self._finish(filling, epoch, self._fixed, [], None)
         return self._fill_packed(filling, arrays, epoch)
+
+    def _require_size(self, index: int, array: Array) -> None:
+        """Require that an array to be encoded has the size that the layout gives it.
+
+        What refers to an array can resize it, however it is shared; all behind it would be shifted.
+        """
+        entry = self.layout.entries[index]
+        if array.nbytes != entry.size_bytes:
+            raise TaskFailedError.of(
+                "E309",
+                f"blob '{display_name(entry.name)}' cannot be stored in a checkpoint: it has "
+                f"{array.nbytes} bytes, and had {entry.size_bytes} when the save began",
+                "list it under inout of the step that changes it",
+            )
 
     def _fill_packed(self, filling: BlockWriter, arrays: list[Array], epoch: int) -> EncodedFile:
         """Encode a file with compressed chunks: chunks first, then their B-trees and metadata."""

@@ -1,10 +1,10 @@
 """Start a new file from a reusable one: a removed epoch's file, or a reflink copy.
 
 Writing into a file that has its place on the disk already costs a third less than making a
-new one, and where the blocks on disk have the digests that new ones would get, they stay as
-they are: what did not change costs no writing, and each file is still complete by itself. Where
-retention frees none, and the file system lets files share blocks (xfs, btrfs), the last file is
-copied in no time and then written over where it differs.
+new one, however small it is. And where the blocks on disk have the digests that new ones would
+get, they stay as they are: what did not change costs no writing, and each file is still complete by
+itself. Where retention frees none, and the file system lets files share blocks (xfs, btrfs), the
+last file is copied in no time and then written over where it differs.
 
 Only a file that no other process can see is overwritten: its epoch's new name was made durable
 before, it has no second name, and no process holds a lock on it (readers of jobrun and HDF5 do).
@@ -23,7 +23,7 @@ from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES, block_span, diges
 from jobrun.checkpoint.hdf5.index_parser import StructureError, parse_tail, require_parts
 from jobrun.checkpoint.hdf5.user_block import Parts
 from jobrun.core.errors import CheckpointError
-from jobrun.core.files.disk import rename_noreplace
+from jobrun.core.files.disk import create_file, rename_noreplace
 from jobrun.core.files.file_lock import try_lock
 from jobrun.core.system_calls import advise_needed
 
@@ -48,8 +48,37 @@ def take_reusable_file(path: str) -> int | None:
     Raises:
         OSError: The system refuses.
     """
+    descriptor = _open_reusable(path + REUSE_SUFFIX)
+    if descriptor is not None:
+        try:
+            rename_noreplace(path + REUSE_SUFFIX, path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+    return descriptor
+
+
+def open_over_removed(path: str) -> int:
+    """Open a removed epoch's file to reuse it under its name; create one if that may not be.
+
+    Returns:
+        The descriptor; the file may be longer than what is to be written.
+
+    Raises:
+        OSError: The system refuses.
+    """
+    descriptor = _open_reusable(path)
+    if descriptor is None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)  # noqa: PTH108 - for each epoch
+        descriptor = create_file(path)
+    return descriptor
+
+
+def _open_reusable(path: str) -> int | None:
+    """Open a removed epoch's file that only this process uses, to reuse it; None otherwise."""
     try:
-        descriptor = os.open(path + REUSE_SUFFIX, _FLAGS)
+        descriptor = os.open(path, _FLAGS)
     except OSError:
         return None
     try:
@@ -57,7 +86,6 @@ def take_reusable_file(path: str) -> int | None:
         is_ours = stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid()
         # A reader holds a shared lock; a file system without locks raises.
         if is_ours and facts.st_nlink == 1 and try_lock(descriptor):
-            rename_noreplace(path + REUSE_SUFFIX, path)
             return descriptor
     except BaseException:
         os.close(descriptor)

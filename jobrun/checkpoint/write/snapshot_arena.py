@@ -8,20 +8,38 @@ from __future__ import annotations
 
 import mmap
 import threading
-from collections.abc import Mapping, Sequence
-from operator import attrgetter, is_
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from jobrun.checkpoint.hdf5.file_layout import ALIGNMENT, PAGE, PAGED_BYTES
+from jobrun.core.lazy_dataclass import dataclass
 from jobrun.values.axis_order import axis_order, empty_in_order, view_in_order
-from jobrun.values.blob_kinds import same_dtype
 
 Array = np.ndarray[Any, Any]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Names = tuple[str, ...]
 
-_SHAPE, _DTYPE, _STRIDES = attrgetter("shape"), attrgetter("dtype"), attrgetter("strides")
+# So much is copied before another thread is let to choose what comes next.
+_TURN_BYTES = 1 << 20
+_TURN_BLOBS = 1 << 10
+
+
+@dataclass(slots=True)
+class _Run:
+    """Small arrays whose copies lie one after the other in memory, without gaps.
+
+    Attributes:
+        names: Of them.
+        begin: Where the first copy begins in the memory.
+        end: Where the last one ends.
+    """
+
+    names: list[str]
+    begin: int
+    end: int
 
 
 class Arena:
@@ -33,34 +51,41 @@ class Arena:
 
     Attributes:
         size_bytes: How much memory it has taken.
-        small: The names of the small arrays, in the order of their places.
+        turns: The names of its arrays, in groups that are copied in one go.
     """
 
     def __init__(self) -> None:
         self._memory: mmap.mmap | None = None
         self._places: dict[str, Array] = {}
         self._offsets: dict[str, int] = {}
+        self._small: frozenset[str] = frozenset()
+        # By the names of a turn.
+        self._runs: dict[Names, list[_Run]] = {}
+        # Names that were asked for, and their copies as one piece; by the identity of the names.
+        self._pieces: dict[int, tuple[Sequence[str], int, Bytes | None]] = {}
+        self._key: object = None
         self._lead_bytes = 0
-        # Of the places: names, shapes, dtypes, strides.
-        self._form: tuple[list[Any], ...] = ([], [], [], [])
         self._position = threading.Lock()
         self.size_bytes = 0
-        self.small: tuple[str, ...] = ()
+        self.turns: tuple[Names, ...] = ()
 
-    def prepare(self, arrays: Mapping[str, Array], lead_bytes: int = 0) -> None:
+    def is_prepared(self, key: object, lead_bytes: int) -> bool:
+        """Return whether the arena was prepared last for arrays of an equal key, and as far on."""
+        return lead_bytes == self._lead_bytes and key == self._key
+
+    def prepare(self, arrays: Mapping[str, Array], lead_bytes: int = 0, key: object = None) -> None:
         """Allocate the arena's memory for copies of these arrays, in place of earlier copies.
 
         Args:
             arrays: In the order in which the small ones are to lie.
             lead_bytes: How far behind a page the first one is to begin; it does so in the file.
+            key: Equal for arrays of the same names, dtypes, shapes and axis orders.
         """
-        if lead_bytes == self._lead_bytes and self._fits(arrays):
-            return
-        self._places, self._lead_bytes = {}, lead_bytes
-        self.small = tuple(name for name, one in arrays.items() if one.nbytes < PAGED_BYTES)
-        large = (name for name, one in arrays.items() if one.nbytes >= PAGED_BYTES)
-        ordered = {name: arrays[name] for name in (*self.small, *large)}
-        self._offsets, needed_bytes = _layout(ordered, lead_bytes)
+        self._places, self._pieces = {}, {}
+        self._key, self._lead_bytes = key, lead_bytes
+        small = [name for name, one in arrays.items() if one.nbytes < PAGED_BYTES]
+        large = [name for name, one in arrays.items() if one.nbytes >= PAGED_BYTES]
+        self._offsets, needed_bytes = _layout({n: arrays[n] for n in (*small, *large)}, lead_bytes)
         if needed_bytes > self.size_bytes:
             # The old one first: never both.
             self._memory = None
@@ -68,7 +93,10 @@ class Arena:
             self.size_bytes = needed_bytes
         for name, array in arrays.items():
             self._places[name] = self._place(array, self._offsets[name])
-        self._form = _form_of(self._places)
+        self._small = frozenset(small)
+        turns = list(self._cut(small))
+        self._runs = {turn: list(self._runs_of(turn)) for turn in turns}
+        self.turns = (*turns, *self._cut(large))
 
     def copy(self, names: Sequence[str], arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Copy some of the prepared arrays into the arena, bit for bit, in their axis order.
@@ -79,13 +107,16 @@ class Arena:
         to let them run, and then to wait for one's turn again, costs far more than the copy.
         """
         copies = dict(zip(names, map(self._places.__getitem__, names), strict=True))
-        if len(self.small) == len(self._places):
-            self._write(names, arrays)
-            return copies
-        large = copies.keys() - set(self.small)
-        self._write([name for name in names if name not in large], arrays)
-        for name in large:
-            np.copyto(copies[name], arrays[name], casting="no")
+        runs = self._runs.get(tuple(names))
+        if runs is None:
+            small = [name for name in names if name in self._small]
+            runs = list(self._runs_of(small))
+            for name in names:
+                if name not in self._small:
+                    np.copyto(copies[name], arrays[name], casting="no")
+        if self._memory is not None:
+            for run in runs:
+                self._write(self._memory, run, arrays)
         return copies
 
     def adjacent(self, names: Sequence[str], size_bytes: int) -> Bytes | None:
@@ -99,6 +130,13 @@ class Arena:
             uint8, one-dimensional; None where something is between two of them, or one of them is
             not in the arena.
         """
+        known = self._pieces.get(id(names))
+        if known is None or known[1] != size_bytes:
+            # They are kept, so that no others get their identity.
+            known = self._pieces[id(names)] = names, size_bytes, self._piece(names, size_bytes)
+        return known[2]
+
+    def _piece(self, names: Sequence[str], size_bytes: int) -> Bytes | None:
         first = self._offsets.get(names[0])
         if self._memory is None or first is None:
             return None
@@ -107,31 +145,47 @@ class Arena:
             return None
         return np.frombuffer(self._memory, np.uint8, len(names) * size_bytes, first)
 
-    def _write(self, names: Sequence[str], arrays: Mapping[str, Any]) -> None:
-        offsets, memory = self._offsets, self._memory
-        if memory is None:
-            return
+    def _write(self, memory: mmap.mmap, run: _Run, arrays: Mapping[str, Any]) -> None:
+        """Copy small arrays into the arena's memory, one behind the other."""
         with self._position:
-            for name in names:
-                memory.seek(offsets[name])
-                try:
-                    memory.write(arrays[name])
-                except (ValueError, BufferError):
-                    # A dtype, such as that of dates, or an order, that is not shown as bytes.
-                    np.copyto(self._places[name], arrays[name], casting="no")
+            memory.seek(run.begin)
+            try:
+                deque(map(memory.write, map(arrays.__getitem__, run.names)), 0)
+            except (ValueError, BufferError):
+                # A dtype, such as that of dates, or an order, that is not shown as bytes.
+                pass
+            else:
+                if memory.tell() == run.end:
+                    return
+        for name in run.names:
+            np.copyto(self._places[name], arrays[name], casting="no")
 
-    def _fits(self, arrays: Mapping[str, Array]) -> bool:
-        # Most often it does, so this is as quick as it can be.
-        names, shapes, dtypes, strides = self._form
-        values = arrays.values()
-        if list(arrays) != names or list(map(_SHAPE, values)) != shapes:
-            return False
-        found = list(map(_DTYPE, values))
-        # Equal ones may have other metadata, titles, or scalars.
-        if not (all(map(is_, found, dtypes)) or all(map(same_dtype, found, dtypes))):
-            return False
-        # Of arrays without gaps these tell the axis order; of others it is asked for.
-        return list(map(_STRIDES, values)) == strides
+    def _cut(self, names: Sequence[str]) -> Iterator[Names]:
+        """Cut names into groups of the arena's arrays that are copied in one go."""
+        begin, left_bytes = 0, _TURN_BYTES
+        for at, name in enumerate(names):
+            left_bytes -= self._places[name].nbytes
+            if left_bytes <= 0 or at + 1 - begin == _TURN_BLOBS:
+                yield tuple(names[begin : at + 1])
+                begin, left_bytes = at + 1, _TURN_BYTES
+        if begin < len(names):
+            yield tuple(names[begin:])
+
+    def _runs_of(self, names: Sequence[str]) -> Iterator[_Run]:
+        """Group names of small arrays by whether their copies lie without gaps in the arena."""
+        run: _Run | None = None
+        for name in names:
+            begin = self._offsets[name]
+            end = begin + self._places[name].nbytes
+            if run is not None and run.end == begin:
+                run.names.append(name)
+                run.end = end
+                continue
+            if run is not None:
+                yield run
+            run = _Run([name], begin, end)
+        if run is not None:
+            yield run
 
     def _place(self, array: Array, offset: int) -> Array:
         order = axis_order(array)
@@ -139,11 +193,6 @@ class Arena:
             return empty_in_order(array.shape, array.dtype, order)
         flat: Array = np.frombuffer(self._memory, array.dtype, array.size, offset)
         return view_in_order(flat, array.shape, order)
-
-
-def _form_of(arrays: Mapping[str, Array]) -> tuple[list[Any], ...]:
-    values = arrays.values()
-    return list(arrays), *(list(map(of, values)) for of in (_SHAPE, _DTYPE, _STRIDES))
 
 
 def _layout(arrays: Mapping[str, Array], begin: int) -> tuple[dict[str, int], int]:

@@ -21,7 +21,8 @@ from jobrun.checkpoint.hdf5.file_layout import PAGE
 from jobrun.checkpoint.hdf5.user_block import Header
 from jobrun.checkpoint.hdf5.value_codec import Array
 from jobrun.checkpoint.store import StoredFile
-from jobrun.checkpoint.write.block_writer import BlockWriter
+from jobrun.checkpoint.write.array_forms import ArrayForms
+from jobrun.checkpoint.write.block_writer import BlockWriter, Hashers
 from jobrun.checkpoint.write.direct_io import Bytes, FileWriter, SlabPool, aligned
 from jobrun.checkpoint.write.encoder import (
     EncodedFile,
@@ -39,7 +40,6 @@ from jobrun.values.blob_kinds import Value
 
 # From this length on, a thread and writing past the page cache are worth their beginning.
 _LARGE_BYTES = 1 << 20
-_MOST_HASHERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,7 @@ class NodeWriter:
         run_id: str,
         values: Mapping[str, Value],
         unchanged: Collection[str] = (),
+        forms: ArrayForms | None = None,
         adjacent: FindAdjacent | None = None,
     ) -> StoredFile:
         """Write a node's values as a new file; the bytes are durable on return, not the file name.
@@ -141,6 +142,7 @@ class NodeWriter:
             values: By name. Read only. Containers, and states of objects, become groups.
             unchanged: Names whose values are, bit for bit, those of the last ``write`` that
                 returned. They are not even read where a file that is used again has them.
+            forms: Those of the values, where the caller knows them.
             adjacent: Finds values that lie in memory one after the other, as those that a snapshot
                 has copied: they are read as one.
 
@@ -152,7 +154,7 @@ class NodeWriter:
         folder, name = os.path.split(path)
         with self._lock:
             before = self._program
-            program, arrays = self._arrays(values)
+            program, arrays = self._arrays(values, forms)
             end = program.most_bytes
             with disk_faults("E313", f"write {path}", place=folder, needed_bytes=end):
                 known = PreviousFile(unchanged, self._digests if program is before else ())
@@ -184,10 +186,12 @@ class NodeWriter:
             finally:
                 self._lock.release()
 
-    def _arrays(self, whole: Mapping[str, Value]) -> tuple[FileEncoder, list[Array]]:
+    def _arrays(
+        self, whole: Mapping[str, Value], forms: ArrayForms | None = None
+    ) -> tuple[FileEncoder, list[Array]]:
         values = flatten_values(whole)
         if self._program is not None:
-            arrays = self._program.arrays(values)
+            arrays = self._program.arrays(values, forms if values is whole else None)
             if arrays is not None:
                 return self._program, arrays
         self._program, arrays = build_encoder(values, self._compression, self._origins)
@@ -201,7 +205,7 @@ class NodeWriter:
             reach("checkpoint.file-opened")
             old: Sequence[bytes] = ()
             parts = save.program.parts
-            if spare is not None and parts is not None:
+            if spare is not None and parts is not None and save.program.most_bytes >= _LARGE_BYTES:
                 old = known_digests(descriptor, save.program.layout.digest, parts, save.epoch)
             elif spare is None and parts is not None:
                 old = self._shared(descriptor, save)
@@ -254,21 +258,16 @@ class NodeWriter:
         most = save.program.most_bytes
         is_large = most >= _LARGE_BYTES
         file = FileWriter(descriptor, direct=is_large)
-        hashers = None
+        hashers = Hashers() if old and is_large else None
         try:
             if is_large:
                 file.start()
-            if old and is_large:
-                from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - with logging
-
-                threads = min(_MOST_HASHERS, os.cpu_count() or 1)
-                hashers = ThreadPoolExecutor(threads, "checkpoint-hasher")
             filling = BlockWriter(file, self._pool, most, old, save.program.first, hashers)
             filled = save.program.fill(filling, save.arrays, save.epoch, save.known, save.adjacent)
             file.wait()
         finally:
             if hashers is not None:
-                hashers.shutdown()
+                hashers.close()
             file.stop()
         handed_bytes = filling.written_bytes
         if filled.front is not None:

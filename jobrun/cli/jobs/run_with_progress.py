@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +13,7 @@ import click
 from jobrun.cli.jobs.run_options import build_run_options
 from jobrun.cli.terminal import Shell
 from jobrun.core.events import Event, Listener
+from jobrun.core.lazy_dataclass import replace
 from jobrun.runner.options import RunOptions, RunResult
 
 Function = TypeVar("Function", bound=Callable[..., Any])

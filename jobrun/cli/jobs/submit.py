@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from jobrun.cli.specs.prepare_spec import override_texts, prepare
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.files.disk import disk_faults, make_directory
+from jobrun.core.lazy_dataclass import replace
 from jobrun.tools.slurm import Batch, render_script, setting, slurm_time, submit
 
 _SHORTEST_WARNING_S = 10

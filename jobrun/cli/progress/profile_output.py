@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobrun.cli.formatting import list_times, shorten_path
 from jobrun.cli.terminal import Shell
 from jobrun.core.events import Event, Listener
+from jobrun.core.lazy_dataclass import replace
 from jobrun.core.resource_usage import TimeUse
 from jobrun.runner.options import RunOptions
 

@@ -31,7 +31,7 @@ from jobrun.core.text.names import did_you_mean
 from jobrun.runner.rundir.run_directories import Run, find_run, open_run, suggest_run_dir
 from jobrun.tools.runs.filter_and_sort_runs import (
     filter_runs,
-    find_column,
+    find_columns,
     group_runs,
     parse_condition,
     render_csv,
@@ -143,7 +143,7 @@ def _print_table(
 ) -> None:
     asked = [parse_condition(text).name for text in given["conditions"]]
     asked += [given["sort"].removeprefix("-"), given["best"].rpartition(":")[2]]
-    columns = {find_column(name, found) for name in asked if name}
+    columns = set(find_columns(filter(None, asked), found)) if any(asked) else set()
     table = RunsTable(shell, now, columns)
     is_sorted = bool(given["sort"] or given["best"])
     groups = group_runs(found, nest_forks=not is_sorted, always=columns)

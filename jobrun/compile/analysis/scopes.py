@@ -21,6 +21,7 @@ class NodeView:
         tasks: The group's tasks on the node, by their position in the group.
         global_names: Names of the node's global workspace that tasks of the group make.
         group_names: Names that set-up around the group run makes.
+        shared: All those names, which tasks on the node share.
         init: What set-up before the tasks does with names; ``exit``: what that after them does.
         around: The names that this set-up touches.
     """
@@ -31,6 +32,7 @@ class NodeView:
     tasks: Mapping[int, TaskDraft]
     global_names: set[str] = field(default_factory=set)
     group_names: set[str] = field(default_factory=set)
+    shared: frozenset[str] = frozenset()
     init: Summary = field(default_factory=Summary)
     exit: Summary = field(default_factory=Summary)
     around: NameUses = field(default_factory=NameUses)
@@ -63,8 +65,20 @@ class NodeView:
         return finder.uses
 
     def scopes(self, task: TaskDraft) -> Scopes:
-        """Find the scope (instance, task, group or node) of each name of a task on this node."""
-        return tuple([(name, self.scope(task, name)) for name in sorted(task.flow.names())])
+        """Find the scope on this node of each name of a task, as the compiler assigns it."""
+        names = sorted(task.flow.names())
+        if task.instances > 1:
+            return tuple([(name, self.scope(task, name)) for name in names])
+        # As ``scope`` does, for most tasks of a large spec.
+        shared, group = self.shared, self.group_names
+        return tuple(
+            [
+                (name, Scope.TASK)
+                if name not in shared
+                else (name, self.scope(task, name) if name in group else Scope.NODE)
+                for name in names
+            ]
+        )
 
     def outer_scopes(self, names: set[str]) -> Scopes:
         """Return the scope of each name that the set-up of the group uses on this node."""
@@ -93,6 +107,7 @@ def build_node_views(group: GroupDraft, start: Mapping[str, frozenset[str]]) -> 
         for task in tasks.values():
             if task.is_global:
                 view.global_names |= _global_names(task) - view.group_names
+        view.shared = view.start.union(view.global_names, view.group_names)
         views[node] = view
     return views
 

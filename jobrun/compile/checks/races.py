@@ -56,19 +56,20 @@ def check_races(view: NodeView, reported: Container[tuple[str, str]], faults: Fa
 
 
 def _find_uses(view: NodeView, task: TaskDraft) -> dict[str, tuple[str, Place]]:
-    """Map each shared name that a task uses to its riskiest use: a write, a count or a read."""
-    flow = task.flow
-    is_shared = view.shared_scope
-    reads = {**flow.inner.reads, **flow.once.reads}
-    atomic = {**flow.reporting.atomic, **flow.inner.atomic, **flow.once.atomic}
-    writes = {**flow.reporting.writes, **flow.inner.writes, **flow.once.writes}
-    uses = {name: (_READS, place) for name, place in reads.items() if is_shared(name) is not None}
+    """Return for each shared name the strongest use that could race (reads < counts < writes)."""
+    flow, shared = task.flow, view.shared
+    reads, atomic, writes = flow.inner.reads, flow.inner.atomic, flow.inner.writes
+    if not flow.has_body_only:
+        reads = {**reads, **flow.once.reads}
+        atomic = {**flow.reporting.atomic, **atomic, **flow.once.atomic}
+        writes = {**flow.reporting.writes, **writes, **flow.once.writes}
+    uses = {name: (_READS, place) for name, place in reads.items() if name in shared}
     for name, place in atomic.items():
-        if is_shared(name) is not None:
+        if name in shared:
             # A plain read of a counter is not protected by atomic updates.
             uses[name] = (_WRITES if name in reads else _COUNTS, place)
     for name, place in writes.items():
-        if is_shared(name) is not None:
+        if name in shared:
             uses[name] = (_WRITES, place)
     return uses
 

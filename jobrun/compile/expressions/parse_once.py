@@ -1,15 +1,19 @@
 """Parse texts that differ only in names once: the tree of the first makes those of the others.
 
 A large spec is written by a program: ten thousand of its statements are ``x7 = t - x7`` with
-another number. A text is taken apart into words and what is between them, its shape; from the tree
-of the first text of a shape, a function is made that builds the tree of any other.
+another number. A text is taken apart into words and what is between them; its shape says which of
+its words are the same. From the tree of the first text of a shape, a function is made that builds
+the tree of any other.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from itertools import accumulate
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import field
+from itertools import accumulate, pairwise
+from operator import itemgetter
 from typing import Any
 
 from jobrun.compile.expressions.limits import MAX_INT
@@ -25,10 +29,17 @@ from jobrun.graph.steps import Delete, ItemTarget, NameTarget, Op
 
 # Not an attribute, not the end of a number, and not what no blob can be named.
 _WORD = lazy_pattern(r"(?<![\w.])((?!__)[A-Za-z_]\w{0,63})(?!\w)", re.ASCII)
-# A text, taken apart: at odd positions its words, at even ones what is between them.
-_Parts = list[str]
-# Builds a part of a tree from the parts of a text, and the offset of each of them in it.
-_Make = Callable[[_Parts, list[int]], Any]
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+# The words of texts that agree after this are in the same places.
+_FLAT = str.maketrans({**dict.fromkeys(_LETTERS, "a"), **dict.fromkeys("0123456789", "0")})
+_NUMBER = lazy_pattern(r"[a0_]")
+# Among more, one is found faster by a table.
+_FEW_WORDS = 20
+_Words = tuple[str, ...]
+# Builds a part of a tree from the words of a text, and the offset of each of them in it.
+Make = Callable[[_Words, Sequence[int]], Any]
+# The numbers in a text, and for each word that of its first mention; or the word, if it has a
+# meaning.
 _Shape = tuple[str | int, ...]
 # The field of a node that is a name of the text.
 _NAMED: dict[type[Any], str] = {
@@ -37,10 +48,95 @@ _NAMED: dict[type[Any], str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Constant:
+class Constant:
     """A part that each tree of a shape has."""
 
     value: Any
+
+
+@dataclass(slots=True)
+class _Shapes:
+    """What has been learnt of texts with the same signs between words and numbers, by shape.
+
+    A text whose shape has None is parsed each time.
+    """
+
+    statements: dict[_Shape, tuple[Callable[..., Op], Make] | None] = field(default_factory=dict)
+    expressions: dict[_Shape, Make | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the words are in texts that are the same but for letters and digits.
+
+    Attributes:
+        words: Returns the words of such a text.
+        offsets: Where they begin.
+        numbers: Returns the rest that has letters or digits; None where there is none.
+        shapes: What has been learnt of texts with the same signs between words and numbers.
+        flat: What these texts have in common.
+    """
+
+    words: Callable[[str], _Words]
+    offsets: tuple[int, ...]
+    numbers: Callable[[str], _Words] | None
+    shapes: _Shapes
+    flat: str
+
+
+class TextShapes:
+    """Takes texts apart into words and numbers, and what is between them.
+
+    Args:
+        fixed: The words with a meaning; all others are names.
+    """
+
+    def __init__(self, fixed: frozenset[str]) -> None:
+        self.fixed = fixed
+        self._layouts: dict[str, Layout] = {}
+        self._shapes: dict[tuple[str, ...], _Shapes] = {}
+
+    def known(self, text: str) -> Layout | None:
+        """Return the layout of the words of a text, or None if there has been none of its like."""
+        return self._layouts.get(text.translate(_FLAT))
+
+    def layout(self, text: str) -> Layout:
+        """Split a text at its words, for all texts that have them in the same places."""
+        flat = text.translate(_FLAT)
+        parts = _WORD.split(text)
+        starts = list(accumulate(map(len, parts), initial=0))
+        spans = [slice(one, end) for one, end in pairwise(starts)]
+        signs = tuple([flat[one] for one in spans[::2]])
+        numbers = [one for one in spans[::2] if _NUMBER.search(flat[one])]
+        layout = self._layouts[flat] = Layout(
+            _getter(spans[1::2]),
+            tuple(starts[1:-1:2]),
+            _getter(numbers) if numbers else None,
+            self._shapes.setdefault(signs, _Shapes()),
+            flat,
+        )
+        return layout
+
+    def shape(self, text: str, words: _Words, layout: Layout) -> _Shape:
+        """Return the shape of a text: its numbers, and which of its words are the same."""
+        find: Callable[[str], int] = words.index
+        if len(words) > _FEW_WORDS:
+            first: dict[str, int] = {}
+            for number, word in enumerate(words):
+                first.setdefault(word, number)
+            find = first.__getitem__
+        shape: _Shape = tuple(map(find, words))
+        fixed = self.fixed
+        if not fixed.isdisjoint(words):
+            shape = tuple([one if one in fixed else find(one) for one in words])
+        return shape if layout.numbers is None else (*layout.numbers(text), *shape)
+
+
+def _getter(spans: list[slice]) -> Callable[[str], _Words]:
+    """Make the function that returns the parts of a text that are at these places."""
+    if len(spans) > 1:
+        return itemgetter(*spans)
+    return lambda text: tuple([text[span] for span in spans])
 
 
 class ShapedParser:
@@ -52,10 +148,7 @@ class ShapedParser:
 
     def __init__(self, params: Params) -> None:
         self._params = params
-        self._fixed = MEANINGFUL.union(params)
-        # None: a text of this shape is parsed each time.
-        self._statements: dict[_Shape, tuple[Callable[..., Op], _Make] | None] = {}
-        self._expressions: dict[_Shape, _Make | None] = {}
+        self._texts = TextShapes(MEANINGFUL.union(params))
         self._equal: dict[str, Expr] = {}
         self._integers: dict[int, Expr] = {}
 
@@ -65,19 +158,20 @@ class ShapedParser:
         Raises:
             SpecError: It is not valid; with all its faults.
         """
-        if not is_plain(text):
+        layout = self._texts.known(text) or self._layout(text)
+        if layout is None:
             return parse_statement(text, origin, path, self._params)
-        parts, shape = self._take_apart(text)
-        known = self._statements.get(shape)
+        words = layout.words(text)
+        shape = self._texts.shape(text, words, layout)
+        known = layout.shapes.statements.get(shape)
         if known is not None:
             kind, make = known
-            return kind(*make(parts, _offsets(parts)), path, origin)
+            return kind(*make(words, layout.offsets), path, origin)
         op = parse_statement(text, origin, path, self._params)
-        if shape not in self._statements:
-            learner = _Learner(parts, shape)
+        if shape not in layout.shapes.statements:
             # All but the last fields, which are the path and the origin.
-            learnt = learner.learn(op, _tuple_of, skip=2)
-            self._statements[shape] = (type(op), learnt) if learnt else None
+            learnt = self._learner(words, layout).learn(op, tuple_of, skip=2)
+            layout.shapes.statements[shape] = (type(op), learnt) if learnt else None
         return op
 
     def known(self, value: Any) -> Expr | None:
@@ -95,129 +189,146 @@ class ShapedParser:
         Raises:
             SpecError: It is not valid; with all its faults.
         """
-        if not isinstance(value, str) or not is_plain(value):
+        if not isinstance(value, str):
             return parse_expression(value, origin, path, self._params)
         found = self._equal.get(value)
-        if found is None:
-            found = self._equal[value] = self._expression(value, origin, path)
+        if found is not None:
+            return found
+        layout = self._texts.known(value) or self._layout(value)
+        if layout is None:
+            return parse_expression(value, origin, path, self._params)
+        found = self._equal[value] = self._expression(value, layout, origin, path)
         return found
 
-    def _expression(self, text: str, origin: Origin, path: str) -> Expr:
-        parts, shape = self._take_apart(text)
-        make = self._expressions.get(shape)
+    def _expression(self, text: str, layout: Layout, origin: Origin, path: str) -> Expr:
+        words = layout.words(text)
+        shape = self._texts.shape(text, words, layout)
+        make = layout.shapes.expressions.get(shape)
         if make is not None:
-            expr: Expr = make(parts, _offsets(parts))
+            expr: Expr = make(words, layout.offsets)
             return expr
         expr = parse_expression(text, origin, path, self._params)
-        if shape not in self._expressions:
-            self._expressions[shape] = _Learner(parts, shape).learn(expr, type(expr))
+        if shape not in layout.shapes.expressions:
+            layout.shapes.expressions[shape] = self._learner(words, layout).learn(expr, type(expr))
         return expr
 
-    def _take_apart(self, text: str) -> tuple[_Parts, _Shape]:
-        """Split a text into words and the rest, and number its names, so renamed texts match."""
-        parts = _WORD.split(text)
-        shape: list[str | int] = [*parts]
-        numbers: dict[str, int] = {}
-        for position in range(1, len(parts), 2):
-            word = parts[position]
-            if word not in self._fixed:
-                shape[position] = numbers.setdefault(word, position)
-        return parts, tuple(shape)
+    def _layout(self, text: str) -> Layout | None:
+        """Return the layout of a text's words, if it may be parsed as those of its shape are.
+
+        Which text is plain does not depend on its letters and digits.
+        """
+        return self._texts.layout(text) if is_plain(text) else None
+
+    def _learner(self, words: _Words, layout: Layout) -> Learner:
+        return Learner(words, layout.offsets, self._texts.fixed)
 
 
-class _Learner:
+class Learner:
     """Makes, from the tree of a text, the functions that build the trees of texts of its shape."""
 
-    def __init__(self, parts: _Parts, shape: _Shape) -> None:
-        offsets = _offsets(parts)
-        self._positions = {offsets[one]: one for one in range(1, len(parts), 2)}
-        self._first = {parts[one]: one for one in shape if isinstance(one, int)}
-        self._unseen = sum(isinstance(one, int) for one in shape)
+    def __init__(self, words: _Words, offsets: Sequence[int], fixed: Collection[str]) -> None:
+        self._positions = {offset: one for one, offset in enumerate(offsets)}
+        names = [one for one in words if one not in fixed]
+        self._first = {one: words.index(one) for one in names}
+        # How often each is written, but has not been met in the tree.
+        self._unseen = Counter(names)
         self._is_exact = True
 
-    def learn(self, tree: Op | Expr, kind: Callable[..., Any], skip: int = 0) -> _Make | None:
-        """Build the function that makes a parsed tree again with another text's names, or None.
+    def learn(self, tree: Op | Expr, kind: Callable[..., Any], skip: int = 0) -> Make | None:
+        """Build the function that makes a tree of this shape from another text's words, or None.
 
         Returns:
             None where not each word of the text is a name in the tree: one is a keyword, say.
         """
-        made = self._node(tree, kind, skip)
-        is_whole = self._is_exact and self._unseen == 0
-        return made if is_whole and not isinstance(made, _Constant) else None
+        made = self.node(tree, kind, skip)
+        return made if self.is_whole and not isinstance(made, Constant) else None
 
-    def _node(self, node: Any, kind: Callable[..., Any], skip: int = 0) -> _Make | _Constant:
+    @property
+    def is_whole(self) -> bool:
+        """Whether each word of the text that has no meaning is a name in the trees learnt from."""
+        return self._is_exact and not any(self._unseen.values())
+
+    def node(self, node: Any, kind: Callable[..., Any], skip: int = 0) -> Make | Constant:
+        """Make the function that builds a part of a tree from the words of a text."""
         # As for other nodes, but faster: most are one of these.
         if type(node) is Name:
-            return self._name(node)
+            return self.name(node)
         if type(node) is NameTarget:
-            word = self._position(node.name)
-            return lambda parts, _: NameTarget(parts[word])
+            word = self.position(node.name)
+            return lambda words, _: NameTarget(words[word])
         named = _NAMED.get(type(node))
-        values: list[_Make | _Constant] = []
+        values: list[Make | Constant] = []
         for name in list(field_types(node.__class__))[: -skip or None]:
             value = getattr(node, name)
             if name == named:
                 values.append(self._word(value))
             elif name == "at":
-                values.append(self._offset(value))
+                values.append(self.offset(value))
             elif isinstance(node, Delete):
-                values.append(_build(_tuple_of, list(map(self._word, value))))
+                values.append(_build(tuple_of, list(map(self._word, value))))
             else:
                 values.append(self._value(value))
         return _build(kind, values)
 
-    def _value(self, value: Any) -> _Make | _Constant:
+    def _value(self, value: Any) -> Make | Constant:
         if isinstance(value, tuple):
-            return _build(_tuple_of, [self._value(one) for one in value])
-        return self._node(value, type(value)) if field_types(value.__class__) else _Constant(value)
+            return _build(tuple_of, [self._value(one) for one in value])
+        return self.node(value, type(value)) if field_types(value.__class__) else Constant(value)
 
-    def _name(self, node: Name) -> _Make:
-        self._position(node.name)
-        self._offset(node.at)
+    def name(self, node: Name) -> Make:
+        """Make the function that builds a name of the tree from the words of a text."""
+        self.position(node.name)
+        self.offset(node.at)
         position = self._positions.get(node.at, 0)
-        return lambda parts, offsets: Name(parts[position], offsets[position])
+        return lambda words, offsets: Name(words[position], offsets[position])
 
-    def _word(self, name: str) -> _Make:
-        position = self._position(name)
-        return lambda parts, _: parts[position]
+    def _word(self, name: str) -> Make:
+        position = self.position(name)
+        return lambda words, _: words[position]
 
-    def _position(self, name: str) -> int:
-        """Find the first mention of a name in the text whose parsed tree is to be copied."""
-        self._unseen -= 1
-        position = self._first.get(name, 0)
-        self._is_exact = self._is_exact and position > 0
+    def position(self, name: str) -> int:
+        """Find where the text whose shape is learnt first mentions a name."""
+        self._unseen[name] -= 1
+        position = self._first.get(name, -1)
+        self._is_exact = self._is_exact and position >= 0
         return position
 
-    def _offset(self, at: int) -> _Make:
-        position = self._positions.get(at, 0)
-        self._is_exact = self._is_exact and position > 0
+    def offset(self, at: int) -> Make | Constant:
+        """Make the function that returns the offset in another text of a part of the tree."""
+        position = self._positions.get(at, -1)
+        self._is_exact = self._is_exact and position >= 0
         return lambda _, offsets: offsets[position]
 
 
-def _offsets(parts: _Parts) -> list[int]:
-    return list(accumulate(map(len, parts), initial=0))
-
-
-def _tuple_of(*values: Any) -> tuple[Any, ...]:
+def tuple_of(*values: Any) -> tuple[Any, ...]:
+    """Return the parts of a tree as a tuple: the constructor of those that hold others."""
     return values
 
 
-def _build(kind: Callable[..., Any], given: Sequence[_Make | _Constant]) -> _Make | _Constant:
-    """Build a function that makes one node of a parsed tree again, with another text's names."""
-    values = [one.value if isinstance(one, _Constant) else None for one in given]
-    moving = [(at, one) for at, one in enumerate(given) if not isinstance(one, _Constant)]
+def _build(kind: Callable[..., Any], given: Sequence[Make | Constant]) -> Make | Constant:
+    """Build a function that makes an expression tree's node from the words of another text."""
+    values = [one.value if isinstance(one, Constant) else None for one in given]
+    moving = [(at, one) for at, one in enumerate(given) if not isinstance(one, Constant)]
     if not moving:
-        return _Constant(kind(*values))
+        return Constant(kind(*values))
 
     if len(moving) == 1:
         ((only, maker),) = moving
         before, behind = values[:only], values[only + 1 :]
-        return lambda parts, offsets: kind(*before, maker(parts, offsets), *behind)
+        if kind is tuple_of and len(given) == 1:
+            return lambda words, offsets: (maker(words, offsets),)
+        return lambda words, offsets: kind(*before, maker(words, offsets), *behind)
 
-    def make(parts: _Parts, offsets: list[int]) -> Any:
+    if len(moving) == len(values) == 2:
+        first, second = (maker for _, maker in moving)
+        if kind is tuple_of:
+            return lambda words, offsets: (first(words, offsets), second(words, offsets))
+        return lambda words, offsets: kind(first(words, offsets), second(words, offsets))
+
+    def make(words: _Words, offsets: Sequence[int]) -> Any:
         found = values.copy()
         for at, one in moving:
-            found[at] = one(parts, offsets)
+            found[at] = one(words, offsets)
         return kind(*found)
 
     return make

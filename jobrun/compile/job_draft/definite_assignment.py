@@ -62,21 +62,30 @@ class NameUses:
 
     def note(self, access: Access, place: Place) -> None:
         """Add what one step needs, assigns or deletes to an analysis of definite assignment."""
+        reads, writes, firm = self.reads, self.writes, self.firm
         for name in access.reads:
-            self.reads.setdefault(name, place)
+            if name not in reads:
+                reads[name] = place
+        written = access.binds
+        if access.changes or access.deletes:
+            written = [*written, *access.changes, *access.deletes]
         is_sorted = access.called or access.lent
-        for name in (*access.binds, *access.changes, *access.deletes):
-            self.writes.setdefault(name, place)
-            if not is_sorted:
-                self.firm.setdefault(name, place)
+        for name in written:
+            if name not in writes:
+                writes[name] = place
+            if not is_sorted and name not in firm:
+                firm[name] = place
         if is_sorted:
             self._sort(access, place)
-        for name in access.atomic:
-            self.atomic.setdefault(name, place)
-        for name in access.deletes:
-            self.deletes.setdefault(name, place)
-        for read in access.outputs:
-            self.outputs.setdefault((read.task, read.output), place)
+        if access.atomic:
+            for name in access.atomic:
+                self.atomic.setdefault(name, place)
+        if access.deletes:
+            for name in access.deletes:
+                self.deletes.setdefault(name, place)
+        if access.outputs:
+            for read in access.outputs:
+                self.outputs.setdefault((read.task, read.output), place)
         if access.functions:
             self.functions.update(access.functions)
 
@@ -131,9 +140,10 @@ class Summary:
     dead: bool = False
 
     def read(self, names: Iterable[str], place: Place, problems: list[FlowProblem]) -> None:
-        """Note which names steps need that are not assigned yet; one maybe deleted is a problem."""
+        """Add needed names to a summary of assignments; one that may be deleted is a problem."""
+        find = self.end.get
         for name in names:
-            status = self.end.get(name)
+            status = find(name)
             if status is None:
                 self.needs.setdefault(name, place)
             elif status is not Status.SET:
@@ -235,8 +245,9 @@ class FlowAnalysis:
 
     def _step(self, step: Step, into: Summary) -> None:
         if isinstance(step, Net):
+            find, touch = FINDER.of_op, self._touch
             for op in step.ops:
-                self._touch(FINDER.of_op(op), Place(op.path, op.origin), into)
+                touch(find(op), Place(op.path, op.origin), into)
             return
         place = Place(step.path, step.origin)
         match step:
@@ -262,13 +273,15 @@ class FlowAnalysis:
 
     def _touch(self, access: Access, place: Place, into: Summary) -> None:
         self.uses.note(access, place)
-        into.read(access.reads, place, self.problems)
+        if access.reads:
+            into.read(access.reads, place, self.problems)
         if access.atomic:
             into.read(access.atomic, place, self.problems)
+        end = into.end
         for name in access.binds:
-            into.end[name] = Status.SET
+            end[name] = Status.SET
         for name in access.deletes:
-            into.end[name] = Status.GONE
+            end[name] = Status.GONE
 
     def _loop(self, step: Loop | While, place: Place, into: Summary) -> None:
         head = FINDER.of_step(step)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from jobrun.compile.faults import Place
 from jobrun.compile.job_draft.definite_assignment import (
@@ -36,6 +36,9 @@ from jobrun.graph.types import (
     Retry,
     SetupNets,
 )
+
+if TYPE_CHECKING:
+    from jobrun.compile.job_draft.repeated_flow import RepeatedFlow
 
 Workspace = Literal["private", "global"]
 FAILED = "failed"
@@ -69,6 +72,11 @@ class TaskFlow:
     problems: list[FlowProblem]
     carried: dict[str, Place] = field(default_factory=dict)
 
+    @property
+    def has_body_only(self) -> bool:
+        """Whether neither set-up nor reports of the drafted task use names, as for most."""
+        return self.once is _NO_USES and self.reporting is _NO_USES
+
     def made(self) -> set[str]:
         """Return all names that a drafted task writes: in its steps, set-up and reports."""
         return {*self.once.writes, *self.inner.writes, *self.reporting.writes}
@@ -76,6 +84,8 @@ class TaskFlow:
     def names(self) -> set[str]:
         """Return every name that a drafted task reads or writes: in steps, set-up and reports."""
         once, inner, reporting = self.once, self.inner, self.reporting
+        if self.has_body_only:
+            return {*inner.reads, *inner.writes, *inner.atomic, *self.outputs}
         return {
             *inner.reads,
             *inner.writes,
@@ -120,6 +130,7 @@ class TaskDraft:
         is_global: The names that it makes outlive the group.
         node_setup: Set-up of nets, which runs around the group on the task's nodes.
         on_error: ``warn``: the group continues after a failure of the task.
+        repeated: What its flow follows from, if other tasks have the same steps but for names.
     """
 
     name: str
@@ -143,6 +154,7 @@ class TaskDraft:
     reports: tuple[Report, ...] = ()
     outputs: tuple[Output, ...] = ()
     records: Records = NO_RECORDS
+    repeated: RepeatedFlow | None = None
 
     @property
     def path(self) -> str:
@@ -227,8 +239,13 @@ def _analyse_flow(task: TaskDraft) -> TaskFlow:
     around = task.setup or task.instance_setup or task.reports or task.outputs
     if not around and not isinstance(task.records.read, ReadRecords):
         # Most of the tasks of a large job have a body alone.
+        repeated = task.repeated if task.records is NO_RECORDS else None
+        if repeated is not None and (known := repeated.find()):
+            return TaskFlow(known[0], {}, {}, {}, _NO_USES, known[1], _NO_USES, [])
         one = FlowAnalysis()
         body = one.body(task.steps, task.path, task.records)
+        if repeated is not None and not one.problems:
+            repeated.learn(body, one.uses)
         return TaskFlow(body, {}, {}, {}, _NO_USES, one.uses, _NO_USES, one.problems, one.carried)
     once, inner, reporting = FlowAnalysis(), FlowAnalysis(), FlowAnalysis()
     inits = _summarise_setups(once, task.setup, "init")

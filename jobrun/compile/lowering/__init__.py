@@ -2,6 +2,7 @@
 
 - ``job``: the entry point, and the cluster. ``context``: the tables that lowering fills.
 - ``groups``, ``steps``: the body of a job. ``nets``, ``remote_nets``: named lists of steps.
+  ``repeated_steps``: lists that differ in names only, lowered once.
 - ``readers``, ``queues``: data. ``checkpoint``, ``conditions``: what is saved, metrics, ends.
 - ``expressions``, ``text_templates``: expressions and texts, in the place where they are written.
 """

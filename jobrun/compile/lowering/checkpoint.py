@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
 from jobrun.compile.faults import Faults, Place
@@ -13,8 +13,11 @@ from jobrun.core.lazy_dataclass import replace
 from jobrun.core.object_url import SCHEMES, is_object_url, parse_object_url, scheme_of
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.checkpoint_policy import CheckpointPolicy, Rules, UploadPolicy
-from jobrun.spec.models.job import CheckpointSpec, JobSpec, KeepSpec, UploadSpec
+from jobrun.spec.models.job import CheckpointSpec, JobSpec
 from jobrun.spec.yaml.source_map import path_text
+
+if TYPE_CHECKING:
+    from jobrun.spec.models.retention import KeepSpec, UploadSpec
 
 MASTER = "master"
 _DIR = ("checkpoint", "node_dir")
@@ -40,7 +43,6 @@ def lower_checkpoint(spec: JobSpec, context: Context) -> CheckpointPolicy:
     if not isinstance(written, CheckpointSpec):
         return CheckpointPolicy(enabled=False)
     every = written.every
-    keep = written.keep or KeepSpec.model_construct()
     unit, amount = (every.unit, every.amount) if every is not None else ("auto", 1)
     policy = CheckpointPolicy(
         directory=written.dir or "",
@@ -48,9 +50,9 @@ def lower_checkpoint(spec: JobSpec, context: Context) -> CheckpointPolicy:
         every_epochs={"epochs": int(amount), "records": 1}.get(unit, 0),
         every_s=amount if unit == "seconds" else 0.0,
         every_records=int(amount) if unit == "records" else 0,
-        keep_last=keep.last or 0,
-        keep_every=_keep_every(keep, context),
-        keep_best=_keep_best(keep, spec.metrics, context),
+        keep_last=(written.keep and written.keep.last) or 0,
+        keep_every=_keep_every(written.keep, context),
+        keep_best=_keep_best(written.keep, spec.metrics, context),
         on_error=written.on_error,
         upload=lower_upload(written.upload, context),
         compression=_compression(written.compression),
@@ -67,8 +69,8 @@ def _compression(written: str | Mapping[str, str] | None) -> Rules:
     return (("*", written),) if isinstance(written, str) else tuple(written.items())
 
 
-def _keep_every(keep: KeepSpec, context: Context) -> int:
-    if keep.every is None:
+def _keep_every(keep: KeepSpec | None, context: Context) -> int:
+    if keep is None or keep.every is None:
         return 0
     if keep.every.unit != "epochs":
         place = context.at("checkpoint", "keep", "every")
@@ -80,9 +82,9 @@ def _keep_every(keep: KeepSpec, context: Context) -> int:
 
 
 def _keep_best(
-    keep: KeepSpec, metrics: Collection[str], context: Context
+    keep: KeepSpec | None, metrics: Collection[str], context: Context
 ) -> tuple[str, Literal["min", "max"], int]:
-    if keep.best is None:
+    if keep is None or keep.best is None:
         return CheckpointPolicy().keep_best
     place = context.at("checkpoint", "keep", "best", "metric")
     check_metric(keep.best.metric, metrics, place, context.faults)

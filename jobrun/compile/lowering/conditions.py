@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from jobrun.compile.faults import Place
 from jobrun.compile.job_draft.draft import Groups, walk_readers
@@ -30,8 +30,12 @@ from jobrun.graph.conditions import (
 from jobrun.graph.expressions import Expr, Name, NodeBlob, OutputRead
 from jobrun.graph.readers import Reader, readers_in
 from jobrun.graph.traversal import map_expr
-from jobrun.spec.models.job import JobSpec, OverNodes, StopSpec
+from jobrun.spec.models.job import JobSpec, StopSpec
+from jobrun.spec.models.scalar_types import Model
 from jobrun.spec.yaml.source_map import Path, path_text
+
+if TYPE_CHECKING:
+    from jobrun.spec.models.optional_parts import OverNodes
 
 # These reductions give a number, which is not a condition.
 _NUMBERS = ("mean", "sum")
@@ -126,8 +130,8 @@ class ConditionLowering:
 
     def _probe(self, spec: Any, at: Path, *, is_condition: bool) -> Probe | None:
         path = path_text(at)
-        if isinstance(spec, OverNodes):
-            return self._over_nodes(spec, at, path, is_condition=is_condition)
+        if isinstance(spec, Model):
+            return self._over_nodes(cast("OverNodes", spec), at, path, is_condition=is_condition)
         expr = self._expression(spec, at, path, is_condition=is_condition)
         if expr is None:
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft, Workspace
@@ -17,9 +17,13 @@ from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.expressions import ATTRIBUTES, Expr, Name
 from jobrun.graph.readers import record_path
 from jobrun.graph.types import GROUPS, GroupName, Output, Report, Retry, SetupNets
-from jobrun.spec.models.job import GroupSpec, JobSpec, TaskSpec
-from jobrun.spec.models.steps import ReportSpec
+from jobrun.spec.models.job import JobSpec
+from jobrun.spec.models.tasks import TaskSpec
 from jobrun.spec.yaml.source_map import Path, SourceMap
+
+if TYPE_CHECKING:
+    from jobrun.spec.models.optional_parts import GroupSpec
+    from jobrun.spec.models.steps import ReportSpec
 
 _Part = TypeVar("_Part")
 _Setups = dict[str, list[SetupNets]]
@@ -51,12 +55,7 @@ class GroupLowering:
         found: dict[GroupName, GroupDraft] = {}
         for name in GROUPS:
             written = getattr(spec, name)
-            long_form = written if isinstance(written, GroupSpec) else None
-            found[name] = self._group(
-                name,
-                long_form or GroupSpec.model_construct(tasks=written),
-                is_long=long_form is not None,
-            )
+            found[name] = self._group(name, written)
         self._check_names(found)
         owners = {task.name: name for name, group in found.items() for task in group.tasks}
         for name, group in found.items():
@@ -90,11 +89,14 @@ class GroupLowering:
                 self._context.faults.warn("W134", f"net '{name}' is unused", mend, place)
                 self._steps.read_net(net)
 
-    def _group(self, name: GroupName, spec: GroupSpec, *, is_long: bool) -> GroupDraft:
-        workspace = spec.workspace or _DEFAULT[name]
+    def _group(self, name: GroupName, written: tuple[TaskSpec, ...] | GroupSpec) -> GroupDraft:
+        spec = None if isinstance(written, tuple) else written
+        specs = written if isinstance(written, tuple) else written.tasks
+        workspace = (spec and spec.workspace) or _DEFAULT[name]
+        self._steps.expect(len(specs))
         tasks: list[TaskDraft] = []
-        for index, task in enumerate(spec.tasks):
-            at: Path = (name, "tasks", index) if is_long else (name, index)
+        for index, task in enumerate(specs):
+            at: Path = (name, "tasks", index) if spec else (name, index)
             self._check_workspace(spec, f"{name}/{task.task}", task.workspace, at)
             is_global = (task.workspace or workspace) == "global"
             draft = self._tasks.draft(task, at, name, index, is_global=is_global)
@@ -104,16 +106,16 @@ class GroupLowering:
             name,
             workspace,
             tuple(tasks),
-            remote=self._remote.nets(spec, name),
+            remote=self._remote.nets(spec.remote, name) if spec else (),
             origin=self._context.source.key((name,)),
         )
         setups, reports = self._around(spec, group)
         return replace(group, setups=_frozen(setups), reports=_frozen(reports))
 
     def _check_workspace(
-        self, spec: GroupSpec, path: str, workspace: Workspace | None, at: Path
+        self, spec: GroupSpec | None, path: str, workspace: Workspace | None, at: Path
     ) -> None:
-        if workspace is None or spec.workspace is None or workspace == spec.workspace:
+        if spec is None or None in (workspace, spec.workspace) or workspace == spec.workspace:
             return
         other = self._context.source.at((at[0], "workspace"))
         place = self._context.place(path, *at, "workspace")
@@ -124,20 +126,21 @@ class GroupLowering:
             place,
         )
 
-    def _around(self, spec: GroupSpec, group: GroupDraft) -> tuple[_Setups, _Reports]:
-        """Lower the set-ups and reports of a group that belong to nodes and not to tasks."""
+    def _around(self, spec: GroupSpec | None, group: GroupDraft) -> tuple[_Setups, _Reports]:
+        """Lower what is around the tasks of a group: set-up and reports, node by node."""
         setups: _Setups = {}
         reports: _Reports = {}
-        written = spec.setup if isinstance(spec.setup, tuple) else (spec.setup,)
+        given = spec.setup if spec else ()
+        written = given if isinstance(given, tuple) else (given,)
         used: dict[str, None] = {}
         for index, setup in enumerate(written):
-            single = not isinstance(spec.setup, tuple)
+            single = not isinstance(given, tuple)
             at: Path = (group.name, "setup") if single else (group.name, "setup", index)
             path = f"{group.name}/setup" if single else f"{group.name}/setup[{index}]"
             nets = self._steps.setup(setup, at, path, Env((), used=used))
             for node in self._nodes_of(setup.node, group, (*at, "node"), path):
                 setups.setdefault(node, []).append(nets)
-        for index, report in enumerate(spec.report):
+        for index, report in enumerate(spec.report if spec else ()):
             at = (group.name, "report", index)
             path = f"{group.name}/report[{index}]"
             lowered = self._tasks.report(report, at, path, used)
@@ -260,7 +263,7 @@ class TaskLowering:
         if records.is_loop:
             blocks = (*blocks, ("", record_path(path)))
         body = Env(blocks, used=used)
-        steps = self._steps.steps(spec.steps, (*at, "steps"), f"{path}/steps", body)
+        steps, repeated = self._steps.body(spec.steps, (*at, "steps"), f"{path}/steps", body)
         reports = tuple(
             [
                 self.report(report, (*at, "report", i), f"{path}/report[{i}]", used)
@@ -290,6 +293,7 @@ class TaskLowering:
             reports=reports,
             outputs=self._outputs(spec, at, path),
             records=records,
+            repeated=repeated,
         )
 
     def _records(self, spec: TaskSpec, at: Path, path: str, group: GroupName) -> Records:

@@ -22,7 +22,7 @@ from jobrun.graph.divided_state import StateLayout
 from jobrun.graph.readers import readers_in
 from jobrun.graph.types import Cluster, Job, Node, TaskGroup
 from jobrun.spec.load import LoadedSpec
-from jobrun.spec.models.job import JobSpec, NodeSpec, NotifySpec
+from jobrun.spec.models.job import JobSpec, NodeSpec
 from jobrun.spec.yaml.source_map import Path, SourceMap, path_text
 
 _NOTIFY_MEND = (
@@ -109,9 +109,9 @@ def _layouts(spec: JobSpec, source: SourceMap) -> tuple[StateLayout, ...]:
 
 
 def lower_notify(spec: JobSpec, context: Context) -> tuple[NotifyTarget, ...]:
-    """Lower ``notify`` of a job's spec to targets; add a fault for one that cannot be notified."""
-    is_one = isinstance(spec.notify, NotifySpec)
-    written: tuple[NotifySpec, ...] = (spec.notify,) if is_one else spec.notify  # type: ignore[assignment]
+    """Lower ``notify`` of a job's spec to targets; add a fault for an impossible one."""
+    is_one = not isinstance(spec.notify, tuple)
+    written = spec.notify if isinstance(spec.notify, tuple) else (spec.notify,)
     found = []
     for index, one in enumerate(written):
         target = NotifyTarget(one.on, one.post or "", one.run or ())

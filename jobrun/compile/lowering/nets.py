@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.core.lazy_dataclass import dataclass, replace
-from jobrun.spec.models.job import JobSpec, NetSpec
-from jobrun.spec.models.steps import (
-    GuardStep,
-    IfStep,
-    LoopStep,
-    NetStep,
-    ParallelStep,
-    SetupSpec,
-    Step,
-    Steps,
-    WhileStep,
-)
+from jobrun.core.lazy_module import lazy_module
+from jobrun.spec.models.job import JobSpec
 from jobrun.spec.yaml.source_map import Path, SourceMap, path_text
+
+if TYPE_CHECKING:
+    from jobrun.spec.models import control_flow
+    from jobrun.spec.models import steps as models
+    from jobrun.spec.models.optional_parts import NetSpec
+    from jobrun.spec.models.steps import SetupSpec, Step, Steps
+else:
+    # Most steps are statements, which are text.
+    models = lazy_module("jobrun.spec.models.steps")
+    control_flow = lazy_module("jobrun.spec.models.control_flow")
 
 # More steps than any real job has, and few enough for memory.
 MAX_STEPS = 1_000_000
@@ -86,7 +87,7 @@ def build_net_table(spec: JobSpec, source: SourceMap, faults: Faults) -> dict[st
 
 
 def _definition(name: str, net: Steps | NetSpec) -> NetDef:
-    if not isinstance(net, NetSpec):
+    if isinstance(net, tuple):
         return NetDef(name, net, ("nets", name))
     # Without 'in' and 'out' it uses the names of its caller, like a plain list; otherwise such a
     # net could not have set-up.
@@ -98,7 +99,8 @@ def _definition(name: str, net: Steps | NetSpec) -> NetDef:
 
 def _used_names(net: Steps | NetSpec) -> list[str]:
     """Return the names of the nets that a net in the table of nets uses, with repetitions."""
-    return [step.net for step in all_steps(_all_of(net)) if isinstance(step, NetStep)]
+    steps = (step for step in all_steps(_all_of(net)) if not isinstance(step, str))
+    return [step.net for step in steps if isinstance(step, models.NetStep)]
 
 
 def _own_size(net: Steps | NetSpec) -> int:
@@ -106,7 +108,7 @@ def _own_size(net: Steps | NetSpec) -> int:
 
 
 def _all_of(net: Steps | NetSpec) -> Steps:
-    if not isinstance(net, NetSpec):
+    if isinstance(net, tuple):
         return net
     return net.steps + tuple(
         step for setup in net.setup.values() for step in (*setup.init, *setup.exit)
@@ -122,12 +124,16 @@ def all_steps(steps: Steps) -> Iterator[Step]:
 
 
 def _blocks(step: Step) -> tuple[Steps, ...]:
+    if isinstance(step, str):
+        return ()
     match step:
-        case LoopStep() | WhileStep() | GuardStep():
+        case models.OpStep() | models.NetStep() | models.EffectStep():
+            return ()
+        case control_flow.LoopStep() | control_flow.WhileStep() | control_flow.GuardStep():
             return (step.steps,)
-        case IfStep():
+        case control_flow.IfStep():
             return (step.then, *(branch.then for branch in step.elifs), step.otherwise)
-        case ParallelStep():
+        case control_flow.ParallelStep():
             return step.parallel
         case _:
             return ()

@@ -14,7 +14,8 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
 from jobrun.graph.types import GROUPS, GroupName, TaskGroup
-from jobrun.spec.models.job import GroupSpec, JobSpec, TaskSpec
+from jobrun.spec.models.job import JobSpec
+from jobrun.spec.models.tasks import TaskSpec
 from jobrun.spec.yaml.source_map import Path, SourceMap
 
 
@@ -154,5 +155,5 @@ def check_names(queue: str, names: tuple[str, ...], place: Place, faults: Faults
 def _walk_tasks(spec: JobSpec) -> Iterator[tuple[GroupName, TaskSpec]]:
     for name in GROUPS:
         written = getattr(spec, name)
-        for task in written.tasks if isinstance(written, GroupSpec) else written:
+        for task in written if isinstance(written, tuple) else written.tasks:
             yield name, task

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobrun.compile.faults import Place
 from jobrun.compile.job_draft.definite_assignment import FINDER
@@ -31,8 +31,11 @@ from jobrun.graph.readers import (
     ZipSource,
 )
 from jobrun.graph.traversal import walk_expr
-from jobrun.spec.models.job import READER_SOURCES, JobSpec, RaggedField, ReaderSpec
+from jobrun.spec.models.job import JobSpec
 from jobrun.spec.yaml.source_map import Path
+
+if TYPE_CHECKING:
+    from jobrun.spec.models.readers import RaggedField, ReaderSpec
 
 _MAX_NUMBER = 2**62
 # Source → why it has no ragged fields, and the mend.
@@ -91,7 +94,7 @@ class _ReaderLowering:
     def lower_reader(self, name: str, spec: ReaderSpec) -> Reader | None:
         """Lower a reader that has its own source in the spec, such as a file."""
         before = len(self._faults)
-        kind = next(key for key in READER_SOURCES if key in spec.model_fields_set)
+        kind = spec.kind
         at: Path = ("readers", name)
         place = self._place(at)
         self._check_keys(spec, kind, at)
@@ -246,7 +249,7 @@ class _ReaderLowering:
         else:
             found = tuple(_field(name, one) for name, one in written.items())
             for name, one in written.items():
-                if isinstance(one, RaggedField):
+                if not isinstance(one, str):
                     places[*at, name, "values"] = one.values
                     places[*at, name, "lengths"] = one.lengths
                 else:
@@ -361,7 +364,7 @@ class _ReaderLowering:
 
 
 def _field(name: str, written: str | RaggedField) -> Field:
-    if isinstance(written, RaggedField):
+    if not isinstance(written, str):
         return Field(name, written.values, written.lengths)
     return Field(name, written)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FINDER
@@ -11,9 +12,10 @@ from jobrun.compile.lowering.steps import StepLowering
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.query import walk
 from jobrun.graph.types import Node, RemoteNet
-from jobrun.spec.models.job import GroupSpec
-from jobrun.spec.models.job import RemoteNet as RemoteSpec
 from jobrun.spec.yaml.source_map import Path
+
+if TYPE_CHECKING:
+    from jobrun.spec.models.optional_parts import RemoteNet as RemoteSpec
 
 
 class RemoteLowering:
@@ -30,11 +32,11 @@ class RemoteLowering:
         self._nodes = context.nodes
         self._by_name: Mapping[str, Node] = {node.name: node for node in context.nodes.cluster}
 
-    def nets(self, spec: GroupSpec, group: str) -> tuple[RemoteNet, ...]:
+    def nets(self, entries: Sequence[RemoteSpec], group: str) -> tuple[RemoteNet, ...]:
         """Lower a group's ``remote`` entries to remote nets, one for each node an entry names."""
         return tuple(
             net
-            for index, entry in enumerate(spec.remote)
+            for index, entry in enumerate(entries)
             for net in self._entry(entry, (group, "remote", index), f"{group}/remote[{index}]")
         )
 

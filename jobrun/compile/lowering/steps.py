@@ -7,7 +7,7 @@ from dataclasses import field
 from functools import partial
 from operator import is_
 from types import NoneType
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from jobrun.compile.expressions.calls import require_valid_call
 from jobrun.compile.faults import Faults, Place
@@ -17,6 +17,7 @@ from jobrun.compile.lowering.expressions import UNREADABLE, ExpressionLowering
 from jobrun.compile.lowering.nets import MAX_STEPS, NetDef
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass, replace
+from jobrun.core.lazy_module import lazy_module
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.effects.effect import declared_keys, declared_sources
 from jobrun.graph.expressions import Attribute, Call, Const, Expr, Index, Name
@@ -47,30 +48,21 @@ from jobrun.graph.traversal import walk_expr
 from jobrun.graph.types import SetupNets
 from jobrun.ops.operator_table import MANY, OPERATORS, OpDef
 from jobrun.ops.plugins import find_operator
-from jobrun.spec.models.steps import (
-    DECLARED_MODELS,
-    CallStep,
-    EffectStep,
-    GuardStep,
-    IfStep,
-    LoadStep,
-    LoopStep,
-    NetStep,
-    OpStep,
-    ParallelStep,
-    PullStep,
-    RunStep,
-    SaveStep,
-    SetupSpec,
-    Steps,
-    StopIfStep,
-    StopStep,
-    WhileStep,
-)
-from jobrun.spec.models.steps import Step as StepSpec
 from jobrun.spec.yaml.source_map import Path
 
+if TYPE_CHECKING:
+    from jobrun.compile.job_draft.repeated_flow import RepeatedFlow
+    from jobrun.compile.lowering.repeated_steps import RepeatedSteps
+    from jobrun.spec.models import control_flow
+    from jobrun.spec.models import steps as models
+else:
+    # Most steps are statements, which are text.
+    models = lazy_module("jobrun.spec.models.steps")
+    control_flow = lazy_module("jobrun.spec.models.control_flow")
+
 _MAX_DEPTH = 64
+# From so many tasks on it pays to remember what the steps of each became.
+_MANY_TASKS = 50
 # Operators that change or read a counter.
 _COUNTING = frozenset(name for name, one in OPERATORS.items() if one.atomic) | {"count_value"}
 
@@ -148,6 +140,7 @@ class StepLowering:
         self._faults = context.faults
         self.read = ExpressionLowering(context)
         self._effects = EffectLowering(context, self.read)
+        self._repeated: RepeatedSteps | None = None
         self._expanded = 0
         # Every net that has been used so far.
         self.used: set[str] = set()
@@ -157,7 +150,7 @@ class StepLowering:
         # Lowers nets ahead of their use; its faults are discarded.
         self._ahead: StepLowering | None = None
 
-    def steps(self, specs: Steps, at: Path, prefix: str, env: Env) -> tuple[Step, ...]:
+    def steps(self, specs: models.Steps, at: Path, prefix: str, env: Env) -> tuple[Step, ...]:
         """Lower a list of steps of a spec, with the steps inside them.
 
         Args:
@@ -181,8 +174,32 @@ class StepLowering:
                 found.append(step)
         return (*found, _net(run)) if run else tuple(found)
 
-    def setup(self, spec: SetupSpec, at: Path, path: str, env: Env) -> SetupNets:
-        """Lower the set-up steps of a task or net to two blocks, ``path.init`` and ``path.exit``.
+    def expect(self, tasks: int) -> None:
+        """Prepare to lower the steps of so many tasks."""
+        if tasks >= _MANY_TASKS and self._repeated is None:
+            from jobrun.compile.lowering.repeated_steps import (  # noqa: PLC0415 - of large jobs
+                RepeatedSteps,
+            )
+
+            self._repeated = RepeatedSteps(self._context.params)
+
+    def body(
+        self, specs: models.Steps, at: Path, prefix: str, env: Env
+    ) -> tuple[tuple[Step, ...], RepeatedFlow | None]:
+        """Lower the steps of a task's body, by those of a task with other names if there is one."""
+        text = self._repeated.text(specs) if self._repeated is not None else None
+        if self._repeated is None or text is None:
+            return self.steps(specs, at, prefix, env), None
+        known = self._repeated.find(text)
+        if known is not None:
+            return known.lower(text.words, self._context.source.items(at, len(specs)), prefix)
+        before = len(self._faults)
+        steps = self.steps(specs, at, prefix, env)
+        self._repeated.learn(text, steps, is_sound=len(self._faults) == before)
+        return steps, None
+
+    def setup(self, spec: models.SetupSpec, at: Path, path: str, env: Env) -> SetupNets:
+        """Lower set-up steps, of a task or a net, to two blocks ``path.init`` and ``path.exit``.
 
         ``env`` says which nets and names are around it; its blocks are not reachable.
         """
@@ -222,7 +239,7 @@ class StepLowering:
             self._shared[net.name] = frozenset(bound)
         return self._shared[net.name]
 
-    def _step(self, spec: StepSpec, at: Path, place: Place, env: Env) -> Step | Op | None:
+    def _step(self, spec: models.Step, at: Path, place: Place, env: Env) -> Step | Op | None:
         if isinstance(spec, str) and spec.strip() != "stop":
             # First, because most steps are statements.
             return self.read.statement(spec, at, place, env)
@@ -238,31 +255,33 @@ class StepLowering:
         match spec:
             case str():
                 return self._stop(None, None, place, origin, env)
-            case OpStep():
+            case models.OpStep():
                 return self._effects.operator(spec, at, place, env)
-            case LoopStep():
+            case models.NetStep():
+                return self._use_net(spec, at, place, origin, env)
+            case models.EffectStep():
+                return self._effects.step(spec, at, place, env)
+            case control_flow.LoopStep():
                 return self._loop(spec, at, place, origin, env)
-            case WhileStep():
+            case control_flow.WhileStep():
                 return self._while(spec, at, place, origin, env)
-            case IfStep():
+            case control_flow.IfStep():
                 return self._if(spec, at, path, origin, env)
-            case GuardStep():
+            case control_flow.GuardStep():
                 return self._guard(spec, at, place, origin, env)
-            case ParallelStep():
+            case control_flow.ParallelStep():
                 return self._parallel(spec, at, path, origin, env)
-            case StopIfStep():
+            case control_flow.StopIfStep():
                 condition = self.read.condition(spec.stop_if, (*at, "stop_if"), path, env)
                 return self._stop(spec.block, condition, place, origin, env)
-            case StopStep():
+            case control_flow.StopStep():
                 return self._stop(spec.stop, None, place, origin, env)
-            case NetStep():
-                return self._use_net(spec, at, place, origin, env)
-            case EffectStep():
-                return self._effects.step(spec, at, place, env)
             case _:
                 assert_never(spec)
 
-    def _loop(self, spec: LoopStep, at: Path, place: Place, origin: Origin, env: Env) -> Step:
+    def _loop(
+        self, spec: control_flow.LoopStep, at: Path, place: Place, origin: Origin, env: Env
+    ) -> Step:
         path = place.path
         count: Expr | None = None
         if spec.loop != "forever":
@@ -275,7 +294,9 @@ class StepLowering:
         body = self.steps(spec.steps, (*at, "steps"), f"{path}.steps", inner)
         return Loop(count, body, path, origin)
 
-    def _while(self, spec: WhileStep, at: Path, place: Place, origin: Origin, env: Env) -> Step:
+    def _while(
+        self, spec: control_flow.WhileStep, at: Path, place: Place, origin: Origin, env: Env
+    ) -> Step:
         path = place.path
         condition = self.read.condition(spec.condition, (*at, "while"), path, env)
         self._check_name(spec.name, place, env)
@@ -283,7 +304,9 @@ class StepLowering:
         body = self.steps(spec.steps, (*at, "steps"), f"{path}.steps", inner)
         return While(condition, body, path, origin)
 
-    def _guard(self, spec: GuardStep, at: Path, place: Place, origin: Origin, env: Env) -> Step:
+    def _guard(
+        self, spec: control_flow.GuardStep, at: Path, place: Place, origin: Origin, env: Env
+    ) -> Step:
         path = place.path
         name = spec.name or spec.guard
         self._check_name(name, place, env)
@@ -291,7 +314,7 @@ class StepLowering:
         body = self.steps(spec.steps, (*at, "steps"), f"{path}.steps", env.block(name, path))
         return Guard(flag, body, path, origin)
 
-    def _if(self, spec: IfStep, at: Path, path: str, origin: Origin, env: Env) -> Step:
+    def _if(self, spec: control_flow.IfStep, at: Path, path: str, origin: Origin, env: Env) -> Step:
         inner = env.branch()
         branches = []
         written = [(spec.condition, spec.then, at, path)]
@@ -305,7 +328,9 @@ class StepLowering:
         otherwise = self.steps(spec.otherwise, (*at, "else"), f"{path}.else", inner)
         return If(tuple(branches), otherwise, path, origin)
 
-    def _parallel(self, spec: ParallelStep, at: Path, path: str, origin: Origin, env: Env) -> Step:
+    def _parallel(
+        self, spec: control_flow.ParallelStep, at: Path, path: str, origin: Origin, env: Env
+    ) -> Step:
         branches = tuple(
             self.steps(
                 steps, (*at, "parallel", i), f"{path}[{i}].steps", env.block(None, f"{path}[{i}]")
@@ -354,7 +379,7 @@ class StepLowering:
             )
 
     def _use_net(
-        self, spec: NetStep, at: Path, place: Place, origin: Origin, env: Env
+        self, spec: models.NetStep, at: Path, place: Place, origin: Origin, env: Env
     ) -> Step | None:
         net = self._context.nets.get(spec.net)
         if net is None:
@@ -392,7 +417,7 @@ class StepLowering:
                 env.used.setdefault(other)
 
     def _inline(
-        self, spec: NetStep, net: NetDef, at: Path, place: Place, origin: Origin, env: Env
+        self, spec: models.NetStep, net: NetDef, at: Path, place: Place, origin: Origin, env: Env
     ) -> Step:
         path = place.path
         if not net.own_names:
@@ -446,7 +471,7 @@ class StepLowering:
         return found
 
     def _check_received(
-        self, spec: NetStep, given: dict[str, Expr], parameters: _Parameters, place: Place
+        self, spec: models.NetStep, given: dict[str, Expr], parameters: _Parameters, place: Place
     ) -> None:
         """Check that a step that uses a net takes back in ``out`` what the net changes."""
         # A view of a blob would change the blob.
@@ -468,7 +493,7 @@ class StepLowering:
                     place,
                 )
 
-    def _check_interface(self, spec: NetStep, net: NetDef, place: Place) -> bool:
+    def _check_interface(self, spec: models.NetStep, net: NetDef, place: Place) -> bool:
         name = net.name
         if not net.own_names:
             if spec.inputs or spec.outputs:
@@ -532,22 +557,22 @@ class EffectLowering:
         # The calls without a fault, by the kinds of their arguments.
         self._valid: set[tuple[object, ...]] = set()
 
-    def step(self, spec: EffectStep, at: Path, place: Place, env: Env) -> Step:
+    def step(self, spec: models.EffectStep, at: Path, place: Place, env: Env) -> Step:
         """Lower an effect, a step that holds no other steps: ``call``, ``run``, ``load``, …."""
-        lower = _LOWERING.get(type(spec), EffectLowering._declared)
+        lower = _LOWERING.get(type(spec).__name__, EffectLowering._declared)
         return lower(self, spec, at, place, env)
 
-    def _load(self, spec: LoadStep, at: Path, place: Place, env: Env) -> Step:
+    def _load(self, spec: models.LoadStep, at: Path, place: Place, env: Env) -> Step:
         for blob in spec.load:
             self._context.check_blob_name(blob, place)
         return Load(self._files(spec.load, (*at, "load"), place, env), place.path, place.origin)
 
-    def _save(self, spec: SaveStep, at: Path, place: Place, env: Env) -> Step:
+    def _save(self, spec: models.SaveStep, at: Path, place: Place, env: Env) -> Step:
         return Save(self._files(spec.save, (*at, "save"), place, env), place.path, place.origin)
 
-    def _declared(self, spec: EffectStep, at: Path, place: Place, env: Env) -> Step:
+    def _declared(self, spec: models.EffectStep, at: Path, place: Place, env: Env) -> Step:
         """Lower an effect, a step of a declared kind such as ``log``, key by key."""
-        kind: Any = DECLARED_MODELS[type(spec)]
+        kind: Any = models.DECLARED_MODELS[type(spec)]
         given: dict[str, Any] = {
             name: str(getattr(spec, other)) for name, other in declared_sources(kind).items()
         }
@@ -567,8 +592,8 @@ class EffectLowering:
         step: Step = kind(**given, path=place.path, origin=place.origin)
         return step
 
-    def operator(self, spec: OpStep, at: Path, place: Place, env: Env) -> Op:
-        """Lower an operator step in its long form, ``{op: …}``, to an ``Op``."""
+    def operator(self, spec: models.OpStep, at: Path, place: Place, env: Env) -> Op:
+        """Lower the effect of an operator step's long form, ``{op: …}``."""
         path, origin = place
         outputs = _as_tuple(spec.out)
         read = self._read.expression
@@ -630,7 +655,7 @@ class EffectLowering:
             return False
         return True
 
-    def _call(self, spec: CallStep, at: Path, place: Place, env: Env) -> Step:
+    def _call(self, spec: models.CallStep, at: Path, place: Place, env: Env) -> Step:
         path = place.path
         arguments = dict(self._values(spec.arguments, (*at, "with"), path, env))
         writable = []
@@ -656,7 +681,7 @@ class EffectLowering:
             origin=place.origin,
         )
 
-    def _run(self, spec: RunStep, at: Path, place: Place, env: Env) -> Step:
+    def _run(self, spec: models.RunStep, at: Path, place: Place, env: Env) -> Step:
         path = place.path
         written = (spec.run,) if isinstance(spec.run, str) else spec.run
         shell = isinstance(spec.run, str)
@@ -683,7 +708,7 @@ class EffectLowering:
             state_dir=spec.state_dir or "",
         )
 
-    def _pull(self, spec: PullStep, at: Path, place: Place, env: Env) -> Step:
+    def _pull(self, spec: models.PullStep, at: Path, place: Place, env: Env) -> Step:
         pulled = []
         for name, one in spec.pull.items():
             blob = self._read.blob(name, place, env)
@@ -720,13 +745,13 @@ class EffectLowering:
         return tuple(found)
 
 
-# One row for each kind of effect that is not declared.
-_LOWERING: Mapping[type[EffectStep], Callable[[EffectLowering, Any, Path, Place, Env], Step]] = {
-    CallStep: EffectLowering._call,
-    LoadStep: EffectLowering._load,
-    PullStep: EffectLowering._pull,
-    RunStep: EffectLowering._run,
-    SaveStep: EffectLowering._save,
+# One row for each kind of effect that is not declared, by the name of its model.
+_LOWERING: Mapping[str, Callable[[EffectLowering, Any, Path, Place, Env], Step]] = {
+    "CallStep": EffectLowering._call,
+    "LoadStep": EffectLowering._load,
+    "PullStep": EffectLowering._pull,
+    "RunStep": EffectLowering._run,
+    "SaveStep": EffectLowering._save,
 }
 
 

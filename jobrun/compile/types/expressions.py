@@ -199,8 +199,15 @@ class ExpressionInference:
     def _value(self, expr: Expr) -> Known:
         match expr:
             case Binary():
-                left, right = self._infer_operand(expr.left), self._infer_operand(expr.right)
-                return self._cache.binary(left, expr.operator, right)
+                # Without a call for a name: large specs have hundreds of thousands.
+                names, left, right = self._names, expr.left, expr.right
+                one = names.get(left.name, UNKNOWN) if type(left) is Name else self.infer(left)
+                if one.dtype == COUNTER:
+                    raise _counter_misfit()
+                two = names.get(right.name, UNKNOWN) if type(right) is Name else self.infer(right)
+                if two.dtype == COUNTER:
+                    raise _counter_misfit()
+                return self._cache.binary(one, expr.operator, two)
             case Name():
                 return self._names.get(expr.name, UNKNOWN)
             case Call() | Draw():
@@ -224,8 +231,7 @@ class ExpressionInference:
         """Infer the type of an expression's operand, which must not be a counter."""
         known = self.infer(expr)
         if known.dtype == COUNTER:
-            message = "a counter does not support arithmetic and comparisons"
-            raise MisfitError(KINDS, message, "read it first: count_value(c)")
+            raise _counter_misfit()
         return known
 
     def _leaf(
@@ -304,7 +310,7 @@ class ExpressionInference:
         is_draw = isinstance(call, Draw)
         operator = DRAWS.get(call.method) if is_draw else find_operator(call.function)  # type: ignore[union-attr]
         given = [self.infer(one) for one in call.args]
-        named = {name: self.infer(value) for name, value in call.kwargs}
+        named = {name: self.infer(value) for name, value in call.kwargs} if call.kwargs else None
         if operator is None:
             return UNKNOWN
         return _infer_call(operator, given, named) if named else self._cache.call(operator, given)
@@ -339,6 +345,11 @@ def _check_kinds(operator: OpDef | DrawDef, arguments: Arguments) -> None:
             raise MisfitError(
                 KINDS, message, f"its signature is {operator.name}{operator.signature}"
             )
+
+
+def _counter_misfit() -> MisfitError:
+    message = "a counter does not support arithmetic and comparisons"
+    return MisfitError(KINDS, message, "read it first: count_value(c)")
 
 
 def _infer_builtin(name: str) -> Known:

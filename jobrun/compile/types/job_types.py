@@ -210,9 +210,12 @@ class _JobInference:
         own = frozenset(_bound_names(reporting) if reporting else ())
         touched = volatile.intersection([name for name, _ in task.scopes]) if volatile else volatile
 
+        made, path = self._made, task.path
+
         def bound(name: str, known: Known) -> None:
-            key = (task.path, name)
-            self._made[key] = join(self._made[key], known) if key in self._made else known
+            before = made.setdefault((path, name), known)
+            if before is not known:
+                made[path, name] = join(before, known)
 
         around = (*task.setup, *task.instance_setup)
         walk = self._walk(inner, touched | own, bound)

@@ -121,7 +121,10 @@ class StepInference:
             names[name] = UNKNOWN
 
     def block(self, path: str, steps: tuple[Step, ...]) -> bool:
-        """Infer the types after the steps of a block; return whether the block's end is reached."""
+        """Infer the types that the steps of a block leave; return if its end is reached."""
+        if len(steps) == 1 and isinstance(steps[0], Net):
+            # Most tasks of a large job are that, which has no stop.
+            return self._step(steps[0])
         frame = self._enter(path)
         falls = self.steps(steps)
         if frame.left:
@@ -172,13 +175,13 @@ class StepInference:
         self._bound(name, known)
 
     def _set(self, name: str, known: Known | None) -> None:
-        before = self._frames[-1].before
+        before, names = self._frames[-1].before, self.names
         if name not in before:
-            before[name] = self.names.get(name)
+            before[name] = names.get(name)
         if known is None:
-            self.names.pop(name, None)
+            names.pop(name, None)
         else:
-            self.names[name] = known
+            names[name] = known
 
     def _enter(self, path: str | None) -> _Frame:
         self._frames.append(_Frame(path))
@@ -358,10 +361,12 @@ class StepInference:
         return Known(dtype_name(found[0]), found[1]) if found else UNKNOWN
 
     def _op(self, op: Op) -> None:
+        if type(op) is Assign and len(op.targets) == 1 and type(op.targets[0]) is NameTarget:
+            # First what most are.
+            self._of = op
+            self.bind(op.targets[0].name, self._inference.whole(op.value))
+            return
         match op:
-            case Assign(targets=(NameTarget() as target,)):
-                # First what most are.
-                self.bind(target.name, self.value(op.value, op))
             case Assign():
                 self._assign(op, op.targets, self.value(op.value, op))
             case Augment():

@@ -248,6 +248,18 @@ def sync_file(descriptor: int) -> None:
     os.fsync(descriptor)
 
 
+def sync_data(descriptor: int) -> None:
+    """Make the bytes and the length of an open file durable on disk, but not its times.
+
+    Raises:
+        OSError: The data may be lost.
+    """
+    if _FULL_SYNC is not None or not hasattr(os, "fdatasync"):
+        sync_file(descriptor)
+    else:
+        os.fdatasync(descriptor)
+
+
 def sync_directory(path: str | Path) -> None:
     """Make the names in a directory durable on disk with ``fsync``."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -14,10 +14,10 @@ import os
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal, TypeVar, Union
 
 from jobrun.core.files.disk import MOST_BYTES, read_regular
+from jobrun.core.lazy_dataclass import is_dataclass, required_fields
 from jobrun.core.text.big_integers import parse_hex
 
 # What jobrun writes has at most ten levels, and ``json`` itself fails at a thousand.
@@ -137,14 +137,8 @@ def build(kind: type[T], content: Any) -> T:
 
 @functools.cache
 def _checks_of(kind: type[Any]) -> dict[str, tuple[_Check, bool]]:
-    hints = typing.get_type_hints(kind)
-    return {
-        one.name: (
-            _check_of(hints[one.name]),
-            one.default is MISSING and one.default_factory is MISSING,
-        )
-        for one in fields(kind)
-    }
+    hints, required = typing.get_type_hints(kind), required_fields(typing.cast("Any", kind))
+    return {name: (_check_of(hints[name]), is_required) for name, is_required in required.items()}
 
 
 def _check_of(hint: Any) -> _Check:

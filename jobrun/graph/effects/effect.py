@@ -11,14 +11,16 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import field, fields
 from functools import cache
-from typing import Any, Literal, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
 
 from jobrun.core.errors import Origin
-from jobrun.core.events import Listener
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.expression_text import render_expr, render_text
 from jobrun.graph.expressions import Expr, Text
 from jobrun.graph.traversal import children
+
+if TYPE_CHECKING:
+    from jobrun.core.events import Listener
 
 NOWHERE: Origin = Origin("<python>")
 # In a spec → in the step: a text with '{expr:format}' → Text; an expression that is a bool → Expr;

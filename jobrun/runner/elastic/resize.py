@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import PurePath
 from typing import Any
 
@@ -25,7 +25,7 @@ from jobrun.checkpoint.task_groups import (
     saved_settings,
 )
 from jobrun.core.errors import Fault
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.divided_state import FilePart
 from jobrun.graph.expressions import Call, Const, Dtype, Expr, Sequence
 from jobrun.graph.readers import ReadRecords, readers_in

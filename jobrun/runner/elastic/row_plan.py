@@ -7,7 +7,6 @@ anything else is a fault with its place. Only reads.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from jobrun.checkpoint.stores.object_references import open_checkpoint
 from jobrun.checkpoint.task_groups import checkpointed_blobs
 from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.divided_state import FilePart, Layout, Rows
 from jobrun.graph.readers import POSITION_PREFIX
 from jobrun.graph.types import Job, OutputRef

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import DriftError, Fault, Origin
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.spec.load import LoadedSpec
 from jobrun.spec.yaml.nodes import Scalar
 from jobrun.spec.yaml.source_map import path_text

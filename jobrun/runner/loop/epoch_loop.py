@@ -9,8 +9,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import (
@@ -32,7 +31,7 @@ from jobrun.core.events import (
     Noted,
 )
 from jobrun.core.failpoints import reach
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.conditions import StopCondition
 from jobrun.graph.query import group_outputs, kept_names, outputs_read_later, rebuild_group
 from jobrun.graph.types import Job, OutputRef, Retry, TaskGroup
@@ -42,13 +41,15 @@ from jobrun.runner.locate_faults import locate_faults
 from jobrun.runner.loop.conditions import ProbeEvaluator, find_stop_reasons, update_patience
 from jobrun.runner.loop.node_loss import NodeFailover
 from jobrun.runner.saved_progress import Progress, Scalar
-from jobrun.runner.saving.mid_epoch_saver import MidEpochSaver
 from jobrun.runner.saving.saver import Saver
 from jobrun.runner.stop_requests import StopRequests
 from jobrun.runner.time_account import TimeAccount
 from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.session.base import Outputs, Session
 from jobrun.session.group_errors import GroupCancelledError, NodeLostError, TasksStuckError
+
+if TYPE_CHECKING:
+    from jobrun.runner.saving.mid_epoch_saver import MidEpochSaver
 
 
 @dataclass(frozen=True, slots=True)

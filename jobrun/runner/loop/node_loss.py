@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jobrun.checkpoint.store import CheckpointStore
 from jobrun.core.events import Listener, NodeReplaced, Noted
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.saved_progress import Progress
-from jobrun.runner.saving.mid_epoch_saver import MidEpochSaver
 from jobrun.runner.saving.saver import Saver
 from jobrun.runner.stop_requests import StopRequests
 from jobrun.session.base import Session
 from jobrun.session.group_errors import NodeLostError
+
+if TYPE_CHECKING:
+    from jobrun.runner.saving.mid_epoch_saver import MidEpochSaver
 
 # How soon a request to end is seen while nothing runs.
 _POLL_S = 0.05

@@ -7,7 +7,6 @@ import math
 import operator
 import typing
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_args
@@ -15,7 +14,7 @@ from typing import Any, Generic, TypeVar, get_args
 from jobrun.core.errors import CheckpointError
 from jobrun.core.events import Event, Measured
 from jobrun.core.files.json_files import build, build_encoder, parse_json
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, field_types, is_dataclass
 from jobrun.core.text.big_integers import integer_hex, is_long
 from jobrun.core.text.patterns import lazy_pattern
 
@@ -173,7 +172,7 @@ def unreadable_file_error(path: Path, error: OSError) -> CheckpointError:
 
 def _plain(value: Any) -> Any:
     """Convert a part of an event to values for its JSON line: a dict of fields, or text."""
-    if not is_dataclass(value):
+    if not is_dataclass(type(value)):
         return str(value)
     kind: Any = type(value)
     names, get = _fields_of(kind)
@@ -183,7 +182,7 @@ def _plain(value: Any) -> Any:
 @functools.cache
 def _fields_of(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
     """Return the names of the fields of a part of an event, and a function that returns them."""
-    names = tuple(kind.__dataclass_fields__)
+    names = tuple(field_types(kind))
     if len(names) > 1:
         return names, operator.attrgetter(*names)
     return names, lambda value: tuple(getattr(value, name) for name in names)
@@ -196,7 +195,7 @@ def _finite(value: Any) -> Any:
     """Replace NaN, infinity and long integers, which JSON lacks, by text in an event line."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
-    if is_dataclass(value):
+    if is_dataclass(type(value)):
         return _finite(_plain(value))
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]

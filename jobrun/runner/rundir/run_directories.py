@@ -8,13 +8,12 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
 from jobrun.core.files.disk import disk_faults, make_directory, sync_directory
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.journal import JOURNAL_NAME

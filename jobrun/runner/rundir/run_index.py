@@ -11,13 +11,12 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from jobrun.core.errors import JobrunError
 from jobrun.core.files.disk import read_regular, write_all
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, field_types, field_values
 from jobrun.runner.rundir.run_json import RECORD_NAME, creation_order, read_record
 
 INDEX_NAME = ".index.json"
@@ -263,7 +262,7 @@ def list_directories(
 
 def _read_short(run: Path) -> list[Any]:
     record = read_record(run)
-    values = {**asdict(record), "order": creation_order(record.order, record.created)}
+    values = {**field_values(record), "order": creation_order(record.order, record.created)}
     return [values[name] for name in _RUNS.names]
 
 
@@ -271,7 +270,7 @@ def _read_short(run: Path) -> list[Any]:
 _SHORT_TYPES = [[str, str, int, str, int, code, str, bool] for code in (int, type(None))]
 _RUNS = RunIndex(
     INDEX_NAME,
-    tuple(field.name for field in fields(IndexedRun) if field.name != "path"),
+    tuple(name for name in field_types(IndexedRun) if name != "path"),
     _read_short,
     lambda values: list(map(type, values)) in _SHORT_TYPES,
 )

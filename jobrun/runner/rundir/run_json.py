@@ -6,7 +6,7 @@ import errno
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, field
+from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from typing import Any, Literal
 from jobrun.core.errors import CheckpointError
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.files.json_files import build, read_json
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, field_values
 from jobrun.core.text.big_integers import integer_hex, is_long
 
 RECORD_NAME = "run.json"
@@ -128,7 +128,7 @@ def write_record(run: Path, record: RunRecord) -> None:
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
     """
-    content = {"format": FORMAT, **asdict(record), "params": _json_values(record.params)}
+    content = {"format": FORMAT, **field_values(record), "params": _json_values(record.params)}
     with disk_faults("E354", f"write {RECORD_NAME}"):
         write_file(run / RECORD_NAME, json.dumps(content, indent=2).encode() + b"\n", private=True)
 

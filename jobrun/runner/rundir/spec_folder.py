@@ -8,7 +8,6 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import CheckpointError, DriftError, Fault, JobrunError, SpecError
 from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
 from jobrun.core.files.json_files import build, read_json
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.spec.dump import dump_resolved

@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -33,7 +33,7 @@ from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.compile.checks.mid_epoch_saves import find_obstacles
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, SpecError
 from jobrun.core.events import CheckpointWithin, Listener, Noted
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.query import kept_names
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.rundir.lock import RunLostError

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,7 +26,7 @@ from jobrun.checkpoint.task_groups import (
 )
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import CheckpointFailed, Listener, Noted, ignore
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.units import size, span
 from jobrun.graph.checkpoint_policy import WAIT_SHARE
 from jobrun.graph.types import Job

@@ -11,7 +11,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from jobrun.checkpoint.checkpoint_times import build_times
@@ -22,7 +21,7 @@ from jobrun.core.errors import EnvironmentFaultError, JobrunError
 from jobrun.core.events import CheckpointTimes, Listener, Noted
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import disk_faults
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.object_url import ObjectUrl
 from jobrun.graph.checkpoint_policy import UploadPolicy
 from jobrun.runner.rundir.object_store_run import RunLease

@@ -71,6 +71,11 @@ def as_view(value: Value, source: Value, *more: Value) -> Value:
     return as_own_value(value, source, *more)
 
 
+def is_viewable(source: Value) -> bool:
+    """Return whether ``as_view`` needs to coerce no array that is a part of a value."""
+    return type(source) is _ARRAY and source.dtype.kind in _REAL and source.flags.behaved
+
+
 def as_dense_view(value: Value, source: Value, *more: Value) -> Value:
     """Coerce an array for a blob: keep a view as dense as its copy would be, copy any other.
 
@@ -100,6 +105,31 @@ def own_at_end(blobs: Blobs, name: str, *others: tuple[Blobs, str]) -> None:
         return
     if value.base is not None or any(space.get(other) is value for space, other in others):
         blobs[name] = value.copy(order="K")
+
+
+def copy_sent(blobs: Blobs, name: str) -> Value:
+    """Coerce a blob to the value of a record that is sent: a copy of what others may change.
+
+    Raises:
+        MissingBlobError: There is none of that name.
+        TaskFailedError: E202 or E240, if no record can hold it.
+    """
+    return detach(blobs[name], name)
+
+
+def take_moved(blobs: Blobs, name: str) -> Value:
+    """Coerce a blob to the value of a record that is sent, and remove an array of its own.
+
+    Raises:
+        MissingBlobError: There is none of that name.
+        TaskFailedError: E202 or E240, if no record can hold it.
+    """
+    value = blobs[name]
+    if type(value) is np.ndarray and value.base is None:
+        # Not even a later fault can make two tasks see one array.
+        del blobs[name]
+        return value
+    return detach(value, name)
 
 
 def as_blob_value(value: Value) -> Value:

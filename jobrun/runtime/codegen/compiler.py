@@ -27,6 +27,13 @@ from jobrun.runtime.codegen.data_flow.copy_elision import Views, find_moves, fin
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import BlockNames, access_finder, collect_usage
 from jobrun.runtime.codegen.optimize.fusion_candidates import is_fusible
+from jobrun.runtime.codegen.record_statements import (
+    RECORD_ARGUMENTS,
+    RecordAccess,
+    build_record_loop,
+    build_skip,
+    unbind,
+)
 from jobrun.runtime.codegen.statements import StatementBuilder
 from jobrun.runtime.codegen.variables import (
     load_variables,
@@ -36,7 +43,6 @@ from jobrun.runtime.codegen.variables import (
     store_variables,
     take_spares,
 )
-from jobrun.runtime.context.frame import Frame
 from jobrun.values.blob_kinds import Value
 
 PLACES = "_places"
@@ -49,7 +55,8 @@ class Block:
 
     Attributes:
         run: Runs the steps on a frame; True when a stop of the block ended it;
-            errors are those of the steps, unexplained.
+            errors are those of the steps, unexplained. With records, for each of them: its further
+            arguments are ``RECORD_ARGUMENTS``.
         code: The function's code, to find its frame in a traceback.
         places: Path and origin of each operator and step, for ``positions.place_at``.
         path: The block that ``stop`` leaves.
@@ -57,7 +64,7 @@ class Block:
         changes: Names outside of the task whose array, or counter, it may change in place.
     """
 
-    run: Callable[[Frame], bool | None]
+    run: Callable[..., bool | None]
     code: CodeType
     places: tuple[StepLocation, ...]
     path: str
@@ -72,7 +79,7 @@ def compile_block(
     action: Callable[[Step], Action],
     *,
     in_exit: bool = False,
-    by_record: bool = False,
+    records: RecordAccess | None = None,
 ) -> Block:
     """Compile the steps of a block to one Python function.
 
@@ -82,12 +89,15 @@ def compile_block(
         names: What is known of its names.
         action: Gives the function of a step that is neither control flow nor a net.
         in_exit: Whether ``failed`` can be read.
-        by_record: Whether it runs for each record, so that it pays to look at what names hold.
+        records: What it binds and sends, where it runs for each record.
     """
     # Functions outside of the code find in a workspace what they touch.
     outside = collect_usage(tuple(called_steps(steps))).used
-    private = frozenset(_names_inside(steps) - names.shared)
-    kept = frozenset(name for name in private if name in outside or names.outlives(name))
+    carried = frozenset[str]() if records is None else records.names
+    private = frozenset((_names_inside(steps) | carried) - names.shared)
+    kept = frozenset(
+        name for name in private if name in outside or name in carried or names.outlives(name)
+    )
     temporaries = private - kept
     moves = find_moves(steps, temporaries)
     inlined = frozenset(map(id, inlined_steps(steps)))
@@ -95,24 +105,33 @@ def compile_block(
     statements = StatementBuilder(names, private, moves, views, handed=outside, in_exit=in_exit)
     worth: list[tuple[str, ast.expr]] = []
     statements.expressions.worth = worth
-    statements.expressions.names_hold_arrays = by_record
-    outer = _find_outer_names(steps, kept)
-    spares = _find_reusable_arrays(steps, outer)
+    outer = _find_outer_names(steps, kept, records)
+    spares = [] if records is not None else _find_reusable_arrays(steps, outer)
     statements.spares = {number: variable for number, _, variable in spares}
-    control = ControlFlow(statements, action, path)
+    # Where there are many short runs, it pays to look at what names hold.
+    statements.expressions.names_hold_arrays = records is not None and bool(records.fields)
+    control = ControlFlow(statements, action, path, build_skip(records) if records else None)
     body = control.block(steps)
     if names.meter is not None:
         body = names.meter.instrument(body, control.places, path, statements.globals)
-    first, whole = _transfer_variables(statements, body, kept, outer, spares, views)
+    begin = [assign(variable, begun) for variable, begun in worth]
+    if records is None:
+        whole = [*begin, *_transfer_variables(statements, body, kept, outer, spares, views)]
+    else:
+        passing = (_find_passing_names(names, outer, views) & private) - outside
+        left = temporaries.difference(*moves.ends.values())
+        each = [*begin, *_transfer_each(statements, body, kept - passing, outer, views, left)]
+        whole = build_record_loop(statements, records, control.places, each, passing)
     places = tuple(control.places)
     statements.globals.table[PLACES] = places
     start: list[ast.stmt] = [assign("c", load("f.cancel"))]
     if control.has_loops:
         start.append(assign(PASSES_HERE, load("c.passes")))
-    start += [assign(variable, begin) for variable, begin in worth]
     start += [assign(level, load(f"f.{level}")) for level in sorted(statements.levels)]
     origin = places[0].origin if places else Origin("<python>")
-    function = make_function([*start, *first, *whole], statements.globals.table, origin)
+    table = statements.globals.table
+    more = RECORD_ARGUMENTS if records is not None else ()
+    function = make_function([*start, *whole], table, origin, more)
     variables = {variable: name for name, variable in statements.private.items()}
     changes = frozenset(filter(names.is_outer, collect_usage(steps).changed))
     return Block(function, function.__code__, places, path, variables, changes)
@@ -125,8 +144,8 @@ def _transfer_variables(
     outer: _OuterNames,
     spares: list[tuple[int, str, str]],
     views: Views,
-) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Assemble a compiled block's statements to load its variables first and to store them last."""
+) -> list[ast.stmt]:
+    """Assemble, for the compiler, the statements around a block's body: load first, then store."""
     fetched = kept - (outer.first - outer.deleted)
     old = {name: variable for _, name, variable in spares}
     first = load_variables(statements, fetched) + take_spares(statements, old)
@@ -136,7 +155,29 @@ def _transfer_variables(
     back = put_spares_back(statements, old)
     back += store_variables(statements, outer.bound | outer.deleted, outer.deleted)
     back += own_views(statements, views.at_end)
-    return first, [ast.Try(body, [], [], back)] if back else body
+    return [*first, ast.Try(body, [], [], back)] if back else [*first, *body]
+
+
+def _transfer_each(
+    statements: StatementBuilder,
+    body: list[ast.stmt],
+    kept: frozenset[str],
+    outer: _OuterNames,
+    views: Views,
+    left: frozenset[str],
+) -> list[ast.stmt]:
+    """Assemble, for the compiler, the statements around the body of a loop over records.
+
+    Other threads run meanwhile, so that there is no memory to reuse. What is bound is unbound
+    again: no record sees what the one before has bound, nor keeps its memory.
+    """
+    stored = (outer.bound | outer.deleted) & kept
+    first = load_variables(statements, kept - (outer.first - outer.deleted), again=True)
+    back = store_variables(statements, stored, outer.deleted, unbinds=True)
+    back += own_views(statements, views.at_end)
+    variables = {statements.private[name] for name in left}
+    back += unbind(sorted(variables | statements.scratch))
+    return [*first, ast.Try(body, [], [], back)] if back else [*first, *body]
 
 
 def compile_expression(
@@ -149,9 +190,11 @@ def compile_expression(
     return make_function([*levels, *body], statements.globals.table, Origin("<expression>"))
 
 
-def make_function(body: list[ast.stmt], table: dict[str, Any], origin: Origin) -> FunctionType:
-    """Compile statements, as a Python syntax tree, to a function of one argument, the frame."""
-    arguments = ast.arguments([], [ast.arg("f")], None, [], [], None, [])
+def make_function(
+    body: list[ast.stmt], table: dict[str, Any], origin: Origin, more: tuple[str, ...] = ()
+) -> FunctionType:
+    """Compile statements, as a Python syntax tree, to a function of a frame, and ``more``."""
+    arguments = ast.arguments([], [*map(ast.arg, ("f", *more))], None, [], [], None, [])
     define = ast.FunctionDef(_FUNCTION, arguments, body, [], None, None)
     if "type_params" in define._fields:  # a field since Python 3.12
         define.type_params = []  # type: ignore[attr-defined,unused-ignore]
@@ -187,15 +230,27 @@ def _names_inside(steps: tuple[Step, ...]) -> set[str]:
     return found
 
 
-def _find_outer_names(steps: tuple[Step, ...], kept: frozenset[str]) -> _OuterNames:
-    bound: set[str] = set()
+def _find_outer_names(
+    steps: tuple[Step, ...], kept: frozenset[str], records: RecordAccess | None
+) -> _OuterNames:
+    fields = () if records is None else records.fields
+    bound = set(fields)
     deleted: set[str] = set()
     look = access_finder()
     for step in inlined_steps(steps):
         access = look.of_step(step)
         bound.update(access.binds)
         deleted.update(access.deletes)
-    return _OuterNames(kept & bound, kept & deleted, kept & _bound_first(steps))
+    return _OuterNames(kept & bound, kept & deleted, kept & {*fields, *_bound_first(steps)})
+
+
+def _find_passing_names(names: BlockNames, outer: _OuterNames, views: Views) -> frozenset[str]:
+    """Find names that need not be in a workspace from their binding until a record is sent.
+
+    Not those that may hold a view, or the array of another name: it is seen there, and copied.
+    """
+    viewed = {*views.at_end, *(one for others in views.at_end.values() for one in others)}
+    return (names.passing & outer.first) - outer.deleted - viewed
 
 
 def _find_reusable_arrays(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection, Iterator, Sequence
+from copy import deepcopy
 from itertools import islice
 from typing import assert_never
 
@@ -77,6 +78,8 @@ class ControlFlow:
         statements: Turns operators into statements.
         action: Gives the function of any step that is not control flow.
         path: The block's own path, which a ``stop`` may name.
+        skip: What a ``stop`` does before it leaves the pass of a loop that is around the whole
+            block; None where there is no such loop, and it leaves the function.
     """
 
     def __init__(
@@ -84,12 +87,14 @@ class ControlFlow:
         statements: StatementBuilder,
         action: Callable[[Step], Action],
         path: str,
+        skip: list[ast.stmt] | None = None,
     ) -> None:
         self._statements = statements
         self._expressions = statements.expressions
         self._globals = statements.globals
         self._action = action
         self._path = path
+        self._skip = skip
         # Blocks around the present step, outermost first; a guard's entry is empty text.
         self._around: list[str] = []
         # Targets that are left by an exception somewhere below.
@@ -108,6 +113,11 @@ class ControlFlow:
     def block(self, steps: tuple[Step, ...]) -> list[ast.stmt]:
         """Generate the control flow of a whole block from its steps."""
         body = self._steps(steps)
+        if self._skip is not None:
+            if self._raised:
+                # Also by a stop of something further out: others may wait for the record's number.
+                body = [self._catching(self._path, body, deepcopy(self._skip), [ast.Continue()])]
+            return body or [self._check()]
         if self._path in self._raised:
             body = [self._catching(self._path, body, [], [_build_early_return()])]
         return body or [ast.Pass()]
@@ -129,6 +139,8 @@ class ControlFlow:
                 return self._steps(step.steps)
             case Loop() | While() | Guard() if len(self._around) >= _DEEPEST:
                 return self._act(step)
+            case Loop() | While() if not self._depth:
+                return self._outermost(step)
             case Loop():
                 return self._loop(step)
             case While():
@@ -167,6 +179,15 @@ class ControlFlow:
             # Also when it fails: what it has bound by then counts.
             act = ast.Try([act], [], [], load_variables(self._statements, bound, again=True))
         return self._with_location([*made, act], step.path, step.origin)
+
+    def _outermost(self, step: Loop | While) -> list[ast.stmt]:
+        """Generate the control flow of a loop that is in no other, after what is known before."""
+        rebound = collect_usage(step.steps).bound.union(_augmented(step.steps))
+        self._statements.steady = self._statements.shareable - rebound
+        made = self._loop(step) if isinstance(step, Loop) else self._while(step)
+        made = [*self._statements.look_ahead(), *made]
+        self._statements.steady, self._statements.viewable = (), {}
+        return made
 
     def _loop(self, step: Loop) -> list[ast.stmt]:
         count = step.count
@@ -326,7 +347,7 @@ class ControlFlow:
         return self._with_location([*before, chosen], step.path, step.origin)
 
     def _stop(self, step: Stop) -> list[ast.stmt]:
-        leave = [self._leave(step.target)]
+        leave = self._leave(step.target)
         if step.condition is None:
             return self._with_location(leave, step.path, step.origin)
         condition = step.condition
@@ -336,14 +357,16 @@ class ControlFlow:
 
         return self._with_location(self._statements.statement(test), step.path, step.origin)
 
-    def _leave(self, target: str) -> ast.stmt:
+    def _leave(self, target: str) -> list[ast.stmt]:
         if target and self._around and self._around[-1] == target:
-            return ast.Break()
-        if target == self._path and "" not in self._around:
-            return _build_early_return()
+            return [ast.Break()]
+        if target == self._path and self._skip is not None and not self._around:
+            return [*deepcopy(self._skip), ast.Continue()]
+        if target == self._path and self._skip is None and "" not in self._around:
+            return [_build_early_return()]
         self._raised.add(target)
         kind = self._globals.bind(StopBlock, "Stop")
-        return ast.Raise(call(kind, ast.Constant(target)), None)
+        return [ast.Raise(call(kind, ast.Constant(target)), None)]
 
     def _pass_number(self, step: Loop | While) -> str:
         """Return the variable in which control flow statements count loop passes, or ""."""
@@ -412,6 +435,14 @@ def called_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
 def _build_early_return() -> ast.stmt:
     """Generate the return statement of the control flow that leaves a stopped block."""
     return ast.Return(ast.Constant(True))
+
+
+def _augmented(steps: tuple[Step, ...]) -> Iterator[str]:
+    """Iterate over the names that a loop in generated control flow changes as a whole."""
+    for step in walk(steps):
+        for op in step.ops if isinstance(step, Net) else ():
+            if isinstance(op, Augment) and isinstance(op.target, NameTarget):
+                yield op.target.name
 
 
 def _has_actions(steps: tuple[Step, ...], depth: int) -> bool:

@@ -34,7 +34,7 @@ class StepLocation:
     blob: str = ""
 
 
-def locate(made: Iterable[ast.stmt], origin: Origin, number: int) -> None:
+def locate(made: Iterable[ast.AST], origin: Origin, number: int) -> None:
     """Give generated statements the location of a step in the line table, if they have none."""
     line, column = max(1, origin.line), min(max(0, origin.column - 1), _FIRST)
     for statement in made:

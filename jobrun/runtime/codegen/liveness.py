@@ -99,6 +99,7 @@ class BlockNames:
         meter: Measures the block's steps; None for code without any of that.
         objects: Names that callables may change only where they hold an object.
         apart: By the path of a ``call`` step: pairs of blobs that may not share memory after it.
+        passing: Names of ``elsewhere`` of the task alone that only its records bind or send.
     """
 
     scopes: dict[str, Scope] = field(default_factory=dict)
@@ -108,6 +109,7 @@ class BlockNames:
     meter: Instrumenter | None = field(default=None, compare=False)
     objects: frozenset[str] = frozenset()
     apart: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    passing: frozenset[str] = frozenset()
 
     def scope(self, name: str) -> Scope:
         """Return the scope in which a block's name is live: instance, task, group or node."""
@@ -166,22 +168,22 @@ class GroupUsage:
         if task.instances > 1:
             own = collect_usage(block).used
             shared |= {n for n in own if scopes.get(n, Scope.TASK) is not Scope.INSTANCE}
-        elsewhere = collect_expression_usage(one.value for one in task.outputs).used | _carried(
-            task
-        )
+        elsewhere = collect_expression_usage(one.value for one in task.outputs).used
         for steps in _without(block, _blocks(task)):
             elsewhere |= collect_usage(steps).used
+        carried = _carried(task)
         # Of the node's names only those of the task: there may be as many as there are tasks.
         touched = whole.used | whole.changed | scopes.keys()
         changed = whole.changed | (touched & self._changed[task.node])
         return BlockNames(
             scopes,
             frozenset(shared),
-            frozenset(elsewhere),
+            frozenset(elsewhere | carried),
             frozenset(changed),
             self._meter,
             frozenset(task.objects),
             _by_path(task.apart),
+            frozenset(carried - elsewhere - outer),
         )
 
     def node_block(self, part: NodeSetup | NodeReport, block: Steps) -> BlockNames:

@@ -31,6 +31,7 @@ from jobrun.runtime.codegen.data_flow.copy_elision import (
     Site,
     Views,
     is_never_changed,
+    part_of_array,
 )
 from jobrun.runtime.codegen.expressions import BINARY, ExpressionBuilder, Globals, output_ref
 from jobrun.runtime.codegen.liveness import BlockNames
@@ -85,15 +86,22 @@ class StatementBuilder:
         self.expressions = ExpressionBuilder(self.globals, self._read)
         # Variables are numbered: a blob's name may be a Python keyword.
         self.private = {name: f"b{number}" for number, name in enumerate(sorted(private))}
-        self._shareable = self.private.keys() - set(handed)
+        # Those that no function outside of the code sees.
+        self.shareable = self.private.keys() - set(handed)
         self.levels: set[str] = set()
         # By ``id`` of an assignment the variable of what its blob held before the code began.
         self.spares: dict[int, str] = {}
         self._prelude: list[ast.stmt] = []
         self._loaded: dict[Expr, str] = {}
         self._temporaries = 0
+        # Variables that hold a value of a workspace beyond the statement that has read it.
+        self.scratch: set[str] = set()
         # Whether operands may be of any kind, so that they are checked before an operator.
         self.checked = True
+        # Names that have one value in each pass of the outermost loop at hand, and of those that
+        # are looked at before it, the variables that say whether their parts need no check.
+        self.steady: Collection[str] = ()
+        self.viewable: dict[str, str] = {}
 
     def of(self, op: Op) -> list[ast.stmt]:
         """Generate the Python statements of one operator: an assignment or a deletion."""
@@ -168,6 +176,7 @@ class StatementBuilder:
     def _temporary(self, value: ast.expr) -> str:
         self._temporaries += 1
         variable = f"s{self._temporaries}"
+        self.scratch.add(variable)
         self._prelude.append(assign(variable, value))
         return variable
 
@@ -176,7 +185,7 @@ class StatementBuilder:
         if is_fresh(expr):
             joins = self.checked and may_join_lists(expr)
             return self._helper(coercion.as_operand, value) if joins else value
-        if is_never_changed(expr, target, self._names, self._shareable, self._moves):
+        if is_never_changed(expr, target, self._names, self.shareable, self._moves):
             return value if is_plain_view(expr) else self._helper(coercion.as_blob_value, value)
         return self._copied(value, expr, site)
 
@@ -186,7 +195,23 @@ class StatementBuilder:
         gaps = self._views.gaps.get(site)
         if gaps is None:
             return self._helper(coercion.as_own_value, value, *sources)
-        return self._helper(coercion.as_view if gaps else coercion.as_dense_view, value, *sources)
+        made = self._helper(coercion.as_view if gaps else coercion.as_dense_view, value, *sources)
+        if gaps and (name := part_of_array(expr)) in self.steady:
+            number = len(self.viewable)
+            flag = self.viewable.setdefault(self.private[name], f"w{number}")
+            return ast.IfExp(load(flag), value, made)
+        return made
+
+    def look_ahead(self) -> list[ast.stmt]:
+        """Generate, before a loop, the statements that find out which parts need no check."""
+        unbound = self.globals.bind(UnboundLocalError, "Unbound")
+        made: list[ast.stmt] = []
+        for variable, flag in self.viewable.items():
+            look = assign(flag, self._helper(coercion.is_viewable, load(variable)))
+            # What has no value yet is refused by the step that reads it.
+            missing = ast.ExceptHandler(unbound, None, [assign(flag, ast.Constant(False))])
+            made.append(ast.Try([look], [missing], [], []))
+        return made
 
     def _sources(self, expr: Expr) -> list[ast.expr]:
         # dict: each source once, in order.
@@ -210,10 +235,19 @@ class StatementBuilder:
         if isinstance(made, ast.IfExp) and made in self.expressions.choices:
             # What is computed of an array of float64 needs no check.
             made.orelse = self._checked(op, target.name, made.orelse)
+            bound = [self.bind(target.name, made)]
         else:
-            made = self._checked(op, target.name, made)
-        bound = [self.bind(target.name, made)]
+            bound = self._bind_checked(op, target.name, made)
         return [*bound, assign(spare, ast.Constant(None))] if spare else bound
+
+    def _bind_checked(self, op: Assign, target: str, plain: ast.expr) -> list[ast.stmt]:
+        """Generate the statements that bind a value, and check it unless its type will do."""
+        made = self._checked(op, target, plain)
+        if not isinstance(made, ast.Call) or made is plain or not is_fresh(op.value):
+            return [self.bind(target, made)]
+        checked = self._checked(op, target, load("u0"))
+        chosen = ast.IfExp(self._is_float_or_array("u0"), load("u0"), checked)
+        return [assign("u0", plain), self.bind(target, chosen), _build_deletion(["u0"])]
 
     def _checked(self, op: Assign, target: str, plain: ast.expr) -> ast.expr:
         """Generate the checks and copies of the value that an assignment statement binds."""
@@ -289,6 +323,7 @@ class StatementBuilder:
         # binding of the name in between.
         old = self._read(Name(name))
         changed = self.bind(name, load("u0"))
+        self.scratch.add("u0")
         return [
             assign("u0", old),
             *self._change("u0", op, value),
@@ -313,12 +348,21 @@ class StatementBuilder:
         bounded = bounded_arithmetic.IN_PLACE.get(op.operator)
         if bounded is not None:
             return [assign(variable, self._helper(bounded, load(variable), value))]
-        if self.checked and _multiplies(op.value):
-            value = self._helper(bounded_arithmetic.require_bounded, value)
-        changed = Binary(Name(variable), _sign(op), op.value)
-        made: list[ast.stmt] = [ast.AugAssign(store(variable), _kind(op), value)]
+        quick: list[ast.stmt] = [ast.AugAssign(store(variable), _kind(op), value)]
         if not self.checked:
-            return made
+            return quick
+        changed = Binary(Name(variable), _sign(op), op.value)
+        if _multiplies(op.value):
+            is_plain = self._is_float_or_array("u1")
+            checked = self._helper(bounded_arithmetic.require_bounded, load("u1"))
+            chosen = ast.IfExp(is_plain, load("u1"), checked)
+            quick = [
+                assign("u1", value),
+                ast.AugAssign(store(variable), _kind(op), chosen),
+                _build_deletion(["u1"]),
+            ]
+            value = self._helper(bounded_arithmetic.require_bounded, value)
+        made: list[ast.stmt] = [ast.AugAssign(store(variable), _kind(op), value)]
         if may_join_lists(changed):
             # A list would take up what is in another blob; a tuple that grows is another one.
             old = ast.Expr(self._helper(coercion.as_operand, load(variable)))
@@ -326,9 +370,8 @@ class StatementBuilder:
         if _multiplies(changed):
             made.append(ast.Expr(self._helper(bounded_arithmetic.require_bounded, load(variable))))
         if len(made) > 1:
-            plain = ast.AugAssign(store(variable), _kind(op), value)
-            return [ast.If(self._is_float_or_array(variable), [plain], made)]
-        return made
+            return [ast.If(self._is_float_or_array(variable), quick, made)]
+        return quick
 
     def _is_float_or_array(self, variable: str) -> ast.expr:
         """Generate, in an operator's Python statement, the test for a float or an array.

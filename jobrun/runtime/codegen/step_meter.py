@@ -13,10 +13,10 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import field, replace
+from dataclasses import field
 from typing import NamedTuple
 
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.runtime.codegen.ast_nodes import assign, call, item, load, store
 from jobrun.runtime.codegen.control_flow import QUICK
 from jobrun.runtime.codegen.expressions import Globals

@@ -81,18 +81,31 @@ def put_spares_back(statements: StatementBuilder, spares: Mapping[str, str]) -> 
 
 
 def store_variables(
-    statements: StatementBuilder, names: Collection[str], deleted: Collection[str]
+    statements: StatementBuilder,
+    names: Collection[str],
+    deleted: Collection[str],
+    *,
+    unbinds: bool = False,
 ) -> list[ast.stmt]:
-    """Generate statements that store variables into workspaces; unbound ones are deleted."""
+    """Generate statements that store variables into workspaces; unbound ones are deleted.
+
+    Args:
+        statements: What knows the variables.
+        names: Blobs with variables.
+        deleted: Those that the code may have deleted.
+        unbinds: The variables are unbound then.
+    """
     back: list[ast.stmt] = []
     for name in sorted(names):
         workspace, key = statements.workspace(name), ast.Constant(name)
-        put = ast.Assign([item(workspace, key, ast.Store())], load(statements.private[name]))
+        variable = statements.private[name]
+        put = ast.Assign([item(workspace, key, ast.Store())], load(variable))
+        let_go: list[ast.stmt] = [ast.Delete([ast.Name(variable, ast.Del())])] if unbinds else []
         pop = ast.Attribute(workspace, "pop", ast.Load())
         drop = ast.Expr(call(pop, key, ast.Constant(None)))
         gone: list[ast.stmt] = [drop] if name in deleted else [ast.Pass()]
         unbound = statements.globals.bind(UnboundLocalError, "Unbound")
-        back.append(ast.Try([put], [ast.ExceptHandler(unbound, None, gone)], [], []))
+        back.append(ast.Try([put, *let_go], [ast.ExceptHandler(unbound, None, gone)], [], []))
     return back
 
 

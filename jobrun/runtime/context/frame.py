@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final, Literal, NoReturn
@@ -17,7 +17,7 @@ import numpy as np
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import Listener
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.types import Node, OutputRef, Scope
 from jobrun.runtime.context.bounded_queue import RecordQueue
 from jobrun.runtime.context.cancel import CancelScope

@@ -2,7 +2,7 @@
 
 - ``task_reader``, ``data_sources``, ``row_iterators``, ``cursor``: from files to records.
   ``prefetch``, ``shuffle``: speed and order.
-- ``reader_position``: positions as state. ``record_loop``: the loop of a task.
+- ``reader_position``: positions as state. ``record_loop``: what runs a task for its records.
 - ``queue_endpoints``: a task's ends of queues. ``stop_at_safe_points``: where a save between two
   records may happen.
 """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from jobrun.core.errors import TaskFailedError
+from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.readers import Reader
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import Frame

@@ -7,33 +7,30 @@ name before that is bound to another one, and copied everywhere else.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
 from jobrun.graph.types import Scope, Task, TaskGroup
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import BlockNames, collect_expression_usage, collect_usage
+from jobrun.runtime.codegen.record_statements import RecordAccess, SentRecord
 from jobrun.runtime.context.bounded_queue import (
     BoundedQueue,
     FifoQueue,
     OrderedQueue,
+    Put,
     RecordQueue,
     SpscQueue,
     Values,
 )
-from jobrun.runtime.context.cancel import CancelledError
-from jobrun.runtime.context.frame import LEVELS, Frame, GroupRun, Waited
-from jobrun.runtime.records.record_loop import Record, Records, Write
-from jobrun.runtime.step_errors import explain_at
-from jobrun.values.blob_kinds import PLAIN_KINDS, Value, describe
+from jobrun.runtime.context.frame import Frame, GroupRun, Waited
+from jobrun.runtime.records.record_loop import Record, Records, field_names
+from jobrun.values.blob_kinds import Value, describe
 from jobrun.values.container_flattening import is_tree
-from jobrun.values.copies import detach
 
-_ARRAY = np.ndarray
 # Queue and node; no node for a queue that all nodes share.
 QueueKey = tuple[str, str]
 
@@ -161,12 +158,7 @@ class QueueSource:
         """Iterate over batches, each joined from records at the reading end of a queue."""
         while (gathered := self._queue.gather(self._batch, frame.cancel)) is not None:
             number, records = gathered
-            try:
-                joined = join_records(records, self._read)
-            except TaskFailedError as error:
-                place = StepLocation(f"{self._task.path}/read", self._task.origin)
-                raise explain_at(error, place, frame) from error
-            yield Record(number, joined)
+            yield Record(number, join_records(records, self._read))
 
     def close(self) -> None:
         """Close a task's reading endpoint of a queue, and note how long it waited there."""
@@ -174,91 +166,52 @@ class QueueSource:
         _note_wait(self._run, self._task, self._read.queue, self._queue)
 
 
-@dataclass(frozen=True, slots=True)
-class SinkPlan:
-    """One ``write`` of a task.
+def find_record_access(task: Task, names: BlockNames) -> RecordAccess | None:
+    """Find what the code of a task binds of its records and sends to queues; None if it does not.
 
-    Attributes:
-        parts: Level and name of each value, and whether it is handed over.
-        by_instance: The number of a record is that of the instance, which sends only one.
+    Args:
+        task: The task.
+        names: What is known of the names of its body.
     """
-
-    write: WriteQueue
-    task: Task
-    parts: tuple[tuple[str, str, bool], ...]
-    by_instance: bool
-
-    def sink(self, frame: Frame) -> QueueSink:
-        """Create the end of the queue that a task writes to in one run."""
-        return QueueSink(self, frame)
-
-
-def plan_sinks(task: Task, names: BlockNames) -> tuple[SinkPlan, ...]:
-    """Plan the queue endpoints through which a task writes its records, in their order."""
-    given = find_moved_names(task, names)
-    return tuple(
-        SinkPlan(
-            one,
-            task,
-            tuple((LEVELS[names.scope(name)], name, name in given) for name in one.names),
-            task.read is None,
+    if task.read is None and not task.write:
+        return None
+    moved = find_moved_names(task, names)
+    sent = tuple(
+        SentRecord(
+            one.names,
+            moved & frozenset(one.names),
+            StepLocation(f"{task.path}/write.{one.queue.name}", task.origin),
         )
         for one in task.write
     )
+    return RecordAccess(field_names(task), sent, StepLocation(f"{task.path}/read", task.origin))
 
 
 class QueueSink:
     """The end of a queue that a task writes to."""
 
-    def __init__(self, plan: SinkPlan, frame: Frame) -> None:
-        self._plan = plan
-        self._queue = frame.run.queues[queue_key(plan.write.queue, plan.task.node)]
-        self._ordered = plan.write.queue.ordered
+    def __init__(self, write: WriteQueue, task: Task, frame: Frame) -> None:
+        self._write = write
+        self._task = task
+        self._queue = frame.run.queues[queue_key(write.queue, task.node)]
+        # A task that reads nothing sends one record an instance, which has the instance's number.
+        self._may_skip = write.queue.ordered and task.read is not None
         self._scope = frame.cancel
         self._run = frame.run
 
-    def connect(self, frame: Frame) -> Write:
-        """Return the function that writes a task's values to the queue.
-
-        It raises JobrunError where a blob is not there, or is nothing that a blob can hold.
-        """
-        plan, put = self._plan, self._queue.writer(frame.cancel)
-        parts = [(getattr(frame, level), name, is_given) for level, name, is_given in plan.parts]
-        instance = frame.instance if plan.by_instance else None
-
-        def write(number: int) -> bool:
-            values: Values = ()
-            try:
-                for space, name, is_given in parts:
-                    value = space[name]
-                    kind = type(value)
-                    if kind is _ARRAY and is_given and value.base is None:
-                        # Not even a later fault can make two tasks see one array.
-                        del space[name]
-                    elif kind not in PLAIN_KINDS:
-                        value = detach(value, name)
-                    values += (value,)
-            except CancelledError:
-                raise
-            except Exception as error:
-                raise explain_at(error, self._place(), frame) from error
-            return put(number if instance is None else instance, values)
-
-        return write
+    def connect(self, frame: Frame) -> Put:
+        """Return the function that puts a task's numbered records into the queue."""
+        return self._queue.writer(frame.cancel)
 
     def skip(self, number: int) -> None:
         """Skip a record at the writing end of a queue, so that its number is not waited for."""
-        if self._ordered and not self._plan.by_instance:
+        if self._may_skip:
             self._queue.put(number, None, self._scope)
 
     def close(self) -> None:
         """Close a task's writing endpoint of a queue, and note how long it waited there."""
         self._queue.leave_writer()
-        _note_wait(self._run, self._plan.task, self._plan.write.queue, self._queue)
-
-    def _place(self) -> StepLocation:
-        task = self._plan.task
-        return StepLocation(f"{task.path}/write.{self._plan.write.queue.name}", task.origin)
+        _note_wait(self._run, self._task, self._write.queue, self._queue)
 
 
 def _note_wait(run: GroupRun, task: Task, queue: Queue, line: RecordQueue) -> None:

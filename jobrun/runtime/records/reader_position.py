@@ -11,12 +11,11 @@ each stretch of them, whose number of passes is ``-1``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.readers import POSITION
 
 Array = np.ndarray[Any, Any]

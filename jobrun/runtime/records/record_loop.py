@@ -5,15 +5,17 @@
     until the source has no more:
         take a record; bind its fields; run the steps; send on what the task writes
 
-``stop`` leaves the record, which is then not sent on; ``{stop: task}`` ends the task. A task
-that only writes runs its steps once. What belongs to one task is a ``Streams``: it is made
-before the task's set-up, begun after it, and closed when the task ends, in whatever way.
+That loop is generated code; here is what it is given. ``stop`` leaves the record, which is then
+not sent on; ``{stop: task}`` ends the task. A task that only writes runs its steps once. What
+belongs to one task is a ``Streams``: it is made before the task's set-up, begun after it, and
+closed when the task ends, in whatever way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from jobrun.core.lazy_dataclass import dataclass
@@ -21,10 +23,9 @@ from jobrun.graph.readers import ReadQueue, ReadRecords, record_path
 from jobrun.graph.types import Task
 from jobrun.runtime.codegen.compiler import Block
 from jobrun.runtime.codegen.control_flow import StopBlock
-from jobrun.runtime.codegen.liveness import BlockNames
-from jobrun.runtime.context.cancel import CancelledError
-from jobrun.runtime.context.frame import LEVELS, Frame
-from jobrun.runtime.step_errors import gate_of, raise_explained, run_block
+from jobrun.runtime.context.bounded_queue import Put
+from jobrun.runtime.context.frame import Frame
+from jobrun.runtime.step_errors import gate_of, raise_explained
 from jobrun.values.blob_kinds import Value
 
 
@@ -43,10 +44,8 @@ class Record(NamedTuple):
 
 # A record as the loop sees it: a source of many records may give bare pairs, which cost less.
 Numbered = tuple[int, tuple[Value, ...]]
-# The records of an instance: a generator, since that costs less per record than a call; and what
-# it calls to write the record of a number, which returns False when no reader is left.
+# The records of an instance: a generator, since that costs less per record than a call.
 Records = Iterator[Numbered]
-Write = Callable[[int], bool]
 
 
 class RecordSource(Protocol):
@@ -71,12 +70,12 @@ class RecordSource(Protocol):
 class RecordSink(Protocol):
     """The destination of a task's records; all its instances share it."""
 
-    def connect(self, frame: Frame) -> Write:
-        """Return the function by which a record loop writes to a sink (protocol).
+    def connect(self, frame: Frame) -> Put:
+        """Return the function that puts what a record loop sends into a sink (protocol).
 
-        It writes them as they are in the frame's workspaces, and its argument is the number of
-        the record that was read; 0 in a task that reads none. It may block as a source does, and
-        returns False when no reader is left: the task ends.
+        Its arguments are the number of the record that was read, in a task that reads none that of
+        the instance, and the values, which are the receiver's afterwards. It may block as a source
+        does, and returns False when no reader is left: the task ends.
         """
 
     def skip(self, number: int) -> None:
@@ -118,14 +117,12 @@ class RecordPlan:
 
     Attributes:
         streams: Makes the source and the sinks for one run of the group; must not fail.
-        fields: Level and name of what each record binds, in the order of its values.
         by_record: Each record has random streams of its own, since which instance gets it
             is a matter of timing.
         body: Path of the task's body, which ``{stop: task}`` leaves.
     """
 
     streams: Callable[[Frame], Streams]
-    fields: tuple[tuple[str, str], ...]
     by_record: bool
     body: str
 
@@ -133,11 +130,6 @@ class RecordPlan:
 def record_block(task: Task) -> str:
     """Return the block that a ``stop`` leaves at run time: a record loop's pass, or the task."""
     return task.path if task.read is None else record_path(task.path)
-
-
-def field_levels(task: Task, names: BlockNames) -> tuple[tuple[str, str], ...]:
-    """Return the fields that a task's record loop binds, each with its workspace level."""
-    return tuple((LEVELS[names.scope(name)], name) for name in field_names(task))
 
 
 def field_names(task: Task) -> tuple[str, ...]:
@@ -165,84 +157,48 @@ def run_records(plan: RecordPlan, block: Block, frame: Frame, streams: Streams) 
         CancelledError: The run was cancelled; seen between records, and while waiting.
     """
     inner = frame.at(frame.place)
-    write = _connect_sinks(streams.sinks, inner)
+    sinks = streams.sinks
+    puts = tuple(sink.connect(inner) for sink in sinks)
+    if streams.source is None:
+        # As a record without fields: the steps run once.
+        records: Records = iter([(frame.instance, ())])
+    else:
+        records = streams.source.connect(inner)
+        if plan.by_record or frame.instances > 1:
+            records = _divide(records, inner, streams, by_record=plan.by_record)
+    gate = gate_of(block, inner)
+    if gate is not None:
+        records = _gated(records, partial(gate.pass_gate, block.changes))
     try:
-        if streams.source is not None:
-            _run_all(plan, block, inner, streams, streams.source.connect(inner), write)
-        elif run_block(block, inner):
-            _skip(0, streams.sinks)
-        elif write is not None:
-            write(0)
+        block.run(inner, records, puts, partial(_skip, sinks))
     except StopBlock as stop:
-        if streams.source is None:
-            _skip(0, streams.sinks)
         if stop.target != plan.body:
             raise
         streams.ended.append(frame.instance)
+    except Exception as error:  # noqa: BLE001 - raised again, with its place
+        raise_explained(error, block, inner)
 
 
-def _connect_sinks(sinks: Sequence[RecordSink], frame: Frame) -> Write | None:
-    """Return the function by which a record loop writes to all its sinks, or None."""
-    writes = [sink.connect(frame) for sink in sinks]
-    if len(writes) < 2:
-        return writes[0] if writes else None
-
-    def write(number: int) -> bool:
-        # To all of them, even if one has no readers any more.
-        wanted = [one(number) for one in writes]
-        return any(wanted)
-
-    return write
-
-
-def _run_all(
-    plan: RecordPlan,
-    block: Block,
-    frame: Frame,
-    streams: Streams,
-    records: Records,
-    write: Write | None,
-) -> None:
-    """Run the task's steps for each record; look up beforehand what all records share.
-
-    Records may be small and many: what ``run_block`` does is written out here.
-    """
-    spaces = [(getattr(frame, level), name) for level, name in plan.fields]
-    first, name = spaces[0] if len(spaces) == 1 else (None, "")
-    scope, ended, by_record = frame.cancel, streams.ended, plan.by_record
-    run, gate = block.run, gate_of(block, frame)
+def _divide(records: Records, frame: Frame, streams: Streams, *, by_record: bool) -> Records:
+    """Iterate over the records of one of several instances; end when another has ended the task."""
     for number, values in records:
-        if scope.cancelled:
-            raise CancelledError
-        if ended:
-            _skip(number, streams.sinks)
+        if streams.ended:
+            _skip(streams.sinks, number)
             return
-        if first is not None:
-            first[name] = values[0]
-        else:
-            for (space, field_name), value in zip(spaces, values, strict=True):
-                space[field_name] = value
         if by_record:
             frame.record = number
             frame.streams = {}
-        try:
-            if gate is not None:
-                gate.pass_gate(block.changes)
-            is_left = run(frame) is True
-        except StopBlock as stop:
-            if stop.target != block.path:
-                _skip(number, streams.sinks)
-                raise
-            is_left = True
-        except Exception as error:  # noqa: BLE001 - raised again, with its place
-            raise_explained(error, block, frame)
-        if is_left:
-            _skip(number, streams.sinks)
-        elif write is not None and not write(number):
-            return
+        yield number, values
 
 
-def _skip(number: int, sinks: Sequence[RecordSink]) -> None:
+def _gated(records: Records, pass_gate: Callable[[], None]) -> Records:
+    """Iterate over records, and before each wait for a save of what the steps change."""
+    for record in records:
+        pass_gate()
+        yield record
+
+
+def _skip(sinks: Sequence[RecordSink], number: int) -> None:
     """Let each sink of a record loop skip one record, for which others may wait."""
     for sink in sinks:
         sink.skip(number)

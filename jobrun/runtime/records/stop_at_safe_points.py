@@ -8,12 +8,12 @@ reader. What is kept of it, and where, is the runner's matter.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from jobrun.core.errors import TaskFailedError
+from jobrun.core.lazy_dataclass import replace
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import Blobs, Frame, GroupRun
 from jobrun.runtime.context.safe_point import SafePoint, SafePointHooks

@@ -7,18 +7,20 @@ comes and goes. What has been put in is taken out again and compared, bit for bi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobrun.checkpoint.blob_parts import capture_object, flatten_values
-from jobrun.checkpoint.read.in_place import InPlace
 from jobrun.core.errors import CheckpointError, TaskFailedError
+from jobrun.core.lazy_dataclass import replace
 from jobrun.values import container_flattening as trees
 from jobrun.values.blob_kinds import Value, is_object, may_be_compound
 from jobrun.values.change_detection import ChangeDetector
 from jobrun.values.compare import find_difference
 from jobrun.values.copies import detach_state
 from jobrun.values.object_state import GRADIENTS, ObjectState, class_name, put_state
+
+if TYPE_CHECKING:
+    from jobrun.checkpoint.read.in_place import InPlace
 
 _MEND = (
     "construct it as it was when it was saved; or fork the run, and name the blobs to take: --blobs"

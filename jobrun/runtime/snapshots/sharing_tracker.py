@@ -10,13 +10,12 @@ From then on nothing more may come to be shared, and nothing less.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from jobrun.checkpoint.blob_parts import capture_object, flatten_values
 from jobrun.checkpoint.hdf5.dataset_names import split_part_name
 from jobrun.core.errors import CheckpointError, Fault, JobrunError, TaskFailedError
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.runtime.snapshots.node_objects import copy_object_state, load_object_state
 from jobrun.values.blob_kinds import Value
 from jobrun.values.object_state import GRADIENTS

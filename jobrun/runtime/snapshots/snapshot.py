@@ -12,9 +12,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from itertools import count, islice
-from operator import attrgetter, is_
+from itertools import count
+from operator import is_
 from types import MappingProxyType
 from typing import Any
 from weakref import ref
@@ -24,14 +23,16 @@ import numpy as np
 from jobrun.checkpoint.checkpoint_times import NodeSave
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
 from jobrun.checkpoint.task_groups import Ticket
+from jobrun.checkpoint.write.array_forms import ArrayForms
 from jobrun.checkpoint.write.snapshot_arena import Arena
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import JobrunError, TaskFailedError
+from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.steps import SaveState
 from jobrun.runtime.snapshots.node_objects import collect_state
 from jobrun.runtime.snapshots.sharing_tracker import SharingTracker
 from jobrun.runtime.snapshots.values_kept_by_code import KeptValues
-from jobrun.values.blob_kinds import Value, is_object, size_bytes
+from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.change_detection import ChangeDetector
 from jobrun.values.copies import detach
 
@@ -40,12 +41,8 @@ Names = frozenset[str]
 Array = ref[np.ndarray[Any, Any]]
 NodeNames = Mapping[str, Names]
 
-# So much is copied before another thread is let to choose what comes next.
-_TURN_BYTES = 1 << 23
-_TURN_BLOBS = 1 << 14
 _NO_NAMES: Names = frozenset()
 _NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
-_NBYTES = attrgetter("nbytes")
 
 
 class NodeSaver:
@@ -53,10 +50,17 @@ class NodeSaver:
 
     def __init__(self, node: str, step: SaveState) -> None:
         self.arena = Arena()
+        self._forms: ArrayForms | None = None
         self.writer = NodeWriter(node, step.compression, dict(step.origins))
         self.dirty = DirtyTracker()
         self._asked: tuple[tuple[str, ...], tuple[Names, ...]] = ((), ())
         self._at_risk = _NO_NAMES
+
+    def forms_of(self, values: Mapping[str, Value]) -> ArrayForms:
+        """Return the forms of a node's arrays: the object of the last save if they are the same."""
+        if self._forms is None or not self._forms.fits(values):
+            self._forms = ArrayForms(values)
+        return self._forms
 
     def names_at_risk(self, held: tuple[str, ...], changed: tuple[Names, ...]) -> Names:
         """Return the saved blobs that some group changes in place, so a snapshot must copy them."""
@@ -129,6 +133,7 @@ class Snapshot:
         step: SaveState,
         values: dict[str, Value],
         place: NodeSaver,
+        forms: ArrayForms,
         parts: Names = _NO_NAMES,
     ) -> None:
         self.ticket = ticket
@@ -139,17 +144,20 @@ class Snapshot:
         self._values = values
         self._place = place
         self._arena = place.arena
+        self._forms = forms
         # Of containers and objects, which may be changed without any step declaring it.
         self._parts = parts
         whole = {n: v for n, v in values.items() if n not in parts} if parts else values
         self._arrays, self._unchanged = place.dirty.begin(whole)
         self._announced: tuple[Names, ...] = ()
-        # Names that are copied, or will be before anyone changes them.
+        # Names that are to be copied; and those that are, or will be before anyone changes them.
+        self._at_risk: Names = _NO_NAMES
         self._covered: Names = _NO_NAMES
-        self._waiting: set[str] = set()
-        self._in_work: set[str] = set()
+        # Groups of names that are copied in one go.
+        self._waiting: list[tuple[str, ...]] = []
+        self._in_work: list[tuple[str, ...]] = []
         # Of what is to be copied: what is no array.
-        self._others: set[str] = set()
+        self._others: Names = _NO_NAMES
         self._is_writing = False
         self._is_prepared = False
         self._turn = threading.Condition()
@@ -166,8 +174,7 @@ class Snapshot:
         if self._parts:
             names = (names & self._values.keys()) | self._parts
             opaque = opaque | self._parts
-        self._covered = names
-        self._waiting = set(names)
+        self._at_risk = self._covered = names
         self.is_safe = not names
         if opaque and names:
             self.pass_gate(opaque)
@@ -218,6 +225,7 @@ class Snapshot:
                 run_id=self._step.run_id,
                 values=self._values,
                 unchanged=self._unchanged,
+                forms=self._forms,
                 adjacent=self._arena.adjacent if self._is_prepared else None,
             )
             self._place.dirty.mark_clean(self._arrays)
@@ -237,70 +245,60 @@ class Snapshot:
                 self._copy(chosen)
             except BaseException:
                 # Threads that wait for what could not be copied will raise the error too.
-                self._end_turn(chosen, started, undone=chosen)
+                self._end_turn(chosen, started, undone=(chosen,))
                 raise
             self._end_turn(chosen, started)
 
-    def _end_turn(self, chosen: list[str], started: float, undone: Iterable[str] = ()) -> None:
+    def _end_turn(
+        self, chosen: tuple[str, ...], started: float, undone: Iterable[tuple[str, ...]] = ()
+    ) -> None:
         with self._turn:
             self.copy_s += time.perf_counter() - started
-            self._in_work.difference_update(chosen)
-            self._waiting.update(undone)
+            self._in_work.remove(chosen)
+            self._waiting.extend(undone)
             self.is_safe = not (self._waiting or self._in_work)
             self._turn.notify_all()
 
-    def _choose_next(self, names: Names | None) -> list[str]:
+    def _choose_next(self, names: Names | None) -> tuple[str, ...]:
         """Choose the blobs to copy next into the snapshot; return none when all are copied."""
         with self._turn:
+            if self._at_risk and not self._is_prepared:
+                self._prepare()
             while True:
-                left = self._waiting
-                if names is not None and not names >= left:
-                    left = left & names
-                chosen = self._next(left)
-                if chosen or not (self._in_work if names is None else self._in_work & names):
+                chosen = _first_of(self._waiting, names)
+                if chosen:
+                    self._waiting.remove(chosen)
+                    self._in_work.append(chosen)
                     return chosen
+                if not _first_of(self._in_work, names):
+                    return ()
                 self._turn.wait()
 
-    def _next(self, names: set[str]) -> list[str]:
-        if names and not self._is_prepared:
-            self._prepare()
-        # Small ones many at a time, since to choose takes longer than to copy; and in the order
-        # in which they lie in memory.
-        chosen = list(islice(filter(names.__contains__, self._arena.small), _TURN_BLOBS))
-        if not chosen:
-            chosen = self._some_large(names)
-        self._in_work.update(chosen)
-        self._waiting.difference_update(chosen)
-        return chosen
-
-    def _some_large(self, names: set[str]) -> list[str]:
-        chosen: list[str] = []
-        left_bytes = _TURN_BYTES
-        for name in names:
-            chosen.append(name)
-            left_bytes -= getattr(self._values[name], "nbytes", 0)
-            if left_bytes <= 0:
-                break
-        return chosen
-
     def _prepare(self) -> None:
-        # In the order of the step's names, which is the same at every save.
-        arrays = self._values
-        if len(self._waiting) < len(arrays):
-            arrays = {name: value for name, value in arrays.items() if name in self._waiting}
-        # By types: of ten thousand arrays each question counts.
-        if set(map(type, arrays.values())) != {np.ndarray}:
-            arrays = {name: one for name, one in arrays.items() if type(one) is np.ndarray}
-            self._others = self._waiting - arrays.keys()
-        self._arena.prepare(arrays, self._place.writer.lead_bytes)
+        names, arena = self._at_risk, self._arena
+        self._others = names.intersection(self._forms.others)
+        key, lead_bytes = (self._forms, names), self._place.writer.lead_bytes
+        if not arena.is_prepared(key, lead_bytes):
+            # In the order of the step's names, which is the same at every save.
+            arrays = {
+                name: value
+                for name, value in self._values.items()
+                if name in names and name not in self._others
+            }
+            arena.prepare(arrays, lead_bytes, key)
+        self._waiting = [*arena.turns, *((name,) for name in self._others)]
         self._is_prepared = True
 
-    def _copy(self, names: list[str]) -> None:
-        others = self._others.intersection(names)
-        arrays = [name for name in names if name not in others] if others else names
-        self._values.update(self._arena.copy(arrays, self._values))
-        for name in others:
-            self._values[name] = detach(self._values[name], name)
+    def _copy(self, names: tuple[str, ...]) -> None:
+        if names[0] in self._others:
+            self._values[names[0]] = detach(self._values[names[0]], names[0])
+        else:
+            self._values.update(self._arena.copy(names, self._values))
+
+
+def _first_of(turns: Iterable[tuple[str, ...]], names: Names | None) -> tuple[str, ...]:
+    """Return the first turn that copies some of these names; of any if None; () for no such."""
+    return next((one for one in turns if names is None or not names.isdisjoint(one)), ())
 
 
 class Snapshots:
@@ -334,10 +332,13 @@ class Snapshots:
         objects = {name: blobs[name] for name in step.objects if is_object(blobs[name])}
         if objects and self.sharing.require_kept(node, objects, values, step.origins):
             self.objects.forget()
-        ticket = Ticket(node, epoch, next(self._numbers), _size_bytes(values), settings)
-        if node not in self._places:
-            self._places[node] = NodeSaver(node, step)
-        self._held[ticket] = Snapshot(ticket, step, values, self._places[node], parts)
+        place = self._places.get(node)
+        if place is None:
+            place = self._places[node] = NodeSaver(node, step)
+        forms = place.forms_of(values)
+        size_bytes = forms.size_bytes(values)
+        ticket = Ticket(node, epoch, next(self._numbers), size_bytes, settings)
+        self._held[ticket] = Snapshot(ticket, step, values, place, forms, parts)
         return ticket
 
     def _require_kept_same(self, step: SaveState, node: str, blobs: Mapping[str, Value]) -> None:
@@ -392,11 +393,3 @@ class Snapshots:
 
 def _is_large(value: Value) -> bool:
     return type(value) is np.ndarray and value.nbytes >= BLOCK_BYTES
-
-
-def _size_bytes(values: Mapping[str, Value]) -> int:
-    try:
-        # Where all of them are arrays, this takes a fraction of the time.
-        return sum(map(_NBYTES, values.values()))
-    except AttributeError:
-        return size_bytes(tuple(values.values()))

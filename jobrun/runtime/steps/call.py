@@ -7,7 +7,6 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 from jobrun.core.captured_output import PrintedLines, collect
 from jobrun.core.errors import Origin, TaskFailedError
 from jobrun.core.events import Logged, Noted
+from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.expression_text import render_expr
 from jobrun.graph.expressions import Expr, Name
 from jobrun.graph.steps import CallPython

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jobrun.checkpoint.blob_parts import capture_object
-from jobrun.checkpoint.checkpoint_file import read_state
-from jobrun.checkpoint.read.in_place import InPlace
 from jobrun.checkpoint.read.safe_file import open_regular_file
 from jobrun.checkpoint.store import StoredFile
 from jobrun.checkpoint.stores.epoch_copy import copy_file, publish_copy
 from jobrun.checkpoint.stores.object_references import local_path
+from jobrun.core.lazy_dataclass import replace
+from jobrun.core.lazy_module import lazy_module
 from jobrun.graph.divided_state import FilePart, Rows
 from jobrun.graph.steps import AdoptState, CopyState, LoadState, PublishCopy, SaveState
 from jobrun.runtime.context.frame import Frame
@@ -33,6 +32,13 @@ from jobrun.values.change_detection import unbound_class_error
 from jobrun.values.container_flattening import is_tree, unbound_classes
 from jobrun.values.copies import detach
 from jobrun.values.object_state import ObjectState, takes_in_place
+
+if TYPE_CHECKING:
+    from jobrun.checkpoint import checkpoint_file
+    from jobrun.checkpoint.read import in_place as in_memory
+else:
+    checkpoint_file = lazy_module("jobrun.checkpoint.checkpoint_file")
+    in_memory = lazy_module("jobrun.checkpoint.read.in_place")
 
 StateStep = SaveState | LoadState | AdoptState | CopyState | PublishCopy
 
@@ -80,22 +86,21 @@ def _load(step: LoadState, frame: Frame) -> None:
         frame.results["file"] = StoredFile(node, name, size_bytes, step.digest, seconds)
 
 
-def _objects_in_place(step: LoadState, frame: Frame) -> InPlace:
+def _objects_in_place(step: LoadState, frame: Frame) -> in_memory.InPlace | None:
     """Choose the objects into whose memory a step may read their states from a checkpoint file."""
     wanted = {} if step.partial else {name: frame.n.get(name) for name in step.objects}
-    return InPlace(
-        {
-            name: capture_object(name, value)
-            for name, value in wanted.items()
-            if takes_in_place(value)
-        }
-    )
+    states = {
+        name: capture_object(name, value) for name, value in wanted.items() if takes_in_place(value)
+    }
+    return in_memory.InPlace(states) if states else None
 
 
-def _read(step: LoadState, frame: Frame, in_place: InPlace) -> tuple[dict[str, Value], int]:
+def _read(
+    step: LoadState, frame: Frame, in_place: in_memory.InPlace | None
+) -> tuple[dict[str, Value], int]:
     """Read the checkpoint file that a step loads; return its values, and its size in bytes."""
     with frame.run.fetch_file(step.file) as path:
-        values = read_state(
+        values = checkpoint_file.read_state(
             path,
             node=frame.node.name,
             epoch=step.epoch,
@@ -154,7 +159,7 @@ def _adopt(step: AdoptState, frame: Frame) -> None:
 
 
 def _bind_values(
-    frame: Frame, values: Mapping[str, Value], in_place: InPlace | None = None
+    frame: Frame, values: Mapping[str, Value], in_place: in_memory.InPlace | None = None
 ) -> None:
     """Bind the values that a step has read from a checkpoint file; set states of objects."""
     states = {n: v for n, v in values.items() if isinstance(v, ObjectState)}
@@ -193,7 +198,7 @@ def read_parts(parts: Iterable[FilePart], epoch: int, run_id: str) -> dict[str, 
     found: dict[str, Value] = {}
     pieces: dict[str, list[np.ndarray[Any, Any]]] = {}
     for part in parts:
-        values = read_state(
+        values = checkpoint_file.read_state(
             part.file,
             node=part.node,
             epoch=epoch,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
+from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.effects.effect import DeclaredEffect, Effect
 from jobrun.graph.expressions import Expr, Text
 from jobrun.graph.steps import (

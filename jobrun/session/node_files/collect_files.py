@@ -16,7 +16,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
@@ -29,6 +28,7 @@ from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import disk_faults, make_directory
+from jobrun.core.lazy_dataclass import replace
 from jobrun.core.object_url import parse_object_url
 from jobrun.graph.query import walk
 from jobrun.graph.steps import LoadState

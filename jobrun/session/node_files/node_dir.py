@@ -16,7 +16,6 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from jobrun.checkpoint.stores.object_references import Reference, fetch_object
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.files.disk import disk_faults
 from jobrun.core.files.file_lock import is_locked, try_lock, wait_for_lock
+from jobrun.core.lazy_dataclass import replace
 from jobrun.core.object_url import ObjectUrl, parse_object_url
 from jobrun.session.node_files.file_chunks import collection_error, read_chunk, write_chunks
 from jobrun.session.wire.file_messages import (

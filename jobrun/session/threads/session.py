@@ -9,8 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context
-from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core import captured_output as printed_output
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import ignore
+from jobrun.core.lazy_dataclass import replace
+from jobrun.core.lazy_module import lazy_module
 from jobrun.core.system_calls import usable_cpus
 from jobrun.graph.query import find_concurrent_callables
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
@@ -38,17 +40,17 @@ from jobrun.runtime.task_limits import has_own_scope
 from jobrun.session.base import Outputs, RunContext
 from jobrun.session.group_errors import GroupCancelledError, merge_errors
 from jobrun.session.threads.cross_node_dependencies import ExternalDeps
-from jobrun.session.threads.dispatcher import Dispatcher
-from jobrun.session.threads.retry_snapshots import (
-    WorkspaceSnapshot,
-    restore_snapshot,
-    take_snapshot,
-)
 from jobrun.session.threads.thread_pool import IdleCpuStarter, ThreadPool
 from jobrun.session.threads.work_items import WorkItem, require_valid_needs, run_all_after
 from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.copies import boundary_form, detach
 from jobrun.values.object_state import ObjectFacts, class_name
+
+if TYPE_CHECKING:
+    from jobrun.session.threads import dispatcher, retry_snapshots
+else:
+    retry_snapshots = lazy_module("jobrun.session.threads.retry_snapshots")
+    dispatcher = lazy_module("jobrun.session.threads.dispatcher")
 
 # A job has four groups and one that saves; groups that load and upload are temporary.
 _KEPT_PLANS = 8
@@ -157,7 +159,7 @@ class ThreadsSession:
         self._running = run
         try:
             with self._surround_calls(plan), warnings.errstate(), deps.attach(run):
-                Dispatcher(run, pool, self._grace_s, deps).run(parts)
+                dispatcher.Dispatcher(run, pool, self._grace_s, deps).run(parts)
         finally:
             self._running = None
         return _collect_outputs(plan, run)
@@ -249,14 +251,14 @@ class ThreadsSession:
         """Release the memory of a save in the ``threads`` session, by its tickets."""
         self._savings.release(tickets)
 
-    def snapshot(self, group: TaskGroup) -> WorkspaceSnapshot:
+    def snapshot(self, group: TaskGroup) -> retry_snapshots.WorkspaceSnapshot:
         """Take a snapshot of what a group may change in the ``threads`` session's workspaces."""
-        kept = take_snapshot(self._workspaces, self._plan(group).changed)
+        kept = retry_snapshots.take_snapshot(self._workspaces, self._plan(group).changed)
         return replace(kept, settings=self._settings.capture())
 
-    def restore(self, snapshot: WorkspaceSnapshot) -> None:
+    def restore(self, snapshot: retry_snapshots.WorkspaceSnapshot) -> None:
         """Restore the workspaces of the ``threads`` session to a snapshot."""
-        restore_snapshot(snapshot, self._workspaces)
+        retry_snapshots.restore_snapshot(snapshot, self._workspaces)
         self._settings.restore(snapshot.settings)
         for blobs in self._workspaces.values():
             objects = {name: value for name, value in blobs.items() if is_object(value)}

@@ -31,7 +31,7 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.graph import checkpoint_policy, conditions, readers, steps, types
 from jobrun.graph import divided_state as state_division
 from jobrun.graph import expressions as expr
-from jobrun.graph.effects.table import DECLARED
+from jobrun.graph.effects.table import declared_kinds
 from jobrun.runtime.codegen import step_times
 from jobrun.runtime.context import safe_point
 from jobrun.session.wire import file_messages as nodefiles
@@ -458,7 +458,7 @@ def _list_wire_classes(module: ModuleType) -> list[type]:
 WIRE_TYPES = TypeTable(
     {
         SerializedError,
-        *DECLARED,
+        *declared_kinds().values(),
         *(cls for module in _MODULES for cls in _list_wire_classes(module)),
     }
 )

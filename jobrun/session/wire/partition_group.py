@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from types import MappingProxyType
 from typing import TypeVar
 
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.expressions import OutputRead
 from jobrun.graph.readers import ReadQueue
 from jobrun.graph.traversal import find_parts

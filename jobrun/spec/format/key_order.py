@@ -10,9 +10,10 @@ from pydantic import BaseModel, Tag
 from typing_extensions import TypeAliasType
 
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.spec.models.deferred import Deferred
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.models.model_keys import fields_of
-from jobrun.spec.models.steps import step_form
+from jobrun.spec.models.step_forms import step_form
 
 # What describes a body comes before the body, whatever the order of the models.
 _BODIES = ("setup", "steps")
@@ -106,6 +107,8 @@ def _members(annotation: Any, tag: str) -> Iterator[tuple[str, Any]]:
     origin = get_origin(annotation)
     if isinstance(annotation, TypeAliasType):
         yield from _members(annotation.__value__, tag)
+    elif isinstance(annotation, Deferred):
+        yield tag, annotation.model
     elif origin is Annotated:
         inner, *notes = get_args(annotation)
         tags = [note.tag for note in notes if isinstance(note, Tag)]

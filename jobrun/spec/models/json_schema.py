@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from jobrun.spec.models.job import JobSpec
+from jobrun.spec.models import (
+    control_flow,
+    job,
+    optional_parts,
+    params,
+    readers,
+    retention,
+    steps,
+    tasks,
+)
+from jobrun.spec.models.deferred import MARK
 from jobrun.spec.models.scalar_types import BlobName, EveryValue, Expression, Model, Name, Seconds
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -45,8 +56,11 @@ def schema_text() -> str:
 
 def schema() -> dict[str, Any]:
     """Build the JSON Schema of a whole spec file from the pydantic models."""
-    _build_all(Model)
-    built = JobSpec.model_json_schema(by_alias=True, ref_template=_REF)
+    built = _referring(job.JobSpec.model_json_schema(by_alias=True, ref_template=_REF))
+    for model in _models():
+        own = _referring(model.model_json_schema(by_alias=True, ref_template=_REF))
+        built["$defs"] |= own.pop("$defs", {}) | {model.__name__: own}
+    del built["$defs"][job.JobSpec.__name__]
     shared = {name: _schema_of(kind) for kind, name, _ in _SHARED}
     definitions = {
         name: _shared(body, {key: value for key, value in shared.items() if key != name})
@@ -68,14 +82,22 @@ def schema() -> dict[str, Any]:
     return {key: _tidied(value, key) for key, value in whole.items()}
 
 
-def _build_all(model: type[Model]) -> None:
-    """Build every deferred model before its JSON Schema, as a default may be an instance of one.
+def _models() -> Iterator[type[Model]]:
+    """Yield the models that get a definition each in the JSON Schema: those of all parts."""
+    for module in (control_flow, job, optional_parts, params, readers, retention, steps, tasks):
+        for one in vars(module).values():
+            if isinstance(one, type) and issubclass(one, Model) and one.model_fields:
+                yield one
 
-    The oldest pydantic that is allowed cannot write such a default before.
-    """
-    for one in model.__subclasses__():
-        one.model_rebuild()
-        _build_all(one)
+
+def _referring(value: Any) -> Any:
+    """Replace the names of deferred models in the JSON Schema by references."""
+    if isinstance(value, list):
+        return [_referring(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found = {key: _referring(item) for key, item in value.items()}
+    return {"$ref": _REF.format(model=found.pop(MARK)), **found} if MARK in found else found
 
 
 def _schema_of(kind: Any) -> dict[str, Any]:

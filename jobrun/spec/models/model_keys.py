@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeAliasType
 
+from jobrun.spec.models.deferred import Deferred
 from jobrun.spec.models.scalar_types import Model
 
 
@@ -45,6 +46,8 @@ def strip_annotation(annotation: Any) -> Any:
             annotation = annotation.__value__
         elif get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]
+        elif isinstance(annotation, Deferred):
+            annotation = annotation.model
         elif is_union(annotation):
             members = [item for item in get_args(annotation) if item is not type(None)]
             if len(members) != 1:

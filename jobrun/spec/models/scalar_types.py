@@ -56,6 +56,14 @@ class Model(BaseModel):
             del sys.modules[_PLUGIN_LOADER]
 
 
+def require_one_key(model: Model, keys: tuple[str, ...]) -> None:
+    """Require, of a model of the spec, that exactly one of some keys is given."""
+    given = [key for key in keys if key in model.model_fields_set]
+    if len(given) != 1:
+        context = {"given": ", ".join(given), "keys": ", ".join(sorted(keys))}
+        raise PydanticCustomError("one_key", "exactly one key", context)
+
+
 class Before:
     """Checks or converts a value before its scalar type does: pydantic's ``BeforeValidator``.
 

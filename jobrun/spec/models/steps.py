@@ -1,16 +1,14 @@
-"""Define the steps of a task as pydantic models, one per form, distinguished by their key."""
+"""Define the steps of a task but control flow as pydantic models, one per form."""
 
-# Without postponed annotations: pydantic would evaluate each text. Those of "Steps" it must.
+# Without postponed annotations: pydantic would evaluate each text. Those of Steps it must.
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from annotated_types import Len
-from pydantic import Discriminator, Field, Tag, WithJsonSchema, create_model
-from pydantic.types import StringConstraints
-from typing_extensions import TypeAliasType
+from pydantic import Field, Tag, create_model
 
 from jobrun.graph.effects.effect import REQUIRED, DeclaredEffect, KeyKind, declared_keys
-from jobrun.graph.effects.table import DECLARED
+from jobrun.graph.effects.table import declared_kinds
 from jobrun.spec.models.scalar_types import (
     BlobName,
     Bool,
@@ -23,6 +21,26 @@ from jobrun.spec.models.scalar_types import (
     Seconds,
     Str,
 )
+
+if TYPE_CHECKING:
+    from jobrun.spec.models.control_flow import (
+        GuardStep,
+        IfStep,
+        LoopStep,
+        ParallelStep,
+        StopIfStep,
+        StopStep,
+        WhileStep,
+    )
+
+    # As the checkers of types see them: with the models, which step_forms only names.
+    Step: TypeAlias = (
+        "str | OpStep | NetStep | LoopStep | WhileStep | IfStep | StopIfStep | StopStep"
+        " | GuardStep | ParallelStep | EffectStep"
+    )
+    Steps: TypeAlias = "tuple[Step, ...]"
+else:
+    from jobrun.spec.models.step_forms import Steps
 
 Blobs = tuple[BlobName, ...]
 Results = Annotated[Annotated[BlobName, Tag("text")] | Annotated[Blobs, Tag("list")], ByKind]
@@ -87,71 +105,6 @@ class NetStep(Model):
     outputs: dict[BlobName, BlobName] = Field({}, alias="out", description="result: blob here")
 
 
-class LoopStep(Model):
-    """Repeat a number of times; the count is read again at each pass."""
-
-    loop: Expression = Field(description="the count, or 'forever'")
-    steps: "Steps" = Field(description="the steps to repeat")
-    index: Maybe[BlobName] = Field(None, alias="as", description="name of the iteration number")
-    name: Maybe[Name] = Field(None, description="a name for 'stop'")
-
-
-class WhileStep(Model):
-    """Repeat while a condition holds."""
-
-    condition: Expression = Field(
-        alias="while", description="a bool, evaluated before each iteration"
-    )
-    steps: "Steps" = Field(description="the steps to repeat")
-    index: Maybe[BlobName] = Field(None, alias="as", description="name of the iteration number")
-    name: Maybe[Name] = Field(None, description="a name for 'stop'")
-
-
-class ElifBranch(Model):
-    """A further branch of an 'if'."""
-
-    condition: Expression = Field(alias="if", description="a bool")
-    then: "Steps" = Field(description="steps if it holds")
-
-
-class IfStep(Model):
-    """The first branch whose condition holds."""
-
-    condition: Expression = Field(alias="if", description="a bool")
-    then: "Steps" = Field(description="steps if it holds")
-    elifs: tuple[ElifBranch, ...] = Field((), alias="elif")
-    otherwise: "Steps" = Field((), alias="else", description="steps if no condition holds")
-
-
-class StopIfStep(Model):
-    """Leave the innermost block, or the named one, if a condition holds."""
-
-    stop_if: Expression = Field(description="a bool")
-    block: Maybe[Name] = Field(None, alias="stop", description="the block to leave")
-
-
-class StopStep(Model):
-    """Leave the named block; 'task' is the task's body."""
-
-    stop: Name = Field(description="the block to leave")
-
-
-class GuardStep(Model):
-    """A block; afterwards the bool blob of its name says whether a stop left it."""
-
-    guard: BlobName = Field(description="set to true if the block was stopped, else false")
-    steps: "Steps" = Field(description="the block")
-    name: Maybe[Name] = Field(None, description="a name for 'stop'")
-
-
-class ParallelStep(Model):
-    """Branches that run at the same time."""
-
-    parallel: "tuple[Steps, ...]" = Field(
-        min_length=1, description="the branches, each a list of steps"
-    )
-
-
 class PullSource(Model):
     """Which blob of which nodes, and how several become one."""
 
@@ -206,65 +159,9 @@ def _build_model(kind: type[DeclaredEffect]) -> type[EffectStep]:
 
 
 # The models of the declared kinds of steps, in the order of their table.
-DECLARED_MODELS = {_build_model(kind): kind for kind in DECLARED}
-_Declared = EffectStep
-if not TYPE_CHECKING:
-    _Declared = Union[  # noqa: UP007 - as many members as the table has
-        tuple(
-            Annotated[model, Tag(next(iter(declared_keys(kind).values())).name)]
-            for model, kind in DECLARED_MODELS.items()
-        )
-    ]
-
-
-def step_form(value: Any) -> str | None:
-    """Return the key that decides the model of a step, such as ``call``; ``text`` for a string."""
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, dict):
-        return next((form for form in FORMS if form in value), None)
-    if isinstance(value, Model):
-        return _FORM_OF.get(type(value))
-    return None
-
-
-Statement = Annotated[
-    str,
-    StringConstraints(strict=True, min_length=1),
-    WithJsonSchema({"type": "string", "description": "a statement, such as 'w -= lr * g'"}),
-]
-
-_AnyStep = Annotated[
-    Annotated[Statement, Tag("text")]
-    | Annotated[OpStep, Tag("op")]
-    | Annotated[CallStep, Tag("call")]
-    | Annotated[RunStep, Tag("run")]
-    | Annotated[NetStep, Tag("net")]
-    | Annotated[LoopStep, Tag("loop")]
-    | Annotated[WhileStep, Tag("while")]
-    | Annotated[IfStep, Tag("if")]
-    | Annotated[StopIfStep, Tag("stop_if")]
-    | Annotated[StopStep, Tag("stop")]
-    | Annotated[GuardStep, Tag("guard")]
-    | Annotated[ParallelStep, Tag("parallel")]
-    | Annotated[PullStep, Tag("pull")]
-    | Annotated[LoadStep, Tag("load")]
-    | Annotated[SaveStep, Tag("save")]
-    | _Declared,
-    Discriminator(step_form),
-]
-# An alias is built once; the bare type would be for each place where a model has steps.
-Step = TypeAliasType("Step", _AnyStep)
-Steps = tuple[Step, ...]
-
-# The models and their tags, as the union lists them.
-_FORM_OF: dict[type, str] = {
-    get_args(member)[0]: get_args(member)[1].tag
-    for member in get_args(get_args(_AnyStep)[0])
-    if isinstance(get_args(member)[0], type) and issubclass(get_args(member)[0], Model)
-}
-# The key that identifies a form, in the order of search: 'stop_if' may be used with 'stop'.
-FORMS: tuple[str, ...] = tuple(_FORM_OF.values())
+DECLARED_MODELS = {_build_model(kind): kind for kind in declared_kinds().values()}
+# Under the names by which step_forms finds them.
+globals().update({model.__name__: model for model in DECLARED_MODELS})
 
 
 class SetupSpec(Model):

@@ -13,9 +13,15 @@ from jobrun.core.errors import Fault, Origin
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import nearest
 from jobrun.core.text.patterns import lazy_pattern
-from jobrun.spec.models.model_keys import field_of, is_model, is_union, keys_of, strip_annotation
+from jobrun.spec.models.model_keys import (
+    field_of,
+    is_model,
+    is_union,
+    keys_of,
+    strip_annotation,
+)
 from jobrun.spec.models.scalar_types import Model
-from jobrun.spec.models.steps import FORMS
+from jobrun.spec.models.step_forms import FORMS
 from jobrun.spec.yaml.nodes import Path, Scalar, path_text
 from jobrun.spec.yaml.scalars import both_readings
 from jobrun.spec.yaml.source_map import SourceMap

@@ -32,6 +32,9 @@ RUN_TIME_NAMES = ("run.dir", "node", "epoch", "instance")
 RAW = "raw:"
 _WITH_STEPS = frozenset({"init", "epoch", "download", "exit", "nets"})
 
+# In place of the value of a list or a mapping.
+_NO_SCALAR = object()
+
 _REFERENCE = lazy_pattern(r"\$\$|\$\{([^{}]*)(\})?")
 _WHOLE = lazy_pattern(r"\$\{([^{}]*)\}")
 
@@ -75,25 +78,29 @@ class Substitution:
 
     def tree(self, node: Node, path: Path = ()) -> Any:
         """Convert the tree of a spec to plain data, with every ``${…}`` substituted."""
+        value: Any
         if isinstance(node, Scalar):
             value = node.value
             return self.scalar(node, path) if isinstance(value, str) and "$" in value else value
         # Most values of a large spec are scalars without a reference, and need no call.
         if isinstance(node, Sequence):
-            return [
-                one.value
-                if type(one) is Scalar and (type(one.value) is not str or "$" not in one.value)
-                else self.tree(one, (*path, index))
-                for index, one in enumerate(node.items)
-            ]
-        data = {
-            key: one.value
-            if type(one) is Scalar and (type(one.value) is not str or "$" not in one.value)
-            else self.tree(one, (*path, key))
-            for key, one in node.values.items()
-            if key != "run" or not _is_shell_line(node, path)
-        }
-        return self._shell_step(node, path, data) if len(data) < len(node.values) else data
+            items = []
+            for index, one in enumerate(node.items):
+                value = one.value if type(one) is Scalar else _NO_SCALAR
+                if value is _NO_SCALAR or (type(value) is str and "$" in value):
+                    value = self.tree(one, (*path, index))
+                items.append(value)
+            return items
+        data = {}
+        in_shell = "run" in node.values and _is_shell_line(node, path)
+        for key, one in node.values.items():
+            if in_shell and key == "run":
+                continue
+            value = one.value if type(one) is Scalar else _NO_SCALAR
+            if value is _NO_SCALAR or (type(value) is str and "$" in value):
+                value = self.tree(one, (*path, key))
+            data[key] = value
+        return self._shell_step(node, path, data) if in_shell else data
 
     def _shell_step(self, node: Mapping, path: Path, data: dict[str, Any]) -> dict[str, Any]:
         """Substitute references in a ``run`` step, whose values bash gets as variables."""

@@ -10,7 +10,7 @@ which the models never see. Aliases and merge keys are followed within a budget.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from yaml import events
@@ -33,10 +33,16 @@ from jobrun.spec.yaml.nodes import (
 from jobrun.spec.yaml.scalars import NumberRangeError, is_text, resolve
 from jobrun.spec.yaml.syntax_errors import DEEPEST, QUOTING_HINT, TOO_DEEP, syntax_fault
 
+if TYPE_CHECKING:
+    from jobrun.spec.yaml.repeated_items import RepeatedItems
+
 # What a spec of 100,000 tasks has, and a third more. A value takes some 600 bytes until the spec is
 # checked, so that the largest one needs 1.2 GB.
 MOST_VALUES = 2_000_000
 _VALUE_BYTES = 600
+
+# Of a shorter text, parsing takes no longer than looking for what it repeats.
+_LEAST_LENGTH = 50_000
 
 # Makes a named tuple from a tuple of its values.
 _new: Any = tuple.__new__
@@ -72,14 +78,17 @@ def read_document(text: str, file: str) -> Document:
     Raises:
         SpecError: The text is not one YAML document; with all faults found until then.
     """
-    builder = Builder(file, text)
     warnings: tuple[Fault, ...] = ()
     if not yaml.__with_libyaml__:
         message = "PyYAML was built without libyaml; large specs load several times slower"
         mend = "install a PyYAML wheel, or install libyaml before building PyYAML"
         warnings = (Fault("W100", message, mend, severity="warning"),)
+    builder = Builder(file, text)
     try:
         with collector_paused():
+            root = _read_repeated(text, file)
+            if root is not None:
+                return Document(root, (), warnings)
             builder.read(parser_events(text))
     except yaml.YAMLError as error:
         raise SpecError(*builder.faults, syntax_fault(error, text, file)) from error
@@ -89,6 +98,26 @@ def read_document(text: str, file: str) -> Document:
         where = Origin(file, 1, 1)
         raise SpecError.of("E009", "the file is empty", "a spec must be a mapping", where=where)
     return Document(builder.root, tuple(builder.faults), warnings)
+
+
+def _read_repeated(text: str, file: str) -> Node | None:
+    """Parse a large YAML text by the items it repeats; None where it must be parsed as it is."""
+    if len(text) < _LEAST_LENGTH:
+        return None
+    from jobrun.spec.yaml.repeated_items import (  # noqa: PLC0415 - of large texts only
+        DifferentItemError,
+        find_repeated_items,
+    )
+
+    repeated = find_repeated_items(text)
+    if repeated is None:
+        return None
+    builder = _RepeatingBuilder(file, repeated)
+    try:
+        builder.read(parser_events(repeated.text))
+    except (yaml.YAMLError, StopReadingError, DifferentItemError):
+        return None
+    return None if builder.faults or repeated.marked else builder.root
 
 
 def parser_events(text: str) -> Iterator[events.Event]:
@@ -412,6 +441,78 @@ class Builder:
             elif isinstance(frame.key, str):
                 path.append(frame.key)
         return tuple(path)
+
+
+class _RepeatingBuilder(Builder):
+    """Builds the YAML tree of a text with marks in place of repeated items.
+
+    It is given up at the first thing that is not certainly as in the whole text.
+    """
+
+    def __init__(self, file: str, repeated: RepeatedItems) -> None:
+        super().__init__(file, repeated.text)
+        self._repeated = repeated
+        self._mark = repeated.mark
+        # The last lines that a token was on, and on which there was an anchor or an alias.
+        self._last_line = self._last_reference = 0
+        self._actions |= {
+            events.ScalarEvent: self._scalar_or_mark,
+            events.SequenceStartEvent: self._open_any,
+            events.MappingStartEvent: self._open_any,
+            events.SequenceEndEvent: self._close_any,
+            events.MappingEndEvent: self._close_any,
+            events.AliasEvent: self._alias_of_any,
+        }
+
+    def _scalar_or_mark(self, event: Any) -> None:
+        if event.value == self._mark:
+            self._repeat(event)
+            return
+        self._scalar(event)
+        self._last_line = event.end_mark.line + 1
+        if event.anchor is not None:
+            self._last_reference = self._last_line
+
+    def _open_any(self, event: Any) -> None:
+        if event.anchor is not None:
+            self._last_reference = event.start_mark.line + 1
+        self._open(event)
+
+    def _alias_of_any(self, event: Any) -> None:
+        self._last_reference = event.start_mark.line + 1
+        self._alias(event)
+
+    def _close_any(self, event: Any) -> None:
+        frame = self._stack[-1]
+        if frame.flow:
+            self._last_line = event.end_mark.line + 1
+        if frame.merges:
+            self._last_reference = self._last_line
+        self._close(event)
+        around = self._stack[-1] if self._stack else None
+        if around is None or around.items is None or around.flow:
+            return
+        shape = self._repeated.firsts.get(frame.place[1:3])
+        if shape is not None and self._last_reference < shape.line:
+            if self._last_line > shape.last_line or shape.make is not None:
+                raise StopReadingError
+            shape.learn(around.items[-1], self._values - frame.started, frame.height)
+
+    def _repeat(self, event: Any) -> None:
+        """Add an item to the YAML tree that has the shape of an earlier one."""
+        line = event.start_mark.line + 1
+        shape, text = self._repeated.marked.pop(line, (None, ""))
+        frame = self._stack[-1] if self._stack else None
+        is_item = frame is not None and frame.items is not None and not frame.flow
+        is_bare = event.anchor is None and event.tag is None and not event.style
+        if shape is None or shape.make is None or not (is_item and is_bare):
+            raise StopReadingError
+        if event.start_mark.column + 1 != shape.column:
+            raise StopReadingError
+        if len(self._stack) + shape.height > DEEPEST:
+            raise StopReadingError
+        self._last_line = line + text.count("\n") - 1
+        self._add(shape.make(text, line), shape.weight, shape.height, counted=False)
 
 
 def _merge(frame: _Frame, merged: Mapping) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from jobrun.runtime.codegen.step_times import BlockTime

@@ -7,13 +7,12 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from jobrun.core.errors import ProofError
 from jobrun.core.failpoints import TRACE_VARIABLE, VARIABLE
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.run_directories import Run, runs
 from jobrun.tools.prove.fork_client import ForkClient, ProcessEnd

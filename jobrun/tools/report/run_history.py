@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from jobrun.core.events import (
     TaskEnded,
 )
 from jobrun.core.files.json_lines import read_lines
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.runner.rundir.event_lines import EVENTS, RecordedEvent, read_events
 from jobrun.runner.rundir.run_directories import EVENTS_NAME
 

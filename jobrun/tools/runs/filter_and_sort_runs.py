@@ -7,14 +7,14 @@ import io
 import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from itertools import chain, compress
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, TypeGuard
 
 from jobrun.core.errors import JobrunError, UsageError
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.core.text.units import parse_span
@@ -30,6 +30,7 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
 _EQUALITY = frozenset({"=", "==", "!="})
+_PARAMS_OF, _METRICS_OF = operator.attrgetter("params"), operator.attrgetter("metrics")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,14 @@ class Condition:
             return compare(value, wanted)
 
         return holds
+
+    def judge_all(self, values: Sequence[Value | None]) -> Iterable[bool]:
+        """Judge a column of values by the condition by which runs are filtered."""
+        wanted, compare = self.number, _COMPARE[self.comparison]
+        if wanted is not None and set(map(type, values)) <= {int, float, NoneType}:
+            # As most columns are: without a call of Python for each value.
+            return [value is not None and compare(value, wanted) for value in values]
+        return map(self.judge(), values)
 
     @property
     def number(self) -> float | None:
@@ -124,7 +133,22 @@ def find_column(name: str, runs: Sequence[RunSummary]) -> str:
     Raises:
         UsageError: E449, no run has such a column, or both a param and a metric are called so.
     """
+    (column,) = find_columns((name,), runs)
+    return column
+
+
+def find_columns(names: Iterable[str], runs: Sequence[RunSummary]) -> list[str]:
+    """Find several columns by which runs are sorted or filtered, with one look at the runs.
+
+    Raises:
+        UsageError: See ``find_column``.
+    """
     known = [*_union(runs, PARAMS), *_union(runs, METRICS)]
+    return [_matching(name, known) for name in names]
+
+
+def _matching(name: str, known: Sequence[str]) -> str:
+    """Return which of the known columns of runs, or of those that each has, a name means."""
     matches = [one for one in known if name in (one, one.partition(".")[2])]
     if len(matches) > 1:
         listed = " or ".join(matches)
@@ -143,7 +167,8 @@ def read_column(runs: Iterable[RunSummary], column: str, now: datetime) -> list[
     """Read a column's values, to sort or filter runs by it; None for a run without a value."""
     kind, dot, name = column.partition(".")
     if dot:
-        return [(run.params if kind + dot == PARAMS else run.metrics).get(name) for run in runs]
+        of_kind = _PARAMS_OF if kind + dot == PARAMS else _METRICS_OF
+        return [values.get(name) for values in map(of_kind, runs)]
     match column:
         case "age":
             return [run.age_s(now) for run in runs]
@@ -174,7 +199,7 @@ def filter_runs(
                 f"'{one.name}' is text, which has no order",
                 f"write '{one.name}={one.text}' or '{one.name}!={one.text}'",
             )
-        kept = list(map(operator.and_, kept, map(one.judge(), values)))
+        kept = list(map(operator.and_, kept, one.judge_all(values)))
     return list(compress(runs, kept))
 
 
@@ -185,7 +210,11 @@ def sort_runs(runs: Sequence[RunSummary], text: str, now: datetime) -> list[RunS
         UsageError: E449, no run has the column.
     """
     column = find_column(text.removeprefix("-"), runs)
-    pairs = list(zip(read_column(runs, column, now), runs, strict=True))
+    values = read_column(runs, column, now)
+    if _are_numbers(values) and not any(map(math.isnan, values)):
+        order = sorted(range(len(runs)), key=values.__getitem__, reverse=text.startswith("-"))
+        return [runs[place] for place in order]
+    pairs = list(zip(values, runs, strict=True))
     there = [pair for pair in pairs if not _is_missing(pair[0])]
     there.sort(key=lambda pair: _rank(pair[0]), reverse=text.startswith("-"))
     return [run for _, run in there] + [run for value, run in pairs if _is_missing(value)]
@@ -244,8 +273,10 @@ def group_runs(
     """
     groups: dict[str, list[RunSummary]] = {}
     for run in runs:
-        groups.setdefault(f"sweep {run.sweep}" if run.sweep else run.job, []).append(run)
-    ordered = sorted(groups.items(), key=lambda item: max(run.order for run in item[1]))
+        sweep = run.sweep if run.tags else ""
+        groups.setdefault(f"sweep {sweep}" if sweep else run.job, []).append(run)
+    newest = operator.attrgetter("order")
+    ordered = sorted(groups.items(), key=lambda item: max(map(newest, item[1])))
     return [_group(title, members, always, nest_forks=nest_forks) for title, members in ordered]
 
 
@@ -286,12 +317,12 @@ def _nested(runs: Sequence[RunSummary]) -> list[tuple[RunSummary, int]]:
 def _differs(runs: Sequence[RunSummary], column: str) -> bool:
     name = column.removeprefix(PARAMS)
     first = runs[0].params.get(name)
-    return any(run.params.get(name) != first for run in runs)
+    return any(params.get(name) != first for params in map(_PARAMS_OF, runs))
 
 
 def _union(runs: Sequence[RunSummary], prefix: str) -> list[str]:
-    """List the columns of params or metrics that at least one of the filtered runs has."""
-    values = map(operator.attrgetter("params" if prefix == PARAMS else "metrics"), runs)
+    """List, for the arranged runs, every column of params or metrics that at least one has."""
+    values = map(_PARAMS_OF if prefix == PARAMS else _METRICS_OF, runs)
     # Nearly all runs of a job have the same names.
     names = dict.fromkeys(map(tuple, values))
     return [prefix + name for name in dict.fromkeys(chain.from_iterable(names))]
@@ -323,6 +354,11 @@ def _unquoted(text: str) -> str:
 
 def _is_number(value: Value | None) -> bool:
     return isinstance(value, int | float)
+
+
+def _are_numbers(values: Sequence[Value | None]) -> TypeGuard[Sequence[float]]:
+    """Return whether all values of a column of runs are numbers; a bool is none."""
+    return set(map(type, values)) <= {int, float}
 
 
 def _is_missing(value: Value | None) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, replace
 from datetime import datetime
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from jobrun.core.errors import JobrunError
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, field_types, replace
 from jobrun.core.text.big_integers import integer_hex, is_long
 from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.run_directories import METRICS_NAME, open_run
@@ -198,7 +197,7 @@ def _build(path: str, values: list[Any]) -> RunSummary:
     return RunSummary(path, *plain)
 
 
-_NAMES = tuple(field.name for field in fields(RunSummary))[1:-3]
+_NAMES = tuple(field_types(RunSummary))[1:-3]
 _TYPES = [
     [str, str, int, str, int, code, str, bool, str, str, str, int, int, dict, dict, list, list]
     for code in (int, type(None))

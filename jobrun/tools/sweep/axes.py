@@ -10,10 +10,9 @@ import math
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from jobrun.core.errors import Fault, Origin, UsageError
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.patterns import lazy_pattern
 
 MOST_POINTS = 10_000

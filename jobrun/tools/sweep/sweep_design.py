@@ -9,12 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import Fault, SpecError, UsageError
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import FILE_NAME
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.conditions import StopWithoutImprovement

@@ -6,11 +6,11 @@ timers, which begin again. Its samples come from the global generator of numpy.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from jobrun.core.lazy_dataclass import replace
 from jobrun.values.adapters.python_objects import object_adapter, object_tree
 from jobrun.values.adapters.registry import Adapter, package_of
 

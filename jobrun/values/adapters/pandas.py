@@ -6,12 +6,12 @@ objects are kept item by item; text that pandas keeps with pyarrow, by the buffe
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from jobrun.core.lazy_dataclass import replace
 from jobrun.values.adapters.python_objects import (
     fill_object,
     new_object,

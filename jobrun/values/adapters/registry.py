@@ -10,12 +10,11 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from importlib import import_module
 from types import MethodType
 from typing import Any
 
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 
 Tree = Any
 # Steps from a value to a part of it: names of keys and fields, numbers of items.

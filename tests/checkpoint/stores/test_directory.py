@@ -6,6 +6,7 @@ import signal
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -172,7 +173,7 @@ def test_an_epoch_without_a_manifest_is_damage(tmp_path, store):
     assert store.verify(1) is not None
 
 
-@pytest.mark.parametrize("call", ["open", "write", "fsync", "close"])
+@pytest.mark.parametrize("call", ["open", "write", "fsync", "fdatasync", "close"])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS])
 def test_row_43_and_44_a_disk_that_refuses_leaves_what_was_there(
     tmp_path, store, monkeypatch, call, code
@@ -233,22 +234,23 @@ def test_the_order_of_a_commit(tmp_path, store, monkeypatch):
     acts = []
     staged = store.stage(0)
     manifest = Manifest(0, RUN_ID, 0, (write(Path(staged), epoch=0),), DIGEST)
-    fsync, rename = os.fsync, directory.rename_noreplace
+    rename = directory.rename_noreplace
 
-    def tell_fsync(descriptor):
+    def tell_sync(sync, descriptor):
         acts.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
-        fsync(descriptor)
+        sync(descriptor)
 
     def tell_rename(source, target):
         acts.append("rename")
         rename(source, target)
 
-    monkeypatch.setattr(os, "fsync", tell_fsync)
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, partial(tell_sync, getattr(os, name)))
     monkeypatch.setattr(directory, "rename_noreplace", tell_rename)
 
     store.commit(staged, manifest)
 
-    assert acts == ["manifest.json", Path(staged).name, "rename", "checkpoints"]
+    assert acts == [Path(staged).name, "manifest.json", "rename", "checkpoints"]
 
 
 def test_a_removed_epoch_is_renamed_durably_before_its_files_go(tmp_path, store, monkeypatch):
@@ -265,7 +267,9 @@ def test_a_removed_epoch_is_renamed_durably_before_its_files_go(tmp_path, store,
     assert seen == ["n.h5"]
 
 
-def test_small_epochs_are_deleted_behind_the_sync_of_the_next_commit(tmp_path, store, monkeypatch):
+def test_small_epochs_are_used_again_behind_the_sync_of_the_next_commit(
+    tmp_path, store, monkeypatch
+):
     for epoch in (1, 2):
         write_epoch(store, epoch)
     synced = []
@@ -279,15 +283,85 @@ def test_small_epochs_are_deleted_behind_the_sync_of_the_next_commit(tmp_path, s
     store.remove((7,), keep_for_reuse=True)
     assert removed_files(tmp_path) == 1
     write_epoch(store, 3)
+    assert removed_files(tmp_path) == 1
     store.remove((2,), keep_for_reuse=True)
     assert synced.count("checkpoints") == 1
+    write_epoch(store, 4)
     assert [path.parent.name[:17] for path in root(tmp_path).glob(".del-*/*.h5")] == [
         ".del-epoch-000002"
     ]
     store.close()
     assert synced.count("checkpoints") == 2
     assert removed_files(tmp_path) == 0
-    assert store.epochs() == (3,)
+    assert store.epochs() == (3, 4)
+
+
+def removed_for_the_next(store: DirectoryStore) -> Path:
+    """Epochs 1 and 2 of two nodes, and how the first looks when its place is the next one's."""
+    for epoch in (1, 2):
+        write_epoch(store, epoch, ("m", "n"))
+    store.remove((1,), keep_for_reuse=True)
+    write_epoch(store, 3, ("m", "n"))
+    store.remove((), keep_for_reuse=True)
+    (removed,) = Path(store.path(1)).parent.glob(".del-epoch-000001-*")
+    return removed
+
+
+def inodes(folder: str | Path) -> dict[str, int]:
+    return {path.name: path.stat().st_ino for path in (Path(folder), *Path(folder).iterdir())}
+
+
+def test_directory_and_files_of_a_removed_epoch_become_those_of_another(store):
+    before = inodes(removed_for_the_next(store))
+
+    write_epoch(store, 4, ("m", "n"))
+
+    after = inodes(store.path(4))
+    assert sorted(before.values()) == sorted(after.values())
+    assert after.keys() == {"epoch-000004", "m.h5", "n.h5", "manifest.json"}
+    assert store.verify(4) is None
+
+
+def test_a_longer_manifest_that_is_written_over_leaves_nothing_behind(store):
+    removed = removed_for_the_next(store)
+    with (removed / "manifest.json").open("ab") as file:
+        file.write(b"x" * 5000)
+
+    manifest = write_epoch(store, 4)
+
+    assert store.manifest(4) == manifest
+
+
+def test_a_node_that_writes_nothing_does_not_get_the_file_of_a_removed_epoch(store):
+    removed_for_the_next(store)
+
+    write_epoch(store, 4, ("m",))
+
+    assert inodes(store.path(4)).keys() == {"epoch-000004", "m.h5", "manifest.json"}
+
+
+@pytest.mark.parametrize("name", ["m.h5", "manifest.json"])
+def test_a_file_of_a_removed_epoch_with_a_second_name_is_not_written_over(store, tmp_path, name):
+    removed = removed_for_the_next(store)
+    (tmp_path / "kept").hardlink_to(removed / name)
+    before = (tmp_path / "kept").read_bytes()
+
+    write_epoch(store, 4, ("m", "n"))
+
+    assert (tmp_path / "kept").read_bytes() == before
+    assert store.verify(4) is None
+
+
+def test_a_removed_epoch_with_other_files_is_deleted(store, tmp_path):
+    removed = removed_for_the_next(store)
+    (removed / "notes.txt").write_text("mine")
+
+    write_epoch(store, 4, ("m", "n"))
+
+    assert {path.name for path in root(tmp_path).iterdir()} == {
+        "epoch-000002", "epoch-000003", "epoch-000004",
+    }  # fmt: skip
+    assert inodes(store.path(4)).keys() == {"epoch-000004", "m.h5", "n.h5", "manifest.json"}
 
 
 def test_what_a_failed_sync_leaves_is_deleted_by_the_next_sweep(tmp_path, store, monkeypatch):

@@ -6,6 +6,7 @@ import itertools
 import mmap
 
 import numpy as np
+import pytest
 
 from jobrun.checkpoint.write.snapshot_arena import Arena
 from jobrun.values.axis_order import axis_order
@@ -27,7 +28,14 @@ ARRAYS = {
 
 def copies(arena, arrays):
     arena.prepare(arrays)
-    return arena.copy(list(arrays), arrays)
+    return copy_all(arena, arrays)
+
+
+def copy_all(arena, arrays):
+    made = {}
+    for names in arena.turns:
+        made |= arena.copy(names, arrays)
+    return made
 
 
 def address(array):
@@ -57,10 +65,39 @@ def test_the_same_memory_serves_every_save():
     first = copies(arena, ARRAYS)
     size = arena.size_bytes
 
-    second = copies(arena, {name: array.copy(order="K") for name, array in ARRAYS.items()})
+    second = copy_all(arena, {name: array.copy(order="K") for name, array in ARRAYS.items()})
 
     assert all(second[name] is first[name] for name in ARRAYS)
     assert arena.size_bytes == size
+
+
+def test_places_serve_again_for_the_same_key_and_the_same_lead_alone():
+    arena = Arena()
+    arena.prepare(ARRAYS, 16, "key")
+
+    assert arena.is_prepared("key", 16)
+    assert not arena.is_prepared("other", 16)
+    assert not arena.is_prepared("key", 32)
+
+
+def test_an_array_that_became_longer_does_not_shift_the_copies_behind_it():
+    arrays = {name: np.full(4, place, np.int64) for place, name in enumerate("abc")}
+    arena = Arena()
+    arena.prepare(arrays)
+
+    with pytest.raises(ValueError, match="broadcast"):
+        copy_all(arena, {**arrays, "b": np.full(8, 1)})
+
+
+def test_arrays_are_copied_in_turns_of_bounded_size():
+    arrays = {f"s{number}": np.full(2, number) for number in range(2_500)}
+    arrays |= {f"l{number}": np.full(1 << 18, number) for number in range(3)}
+    arena = Arena()
+    made = copies(arena, arrays)
+
+    assert [name for names in arena.turns for name in names] == list(arrays)
+    assert [len(names) for names in arena.turns] == [1024, 1024, 452, 1, 1, 1]
+    assert all(same_bits(made[name], array) for name, array in arrays.items())
 
 
 def test_a_set_that_fits_takes_no_new_memory_and_a_larger_one_takes_its_size():

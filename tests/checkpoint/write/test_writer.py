@@ -18,7 +18,10 @@ from hypothesis import strategies as st
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.hdf5.dataset_names import quote_name
 from jobrun.checkpoint.hdf5.value_codec import encode
+from jobrun.checkpoint.write.array_forms import ArrayForms
+from jobrun.checkpoint.write.encoder import FileEncoder
 from jobrun.checkpoint.write.writer import NodeWriter
+from jobrun.core.errors import TaskFailedError
 from jobrun.testing.stores import RUN_ID
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.compare import same_bits
@@ -228,3 +231,34 @@ def test_a_writer_that_nobody_closes_keeps_no_file_open(tmp_path):
         )
 
     assert set(Path("/proc/self/fd").iterdir()) == before
+
+
+def test_an_array_that_was_resized_since_the_save_began_is_refused(tmp_path):
+    writer, values = NodeWriter("n"), {"b": np.zeros(5, np.int8), "c": np.arange(4)}
+    forms = ArrayForms(values)
+    for epoch in range(2):
+        path = str(tmp_path / f"{epoch}.h5")
+        writer.write(path, epoch=epoch, run_id=RUN_ID, values=values, forms=forms)
+    values["b"].resize(9, refcheck=False)
+
+    with pytest.raises(TaskFailedError, match=r"'b'.*9 bytes, and had 5"):
+        writer.write(str(tmp_path / "2.h5"), epoch=2, run_id=RUN_ID, values=values, forms=forms)
+
+
+def test_forms_that_are_known_are_not_looked_at_again(tmp_path, monkeypatch):
+    writer, values = NodeWriter("n"), {"b": np.zeros(5), "c": np.arange(4), "k": 3}
+    forms = ArrayForms(values)
+    looks = []
+    whole = FileEncoder._fits
+    monkeypatch.setattr(
+        FileEncoder, "_fits", lambda self, plain: looks.append(plain) or whole(self, plain)
+    )
+
+    for epoch in range(4):
+        path = tmp_path / f"{epoch}.h5"
+        changed = {"b": values["b"] + epoch, "c": values["c"] - epoch, "k": 3 * epoch}
+        stored = writer.write(str(path), epoch=epoch, run_id=RUN_ID, values=changed, forms=forms)
+        expect(path, stored, changed, epoch)
+
+    # For its layout, and once for the forms.
+    assert len(looks) == 2

@@ -10,7 +10,7 @@ from jobrun.compile.lowering.groups import lower_retry
 from jobrun.compile.python_jobs.validate import check_settings
 from jobrun.core.errors import SpecError
 from jobrun.graph.types import Retry, Task
-from jobrun.spec.models.job import TaskSpec
+from jobrun.spec.models.tasks import TaskSpec
 from tests.support.compiling import compile_text, fault_of, job_of, task_of
 
 TASK = "epoch: [{{task: t, {}, steps: [x = 1]}}]"

@@ -2,42 +2,31 @@ from __future__ import annotations
 
 import pytest
 
+from jobrun.graph.effects.effect import NOWHERE
 from jobrun.graph.readers import Queue, ReadQueue
 from jobrun.graph.steps import Guard, Stop
-from jobrun.graph.types import Scope, Task
+from jobrun.graph.types import Task
 from jobrun.runtime.codegen.compiler import compile_block
+from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import BlockNames, collect_usage
+from jobrun.runtime.codegen.record_statements import RecordAccess, SentRecord
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.records.record_loop import (
-    Record,
     RecordPlan,
     Streams,
-    field_levels,
     field_names,
     record_block,
     run_records,
 )
 from jobrun.runtime.steps.dispatch import Actions
 from jobrun.testing.graphs import steps
-from tests.support.step_bench import Bench
+from tests.support.step_bench import Bench, GivenRecords
 
 _IS_2 = steps("b = x == 2")[0].ops[0].value
 
 
-class _Source:
-    def __init__(self, *values):
-        self.left = [Record(number, (value,)) for number, value in enumerate(values)]
-        self.begun = self.closed = 0
-
-    def begin(self, frame):
-        self.begun += 1
-
-    def connect(self, frame):
-        while self.left:
-            yield self.left.pop(0)
-
-    def close(self):
-        self.closed += 1
+def _given(*values):
+    return GivenRecords(*((value,) for value in values))
 
 
 class _Sink:
@@ -45,11 +34,11 @@ class _Sink:
         self.sent, self.skipped, self.closed, self.most = [], [], 0, most
 
     def connect(self, frame):
-        def write(number):
-            self.sent.append((number, frame.t["x"]))
+        def put(number, values):
+            self.sent.append((number, *values))
             return len(self.sent) < self.most
 
-        return write
+        return put
 
     def skip(self, number):
         self.skipped.append(number)
@@ -62,15 +51,18 @@ def _run(bench, *parts, source=None, sinks=(), by_record=False):
     made = steps(*parts)
     used = frozenset({*collect_usage(made).used, "x"})
     names = BlockNames({}, frozenset(), used, frozenset(collect_usage(made).changed))
-    block = compile_block(made, "e/t/record" if source else "e/t", names, Actions(names))
-    fields = (("t", "x"),) if source else ()
-    plan = RecordPlan(lambda frame: Streams(), fields, by_record, "e/t")
+    place = StepLocation("e/t", NOWHERE)
+    sent = tuple(SentRecord(("x",), frozenset(), place) for _ in sinks)
+    access = RecordAccess(("x",) if source else (), sent, place)
+    path = "e/t/record" if source else "e/t"
+    block = compile_block(made, path, names, Actions(names), records=access)
+    plan = RecordPlan(lambda frame: Streams(), by_record, "e/t")
     run_records(plan, block, bench.frame, Streams(source, tuple(sinks)))
 
 
 def test_the_steps_run_once_for_each_record():
     with Bench(total=0) as bench:
-        _run(bench, "total = total + x", source=_Source(1, 2, 3))
+        _run(bench, "total = total + x", source=_given(1, 2, 3))
 
         assert bench.blobs["total"] == 6
         assert bench.blobs["x"] == 3
@@ -78,7 +70,7 @@ def test_the_steps_run_once_for_each_record():
 
 def test_without_a_record_the_steps_do_not_run():
     with Bench(total=0) as bench:
-        _run(bench, "total = 1", source=_Source())
+        _run(bench, "total = 1", source=_given())
 
         assert bench.blobs["total"] == 0
 
@@ -98,7 +90,7 @@ def test_a_stop_leaves_the_record_which_is_not_sent_on(guarded):
     stop = Guard("flag", (stop,), "e/t/g") if guarded else stop
     sink = _Sink()
     with Bench(seen=0) as bench:
-        _run(bench, stop, "seen = seen + 1", source=_Source(1, 2, 3), sinks=[sink])
+        _run(bench, stop, "seen = seen + 1", source=_given(1, 2, 3), sinks=[sink])
 
         assert bench.blobs["seen"] == 2
     assert sink.sent == [(0, 1), (2, 3)]
@@ -107,7 +99,7 @@ def test_a_stop_leaves_the_record_which_is_not_sent_on(guarded):
 
 def test_a_stop_of_the_task_ends_it():
     stop = Stop(_IS_2, "e/t")
-    source, sink = _Source(1, 2, 3), _Sink()
+    source, sink = _given(1, 2, 3), _Sink()
     with Bench(seen=0) as bench:
         _run(bench, "seen = seen + 1", stop, source=source, sinks=[sink])
 
@@ -117,7 +109,7 @@ def test_a_stop_of_the_task_ends_it():
 
 
 def test_the_task_ends_when_nobody_wants_its_records_any_more():
-    source = _Source(1, 2, 3)
+    source = _given(1, 2, 3)
     with Bench() as bench:
         _run(bench, source=source, sinks=[_Sink(most=2)])
 
@@ -128,7 +120,7 @@ def test_a_cancel_is_seen_between_records():
     with Bench() as bench:
         bench.run.body.cancel()
         with pytest.raises(CancelledError):
-            _run(bench, source=_Source(1))
+            _run(bench, source=_given(1))
 
 
 def test_random_numbers_are_those_of_the_record_where_instances_share_a_source():
@@ -136,7 +128,7 @@ def test_random_numbers_are_those_of_the_record_where_instances_share_a_source()
         with Bench(found=[]) as bench:
             bench.frame.instance = instance
             found = []
-            source = _Source(*values)
+            source = _given(*values)
             records = source.connect(bench.frame)
 
             def noted(frame):
@@ -156,13 +148,29 @@ def test_random_numbers_are_those_of_the_record_where_instances_share_a_source()
     assert drawn(1, by_record=True, values=(9,)) == [first]
 
 
+def test_random_numbers_are_those_of_the_instance_where_it_only_writes():
+    def drawn(instance):
+        with Bench() as bench:
+            bench.frame.instance = instance
+            bench.frame.instances = 2
+            _run(bench, "x = rng.integers(0, 1000000)", sinks=[_Sink()], by_record=True)
+            return bench.blobs["x"], bench.frame.rng.integers(0, 1000000)
+
+    with Bench() as plain:
+        plain.frame.instance = 1
+        wanted = [plain.frame.rng.integers(0, 1000000) for _ in range(2)]
+
+    assert [*drawn(1)] == wanted
+    assert drawn(0) != drawn(1)
+
+
 def test_everything_is_closed_whatever_one_of_them_says():
     class Broken(_Sink):
         def close(self):
             super().close()
             raise KeyError(1)
 
-    source, broken, sink = _Source(), Broken(), _Sink()
+    source, broken, sink = _given(), Broken(), _Sink()
     with pytest.raises(KeyError):
         Streams(source, (broken, sink)).close()
 
@@ -170,10 +178,9 @@ def test_everything_is_closed_whatever_one_of_them_says():
     Streams().close()
 
 
-def test_what_a_record_binds_is_where_the_compiler_says():
+def test_a_stop_leaves_the_record_of_the_task():
     task = Task("t", "n", (), read=ReadQueue(Queue("q"), ("a", "b")), path="e/t")
 
     assert field_names(task) == ("a", "b")
-    assert field_levels(task, BlockNames({"a": Scope.NODE})) == (("n", "a"), ("t", "b"))
     assert record_block(task) == "e/t/record"
     assert record_block(Task("u", "n", (), path="e/u")) == "e/u"

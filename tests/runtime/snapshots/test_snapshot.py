@@ -11,6 +11,7 @@ import pytest
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
 from jobrun.checkpoint.store import StoredFile
+from jobrun.checkpoint.write import snapshot_arena
 from jobrun.checkpoint.write.direct_io import FileWriter
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
@@ -44,7 +45,7 @@ def written(monkeypatch):
     """What is written, instead of a file."""
     found = []
 
-    def write(self, path, *, epoch, run_id, values, unchanged=(), adjacent=None):
+    def write(self, path, *, epoch, run_id, values, **more):
         found.append({name: np.copy(value) for name, value in values.items()})
         return StoredFile("n", Path(path).name, 0, "")
 
@@ -99,7 +100,7 @@ def test_nobody_waits_where_nothing_that_is_saved_is_changed():
 
 
 def test_what_opaque_code_may_change_is_copied_before_anything_runs():
-    node = Node(w=np.zeros(3), v=np.zeros(3))
+    node = Node(w=np.zeros(3), v=np.zeros(LARGE))
     ticket = node.begin()
     node.snapshots.protect([ticket], (names("w", "v"),), names("w"))
     held = node.snapshots._held[ticket]
@@ -174,7 +175,7 @@ def test_a_block_waits_for_a_copy_that_another_thread_makes(monkeypatch):
 
 
 def test_many_threads_at_the_gate_copy_each_blob_once(written, monkeypatch):
-    monkeypatch.setattr(module, "_TURN_BLOBS", 1)
+    monkeypatch.setattr(snapshot_arena, "_TURN_BLOBS", 1)
     blobs = {f"b{i}": np.full(7, float(i)) for i in range(200)}
     node = Node(**blobs)
     ticket = node.begin()

@@ -13,7 +13,7 @@ from jobrun.graph.effects.assertion import Assert
 from jobrun.graph.effects.effect import DeclaredEffect, Effect
 from jobrun.graph.effects.metric import Metric
 from jobrun.graph.effects.sleep import Sleep
-from jobrun.graph.effects.table import DECLARED
+from jobrun.graph.effects.table import declared_kinds
 from jobrun.graph.steps import LoadState, Parallel, SaveState, Step
 from jobrun.runtime.codegen.coercion import metric_number
 from jobrun.runtime.context.cancel import CancelledError
@@ -33,7 +33,7 @@ def bench(tmp_path):
 def test_each_kind_of_effect_can_be_carried_out():
     effects = {kind for kind in get_args(Step) if issubclass(kind, Effect)}
     assert set(_EFFECTS) == effects - {DeclaredEffect}
-    assert all(kind.action is not DeclaredEffect.action for kind in DECLARED)
+    assert all(kind.action is not DeclaredEffect.action for kind in declared_kinds().values())
 
 
 def test_a_log_step_says_who_and_where(bench):

@@ -13,7 +13,7 @@ from jobrun.core.events import Event
 from jobrun.graph.effects.effect import DeclaredEffect
 from jobrun.graph.effects.log import Log
 from jobrun.graph.effects.sleep import Sleep
-from jobrun.graph.effects.table import DECLARED
+from jobrun.graph.effects.table import declared_kinds
 from jobrun.graph.expressions import Text
 from jobrun.graph.types import Node
 from jobrun.runtime.context.cancel import CancelledError
@@ -63,7 +63,7 @@ def test_the_traceback_comes_along_as_the_cause():
 def _classes(hint, found):
     """All classes that a value of this type may hold."""
     if hint is DeclaredEffect:
-        for one in DECLARED:
+        for one in declared_kinds().values():
             _classes(one, found)
         return found
     if is_dataclass(hint) and hint not in found:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobrun.spec.models.json_schema import schema, schema_text
-from jobrun.spec.models.steps import FORMS
+from jobrun.spec.models.step_forms import FORMS
 from tests.support.specs import HEADER, KMEANS, STEPS, load, write
 
 FILE = Path(__file__).parent.parent.parent.parent / "schemas" / "job.schema.json"

@@ -1,9 +1,11 @@
 import pytest
 from pydantic import ValidationError
 
-from jobrun.spec.models.job import JobSpec, ReaderSpec, StopSpec, TaskSpec
+from jobrun.spec.models.control_flow import LoopStep
+from jobrun.spec.models.job import JobSpec, StopSpec
 from jobrun.spec.models.model_keys import field_of, keys_of
-from jobrun.spec.models.steps import LoopStep
+from jobrun.spec.models.readers import ReaderSpec
+from jobrun.spec.models.tasks import TaskSpec
 from jobrun.spec.models.validation_errors import Located, locate
 
 

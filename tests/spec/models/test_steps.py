@@ -2,7 +2,9 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from jobrun.spec.models import steps
-from jobrun.spec.models.steps import FORMS, OpStep, Step, StopIfStep, StopStep, step_form
+from jobrun.spec.models.control_flow import StopIfStep, StopStep
+from jobrun.spec.models.step_forms import FORMS, Step, step_form
+from jobrun.spec.models.steps import OpStep
 from tests.support.specs import STEPS
 from tests.support.tables import each_case
 

@@ -17,8 +17,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_module import lazy_module
 from jobrun.graph.expressions import (
     Attribute,
     Binary,
@@ -39,7 +41,6 @@ from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.steps import Assign, Augment, ItemTarget, NameTarget, Net, Op, Step
 from jobrun.graph.traversal import children, walk_expr
 from jobrun.graph.types import Scope
-from jobrun.runtime.codegen.data_flow.flow_graph import Point, build_flow
 from jobrun.runtime.codegen.liveness import BlockNames, access_finder
 from jobrun.runtime.codegen.optimize.alias_analysis import (
     aliased_leaves,
@@ -47,6 +48,12 @@ from jobrun.runtime.codegen.optimize.alias_analysis import (
     is_plain_view,
     permuted_names,
 )
+
+if TYPE_CHECKING:
+    from jobrun.runtime.codegen.data_flow import flow_graph
+    from jobrun.runtime.codegen.data_flow.flow_graph import Point
+else:
+    flow_graph = lazy_module("jobrun.runtime.codegen.data_flow.flow_graph")
 
 # ``id`` of an assignment, and which of its targets.
 Site = tuple[int, int]
@@ -216,7 +223,7 @@ def find_views(
     sites = {one.site for some in parts.values() for one in some if one.site is not None}
     if not sites:
         return NO_VIEWS
-    points = build_flow(steps, path, inlined)
+    points = flow_graph.build_flow(steps, path, inlined)
     always = frozenset(filter(names.outlives, private))
     analysis = _Analysis(points, parts, frozenset(private), always, sites)
     if not analysis.settle():
@@ -589,6 +596,16 @@ def has_basic_index(index: Expr) -> bool:
             return all(map(has_basic_index, items))
         case _:
             return False
+
+
+def part_of_array(expr: Expr) -> str:
+    """Return the name of which a value is a view, never a copy or a number, if it is an array."""
+    match expr:
+        case Index(value=Name(name=name), index=index) if has_basic_index(index):
+            parts = index.items if isinstance(index, Sequence) else (index,)
+            return name if any(isinstance(one, Slice) for one in parts) else ""
+        case _:
+            return ""
 
 
 def _is_integer(expr: Expr) -> bool:

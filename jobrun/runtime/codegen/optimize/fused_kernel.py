@@ -14,7 +14,6 @@ import operator
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from queue import SimpleQueue
 from typing import Any, NamedTuple, cast
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.runtime.codegen.optimize.buffer_reuse import FLOAT64, MORE_OPERANDS, keeps_float64
 from jobrun.runtime.codegen.optimize.fusion_candidates import Chain, Instruction, square
 from jobrun.runtime.context.frame import Frame, GroupRun, Start

@@ -6,6 +6,7 @@ import pytest
 from jobrun.graph.expressions import Const
 from jobrun.graph.query import ops
 from jobrun.graph.steps import If, Loop
+from jobrun.runtime.codegen import coercion
 from jobrun.runtime.codegen.compiler import compile_block
 from jobrun.runtime.codegen.control_flow import inlined_steps
 from jobrun.runtime.codegen.data_flow import copy_elision
@@ -106,6 +107,62 @@ def run(text, *, kept, **blobs):
     with Bench(**blobs) as bench:
         compile_block(made, "e/t", names_of(made, kept), lambda step: None).run(bench.frame)
         return bench.blobs
+
+
+@pytest.fixture
+def looked_at(monkeypatch):
+    """The values that are looked at one by one before they are bound as views."""
+    found, whole = [], coercion.as_view
+    monkeypatch.setattr(
+        coercion, "as_view", lambda value, *sources: found.append(value) or whole(value, *sources)
+    )
+    return found
+
+
+def run_passes(*parts, kept="M N x", passes=3, **blobs):
+    made = (Loop(Const(passes), steps(*parts), "e/t/loop"),)
+    with Bench(**blobs) as bench:
+        compile_block(made, "e/t", names_of(made, kept), lambda step: None).run(bench.frame)
+        return bench.blobs
+
+
+@pytest.mark.parametrize(
+    ("text", "times"),
+    [
+        ("u = M[1:]; x = u * 2.0; M[0] = 5.0", 0),
+        ("u, v = M[1:], M[:-1, 1:]; x = u[:, 1:] * v; M[0] = 5.0", 0),
+        ("u = M[1:]; x = u * 2.0; M = N * 2.0; M[0] = 5.0", 3),
+        ("u = M[1:]; x = u * 2.0; N, M = M, N; M[0] = 5.0", 3),
+        ("u = M[1:]; x = u * 2.0; M += 1.0", 3),
+    ],
+)
+def test_parts_of_an_array_that_no_pass_replaces_are_looked_at_before_the_loop(
+    looked_at, text, times
+):
+    run_passes(text, M=np.ones((3, 4)), N=np.ones((3, 4)), x=0)
+
+    assert sum(one.shape[0] == 2 for one in looked_at) == times
+
+
+@pytest.mark.parametrize("kind", ["complex", "read-only", "list"])
+def test_what_a_loop_may_not_view_is_looked_at_in_each_pass(looked_at, kind):
+    array = np.arange(12.0).reshape(4, 3)
+    source = {"complex": array * 1j, "read-only": array, "list": [1, 2, 3, 4]}[kind]
+    if kind == "read-only":
+        source.flags.writeable = False
+    never = If(((expr("N > 0"), steps("M[0] = 5")),))
+    part = "M[1:3]" if kind == "list" else "M[1:3, ::2]"
+
+    blobs = run_passes(f"u = {part}; x = u[0] * 1.0", never, M=source, N=0)
+
+    assert len(looked_at) == 3
+    assert np.array_equal(blobs["x"], 2.0 if kind == "list" else source[1, ::2])
+
+
+def test_what_a_name_is_before_its_loop_need_not_exist():
+    with pytest.raises(UnboundLocalError):
+        run_passes("u = M[1:]; x = u * 2.0; M[0] = 5.0")
+    assert "x" not in run_passes("u = M[1:]; x = u * 2.0; M[0] = 5.0", passes=0)
 
 
 def test_what_outlives_the_block_owns_its_memory():

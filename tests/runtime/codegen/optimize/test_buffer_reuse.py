@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -91,14 +92,15 @@ def check(bench, text, a, b):
             wanted = written(text, a, b)
         except (TypeError, ValueError, IndexError, OverflowError) as error:
             wanted = error
-        for shared, by_record in itertools.product(("", None), (False, True)):
+        ways = (bench.do, partial(bench.do_record, "a"))
+        for shared, do in itertools.product(("", None), ways):
             bench.blobs.update(a=a.copy(order="K") if isinstance(a, np.ndarray) else a, b=b)
             if isinstance(wanted, Exception):
                 with pytest.raises(TaskFailedError) as found:
-                    bench.do(net(f"x = {text}"), shared=shared, by_record=by_record)
+                    do(net(f"x = {text}"), shared=shared)
                 assert str(wanted).partition("\n")[0] in str(found.value)
                 continue
-            made = bench.do(net(f"x = {text}"), shared=shared, by_record=by_record)
+            made = do(net(f"x = {text}"), shared=shared)
             assert same_bits(made["x"], wanted)
             assert same_bits(made["a"], a)
             if isinstance(wanted, np.ndarray):
@@ -172,13 +174,17 @@ def test_names_count_as_arrays_where_they_mostly_are(text, base, ufuncs):
 
 def test_a_batch_is_scaled_in_one_array_of_its_own(bench):
     bench.blobs["x"] = np.ones((100, 100))
-    block = bench.block(net("y = (x - 8) / 4"), by_record=True)
-    block.run(bench.frame)
+    block = bench.block(net("y = (x - 8) / 4"), fields="x")
+
+    def run() -> None:
+        block.run(bench.frame, iter([(0, (bench.blobs["x"],))]), (), None)
+
+    run()
     del bench.blobs["y"]
 
     tracemalloc.start()
     try:
-        block.run(bench.frame)
+        run()
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -1,0 +1,63 @@
+"""Compare dtypes, shapes and axis orders of a state's arrays with those of the save before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import attrgetter, is_
+from typing import Any
+
+import numpy as np
+
+from jobrun.values.blob_kinds import Value, same_dtype, size_bytes
+
+_DTYPE, _SHAPE = attrgetter("dtype"), attrgetter("shape")
+
+
+class ArrayForms:
+    """The names of a state's values, and dtypes, shapes and axis orders of those that are arrays.
+
+    Of ten thousand small arrays these take as long to ask for as it takes to copy them. So they
+    are asked for once for each save; and who finds the same object as at the save before knows
+    that all of them are the same.
+
+    Args:
+        values: Of a state, by name; none is kept.
+
+    Attributes:
+        others: The names of what is no array.
+    """
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        self._names = list(values)
+        self._types = list(map(type, values.values()))
+        self.others = [name for name, one in values.items() if type(one) is not np.ndarray]
+        arrays = self._arrays_of(values)
+        self._dtypes = list(map(_DTYPE, arrays))
+        self._shapes = list(map(_SHAPE, arrays))
+        # Only with several axes is there more than one order.
+        self._deep = [index for index, shape in enumerate(self._shapes) if len(shape) > 1]
+        self._strides = [arrays[index].strides for index in self._deep]
+        self._array_bytes = int(sum(array.nbytes for array in arrays))
+
+    def fits(self, values: Mapping[str, Value]) -> bool:
+        """Return whether these values have the names and types of a state, and forms of arrays."""
+        if list(values) != self._names or list(map(type, values.values())) != self._types:
+            return False
+        arrays = self._arrays_of(values)
+        dtypes = list(map(_DTYPE, arrays))
+        # Equal ones may have other metadata, titles, or scalars.
+        if not (all(map(is_, dtypes, self._dtypes)) or all(map(same_dtype, dtypes, self._dtypes))):
+            return False
+        if list(map(_SHAPE, arrays)) != self._shapes:
+            return False
+        # Of arrays without gaps the strides tell the axis order.
+        return [arrays[index].strides for index in self._deep] == self._strides
+
+    def size_bytes(self, values: Mapping[str, Value]) -> int:
+        """Sum the bytes of values that fit these forms of arrays; a scalar counts as 8."""
+        return self._array_bytes + size_bytes([values[name] for name in self.others])
+
+    def _arrays_of(self, values: Mapping[str, Value]) -> list[Any]:
+        if not self.others:
+            return list(values.values())
+        return [one for one in values.values() if type(one) is np.ndarray]

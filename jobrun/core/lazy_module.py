@@ -1,0 +1,27 @@
+"""Import a module at the first use of one of its names, where most commands use none of them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+
+def lazy_module(name: str) -> ModuleType:
+    """Return a lazy stand-in of a module, whose attributes are those of the module.
+
+    A type checker needs an ``import`` of it beside this, under ``TYPE_CHECKING``.
+    """
+    return _Lazy(name)
+
+
+class _Lazy(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        found = vars(import_module(self.__name__))
+        # The next use of any name does not come here.
+        vars(self).update(found)
+        try:
+            return found[name]
+        except KeyError:
+            message = f"module '{self.__name__}' has no attribute '{name}'"
+            raise AttributeError(message) from None

@@ -1,0 +1,173 @@
+"""Generate the loop over a task's records around its steps: what it binds, sends, and frees.
+
+::
+
+    for number, (b0,) in records:
+        the steps, with fields in variables
+        if not put0(number, (b1,)): break
+        del b1
+
+What a record binds and sends lives in variables alone, where nothing else can see it. Between two
+records no variable holds anything that the steps have bound: each record finds what a call of its
+own would find.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable
+
+import numpy as np
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.runtime.codegen import coercion
+from jobrun.runtime.codegen.ast_nodes import call, item, load, store
+from jobrun.runtime.codegen.line_table import StepLocation, locate
+from jobrun.runtime.codegen.statements import StatementBuilder
+from jobrun.values.blob_kinds import PLAIN_KINDS
+from jobrun.values.copies import detach
+
+# The further arguments of the function that runs a task's steps for its records.
+RECORDS, PUTS, SKIP = "records", "puts", "skip"
+RECORD_ARGUMENTS = (RECORDS, PUTS, SKIP)
+_NUMBER = "number"
+
+
+@dataclass(frozen=True, slots=True)
+class SentRecord:
+    """The values that a task sends to one queue for each record.
+
+    Attributes:
+        names: The blobs, in the order of the values.
+        moved: Those whose arrays are the receiver's afterwards, without a copy.
+        location: Of the queue among what the task writes.
+    """
+
+    names: tuple[str, ...]
+    moved: frozenset[str]
+    location: StepLocation
+
+
+@dataclass(frozen=True, slots=True)
+class RecordAccess:
+    """What the code of a task binds of each record that it reads, and what it sends.
+
+    Attributes:
+        fields: The blobs that a record binds, in the order of its values.
+        sent: For each queue that the task writes to.
+        location: Of what the task reads.
+    """
+
+    fields: tuple[str, ...]
+    sent: tuple[SentRecord, ...]
+    location: StepLocation
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All blobs that records of the task bind or send."""
+        return frozenset(self.fields).union(*(one.names for one in self.sent))
+
+
+def build_skip(access: RecordAccess) -> list[ast.stmt]:
+    """Generate the statement by which a stopped task skips the record's number in its queues."""
+    return [ast.Expr(call(load(SKIP), load(_NUMBER)))] if access.sent else []
+
+
+def build_record_loop(
+    statements: StatementBuilder,
+    access: RecordAccess,
+    places: list[StepLocation],
+    body: list[ast.stmt],
+    passing: Collection[str],
+) -> list[ast.stmt]:
+    """Generate the loop over a task's records.
+
+    Args:
+        statements: What knows the variables.
+        access: What the records bind and send.
+        places: Those of the code; the ends of the loop are added.
+        body: The statements for one record.
+        passing: Names that live in variables alone, from their binding until they are sent.
+    """
+    puts = [f"put{number}" for number in range(len(access.sent))]
+    sends = [
+        _send(statements, one, put, passing) for one, put in zip(access.sent, puts, strict=True)
+    ]
+    for made, one in zip(sends, access.sent, strict=True):
+        places.append(one.location)
+        locate([made], one.location.origin, len(places) - 1)
+    fields = ast.Tuple([_field(statements, name) for name in access.fields], ast.Store())
+    head = ast.Tuple([store(_NUMBER), fields], ast.Store())
+    gone = sorted({name for one in access.sent for name in one.names if name in passing})
+    after = [ast.Delete([ast.Name(statements.private[name], ast.Del()) for name in gone])]
+    loop = ast.For(
+        head, load(RECORDS), [*body, *_leave_unless(sends), *(after if gone else [])], [], None
+    )
+    places.append(access.location)
+    locate([loop], access.location.origin, len(places) - 1)
+    taken = ast.Assign([ast.Tuple([store(put) for put in puts], ast.Store())], load(PUTS))
+    return [taken, loop] if puts else [loop]
+
+
+def unbind(variables: Iterable[str]) -> list[ast.stmt]:
+    """Generate statements that unbind a record's variables, whether or not they are bound."""
+    names = list(variables)
+    if not names:
+        return []
+    targets: list[ast.expr] = [store(name) for name in names]
+    deleted: list[ast.expr] = [ast.Name(name, ast.Del()) for name in names]
+    return [ast.Assign(targets, ast.Constant(None)), ast.Delete(deleted)]
+
+
+def _field(statements: StatementBuilder, name: str) -> ast.expr:
+    variable = statements.private.get(name)
+    if variable is not None:
+        return store(variable)
+    return item(statements.workspace(name), ast.Constant(name), ast.Store())
+
+
+def _send(
+    statements: StatementBuilder, sent: SentRecord, put: str, passing: Collection[str]
+) -> ast.expr:
+    values = [
+        _passed(statements, name, is_moved=name in sent.moved)
+        if name in passing
+        else _taken(statements, name, is_moved=name in sent.moved)
+        for name in sent.names
+    ]
+    return call(load(put), load(_NUMBER), ast.Tuple(values, ast.Load()))
+
+
+def _passed(statements: StatementBuilder, name: str, *, is_moved: bool) -> ast.expr:
+    """Generate the value that a record sends of a variable: itself, where nothing shares it."""
+    variable, bind = statements.private[name], statements.globals.bind
+    kind = call(bind(type, "type"), load(variable))
+    is_plain: ast.expr = ast.Compare(kind, [ast.In()], [bind(PLAIN_KINDS, "plain")])
+    copied = call(bind(detach, "detach"), load(variable), ast.Constant(name))
+    if is_moved:
+        base = ast.Attribute(load(variable), "base", ast.Load())
+        is_own: list[ast.expr] = [
+            ast.Compare(kind, [ast.Is()], [bind(np.ndarray, "ndarray")]),
+            ast.Compare(base, [ast.Is()], [ast.Constant(None)]),
+        ]
+        copied = ast.IfExp(is_plain, load(variable), copied)
+        is_plain = ast.BoolOp(ast.And(), is_own)
+    return ast.IfExp(is_plain, load(variable), copied)
+
+
+def _taken(statements: StatementBuilder, name: str, *, is_moved: bool) -> ast.expr:
+    """Generate the value that a record sends of a blob in a workspace."""
+    take = coercion.take_moved if is_moved else coercion.copy_sent
+    function = statements.globals.bind(take, take.__name__)
+    return call(function, statements.workspace(name), ast.Constant(name))
+
+
+def _leave_unless(sends: list[ast.expr]) -> list[ast.stmt]:
+    """Generate the end of a task that sends its records, when no queue has a reader left."""
+    if not sends:
+        return []
+    # To all of them, even if one has no readers any more.
+    is_wanted = sends[0]
+    for one in sends[1:]:
+        is_wanted = ast.BinOp(is_wanted, ast.BitOr(), one)
+    return [ast.If(ast.UnaryOp(ast.Not(), is_wanted), [ast.Break()], [])]

@@ -1,0 +1,73 @@
+"""Define a step of a spec: a statement, or a mapping whose form is decided by one of its keys."""
+
+# Without postponed annotations: pydantic would evaluate each of two hundred texts.
+
+from typing import TYPE_CHECKING, Annotated, Any, Union
+
+from pydantic import Discriminator, Tag, WithJsonSchema
+from pydantic.types import StringConstraints
+from typing_extensions import TypeAliasType
+
+from jobrun.graph.effects.table import DECLARED
+from jobrun.spec.models.deferred import Deferred
+from jobrun.spec.models.scalar_types import Model
+
+# The module and the name of the model of each form, by the key that identifies it. In the order
+# of search: 'stop_if' may be used with 'stop'.
+MODELS = {
+    "op": ("steps", "OpStep"),
+    "call": ("steps", "CallStep"),
+    "run": ("steps", "RunStep"),
+    "net": ("steps", "NetStep"),
+    "loop": ("control_flow", "LoopStep"),
+    "while": ("control_flow", "WhileStep"),
+    "if": ("control_flow", "IfStep"),
+    "stop_if": ("control_flow", "StopIfStep"),
+    "stop": ("control_flow", "StopStep"),
+    "guard": ("control_flow", "GuardStep"),
+    "parallel": ("control_flow", "ParallelStep"),
+    "pull": ("steps", "PullStep"),
+    "load": ("steps", "LoadStep"),
+    "save": ("steps", "SaveStep"),
+    **{form: ("steps", f"{kind}Step") for form, (_, kind) in DECLARED.items()},
+}
+FORMS = tuple(MODELS)
+
+
+def step_form(value: Any) -> str | None:
+    """Return the key that decides the model of a step, such as ``call``; ``text`` for a string."""
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, dict):
+        return next((form for form in FORMS if form in value), None)
+    if isinstance(value, Model):
+        keys = {field.alias or name for name, field in type(value).model_fields.items()}
+        return next((form for form in FORMS if form in keys), None)
+    return None
+
+
+Statement = Annotated[
+    str,
+    StringConstraints(strict=True, min_length=1),
+    WithJsonSchema({"type": "string", "description": "a statement, such as 'w -= lr * g'"}),
+]
+
+# Checkers of types see those in steps.
+if not TYPE_CHECKING:
+    # An alias is built once; the bare type would be for each place where a model has steps.
+    Step = TypeAliasType(
+        "Step",
+        Annotated[
+            Union[
+                (
+                    Annotated[Statement, Tag("text")],
+                    *(
+                        Annotated[Deferred(module, name), Tag(form)]
+                        for form, (module, name) in MODELS.items()
+                    ),
+                )
+            ],
+            Discriminator(step_form),
+        ],
+    )
+    Steps = tuple[Step, ...]

@@ -1,0 +1,247 @@
+"""Parse items of YAML lists that differ only in letters and digits once, in a large text.
+
+A large spec is written by a program: ten thousand of its items are the same lines with other names
+of the same lengths. The scanner of YAML treats letters, digits and ``_`` alike, so all tokens of
+such items are at the same columns. Of each shape the first item is parsed; a mark replaces the
+others, and where the parser finds one, the item is made from its lines and the tree of the first.
+
+Nothing here decides whether a text is valid: wherever a tree could differ from the parser's,
+``DifferentItemError`` is raised, and the whole text is parsed.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.patterns import lazy_pattern
+from jobrun.spec.yaml.nodes import Mapping, Node, Place, Scalar, Sequence
+from jobrun.spec.yaml.scalars import NumberRangeError, is_text, resolve
+
+# Replaces an item: a character that a spec may have, but hardly any has.
+MARK = "\ue000"
+# Of fewer, parsing takes no longer than looking for what is repeated.
+_FEWEST_ITEMS = 100
+
+# How often the text may be kept in shapes: items within items are kept with each around them.
+_MOST_KEPT = 4
+
+_FLAT = str.maketrans(dict.fromkeys(string.ascii_letters + string.digits + "_", "w"))
+# An item of a list in block style that is more than a scalar, with its lines: those that are
+# indented further than its hyphen, empty ones and comments.
+_ITEM = lazy_pattern(
+    r"(?m)^( *)- +(?:[\[{].*\n|[^ #\n].*\n(?=\1 ))(?:(?:\1 .*|[ ]*(?:#.*)?)(?:\n|\Z))*+"
+)
+# What looks like an anchor, an alias or a block of text, whose meaning depends on its words.
+_UNLIKELY = lazy_pattern(r"[\s\[{,][&*][w-]|[|>][-+w]*\n")
+
+# What no number and no word with a meaning has.
+_NEVER_VALUE = lazy_pattern(r"[^\w.+~-]")
+
+# Makes a named tuple from a tuple of its values.
+_new: Any = tuple.__new__
+# Makes a node from the text of an item and the number of its first line.
+_Make = Callable[[str, int], Any]
+
+
+class DifferentItemError(Exception):
+    """An item of a YAML list may not be what the tree of the first of its shape says."""
+
+
+@dataclass(slots=True)
+class Shape:
+    """Items of YAML lists whose lines are the same but for letters and digits.
+
+    Attributes:
+        text: The lines of the first item.
+        line: The number of its first line, from 1.
+        column: That of what follows the hyphen of each item, from 1.
+        make: Makes an item; None until the first is parsed.
+        weight: How many values an item has.
+        height: How deep they are nested.
+    """
+
+    text: str
+    line: int
+    column: int
+    make: _Make | None = None
+    weight: int = 0
+    height: int = 0
+
+    @property
+    def last_line(self) -> int:
+        """The number of the last line of the first item of the shape in the YAML text."""
+        return self.line + self.text.count("\n") - 1
+
+    def learn(self, node: Node, weight: int, height: int) -> None:
+        """Derive how to make items of the YAML list from the tree of the first of their shape.
+
+        Raises:
+            DifferentItemError: Its tree has more than the words of its lines.
+        """
+        self.make = _Learner(self.text, self.line).node(node)
+        self.weight, self.height = weight, height
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedItems:
+    """A YAML text in which marks replace the items that have the shape of an earlier one.
+
+    Attributes:
+        text: The text to parse, which has as many lines.
+        firsts: The shapes that are repeated, by the line and the column of the first item.
+        marked: The shapes and the lines of the items that were replaced, by their first line.
+        mark: What replaces them.
+    """
+
+    text: str
+    firsts: dict[tuple[int, int], Shape]
+    marked: dict[int, tuple[Shape, str]]
+    mark: str = MARK
+
+
+def find_repeated_items(text: str) -> RepeatedItems | None:
+    """Replace repeated items in a YAML text by marks; return None where that does not pay."""
+    if MARK in text or "\r" in text:
+        return None
+    flat = text.translate(_FLAT)
+    search = _ITEM.search
+    shapes: dict[str, Shape | None] = {}
+    firsts: dict[tuple[int, int], Shape] = {}
+    marked: dict[int, tuple[Shape, str]] = {}
+    pieces: list[str] = []
+    # Up to where the text has been searched, copied, and its lines counted.
+    searched = copied = counted = kept = 0
+    line = 1
+    while found := search(flat, searched):
+        start, end = found.span()
+        line += flat.count("\n", counted, start)
+        counted = start
+        key = found[0]
+        if key not in shapes:
+            hyphen = found.end(1) - start
+            behind = key[hyphen + 1 :]
+            column = hyphen + 2 + len(behind) - len(behind.lstrip(" "))
+            shape = None if _UNLIKELY.search(key) else Shape(text[start:end], line, column)
+            shapes[key] = shape
+            kept += len(key)
+            if kept > _MOST_KEPT * len(text):
+                return None
+        elif (shape := shapes[key]) is not None:
+            firsts[shape.line, shape.column] = shape
+            marked[line] = (shape, text[start:end])
+            pieces += (text[copied : start + shape.column - 1], MARK, "\n" * key.count("\n"))
+            searched = copied = end
+            continue
+        # Its own items may be repeated: the steps of a single task, say.
+        searched = flat.index("\n", start) + 1
+    if len(marked) < _FEWEST_ITEMS:
+        return None
+    return RepeatedItems("".join((*pieces, text[copied:])), firsts, marked)
+
+
+class _Learner:
+    """Makes, from the tree of the first item of a shape, the functions that make the others."""
+
+    def __init__(self, text: str, line: int) -> None:
+        self._text = text
+        self._line = line
+        self._starts = [0]
+        for one in text.splitlines(keepends=True):
+            self._starts.append(self._starts[-1] + len(one))
+
+    def node(self, node: Node, key_place: Place | None = None) -> _Make:
+        """Make the function that makes such a node of the YAML tree in another item."""
+        if isinstance(node, Scalar):
+            return self._scalar(node, key_place)
+        file, down, column, length, text_column = self._place(node.place)
+        if isinstance(node, Sequence):
+            items = [self.node(one) for one in node.items]
+            return lambda text, line: _new(
+                Sequence,
+                ([make(text, line) for make in items], (file, line + down, column, length, 0)),
+            )
+        entries = [self._entry(key, node.keys[key], one) for key, one in node.values.items()]
+
+        def mapping(text: str, line: int) -> Any:
+            values: dict[str, Node] = {}
+            keys: dict[str, Place] = {}
+            for usual, at, end, down_, column_, length_, text_column_, make in entries:
+                key = usual if text.startswith(usual, at) else _other_key(text[at:end])
+                values[key] = make(text, line)
+                keys[key] = (file, line + down_, column_, length_, text_column_)
+            if len(values) < len(entries):
+                raise DifferentItemError
+            return _new(Mapping, (values, keys, (file, line + down, column, length, text_column)))
+
+        return mapping
+
+    def _entry(self, key: str, place: Place, value: Node) -> tuple[Any, ...]:
+        _, down, column, length, text_column = self._place(place)
+        at = self._at(place)
+        if self._text[at : at + len(key)] != key:
+            raise DifferentItemError
+        make = self.node(value, place)
+        return (key, at, at + len(key), down, column, length, text_column, make)
+
+    def _scalar(self, node: Scalar, key_place: Place | None) -> _Make:
+        value, place, plain = node
+        file, down, column, length, text_column = self._place(place)
+        if value is None and place is key_place:
+            # Nothing is written there.
+            return lambda _, line: _new(
+                Scalar, (None, (file, line + down, column, length, text_column), plain)
+            )
+        at = self._at(place)
+        end = at + length - 2 * (text_column - column)
+        text = self._text[at:end]
+        same = _resolved(text) if plain else text
+        if type(same) is not type(value) or repr(same) != repr(value):
+            raise DifferentItemError
+        if not plain or _NEVER_VALUE.search(text):
+            # As most statements: text, whatever the words in it.
+            return lambda text, line: _new(
+                Scalar, (text[at:end], (file, line + down, column, length, text_column), plain)
+            )
+
+        def scalar(text: str, line: int) -> Any:
+            value: Any = text[at:end]
+            if not is_text(value):
+                value = _resolved(value)
+            return _new(Scalar, (value, (file, line + down, column, length, text_column), True))
+
+        return scalar
+
+    def _place(self, place: Place) -> Place:
+        """Return the place of a node in the YAML text with its line counted from the item's."""
+        file, line, column, length, text_column = place
+        if not 0 <= line - self._line < len(self._starts) - 1:
+            raise DifferentItemError
+        return (file, line - self._line, column, length, text_column)
+
+    def _at(self, place: Place) -> int:
+        """Return where the text of a scalar begins in the lines of its item of the YAML list."""
+        _, line, column, _, text_column = place
+        # Of several lines, with escapes, or behind an anchor.
+        if text_column - column not in (0, 1):
+            raise DifferentItemError
+        return self._starts[line - self._line] + text_column - 1
+
+
+def _other_key(key: str) -> str:
+    """Return a key of a YAML item that the first of its shape does not have, if it is a key."""
+    if not is_text(key):
+        raise DifferentItemError
+    return key
+
+
+@lru_cache
+def _resolved(text: str) -> Any:
+    """Return the value of a number or word in a YAML item: of the same few, in most."""
+    try:
+        return resolve(text)
+    except NumberRangeError as error:
+        raise DifferentItemError from error
