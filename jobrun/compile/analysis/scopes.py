@@ -65,7 +65,7 @@ class NodeView:
         return finder.uses
 
     def scopes(self, task: TaskDraft) -> Scopes:
-        """Find the scope on this node of each name of a task, as the compiler assigns it."""
+        """Find the scope (instance, task, group or node) of each name of a task on this node."""
         names = sorted(task.flow.names())
         if task.instances > 1:
             return tuple([(name, self.scope(task, name)) for name in names])

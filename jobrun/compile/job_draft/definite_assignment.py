@@ -140,7 +140,7 @@ class Summary:
     dead: bool = False
 
     def read(self, names: Iterable[str], place: Place, problems: list[FlowProblem]) -> None:
-        """Add needed names to a summary of assignments; one that may be deleted is a problem."""
+        """Note which names steps need that are not assigned yet; one maybe deleted is a problem."""
         find = self.end.get
         for name in names:
             status = find(name)

@@ -127,7 +127,7 @@ class GroupLowering:
         )
 
     def _around(self, spec: GroupSpec | None, group: GroupDraft) -> tuple[_Setups, _Reports]:
-        """Lower what is around the tasks of a group: set-up and reports, node by node."""
+        """Lower the set-ups and reports of a group that belong to nodes and not to tasks."""
         setups: _Setups = {}
         reports: _Reports = {}
         given = spec.setup if spec else ()

@@ -109,7 +109,7 @@ def _layouts(spec: JobSpec, source: SourceMap) -> tuple[StateLayout, ...]:
 
 
 def lower_notify(spec: JobSpec, context: Context) -> tuple[NotifyTarget, ...]:
-    """Lower ``notify`` of a job's spec to targets; add a fault for an impossible one."""
+    """Lower ``notify`` of a job's spec to targets; add a fault for one that cannot be notified."""
     is_one = not isinstance(spec.notify, tuple)
     written = spec.notify if isinstance(spec.notify, tuple) else (spec.notify,)
     found = []

@@ -199,7 +199,7 @@ class StepLowering:
         return steps, None
 
     def setup(self, spec: models.SetupSpec, at: Path, path: str, env: Env) -> SetupNets:
-        """Lower set-up steps, of a task or a net, to two blocks ``path.init`` and ``path.exit``.
+        """Lower the set-up steps of a task or net to two blocks, ``path.init`` and ``path.exit``.
 
         ``env`` says which nets and names are around it; its blocks are not reachable.
         """
@@ -593,7 +593,7 @@ class EffectLowering:
         return step
 
     def operator(self, spec: models.OpStep, at: Path, place: Place, env: Env) -> Op:
-        """Lower the effect of an operator step's long form, ``{op: …}``."""
+        """Lower an operator step in its long form, ``{op: …}``, to an ``Op``."""
         path, origin = place
         outputs = _as_tuple(spec.out)
         read = self._read.expression

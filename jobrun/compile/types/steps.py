@@ -121,7 +121,7 @@ class StepInference:
             names[name] = UNKNOWN
 
     def block(self, path: str, steps: tuple[Step, ...]) -> bool:
-        """Infer the types that the steps of a block leave; return if its end is reached."""
+        """Infer the types after the steps of a block; return whether the block's end is reached."""
         if len(steps) == 1 and isinstance(steps[0], Net):
             # Most tasks of a large job are that, which has no stop.
             return self._step(steps[0])
