@@ -8,7 +8,7 @@ from dataclasses import field
 from jobrun.compile.expressions.reserved_names import find_name_refusal
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.node_names import NodeNames
-from jobrun.compile.lowering.nets import NetDef
+from jobrun.compile.lowering.net_table import NetDef
 from jobrun.compile.lowering.queues import QueueTable
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.types import Cluster

@@ -83,11 +83,11 @@ class GroupLowering:
                 for index, one in enumerate(declared):
                     place = self._context.place(f"nets.{name}", *net.path, key, index)
                     self._context.check_blob_name(one, place)
-            if name not in self._steps.used and name not in inner and net.sound:
+            if name not in self._steps.nets.used and name not in inner and net.sound:
                 place = Place(f"nets.{name}", self._context.source.key(net.path))
                 mend = f"remove it, or use it: {{net: {name}}}"
                 self._context.faults.warn("W134", f"net '{name}' is unused", mend, place)
-                self._steps.read_net(net)
+                self._steps.nets.read_unused(net)
 
     def _group(self, name: GroupName, written: tuple[TaskSpec, ...] | GroupSpec) -> GroupDraft:
         spec = None if isinstance(written, tuple) else written
@@ -153,7 +153,7 @@ class GroupLowering:
     def _add_node_setups(self, used: dict[str, None], group: GroupDraft, setups: _Setups) -> None:
         """Lower a group's set-up, and that of each net once per node, however often it is used."""
         found: dict[str, dict[str, SetupNets]] = {}
-        for nets in self._steps.net_setups(used, "node"):
+        for nets in self._steps.nets.setups(used, "node"):
             for node in group.nodes():
                 found.setdefault(node, {}).setdefault(nets.name, nets)
         for task in group.tasks:
@@ -338,7 +338,7 @@ class TaskLowering:
         }
         # After all own set-up is lowered: that may use nets too.
         return {
-            level: (*((own[level],) if level in own else ()), *self._steps.net_setups(used, level))
+            level: (*((own[level],) if level in own else ()), *self._steps.nets.setups(used, level))
             for level in ("node", "task", "instance")
         }
 

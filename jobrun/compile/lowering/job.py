@@ -11,7 +11,7 @@ from jobrun.compile.lowering.checkpoint import lower_checkpoint, lower_saved_nod
 from jobrun.compile.lowering.conditions import ConditionLowering, lower_deadline
 from jobrun.compile.lowering.context import Context
 from jobrun.compile.lowering.groups import GroupLowering
-from jobrun.compile.lowering.nets import build_net_table
+from jobrun.compile.lowering.net_table import build_net_table
 from jobrun.compile.lowering.queues import build_queue_table
 from jobrun.compile.lowering.readers import build_reader_table
 from jobrun.core.codes import Code
