@@ -86,7 +86,7 @@ class PrintedLines:
         return any(self._left.values())
 
     def is_of_same_task(self, other: PrintedLines) -> bool:
-        """Return whether printed lines of another call belong to the same task and epoch."""
+        """Return whether the captured lines of two calls belong to the same task and epoch."""
         return self.task == other.task
 
     def end(self) -> None:
@@ -128,7 +128,7 @@ class collect:  # noqa: N801 - a context, called like a function
 
 
 def without_collecting(listen: Listener) -> Listener:
-    """Wrap a listener so that what it prints itself is not logged as a task's output.
+    """Wrap a listener so that its own prints are not captured as output of the running task.
 
     What a task has written to descriptors before an event is logged before it.
     """
@@ -216,7 +216,7 @@ class StandardStreams:
         return next(found, number)
 
     def begin(self, lines: PrintedLines) -> None:
-        """Begin to collect printed output in these lines, until ``end`` or another call."""
+        """Begin to capture printed output for a call's ``PrintedLines``, until it ends."""
         if self._captures:
             ended = self._ended
             if self._running or ended is None or not lines.is_of_same_task(ended):
@@ -233,7 +233,7 @@ class StandardStreams:
                 self._look_from_now_on()
 
     def end(self, lines: PrintedLines) -> None:
-        """Stop collecting printed output in these lines, once what has arrived is added."""
+        """Stop capturing printed output for one call's ``PrintedLines``."""
         if self._captures and self._running == [lines]:
             # Before it is taken out, so that there is always one to whom a text is given.
             self._ended = lines
@@ -256,7 +256,7 @@ class StandardStreams:
             ended.end()
 
     def pass_on(self, *, is_all: bool = False, adds: bool = True) -> None:
-        """Pass printed output that has arrived on to the terminal and to a call's lines.
+        """Pass captured output that has arrived to the terminal, and to the running call's lines.
 
         Args:
             is_all: Wait for another thread that is just adding to lines. Not within a lock that
@@ -421,7 +421,7 @@ def take_left_output(files: Iterable[OutputFile]) -> list[LeftOutput]:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write printed output to a terminal or pipe; drop the part that is not accepted."""
+    """Write captured output to the terminal or pipe it was meant for; drop what that refuses."""
     view = memoryview(data)
     with contextlib.suppress(OSError):
         while view:
@@ -451,12 +451,12 @@ class CollectingStream:
         return getattr(self._target, name)
 
     def fileno(self) -> int:
-        """Return the standard descriptor; printed output that programs send to it is collected."""
+        """Return the descriptor of stdout or stderr; what programs write to it is captured."""
         return int(self._stream.fileno())
 
     @property
     def _target(self) -> Any:
-        """The stream for printed text; in a forked process, the one that its parent reads."""
+        """The stream to print captured text to; in a forked child, the one its parent captures."""
         return self._shown if STREAMS.is_collecting else self._stream
 
     @property
@@ -483,7 +483,7 @@ class CollectingStream:
             self.write(line)
 
     def collect_bytes(self, data: Any) -> bool:
-        """Add printed bytes to the lines of the task in this thread; return whether one runs."""
+        """Add bytes that a task prints in this thread to its captured lines; False if none runs."""
         lines = _printing.get()
         if lines is None or not STREAMS.is_collecting:
             return False
@@ -554,27 +554,27 @@ class OutputFile:
         return b"".join(parts)
 
     def rewind(self) -> None:
-        """Read the output file from its beginning if a program emptied it (``> /dev/stderr``)."""
+        """Begin again at the start of captured output if a program has emptied its file."""
         size_bytes = os.fstat(self.reading).st_size
         if size_bytes < os.lseek(self.reading, 0, os.SEEK_CUR):
             os.lseek(self.reading, 0, os.SEEK_SET)
             self._freed_bytes = 0
 
     def decode(self, data: bytes) -> str:
-        """Decode what was read from the output file; keep an incomplete character for later."""
+        """Decode captured output; keep the bytes of an incomplete character for the next read."""
         return self._decoder.decode(data)
 
     def write_label(self, text: str) -> None:
-        """Write into the output file the label of the task that is printing from now on."""
+        """Label what is captured in the output file from now on with the task that prints it."""
         data = text.encode(errors="replace")[: _LABEL_BYTES - 1] + b"\0"
         self._page[: len(data)] = data
 
     def read_label(self) -> str:
-        """Return the label of the printing task that is last in the output file, or ""."""
+        """Return the label of the task whose output was captured last; empty if there is none."""
         return self._page[:].partition(b"\0")[0].decode(errors="replace")
 
     def close(self) -> None:
-        """Close the output file in this process."""
+        """Close a file of captured output in this process; others may keep it open."""
         self._page.close()
         for number in self.inheritable:
             os.close(number)
@@ -588,7 +588,7 @@ class OutputFile:
 
 
 def open_output_files() -> tuple[OutputFile, ...]:
-    """Open output files for stdout and stderr; a single one where both lead to the same place.
+    """Open files that capture what is written to stdout and stderr; one if both go to one place.
 
     None where the system has no such files, limits the size of files (``ulimit -f``), which would
     hold for these, or allows so few open files (``ulimit -n``) that the run needs each itself.

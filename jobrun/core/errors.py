@@ -139,7 +139,7 @@ def _line(fault: Fault) -> str:
 
 
 def errors_only(faults: Iterable[Fault]) -> tuple[Fault, ...]:
-    """Return the errors among faults without the warnings, to build a ``JobrunError``."""
+    """Select, for a ``JobrunError``, the faults that are errors and not warnings."""
     return tuple(fault for fault in faults if fault.severity == "error")
 
 
@@ -170,7 +170,7 @@ class Origin:
         return f"{self.file}:{self.line}:{self.column}"
 
     def inside(self, offset: int, length: int = 1) -> Origin:
-        """Return the ``Origin`` of a part of a YAML scalar, which begins at an offset in it.
+        """Limit an error's ``Origin`` to a part of its YAML scalar, from an offset on.
 
         Falls back to the whole scalar where columns do not map.
         """

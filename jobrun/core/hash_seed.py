@@ -42,7 +42,7 @@ def described_hash_seed() -> str:
 
 
 def recorded_seed(described: str) -> str:
-    """Return the hash seed in a recorded description; empty for a random or missing one."""
+    """Return the hash seed that a run's record describes; empty if it was random or is missing."""
     seed = described.partition(" ")[0]
     return "" if seed == RANDOM else seed
 

@@ -221,7 +221,7 @@ class _Generated:
         return found | self.written.__annotations__
 
     def compile(self, signature: str, body: str, known: dict[str, Any]) -> Any:
-        """Compile a method of a lazy dataclass; the names of its signature are the class's own."""
+        """Compile a generated method of a lazy dataclass from its signature and body."""
         exec(f"def {signature}: {body}", known)  # noqa: S102 - of a class's own names
         made = known[signature.partition("(")[0]]
         made.__qualname__ = f"{self.cls.__qualname__}.{made.__name__}"

@@ -59,7 +59,7 @@ class TimeUse:
         return TimeUse(*(getattr(self, row) + getattr(other, row) for row in TIME_ROWS))
 
     def rows(self) -> list[tuple[str, float]]:
-        """List the wall time in a record of resource usage by activity, the longest first."""
+        """List, of a run's resource usage, each activity's wall time, the longest first."""
         found = [(label, getattr(self, row)) for row, label in TIME_ROWS.items()]
         return sorted((one for one in found if one[1] > 0), key=lambda one: -one[1])
 
@@ -168,7 +168,7 @@ class MemoryWatch:
 
 
 def process_start(pid: int) -> float:
-    """Return when a process started, as ``time.monotonic`` counts, for its usage; else now."""
+    """Return the start time of a measured process on the monotonic clock; now if it is unknown."""
     now = time.monotonic()
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - cheap

@@ -132,7 +132,7 @@ def read_proc(*path: object) -> bytes:
 
 
 def list_gpus() -> list[str]:
-    """Ask the operating system (``/proc``) for the models of NVIDIA GPUs; none if no driver."""
+    """List the models of NVIDIA GPUs from ``/proc``; none on systems without it or the driver."""
     folder = "/proc/driver/nvidia/gpus"
     with contextlib.suppress(OSError):
         texts = [
@@ -192,7 +192,7 @@ def has_ended(pid: int, poll: Callable[[], object]) -> bool:
 
 
 def has_children() -> bool:
-    """Return whether this process has unreaped children (``waitid``); True on systems without."""
+    """Return whether this process has unreaped children; True on systems without ``waitid``."""
     if hasattr(os, "waitid"):
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)
@@ -202,7 +202,7 @@ def has_children() -> bool:
 
 
 def open_message_sockets() -> tuple[socket.socket, socket.socket]:
-    """Open a socket pair of type ``SOCK_SEQPACKET``, or ``SOCK_DGRAM`` on systems without it."""
+    """Make the system call for a pair of message sockets, of a kind that the system has."""
     import socket  # noqa: PLC0415 - only with several processes
 
     kind = getattr(socket, "SOCK_SEQPACKET", None)
@@ -234,7 +234,7 @@ def free_beginning(descriptor: int, size_bytes: int) -> None:
 
 
 def advise_sequential(descriptor: int) -> None:
-    """Announce to the kernel (``posix_fadvise``) that a file will be read from start to end."""
+    """Call ``posix_fadvise``, where the system has it, before a file is read from start to end."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 

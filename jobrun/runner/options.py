@@ -15,7 +15,7 @@ from jobrun.core.notify_target import NotifyTarget
 if TYPE_CHECKING:
     from jobrun.checkpoint.metadata_handler import MetadataHandler
     from jobrun.checkpoint.task_groups import UploadBuilder
-    from jobrun.runtime.codegen.step_times import StepProfiler
+    from jobrun.runtime.codegen.meter_protocol import StepProfiler
 
 # Receives the targets of notifications, the run's directory, and why it makes no progress.
 Announce = Callable[[tuple[NotifyTarget, ...], str, str], None]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -14,7 +15,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from jobrun.core.errors import CheckpointError, Fault, JobrunError, UsageError
+from jobrun.core.errors import (
+    CheckpointError,
+    EnvironmentFaultError,
+    Fault,
+    JobrunError,
+    UsageError,
+)
 from jobrun.core.events import Listener, Noted, ignore
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import write_file
@@ -124,6 +131,7 @@ def _start(
     parent: Parent | None,
     notes: tuple[Fault, ...],
 ) -> RunResult:
+    _require_interpreter_lock()
     require_secrets(loaded)
     parse_node_map(job.cluster, options.places)
     set_blas_threads(job.blas_threads)
@@ -206,6 +214,7 @@ def resume_run(
         )
     if run.record.status == "finished" and _has_nothing_new(run, options, loaded):
         return finished.finished_result(run, options, loaded, listener)
+    _require_interpreter_lock()
     present = loaded if loaded is not None else load_recorded(run)
     require_secrets(present)
     job = compile_authored(present)
@@ -314,6 +323,22 @@ def request_stop(run: Run) -> None:
     if not is_live(run.path):
         raise UsageError.of("E378", f"run {run.name} is not running", "there is nothing to stop")
     write_file(run.path / REQUEST_NAME, b"")
+
+
+def _require_interpreter_lock() -> None:
+    """Refuse to run tasks on a free-threaded build of Python whose lock is off.
+
+    Raises:
+        EnvironmentFaultError: E399.
+    """
+    is_locked: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
+    if not is_locked():
+        raise EnvironmentFaultError.of(
+            "E399",
+            f"this Python ({sys.executable}) runs without its global interpreter lock (GIL), which "
+            "jobrun relies on",
+            "set PYTHON_GIL=1, or use the usual build of Python",
+        )
 
 
 def _hash_seed_warning(job: Job) -> tuple[Fault, ...]:

@@ -54,7 +54,7 @@ _NO_STREAMS = Streams()
 
 
 def run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: Blobs) -> None:
-    """Execute a task on a node, report its end, and put outputs and errors in the ``GroupRun``.
+    """Execute one planned task on its node; report its end, and keep its errors in the group run.
 
     Errors are in ``run.errors`` afterwards; none is raised.
     """
@@ -173,7 +173,7 @@ class NodeRun:
     _reporters: list[report_steps.RunningReport] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Execute what precedes all tasks of a node: inits in order, then the start of reports."""
+        """Execute what precedes a node's tasks: ``init`` blocks in order, then begin reports."""
 
         def work() -> bool:
             for setup in self.plan.setup:
@@ -186,7 +186,7 @@ class NodeRun:
         attempt(self.frame.run, work)
 
     def end(self) -> None:
-        """Execute what follows all tasks of a node: last reports, then exits in reverse order."""
+        """Execute a node's last reports after all its tasks, then ``exit`` blocks in reverse."""
         run = self.frame.run
         went_well = not run.body.cancelled
         went_well = (

@@ -27,10 +27,10 @@ from jobrun.runtime.codegen.liveness import (
     collect_usage,
     find_opaque_names,
 )
+from jobrun.runtime.codegen.meter_protocol import Instrumenter
 from jobrun.runtime.codegen.optimize.alias_analysis import is_fresh
 from jobrun.runtime.codegen.record_statements import RecordAccess
 from jobrun.runtime.codegen.statements import FLAG
-from jobrun.runtime.codegen.step_times import Instrumenter
 from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.records.queue_endpoints import (
     QueuePlan,
@@ -189,7 +189,7 @@ def _setup_plan(task: Task, nets: SetupNets, known: GroupUsage) -> SetupPlan:
 
 
 def _beside(task: Task, steps: Steps, known: GroupUsage) -> BlockNames:
-    """Return, for the plan of a report, how it uses names, and which blocks run beside it."""
+    """Find, for the plan of a task's report, its ``BlockNames`` beside concurrent blocks."""
     others = [one.steps for one in task.reports if one.steps is not steps]
     return known.task_block(task, steps, beside=(task.steps, *others))
 
@@ -228,7 +228,7 @@ def _node_report(report: NodeReport, known: GroupUsage) -> ReportPlan:
 
 
 def _report_plan(report: Report, names: BlockNames, beside: list[Steps]) -> ReportPlan:
-    """Build the plan of a group's or task's report, where ``failed`` may be a blob or a flag."""
+    """Compile a report's block into its plan; ``failed`` is a flag there unless it is a blob."""
     is_blob = names.is_outer(FLAG) or any(FLAG in collect_usage(steps).bound for steps in beside)
     return ReportPlan(
         report.interval_s, _block(report.steps, report.path, names, in_exit=not is_blob)
@@ -276,7 +276,7 @@ def plan_records(task: Task, names: BlockNames) -> RecordPlan | None:
 
 
 def shares_records(task: Task) -> bool:
-    """Return whether instances of a planned task draw from one stream of records."""
+    """Return whether a task that is planned has instances which share one stream of records."""
     if task.instances <= 1:
         return False
     return not (isinstance(task.read, ReadRecords) and task.read.reader.shard == "instance")

@@ -31,7 +31,7 @@ _SHAPES = "look at the shapes and dtypes of the blobs it reads; a log step befor
 
 
 def run_block(block: Block, frame: Frame) -> bool:
-    """Run a block; explain an error at run time as a fault of its step; return if it was stopped.
+    """Run a block of steps and explain errors in them; return whether a ``stop`` ended the block.
 
     Raises:
         JobrunError: A step failed; every fault says where.
@@ -53,7 +53,7 @@ def run_block(block: Block, frame: Frame) -> bool:
 
 
 def gate_of(block: Block, frame: Frame) -> Snapshot | None:
-    """Return the snapshot for which ``run_block`` waits before a block's changes, or None."""
+    """Return the snapshot that ``run_block`` lets finish before a block changes blobs, or None."""
     return frame.run.gates.get(frame.node.name) if block.changes else None
 
 
@@ -73,7 +73,7 @@ def raise_explained(error: Exception, block: Block, frame: Frame) -> NoReturn:
 
 
 def explain(error: Exception, block: Block, frame: Frame) -> JobrunError:
-    """Explain an error that a step raised as a fault, with the step's place in the spec."""
+    """Explain an error that a step raised: as a fault with the step's place in the spec."""
     return explain_at(error, _place(error, block), frame, block.variables)
 
 
@@ -83,7 +83,7 @@ def explain_at(
     frame: Frame,
     variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> JobrunError:
-    """Explain an error as a fault at the location of a given step, unless it has one.
+    """Explain an error as a fault in the step at ``place``, unless it already says where it is.
 
     ``variables`` maps variables of generated code to blobs.
     """
@@ -159,7 +159,7 @@ def _missing(error: Exception, variables: Mapping[str, str]) -> str | None:
 
 
 def attempt(run: GroupRun, work: Work) -> bool:
-    """Run ``work`` of a task; if a step fails, record the error, cancel the group, return False."""
+    """Catch errors of a task's ``work``: record them, cancel the run; return if it succeeded."""
     try:
         return work()
     except CancelledError:
@@ -170,7 +170,7 @@ def attempt(run: GroupRun, work: Work) -> bool:
 
 
 def attempt_after_failure(run: GroupRun, work: Work, *, failed: bool) -> bool:
-    """Run an exit or last report; after a failure, ignore errors about blobs that are missing."""
+    """Run an ``exit`` block or a last report; after a failure, ignore errors of missing blobs."""
 
     def quiet() -> bool:
         try:

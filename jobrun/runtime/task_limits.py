@@ -168,7 +168,7 @@ def current_locations(run: GroupRun) -> tuple[StepLocation, ...]:
 
 
 def render_stacks(run: GroupRun, *, all_tasks: bool = False) -> tuple[str, ...]:
-    """Render the stacks of threads of a task beyond its time limit: spec and user's code.
+    """Render the stacks, in the spec and the user's code, of a task's threads past its time limit.
 
     Args:
         run: As the task sees it.
@@ -216,7 +216,7 @@ def _generated_frame(top: FrameType) -> tuple[FrameType, Frame] | None:
 
 
 def _warn_of_failure(task: Task, node: Node, own: GroupRun, run: GroupRun) -> None:
-    """Warn of a failed task whose limit is ``on_error: warn``; raise any other error again."""
+    """Warn of a task's failure under ``on_error: warn``; pass other errors on to the group."""
     for error in own.errors:
         if not isinstance(error, JobrunError):
             run.fail(error)

@@ -25,7 +25,7 @@ from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core.events import Listener, ignore
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Cluster, OutputRef, TaskGroup
-from jobrun.runtime.codegen.step_times import Instrumenter
+from jobrun.runtime.codegen.meter_protocol import Instrumenter
 from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.session.wire.file_messages import NodeFiles
 from jobrun.values.blob_kinds import Value
@@ -90,7 +90,7 @@ class Session(Protocol):
         """
 
     def snapshot(self, group: TaskGroup) -> Snapshot:
-        """Take a snapshot of all that a group run may change in this session (protocol).
+        """Copy all that a group run may change, right before the run (session protocol).
 
         Called right before the run. Takes memory for what the group changes in place.
         """
@@ -115,7 +115,7 @@ class Session(Protocol):
         """
 
     def persist(self, tickets: Sequence[Ticket], directory: str) -> tuple[NodeSave, ...]:
-        """Let the session write the files of a save to a directory, by its tickets (protocol).
+        """Write snapshots of a save, named by tickets, to files in a directory (session protocol).
 
         Blocks; any thread, also while a group runs. It may be tried again elsewhere. The files
         have the values that the blobs had when the tickets were given out.
@@ -129,7 +129,7 @@ class Session(Protocol):
         """
 
     def release(self, tickets: Sequence[Ticket]) -> None:
-        """Let the session release the memory of a save, by its tickets; any thread (protocol)."""
+        """Free the memory of a save's snapshots, named by tickets, anywhere (session protocol)."""
 
     def read(self, node: str, names: tuple[str, ...]) -> dict[str, Value]:
         """Return copies of blobs of a node of the session, between groups (protocol).
@@ -144,7 +144,7 @@ class Session(Protocol):
         """Return the names in the workspace of a node of the session, sorted (protocol)."""
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Bring the nodes' workspaces into the form that loading gives them (session protocol).
+        """Normalise nodes' workspaces: kept blobs own their memory, others are dropped (protocol).
 
         Afterwards it holds exactly the names in ``keep[node]``, each owning its memory, in
         C order, aligned and writable. Names not in ``keep`` end here.

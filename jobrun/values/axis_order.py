@@ -105,7 +105,7 @@ def has_gaps(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> boo
 
 
 def copy_with_strides(array: Array, strides: Sequence[int]) -> Array:
-    """Copy an array to new memory with exactly these strides, gaps included.
+    """Copy an array to new memory in a given order of axes, with exactly these strides and gaps.
 
     Raises:
         ValueError: The strides are not those of such an array.
@@ -125,7 +125,7 @@ def copy_with_strides(array: Array, strides: Sequence[int]) -> Array:
 
 
 def dense_copy(array: Array) -> Array:
-    """Copy an array without gaps, and keep the order of its axes in memory."""
+    """Copy an array into memory without gaps, in the same order of axes."""
     order = axis_order(array)
     if not order:
         return array.copy(order="C")

@@ -69,7 +69,7 @@ def kind_of(value: Value) -> Kind | None:
 
 
 def check_storable(value: Value, name: str) -> Fault | None:
-    """Return a fault if a blob ``name`` cannot hold a value of this kind, else None."""
+    """Return a fault if a value is of a kind that the blob ``name`` cannot hold, else None."""
     kind = kind_of(value)
     if kind in {"array", "numpy"}:
         return _array_refusal(value, name)
@@ -86,7 +86,7 @@ def may_be_compound(kind: type) -> bool:
 
 
 def is_object(value: Value) -> bool:
-    """Return whether a blob's value is an object: never copied, saved only by its state."""
+    """Return whether a blob's value is of the kind object: not copied, saved only by its state."""
     return kind_of(value) is None and objects.is_object(value)
 
 
@@ -120,7 +120,7 @@ def describe(value: Value) -> str:
 
 
 def size_bytes(values: Sequence[Value]) -> int:
-    """Sum the bytes of blobs' values of every kind; a scalar counts as 8."""
+    """Sum the sizes in bytes of blobs' values of whatever kind; one without a size counts as 8."""
     return sum(int(getattr(value, "nbytes", 8)) for value in values)
 
 
@@ -205,7 +205,7 @@ def same_dtype(first: DType, second: DType) -> bool:
 
 
 def iterate_fields(dtype: DType) -> Iterator[tuple[DType, int, Any]]:
-    """Iterate over the fields of a blob's record dtype: dtype, offset and title of each."""
+    """Iterate over the fields of a record dtype, one kind of blob: dtype, offset and title."""
     fields: Any = dtype.fields or {}
     for name in dtype.names or ():
         field = fields[name]
@@ -232,7 +232,7 @@ def value_bytes(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def explain_unsavable_dtype(dtype: DType) -> str:
-    """Explain why a blob's dtype cannot be saved; empty if it can be."""
+    """Explain why blobs may not hold a dtype, which cannot be saved; empty if they may."""
     if dtype.metadata and not _is_plain(dict(dtype.metadata)):
         return (
             f"the metadata {str(dict(dtype.metadata))[:60]}, which are not plain text and numbers"

@@ -157,7 +157,7 @@ def _container(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Val
 
 
 def _bound(value: Value, path: Path) -> Value:
-    """Require that the class of a value to lend is loaded, to detect changes of the value.
+    """Return a value to be lent to code; refuse one whose class is not loaded (E249).
 
     Raises:
         TaskFailedError: E249, its class is not loaded.
@@ -168,7 +168,7 @@ def _bound(value: Value, path: Path) -> Value:
 
 
 def unbound_class_error(class_name: str, place: str) -> TaskFailedError:
-    """Build the error for lending a value whose class is not loaded (E249)."""
+    """Build error E249: code is to be lent a value whose class is not loaded in this process."""
     module = class_name.partition(":")[0]
     at = f", at '{place}'" if place else ""
     return TaskFailedError.of(
@@ -180,7 +180,7 @@ def unbound_class_error(class_name: str, place: str) -> TaskFailedError:
 
 
 def _inside(container: Any) -> list[Any]:
-    """List, before a callable gets a container, the names and values of all parts in it."""
+    """List the names and parts in a container, to detect later whether a callable changed them."""
     if type(container) is list:
         return list(container)
     is_dict = isinstance(container, dict)
@@ -191,7 +191,7 @@ def _inside(container: Any) -> list[Any]:
 
 
 def _difference(container: Any, before: list[Any]) -> Path | None:
-    """Return the place of the first change in a lent container, compared with before, or None."""
+    """Return the place of the first change in a container since ``before``, or None."""
     now = _inside(container)
     if len(now) == len(before) and all(map(is_, now, before)):
         return None
@@ -350,12 +350,12 @@ class ChangeDetector:
             self.require_same(name, value)
 
     def note_change(self, value: Any) -> None:
-        """Note that a call that may change an object begins or ends; no change is reported then."""
+        """Note the start or end of a call that may change an object: changes are expected."""
         self._changes[id(value)] = self._changes.get(id(value), 0) + 1
         self._known.pop(id(value), None)
 
     def borrow(self, name: str, value: Any) -> ObjectLoan:
-        """Record the digest of an object that a callable borrows, to detect a later change.
+        """Record an object's digest before a callable borrows it, to detect undeclared changes.
 
         Raises:
             TaskFailedError: E247, a step has changed it without declaring so.
@@ -371,7 +371,7 @@ class ChangeDetector:
         return fingerprint(value) != borrowed.digest
 
     def require_same(self, name: str, value: Any) -> bytes | None:
-        """Return the digest of an object's state; refuse one that changed without being declared.
+        """Return the digest of an object's state; refuse a change that no step has declared.
 
         Raises:
             TaskFailedError: E247, it is not.

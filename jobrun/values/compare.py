@@ -191,7 +191,7 @@ def _same_arrays(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> b
 
 
 def _address(array: np.ndarray[Any, Any]) -> int:
-    """Return where in memory a compared array begins."""
+    """Return the address in memory at which an array under comparison begins."""
     return int(array.__array_interface__["data"][0])
 
 

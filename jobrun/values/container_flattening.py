@@ -101,7 +101,7 @@ def is_record(value: Value) -> bool:
 
 
 def unbound_classes(value: Value) -> list[str]:
-    """List by name the classes in a container that are not loaded in this process."""
+    """List the names of classes in a container that are not loaded in this process."""
     found: dict[str, None] = {}
     seen: set[int] = set()
     kept: list[Any] = []
@@ -176,7 +176,7 @@ def unflatten(structure: Any, leaves: Mapping[Path, Value], *, place: bool = Tru
 
 
 def describe_tree(value: Value) -> str:
-    """Describe a container for messages: what kind it is, and how much it holds."""
+    """Describe a container in a message for people: its kind, and how much it holds."""
     if value is None:
         return "None"
     if type(value) is bytes:
@@ -226,7 +226,7 @@ class _Flattener:
     unfinished: set[Path] = field(default_factory=set)
 
     def node(self, value: Value, path: Path, taken: set[str] | None = None) -> Any:
-        """Flatten one part of a container: store its leaves, return its part of the structure."""
+        """Flatten one part of a container: keep its leaves by path, return its structure."""
         kind = type(value)
         if value is None:
             return None
@@ -491,7 +491,7 @@ class _Unflattener:
 
 
 def is_numpy_scalar(value: Any) -> bool:
-    """Return whether a leaf of a container is a scalar of numpy's own class for its dtype."""
+    """Return whether a leaf of a container is a numpy scalar whose class is numpy's own."""
     if not isinstance(value, np.generic):
         return False
     dtype = value.dtype
@@ -499,7 +499,7 @@ def is_numpy_scalar(value: Any) -> bool:
 
 
 def is_structured_scalar(value: Any) -> bool:
-    """Return whether a numpy scalar has fields, as ``table[0]``, so it is no leaf of a container.
+    """Return whether a numpy scalar has fields (``table[0]``), so is flattened otherwise.
 
     Other scalars never change; the fields of this one can be set, and its memory may be that of an
     array: ``np.asarray(value)`` is a view of it.
@@ -524,7 +524,7 @@ def _packed(items: Any) -> np.ndarray[Any, Any] | None:
 
 
 def _versions(metadata: Any, path: Path) -> list[Any]:
-    """Flatten the ``_metadata`` of a state dict in a container: versions of modules."""
+    """Flatten the version numbers (``_metadata``) that a container of the kind state dict holds."""
     form = [[part, dict(facts)] for part, facts in dict(metadata).items()]
     try:
         same = json.loads(json.dumps(form, allow_nan=False)) == form
@@ -536,7 +536,7 @@ def _versions(metadata: Any, path: Path) -> list[Any]:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """Choose an unused name for a leaf of a container, as keys ``1`` and ``"1"`` must differ."""
+    """Choose an unused name for a container's leaf: keys ``1`` and ``"1"`` need two names."""
     return next(one for one in _alternatives(name) if one not in taken)
 
 

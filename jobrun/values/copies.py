@@ -39,7 +39,7 @@ _ADAPTER_MEND = (
 
 
 def detach(value: Value, name: str = "?", note_gaps: Callable[[str], None] | None = None) -> Value:
-    """Copy a blob's value to its own memory, with kind, dtype, shape, bits and axis order.
+    """Copy a blob's value to new memory, with the same kind, dtype, shape, bits and axis order.
 
     Of containers every part is copied, and what is shared inside stays shared.
 
@@ -80,7 +80,7 @@ def detach(value: Value, name: str = "?", note_gaps: Callable[[str], None] | Non
 
 
 def detach_state(state: Value) -> Value:
-    """Copy all values in the state of an object, so that the copy shares no memory.
+    """Copy an object's state with every value in it, so that the copy shares no memory with it.
 
     Arrays that overlap get memory of their own.
 
@@ -114,7 +114,7 @@ def boundary_form(value: Value, name: str = "?") -> Value:
 
 
 def has_boundary_form(array: np.ndarray[Any, Any]) -> bool:
-    """Return whether an array has boundary form already: it owns its memory, without gaps."""
+    """Return whether an array needs no copy at an epoch boundary: it owns dense memory."""
     flags = array.flags
     return bool(flags.behaved and flags.owndata and is_dense(array))
 
@@ -170,7 +170,7 @@ def _copied(
 def require_adapted(
     structure: Any, leaves: Mapping[Path, Value], made: Value, *, gaps: bool = False
 ) -> None:
-    """Require that the copy of a value that its adapter made equals the value.
+    """Require that a value's copy, made by its adapter, equals it bit for bit.
 
     Raises:
         ValueError: It differs, with the place.

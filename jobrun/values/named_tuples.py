@@ -44,13 +44,13 @@ class UnboundRecord:
 
     @property
     def title(self) -> str:
-        """What messages call a named tuple or dataclass whose class is not loaded."""
+        """The name, for a fault's text, of a named tuple or dataclass whose class is not loaded."""
         kind = "named tuple" if self.form == "tuple" else "dataclass"
         return f"{kind} {self.class_name.partition(':')[2]}"
 
 
 def record_form(kind: Any) -> Form | None:
-    """Return whether a class is saved as a named tuple or as a dataclass; None for neither."""
+    """Return which kind of record a class is, named tuple or dataclass; None if neither."""
     return _form(kind)
 
 
@@ -87,7 +87,7 @@ def record_items(value: Any) -> dict[str, Any]:
 
 
 def class_and_form(value: Any) -> tuple[str, Form]:
-    """Return a record's class name and its form, named tuple or dataclass."""
+    """Return the class name of a named tuple or dataclass, and which of the two it is."""
     if type(value) is UnboundRecord:
         return value.class_name, value.form
     return class_name(type(value)), cast("Form", record_form(type(value)))
@@ -133,7 +133,7 @@ def find_class(name: str) -> type | None:
 
 
 def make_named_tuple(name: str, items: Mapping[str, Any]) -> Any:
-    """Make a named tuple again without running its class's code, or an ``UnboundRecord``.
+    """Make a named tuple without calling its class; an ``UnboundRecord`` if that is not loaded.
 
     Raises:
         ValueError: The class has other fields.
@@ -145,7 +145,7 @@ def make_named_tuple(name: str, items: Mapping[str, Any]) -> Any:
 
 
 def begin_dataclass(name: str, names: Sequence[str]) -> Any:
-    """Make an empty instance of a dataclass, found by name, or an ``UnboundRecord``.
+    """Make an empty dataclass instance by class name; an ``UnboundRecord`` if it is not loaded.
 
     Raises:
         ValueError: The class has other fields.
@@ -155,7 +155,7 @@ def begin_dataclass(name: str, names: Sequence[str]) -> Any:
 
 
 def fill_fields(made: Any, items: Mapping[str, Any]) -> None:
-    """Set the fields of a dataclass instance, or of its stand-in, as it is rebuilt from a tree."""
+    """Set the fields of a dataclass instance (or an ``UnboundRecord``) that was made empty."""
     if type(made) is UnboundRecord:
         cast("dict[str, Any]", made.items).update(items)
         return

@@ -85,7 +85,7 @@ _NUMPY = _Accessors(generator_state, _set_generator_state)
 
 
 def random_class(name: str) -> Any:
-    """Return a class of ``numpy.random`` for objects' states; None if that is not yet imported.
+    """Return a ``numpy.random`` class that objects' states may hold; None if not imported yet.
 
     numpy imports it when it is first used, in a hundredth of a second. Another thread may be doing
     so: then the module is there, and its classes are not.
@@ -159,7 +159,7 @@ def is_module(value: Any) -> bool:
 
 
 def takes_in_place(value: Any) -> bool:
-    """Return whether a state can be read into an object's own tensors before the object takes it.
+    """Return whether an object's state can be read directly into the tensors that it already has.
 
     That is a module on the CPU with PyTorch's own way to take a state, which copies each tensor to
     the one that is there. A class with a way of its own may first change what is there.
@@ -172,7 +172,7 @@ def takes_in_place(value: Any) -> bool:
 
 
 def module_state(module: Any) -> Any:
-    """Take the state of a PyTorch module, as an object's state that shares the tensors' memory."""
+    """Take the object state of a PyTorch module: a state dict that shares its tensors' memory."""
     tree = module.state_dict()
     if not isinstance(tree, dict):
         return tree
@@ -191,7 +191,7 @@ def module_state(module: Any) -> Any:
 
 
 def set_module_state(module: Any, tree: Any) -> None:
-    """Set the state of an object that is a PyTorch module, which copies the state.
+    """Set the object state of a PyTorch module, with its modes and gradients.
 
     Raises:
         Exception: What the module raises.
@@ -257,7 +257,7 @@ def estimator_state(value: Any) -> dict[str, Any]:
 
 
 def set_estimator_state(value: Any, state: dict[str, Any]) -> None:
-    """Set an estimator's attributes to a saved state, removing attributes not in it.
+    """Set the object state of a scikit-learn estimator: its attributes, and no others.
 
     Generators and estimators that it has already get their states in place: others may have them.
     """
@@ -281,7 +281,7 @@ _MODULE = _Accessors(module_state, set_module_state)
 
 
 def _replace(root: Any, old: Any, new: Any, seen: set[int]) -> None:
-    """Replace a random generator in an object's attributes, and in containers there."""
+    """Put an object's present random generator in place of a loaded one in its new state."""
     if id(root) in seen:
         return
     seen.add(id(root))

@@ -112,7 +112,7 @@ def _is_view(value: Any) -> bool:
 
 
 def find_shared_parts(roots: Mapping[str, Any]) -> tuple[list[Pair], list[tuple[Path, Any]]]:
-    """Find the generators and objects that are shared parts: reached at several places in values.
+    """Find random generators and objects that are shared parts: reached at several places.
 
     Args:
         roots: Objects by name. Followed are the attributes of objects, and what is in containers.
@@ -151,7 +151,7 @@ def render_place(place: Path) -> str:
 
 
 def _identity(thing: Any) -> Any:
-    """Return the identity by which two generators or objects are one shared part, or None."""
+    """Return what identifies a random generator or object as a shared part, or None."""
     if _is_random(thing, "Generator"):
         return thing.bit_generator
     if _is_random(thing, "RandomState"):
@@ -168,7 +168,7 @@ def _is_random(thing: Any, name: str) -> bool:
 
 
 def _parts(roots: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """Iterate over all that could be a shared part of values, parts with short paths first."""
+    """Iterate over everything inside values that may be shared between them, short paths first."""
     # An object is looked into once; each path to it is found.
     seen: set[int] = set()
     kept: list[Any] = []
@@ -228,7 +228,7 @@ def _place_of(one: _Memory) -> Path:
 
 
 def _group_pairs(group: list[_Memory]) -> list[Pair]:
-    """Find the pairs of arrays that share memory; columns of one matrix do not."""
+    """Find, in a group of values' arrays, the shared parts: pairs with memory in common."""
     if len(group) > _MANY and all(one.owner is None for one in group):
         return _marked_pairs([(one.place, one.array) for one in group])
     pairs: list[Pair] = []

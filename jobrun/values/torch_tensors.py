@@ -115,7 +115,7 @@ def tensor_facts(tensor: Tensor, *, gaps: bool = False) -> dict[str, Any]:
 
 
 def memory_key(tensor: Tensor) -> tuple[Any, ...] | None:
-    """Return a key that is equal for tensors that view the same memory alike, or None."""
+    """Return a key that two tensors share if they are the same view of memory; None if empty."""
     if not tensor.numel():
         return None
     strides = tuple(tensor.stride())

@@ -515,6 +515,12 @@ _KEPT = {
         "out: n",
         "was lent in epoch 1 as 'x', and kept, was changed by 'library:step' in epoch 2",
     ),
+    "a part of a container that was lent to be read": (
+        "{'a': [1], 'b': 2}",
+        "if M.last is not None: M.last.append(9)\n    M.last = x['a']; return 0",
+        "out: n",
+        "was lent in epoch 1 as 'x/a', and kept, was changed by 'library:step' in epoch 2",
+    ),
     "a list that only a save looks at": (
         "H",
         "H.append(1); return 0",

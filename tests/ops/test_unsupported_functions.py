@@ -36,7 +36,10 @@ def test_nothing_is_there_and_left_out():
 
 
 def test_what_is_left_out_is_numpys():
-    assert sorted(set(LEFT_OUT) - set(_public())) == []
+    # Numpy 2.5 has removed it.
+    removed = set() if hasattr(np, "row_stack") else {"row_stack"}
+
+    assert set(LEFT_OUT) - set(_public()) == removed
 
 
 def test_what_an_issue_of_everyday_work_asks_for_is_there():

@@ -235,6 +235,20 @@ def test_a_missing_file_ends_with_7_before_a_run_is_made(place):
 # Starting.
 
 
+def test_an_interpreter_without_its_lock_is_refused_before_a_run_is_made_and_at_a_resume(
+    place, monkeypatch
+):
+    place.start(max_epochs=1)
+    monkeypatch.setattr("sys._is_gil_enabled", lambda: False, raising=False)
+
+    for act in (place.start, place.resume):
+        with pytest.raises(EnvironmentFaultError) as caught:
+            act()
+        assert caught.value.faults[0].code == "E399"
+        assert "PYTHON_GIL=1" in caught.value.faults[0].mend
+    assert len(place.runs) == 1
+
+
 def test_row_28_run_refuses_when_the_newest_run_is_unfinished_and_says_both_commands(place):
     place.start(max_epochs=1)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from jobrun.runtime.codegen.meter_protocol import BlockTime, StepTime
 from jobrun.runtime.codegen.step_meter import Meter
-from jobrun.runtime.codegen.step_times import BlockTime, StepTime
 from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession
 from tests.support.compiling import compile_text

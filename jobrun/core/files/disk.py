@@ -109,7 +109,7 @@ class disk_faults:  # noqa: N801 - it reads as a function
 
 
 def open_regular(path: str | os.PathLike[str]) -> int:
-    """Open a regular file on disk (``O_NOFOLLOW``) for reading; refuse links, pipes and devices.
+    """Open a file on disk for reading if it is a regular one; refuse links, pipes and devices.
 
     Returns:
         The descriptor.
@@ -448,7 +448,7 @@ def _renameat2(source: str, target: str) -> int:
 
 @functools.cache
 def _c_call() -> tuple[Any, Callable[[], int]]:
-    """Find the C library's call that renames files on disk; return it and its errno's getter."""
+    """Find ``renameat2``, C's function to rename files on disk, and the getter of its errno."""
     # Costs milliseconds, which commands that rename nothing should not pay.
     import ctypes  # noqa: PLC0415
 

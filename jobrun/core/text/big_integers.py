@@ -103,7 +103,7 @@ def parse_hex(text: str) -> int | None:
 
 
 def _decimal(value: int, digits: int = _PRECISION) -> Decimal:
-    """Convert the leading digits of a long integer, with its magnitude, to a Decimal."""
+    """Convert a long integer to a Decimal of its leading digits, with its sign and magnitude."""
     # Only for integers that hardly any run has.
     from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext  # noqa: PLC0415
 

@@ -148,7 +148,7 @@ def _property(text: str) -> str:
 
 
 def as_json(faults: Iterable[Fault]) -> dict[str, Any]:
-    """Render faults as JSON instead of text, with a stable schema and counts by severity."""
+    """Render faults as one JSON value (``jobrun.faults/1``): items, and counts by severity."""
     listed = list(faults)
     return {
         "schema": "jobrun.faults/1",

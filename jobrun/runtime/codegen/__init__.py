@@ -6,7 +6,7 @@
 - ``variables``, ``liveness``: which blobs live in local variables. ``data_flow/``: which copies
   are left out. ``coercion``: values on their way into blobs.
   ``bounded_arithmetic``: operators that refuse huge integers.
-- ``step_meter``, ``step_times``: the profiler's clock. ``line_table``,
+- ``step_meter``, ``meter_protocol``: the profiler's clock. ``line_table``,
   ``numpy_warnings``: from an instruction to its step.
 - ``optimize/``: passes that save time and memory.
 """

@@ -77,7 +77,7 @@ def is_viewable(source: Value) -> bool:
 
 
 def as_dense_view(value: Value, source: Value, *more: Value) -> Value:
-    """Coerce an array for a blob: keep a view as dense as its copy would be, copy any other.
+    """Coerce an array for a blob at run time: keep it as a view if it is dense, else copy it.
 
     Args and errors are those of ``as_view``.
     """
@@ -93,7 +93,7 @@ def as_dense_view(value: Value, source: Value, *more: Value) -> Value:
 
 
 def own_at_end(blobs: Blobs, name: str, *others: tuple[Blobs, str]) -> None:
-    """Coerce a blob, if it is a view or shares another blob's array, to a copy of its own.
+    """Replace a blob at run time by a copy of its own if it is a view or shares another's array.
 
     Args:
         blobs: The workspace that holds it.
@@ -152,7 +152,7 @@ def as_blob_value(value: Value) -> Value:
 
 
 def as_operand(value: Value) -> Value:
-    """Coerce an operand of an operator at run time: copy tuples, refuse lists.
+    """Coerce an operand at run time to what a blob holds: tuples are copied, lists refused.
 
     Raises:
         TaskFailedError: E248, it is a list: these are not computed with.
@@ -239,7 +239,7 @@ def are_numbers(*values: Any) -> bool:
 
 
 def are_scalars(*values: Any) -> bool:
-    """Return whether values are floats or numpy scalars: arithmetic needs no coercion or check."""
+    """Return whether run-time values are all floats or numpy scalars, which need no coercion."""
     return all(type(value) is float or isinstance(value, np.number) for value in values)
 
 
@@ -249,12 +249,12 @@ def attribute_t(value: Value) -> Value:
 
 
 def attribute_shape(value: Value) -> tuple[int, ...]:
-    """Coerce a value and return its ``shape`` in generated code; of a Python scalar ``()``."""
+    """Coerce a value at run time to get its ``shape``, which is ``()`` for a Python scalar."""
     return value.shape if isinstance(value, np.ndarray) else np.shape(value)
 
 
 def attribute_size(value: Value) -> int:
-    """Coerce a value and return its ``size`` in generated code; of a Python scalar 1."""
+    """Coerce a value at run time to get its ``size``, which is 1 for a Python scalar."""
     return value.size if isinstance(value, np.ndarray) else int(np.size(value))
 
 
@@ -265,7 +265,8 @@ def attribute_ndim(value: Value) -> int:
 
 def attribute_dtype(value: Value) -> np.dtype[Any]:
     """Coerce a value, a Python scalar too, and return its ``dtype`` in generated code."""
-    return value.dtype if isinstance(value, np.ndarray) else np.asarray(value).dtype
+    found: np.dtype[Any] = value.dtype if isinstance(value, np.ndarray) else np.asarray(value).dtype
+    return found
 
 
 def _shares(value: np.ndarray[Any, Any], sources: tuple[Value, ...]) -> bool:
@@ -287,7 +288,7 @@ def _is_container(value: Value) -> bool:
 
 
 def _root(value: Any) -> Any:
-    """Return the array that owns a view's memory, to check at run time what shares it."""
+    """Return the array in whose memory a view to be coerced is; None if it is no array's."""
     while value.base is not None:
         value = value.base
         if not isinstance(value, np.ndarray):
@@ -296,7 +297,7 @@ def _root(value: Any) -> Any:
 
 
 def metric_number(value: Value, name: str) -> float | int | bool | str:
-    """Coerce a value at run time to one Python number or text for a metric, or refuse it.
+    """Coerce a computed value to one Python number, bool or text, as a metric needs, or refuse it.
 
     Raises:
         TaskFailedError: E212, if it is neither.

@@ -271,7 +271,7 @@ def _find_reusable_arrays(
 
 
 def _bound_first(steps: tuple[Step, ...]) -> set[str]:
-    """Collect, to compile a block, the names that its steps bind before they read them."""
+    """Compute, before a block is compiled, which names its steps bind before they read them."""
     look = access_finder()
     seen: set[str] = set()
     first: set[str] = set()

@@ -107,7 +107,7 @@ class ControlFlow:
 
     @property
     def has_loops(self) -> bool:
-        """Whether the generated control flow has loops, which use the list of pass numbers."""
+        """Whether the generated control flow has loops, which share one list of passes."""
         return self._loops > 0
 
     def block(self, steps: tuple[Step, ...]) -> list[ast.stmt]:
@@ -228,7 +228,7 @@ class ControlFlow:
         build: Callable[[], list[ast.stmt]],
         made: list[ast.stmt],
     ) -> list[ast.stmt]:
-        """Generate a loop's control flow again without checks, for inputs that are numbers."""
+        """Generate a loop's second form, without checks, which runs if its inputs are numbers."""
         worth, self._expressions.worth = self._expressions.worth, None
         self._statements.checked = False
         # A location of its own: the profiler scales the samples of each form by its own passes.
@@ -387,14 +387,14 @@ class ControlFlow:
         return call(self._globals.bind(function, function.__name__), *values)
 
     def _check(self) -> ast.stmt:
-        """Generate a check between steps, where the control flow leaves a cancelled run."""
+        """Generate the check between two steps by which a cancelled run leaves the control flow."""
         kind = self._globals.bind(CancelledError, "Cancelled")
         return ast.If(load("c.cancelled"), [ast.Raise(kind, None)], [])
 
     def _with_location(
         self, made: list[ast.stmt], path: str, origin: Origin, blob: str = ""
     ) -> list[ast.stmt]:
-        """Mark the statements of a step's generated control flow with the step's location."""
+        """Attach to generated control flow statements the location of their step in the spec."""
         self.places.append(StepLocation(path, origin, blob))
         locate(made, origin, len(self.places) - 1)
         return made
@@ -417,7 +417,7 @@ def inlined_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
 
 
 def called_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
-    """Iterate over the steps that generated control flow calls as functions, not inline."""
+    """Iterate over steps that a block's generated control flow calls as functions, not inline."""
     for step in steps:
         if isinstance(step, Net | Stop):
             continue
@@ -485,7 +485,7 @@ def _chunk(source: ast.expr, body: list[ast.stmt], ended: list[ast.stmt]) -> ast
 
 
 def find_inputs(steps: tuple[Step, ...], variables: Collection[str]) -> tuple[str, ...] | None:
-    """Find the names that a loop reads, if its generated control flow is plain arithmetic.
+    """Find the names that a generated loop reads; None if its body is not plain arithmetic only.
 
     Args:
         steps: Of the loop's body.

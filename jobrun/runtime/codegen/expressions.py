@@ -61,7 +61,7 @@ _HARMLESS_EXPONENT = 64
 
 
 def import_numpy_module(name: str, *_: object) -> ModuleType:
-    """Import the numpy submodule that an expression's Python syntax tree names.
+    """Import a numpy submodule for the Python code built from an expression; refuse other modules.
 
     Raises:
         ImportError: It is no module of numpy's.
@@ -120,7 +120,7 @@ class ExpressionBuilder:
         self._standing: dict[int, str] = {}
 
     def value_of(self, name: str, expr: e.Expr, spare: str = "") -> ast.expr:
-        """Build the syntax tree of an expression for a blob's new value, in ``spare``'s memory."""
+        """Build an expression's syntax tree for a blob's new value, perhaps in a spare's memory."""
         self._replaced = (expr, name, spare)
         made = self.of(expr)
         self._replaced = None
@@ -191,7 +191,7 @@ class ExpressionBuilder:
         return None if is_plain else find_reuse_chain(expr, names=self.names_hold_arrays)
 
     def _over(self, expr: e.Expr, reuse: ReuseChain) -> ast.expr:
-        """Build an expression's Python syntax tree that overwrites its operand if float64.
+        """Build the syntax tree of an expression that overwrites its operand's array, if float64.
 
         And ``v`` lets go of the array at once: numpy reuses such temporaries.
         """
@@ -322,7 +322,7 @@ class ExpressionBuilder:
 
 
 def output_ref(read: e.OutputRead) -> OutputRef:
-    """Build the ``OutputRef`` by which an expression's code looks up a task's output."""
+    """Build the ``OutputRef`` with which an expression's code looks up a task's output."""
     return OutputRef(read.task, read.node, read.output)
 
 
@@ -338,7 +338,7 @@ def _is_harmless(exponent: e.Expr) -> bool:
 
 
 def _may_be_text(value: e.Expr) -> bool:
-    """Return whether code of an expression must expect text as an operand, not a number."""
+    """Return whether an operand in an expression's syntax tree may be text instead of a number."""
     match value:
         case e.Const():
             return isinstance(value.value, str)
@@ -396,11 +396,13 @@ def _mean(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     if type(a) is _ARRAY:
         if axis is None and not keepdims and a.dtype is _FLOAT64 and a.size:
             return _ADD(a, None) / a.size
-        return a.mean(axis, None, None, keepdims=keepdims)
+        return _MEAN(a, axis, None, None, keepdims=keepdims)
     return np.mean(a, axis, keepdims=True) if keepdims else np.mean(a, axis)
 
 
 _ARRAY = np.ndarray
+# Of any type: which of its many overloads is meant is not known here.
+_MEAN: Any = np.ndarray.mean
 _ADD = np.add.reduce
 # There is one object for each of numpy's own dtypes; one of foreign byte order is another.
 _FLOAT64 = np.dtype(np.float64)
@@ -419,12 +421,12 @@ _DIRECT: dict[Function, Function] = {
 
 
 def _has_name(tree: ast.expr) -> bool:
-    """Return whether an expression's Python syntax tree reads any variable."""
+    """Return whether the Python syntax tree built for an expression holds a variable."""
     return any(isinstance(node, ast.Name) for node in ast.walk(tree))
 
 
 def format_value(value: Value, spec: str) -> str:
-    """Format a value, or an array's items, for an expression that interpolates it in a text.
+    """Format an expression's value for the text that it is part of, by a format such as ``.3f``.
 
     Raises:
         TaskFailedError: E213, if the format does not suit the value.

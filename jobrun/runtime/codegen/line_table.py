@@ -47,7 +47,7 @@ def locate(made: Iterable[ast.AST], origin: Origin, number: int) -> None:
 
 
 def location_number(statement: ast.stmt) -> int | None:
-    """Return the number in the line table of a statement's location, or None."""
+    """Return a statement's index in the line table's list of locations, or None if it has none."""
     end = getattr(statement, "end_col_offset", None)
     return end - _FIRST if end is not None and end >= _FIRST else None
 

@@ -28,8 +28,8 @@ from jobrun.graph.types import (
     TaskGroup,
 )
 from jobrun.ops.operator_table import OPERATORS
+from jobrun.runtime.codegen.meter_protocol import Instrumenter
 from jobrun.runtime.codegen.optimize.alias_analysis import aliased_leaves, permuted_names
-from jobrun.runtime.codegen.step_times import Instrumenter
 
 Steps = tuple[Step, ...]
 
@@ -49,7 +49,7 @@ class Usage:
     bound: set[str] = field(default_factory=set)
 
     def add(self, other: Usage) -> None:
-        """Add the names that other steps of a block use, for liveness."""
+        """Add to a block's usage of names, for liveness, the names that further steps use."""
         self.used |= other.used
         self.changed |= other.changed
         self.bound |= other.bound
@@ -57,7 +57,7 @@ class Usage:
 
 @cache
 def access_finder() -> AccessFinder:
-    """Build the finder of names that steps read, bind and change, from which liveness follows."""
+    """Build the ``AccessFinder`` of names that steps read, bind and change, for liveness."""
     mutating = {name: known.mutates for name, known in OPERATORS.items() if known.mutates}
     return AccessFinder(mutating, {name for name in mutating if OPERATORS[name].atomic})
 
@@ -112,7 +112,7 @@ class BlockNames:
     passing: frozenset[str] = frozenset()
 
     def scope(self, name: str) -> Scope:
-        """Return the scope in which a block's name is live: instance, task, group or node."""
+        """Look up, for liveness, the scope of a block's name; ``Scope.TASK`` if not listed."""
         return self.scopes.get(name, Scope.TASK)
 
     def is_outer(self, name: str) -> bool:
@@ -120,7 +120,7 @@ class BlockNames:
         return self.scope(name) in {Scope.GROUP, Scope.NODE}
 
     def outlives(self, name: str) -> bool:
-        """Return whether a name is live after the block, when other code may read it."""
+        """Return whether a name is live after its block ends, because other code may read it."""
         return name in self.elsewhere or self.is_outer(name)
 
 
@@ -151,7 +151,7 @@ class GroupUsage:
         return frozenset(self._changed.get(node, ()))
 
     def task_block(self, task: Task, block: Steps, beside: Iterable[Steps] = ()) -> BlockNames:
-        """Return the liveness of names in a task's block: which live on, and which others see.
+        """Return the liveness of a block's names: which live after it, and which other blocks see.
 
         Args:
             task: The task.
@@ -187,7 +187,7 @@ class GroupUsage:
         )
 
     def node_block(self, part: NodeSetup | NodeReport, block: Steps) -> BlockNames:
-        """Return the liveness of names in a node's own block, all of which are shared and live."""
+        """Return the liveness of names in a node's setup or report: all are shared, and live on."""
         found = collect_usage(block)
         changed = found.changed | self._changed.get(part.node, set())
         return BlockNames(
@@ -208,7 +208,7 @@ def _by_path(apart: Apart) -> dict[str, tuple[tuple[str, str], ...]]:
 
 
 def _without(block: Steps, blocks: Iterable[Steps]) -> Iterator[Steps]:
-    """Iterate over all blocks but one, whose uses keep names live after that block."""
+    """Iterate over a task's other blocks, whose uses of a name keep it live after this block."""
     met = False
     for steps in blocks:
         if steps is block and not met:
@@ -227,7 +227,7 @@ def _blocks(task: Task) -> Iterator[Steps]:
 
 
 def _carried(task: Task) -> set[str]:
-    """Collect the names that are live beyond a task's blocks, as records bind or send them."""
+    """Collect the names that a task's records bind or send, which are live beyond its blocks."""
     names = {name for one in task.write for name in one.names}
     match task.read:
         case ReadRecords(reader=reader):
@@ -247,7 +247,7 @@ def _task_usage(task: Task) -> Usage:
 
 
 def _outer_part(found: Usage, scopes: Scopes) -> Usage:
-    """Restrict a task's usage of names to those that are live outside of the task."""
+    """Select, from the names that a task uses, those that are live outside it, in group or node."""
     outer = {name for name, scope in scopes if scope in {Scope.GROUP, Scope.NODE}}
     return Usage(found.used & outer, found.changed & outer)
 
@@ -261,7 +261,7 @@ def _all_expressions(step: Step) -> Iterator[Expr]:
 
 
 def changed_views(expr: Expr) -> set[str]:
-    """Collect names, for liveness, whose blob a block changes through a view: ``add_at(M[0])``."""
+    """Collect, for liveness, blobs that an operator changes through a view: ``add_at(M[0])``."""
     if not isinstance(expr, Call) or expr.function not in OPERATORS:
         return set()
     found: set[str] = set()
@@ -273,7 +273,7 @@ def changed_views(expr: Expr) -> set[str]:
 
 
 def find_opaque_names(group: TaskGroup) -> dict[str, frozenset[str]]:
-    """Find names that stay live since callables or hogwild tasks may change their blobs."""
+    """Find names that count as live as callables or ``hogwild`` tasks may change their blobs."""
     blocks = [(one.node, steps) for one in group.setup for steps in _net_blocks(one.nets)]
     blocks += [(one.node, one.report.steps) for one in group.reports]
     blocks += [(task.node, steps) for task in group.tasks for steps in _blocks(task)]

@@ -129,7 +129,7 @@ class StatementBuilder:
         return self._prelude + made
 
     def _with_temporaries(self, make: Callable[[], list[ast.stmt]]) -> list[ast.stmt]:
-        """Generate an operator's statements, in which arrays may have temporary variables."""
+        """Generate an operator's statements with temporary variables for the arrays it computes."""
         self.expressions.held, self.expressions.choices = [], []
         made = self.statement(make)
         self.expressions.held = None
@@ -190,7 +190,7 @@ class StatementBuilder:
         return self._copied(value, expr, site)
 
     def _copied(self, value: ast.expr, expr: Expr, site: Site) -> ast.expr:
-        """Generate the copies of its value by which an assignment statement shares no memory."""
+        """Generate the call that copies an assigned value, or keeps it as an allowed view."""
         sources = self._sources(expr)
         gaps = self._views.gaps.get(site)
         if gaps is None:
@@ -250,7 +250,7 @@ class StatementBuilder:
         return [assign("u0", plain), self.bind(target, chosen), _build_deletion(["u0"])]
 
     def _checked(self, op: Assign, target: str, plain: ast.expr) -> ast.expr:
-        """Generate the checks and copies of the value that an assignment statement binds."""
+        """Generate an assignment statement's value with the calls that check and copy it."""
         value, made = op.value, plain
         if self.checked and _multiplies(value):
             made = self._helper(bounded_arithmetic.require_bounded, made)
@@ -302,7 +302,7 @@ class StatementBuilder:
                 yield assign(variable, owned)
 
     def _put(self, target: ItemTarget, value: ast.expr, expr: Expr) -> ast.stmt:
-        """Generate the statement ``blob[index] = value``; a container gets a copy of its own."""
+        """Generate the statement ``blob[index] = value``, which copies the value to a container."""
         item_of_blob = self._item(target)
         if not is_fresh(expr) or may_join_lists(expr):
             value = self._helper(coercion.as_item_of, item_of_blob.value, value)
@@ -331,7 +331,7 @@ class StatementBuilder:
         ]
 
     def _change_item(self, target: ItemTarget, op: Augment, value: ast.expr) -> ast.stmt:
-        """Generate the statement ``blob[index] op= value``, by a call where it is no array."""
+        """Generate the statement ``blob[index] op= value``, or a call if the blob is no array."""
         at = self._item(target)
         kind = call(self.globals.bind(type, "type"), at.value)
         is_array = ast.Compare(kind, [ast.Is()], [self.globals.bind(np.ndarray, "ndarray")])
@@ -374,7 +374,7 @@ class StatementBuilder:
         return quick
 
     def _is_float_or_array(self, variable: str) -> ast.expr:
-        """Generate, in an operator's Python statement, the test for a float or an array.
+        """Generate the test for a float or array, with which a statement needs no check.
 
         Then a sum or product with it is no list, tuple or int, and there is nothing to check: a
         check takes longer than a small operator itself.
@@ -400,7 +400,7 @@ def _has_slice(index: ast.expr) -> bool:
 
 
 def _multiplies(expr: Expr) -> bool:
-    """Return whether a generated statement may make an integer so large that it needs a check."""
+    """Return whether a statement's expression multiplies or has powers: integers may grow."""
     return any(
         isinstance(one, Binary)
         and (

@@ -21,7 +21,7 @@ from jobrun.runtime.codegen.ast_nodes import assign, call, item, load, store
 from jobrun.runtime.codegen.control_flow import QUICK
 from jobrun.runtime.codegen.expressions import Globals
 from jobrun.runtime.codegen.line_table import StepLocation, location_number
-from jobrun.runtime.codegen.step_times import BlockTime, Owner, Span, StepTime
+from jobrun.runtime.codegen.meter_protocol import BlockTime, Owner, Span, StepTime
 from jobrun.runtime.context.cancel import PASSES
 from jobrun.runtime.context.frame import Frame
 
@@ -78,7 +78,7 @@ class StepTimers:
             self.spans.append(Span(self._started, now, self._epoch, threading.get_ident()))
 
     def begin_chunk(self, loop: int) -> bool:
-        """Return whether the step meter times each step in a loop's next chunk of passes."""
+        """Begin a loop's next chunk of passes; return whether the step meter times its steps."""
         number = self._turns[loop]
         self._turns[loop] = number + 1
         return number % SAMPLED == 0
@@ -97,7 +97,7 @@ class StepTimers:
         return now
 
     def add_plain_passes(self, loop: int, number: int, last: float) -> float:
-        """Add to the step meter's timers passes that were not timed singly; return the time now."""
+        """Add loop passes that the step meter timed only as a whole; return the time now."""
         now = time.perf_counter()
         if number:
             self._passes[loop] += SAMPLED - 1
@@ -113,7 +113,7 @@ class StepTimers:
         return now
 
     def is_counted(self, loop: int, place: int, one: int) -> bool:
-        """Return whether a step that the step meter counts surely ran once in each pass."""
+        """Return whether a step surely ran once in each pass of a loop that the meter samples."""
         half = len(self.calls) // 2
         if not (self._passes[loop] or self._unfinished[loop]):
             return True
@@ -182,7 +182,7 @@ class Meter:
         return (*self._own(list), *self._elsewhere.times())
 
     def take_times(self) -> tuple[BlockTime, ...]:
-        """Return all step times in the step meter; take the time spans out of it.
+        """Return all times that the step meter has measured, and drop its time spans.
 
         Only between groups.
         """
@@ -197,7 +197,7 @@ class Meter:
 
 
 def _taken(spans: list[Span]) -> list[Span]:
-    """Take the time spans that a step meter has measured out of a list."""
+    """Return the step meter's time spans, and empty the list that holds them."""
     found = list(spans)
     spans.clear()
     return found
@@ -232,7 +232,7 @@ class _MeteredBlock:
         return timers
 
     def times(self, read_s: float, spans_of: Callable[[list[Span]], list[Span]]) -> list[BlockTime]:
-        """Return what the step meter measured of a block, for each task and instance."""
+        """Return what the step meter has measured of a block, by task and instance that ran it."""
         return [
             BlockTime(
                 owner,
@@ -266,7 +266,7 @@ class _MeteredBlock:
     def _merged(
         self, calls: list[float], seconds: list[float], estimated: set[int]
     ) -> tuple[StepTime, ...]:
-        """Merge what the step meter measured of a step at several places of the code."""
+        """Merge what the step meter measured at the several places in the code where a step is."""
         found: dict[str, StepTime] = {}
         for number, place in enumerate(self._places):
             before = found.get(place.path)
@@ -420,7 +420,7 @@ class Instrumentation:
         return [*self._clock_read(place, counts=False), *self._list(body, place)]
 
     def _chunks(self, whole: ast.While, chunk: ast.For, place: int) -> list[ast.stmt]:
-        """Instrument a loop that runs through a list of passes repeatedly, for the step meter."""
+        """Put the step meter's clock reads into a loop that runs its passes chunk by chunk."""
         loop = self._register(chunk.body, place)
         passes: ast.expr = ast.Constant(PASSES)
         if isinstance(chunk.iter, ast.IfExp) and isinstance(chunk.iter.test, ast.Compare):
@@ -434,7 +434,7 @@ class Instrumentation:
         return [whole]
 
     def _numbered(self, whole: ast.For, number: str, place: int) -> list[ast.stmt]:
-        """Instrument a loop whose passes are numbered with the step meter's clock reads."""
+        """Put the step meter's clock reads into a loop whose passes are numbered."""
         loop = ast.Constant(self._register(whole.body, place))
         plain = deepcopy(whole.body)
         between = _report("add_plain_passes", loop, load(number))

@@ -17,7 +17,7 @@ from jobrun.runtime.codegen.statements import StatementBuilder
 def load_variables(
     statements: StatementBuilder, names: Collection[str], *, again: bool = False
 ) -> list[ast.stmt]:
-    """Generate statements that load variables from workspaces, or unbind them.
+    """Generate statements that load variables from workspaces, and unbind those of missing blobs.
 
     Args:
         statements: What knows the variables.
@@ -56,7 +56,7 @@ def release_workspaces(statements: StatementBuilder, names: Collection[str]) -> 
 
 
 def take_spares(statements: StatementBuilder, spares: Mapping[str, str]) -> list[ast.stmt]:
-    """Generate statements that load dead blobs into variables, for reuse of their memory."""
+    """Generate statements that move blobs not needed any more into variables for reuse."""
     return [
         assign(variable, call(load("f.spare"), statements.workspace(name), ast.Constant(name)))
         for name, variable in spares.items()
@@ -64,7 +64,7 @@ def take_spares(statements: StatementBuilder, spares: Mapping[str, str]) -> list
 
 
 def put_spares_back(statements: StatementBuilder, spares: Mapping[str, str]) -> list[ast.stmt]:
-    """Generate statements that return dead blobs, unless reused, from variables to workspaces."""
+    """Generate statements that store unused spare blobs back from variables into workspaces."""
     return [
         ast.If(
             ast.Compare(load(variable), [ast.IsNot()], [ast.Constant(None)]),
@@ -112,7 +112,7 @@ def store_variables(
 def own_views(
     statements: StatementBuilder, at_end: Mapping[str, Collection[str]]
 ) -> list[ast.stmt]:
-    """Generate statements that copy the views that variables leave in workspaces as blobs.
+    """Generate statements that copy blobs left as views when variables are stored in workspaces.
 
     Args:
         statements: What knows the variables.

@@ -44,10 +44,10 @@ class RecordQueue(Protocol):
     """What tasks use of a queue of records, on whichever node it is; see ``BoundedQueue``."""
 
     def put(self, number: int, values: Values | None, scope: CancelScope) -> bool:
-        """Put a numbered record into a bounded queue; None if it is skipped (protocol)."""
+        """Put a numbered record into a bounded queue, or None for a skipped number (protocol)."""
 
     def writer(self, scope: CancelScope) -> Put:
-        """Return the function that puts what one thread writes into a bounded queue (protocol)."""
+        """Return the function by which one thread puts records into a bounded queue (protocol)."""
 
     def take(self, scope: CancelScope) -> tuple[int, Values] | None:
         """Take the next record and its number out of a bounded queue (protocol)."""
@@ -56,7 +56,7 @@ class RecordQueue(Protocol):
         """Iterate over the numbered records that ``take`` gets from a bounded queue (protocol)."""
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
-        """Take the next ``most`` records out of the queue, and the number of the batch."""
+        """Take up to ``most`` records at once from a bounded queue, with a number (protocol)."""
 
     def take_waited_s(self) -> float:
         """Return how long tasks have waited for the queue since the last call, in seconds."""
@@ -65,7 +65,7 @@ class RecordQueue(Protocol):
         """Note that a writer leaves a bounded queue, which the last one closes (protocol)."""
 
     def leave_reader(self) -> None:
-        """Note that one of the readers of a bounded queue leaves it (protocol)."""
+        """Leave a bounded queue as one of its readers (protocol)."""
 
 
 class BoundedQueue(ABC):
@@ -134,7 +134,7 @@ class BoundedQueue(ABC):
         return iter(partial(self.take, scope), None)
 
     def take_some(self, most: int, scope: CancelScope) -> list[Values] | None:
-        """Take one record of the queue, and those that are there by then, ``most`` at most.
+        """Wait for one record of the bounded queue; take it and more at hand, up to ``most``.
 
         Raises:
             CancelledError: The scope was cancelled before.
@@ -186,14 +186,14 @@ class BoundedQueue(ABC):
         return self._waited_s[0], self._waited_s[1]
 
     def leave_writer(self) -> None:
-        """Count one writer of the queue less; the last one closes the queue."""
+        """Leave the bounded queue as one of its writers; the last one closes it."""
         with self._lock:
             self._writers -= 1
             if self._writers == 0:
                 _wake_all(self._takers)
 
     def leave_reader(self) -> None:
-        """Count one reader of the queue less; after the last one, waiting writers end."""
+        """Leave the bounded queue as one of its readers; after the last, writers wait no more."""
         with self._lock:
             self._readers -= 1
             if self._readers == 0:
@@ -202,7 +202,7 @@ class BoundedQueue(ABC):
 
     @abstractmethod
     def _put(self, number: int, values: Values | None) -> bool | None:
-        """Put a record into the queue if there is room, else return None. Needs the lock."""
+        """Put a record into the bounded queue, whose lock is held; return None if it is full."""
 
     @abstractmethod
     def _take(self) -> Taken | None:
@@ -320,7 +320,7 @@ class OrderedQueue(BoundedQueue):
         self._records.clear()
 
     def _pass_over(self) -> None:
-        """Skip numbers without a record in an ordered queue; wake who waits for the next number."""
+        """Pass over skipped numbers at the head of an ordered queue, and wake threads that wait."""
         records = self._records
         while self._head in records and records[self._head] is None:
             del records[self._head]

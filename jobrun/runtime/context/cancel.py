@@ -40,7 +40,7 @@ class CancelScope:
 
     @property
     def passes(self) -> list[None]:
-        """Return a list of loop passes to iterate over, which cancelling the scope empties.
+        """Return the shared list of loop passes, which cancelling empties so that loops end.
 
         ``cancel`` empties it, which ends them with the present pass at no cost to the others.
         """

@@ -88,7 +88,7 @@ class EnvironmentVariables:
             }
 
     def restore(self, captured: Mapping[str, Any]) -> None:
-        """Change the environment variables again that ``capture`` returned; undo other changes.
+        """Set environment variables as ``capture`` returned them, and undo changes of others.
 
         Raises:
             EnvironmentFaultError: E268, a secret is not there.

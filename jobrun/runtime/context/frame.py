@@ -114,12 +114,12 @@ class GroupRun:
             self.parent.fail(error, self.task)
 
     def note_wait(self, task: str, node: str, waited: Waited, seconds: float) -> None:
-        """Note how long the threads that run a task's frames have waited. Thread-safe."""
+        """Add to the group run, which frames share, how long a task's threads waited."""
         if seconds:
             self.waits.setdefault((task, node), []).append((waited, seconds))
 
     def for_task(self, task: str, whole: GroupRun | None) -> GroupRun:
-        """Return the group run for the frames of one task, with a cancel scope of its own."""
+        """Return a copy of a ``GroupRun`` for one task's frames, which can be cancelled alone."""
         return replace(
             self,
             body=CancelScope(),
@@ -186,7 +186,7 @@ class Frame:
         return other
 
     def for_cleanup(self, place: str, *, failed: bool) -> Frame:
-        """Return the frame of a cleanup block, which runs whether or not the body failed."""
+        """Return the frame for a block of cleanup, which runs even after a failure."""
         other = self.at(place)
         other.cancel = self.run.cleanup
         other.failed = failed
@@ -194,7 +194,7 @@ class Frame:
 
     @property
     def rng(self) -> np.random.Generator:
-        """The random stream of the frame's block, created at its first use."""
+        """The random stream of the block that the frame is for, created at its first use."""
         generator = self.streams.get(self.place)
         if generator is None:
             by_record = self.record >= 0
@@ -220,7 +220,7 @@ class Frame:
         return self.run.emit
 
     def wait(self, seconds: float) -> None:
-        """Wait for some seconds in a frame's block, or until the frame's scope is cancelled.
+        """Wait for some seconds in the block that runs with this frame, unless it is cancelled.
 
         Raises:
             CancelledError: The scope was cancelled.
@@ -231,13 +231,13 @@ class Frame:
         self.cancel.check()
 
     def take(self, workspace: Blobs, *names: str) -> None:
-        """Remove blobs from a workspace through a frame; not those that other threads may read."""
+        """Delete blobs from a frame's workspace, unless other threads may read them."""
         if self.run.is_alone:
             for name in names:
                 workspace.pop(name, None)
 
     def spare(self, workspace: Blobs, name: str) -> Value:
-        """Remove a blob through a frame to reuse its memory; None if other threads may read it."""
+        """Take a blob from a frame's workspace to reuse its memory; None if others may read it."""
         return workspace.pop(name, None) if self.run.is_alone else None
 
     def resolve_folder(self, folder: str) -> str:
@@ -245,7 +245,7 @@ class Frame:
         return str(Path(self.run.folder, folder)) if folder else self.run.folder
 
     def output(self, ref: OutputRef) -> Value:
-        """Return the value of a task's output in the frame's group run.
+        """Return a task's output value for a block that reads it through its frame.
 
         Raises:
             TaskFailedError: E218, when that task has not ended.
@@ -280,7 +280,7 @@ class Blobs(dict[str, Value]):
         raise MissingBlobError(name)
 
     def drop(self, name: str) -> None:
-        """Remove a blob from a workspace, among those that a block's frame looks names up in.
+        """Remove a blob, which must be there, from one of the workspaces that a frame has.
 
         Raises:
             MissingBlobError: There is none of that name.
@@ -291,5 +291,5 @@ class Blobs(dict[str, Value]):
 
 
 def display_name(name: str) -> str:
-    """Return a blob's name as the spec has it, from its name in a frame's workspace."""
+    """Return the spec's name of a blob, which a frame's workspace may hold under a longer name."""
     return name.rpartition(":")[2]

@@ -257,7 +257,7 @@ class _Thread(threading.local):
         self.seen: Settings = {}
 
     def read(self) -> dict[str, Any]:
-        """Read library settings: this thread's, and those in the callables' ``contextvars``."""
+        """Read a thread's own library settings, and those in its callables' ``contextvars``."""
         values = _read(_LOCAL)
         # Nothing has been changed in one that is empty.
         return values | self.context.run(_read, _CONTEXT) if self.context else values
@@ -311,7 +311,7 @@ class LibrarySettings:
         return here.context.run(function, *args, **kwargs)
 
     def load(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Import a user's module, noting library settings, which every process makes by itself."""
+        """Import a user's module, noting library settings that its import makes in any process."""
         self.collect()
         self._note_shared()
         made = self.call(function, *args, **kwargs)
@@ -325,11 +325,11 @@ class LibrarySettings:
         return made
 
     def watch(self) -> AbstractContextManager[None]:
-        """Return a context manager that notes changes of environment variables for libraries."""
+        """Return the context in which library settings made by environment variables are noted."""
         return self._require_variables().watch()
 
     def within(self, work: Callable[[], None]) -> None:
-        """Call ``work`` under the library settings of all threads, then note those it has made."""
+        """Call ``work`` with all threads' library settings in force, then note its changes."""
         self.adopt()
         work()
         self.collect()
@@ -343,7 +343,7 @@ class LibrarySettings:
             here.version = version
 
     def collect(self) -> None:
-        """Note the library settings that callables have made in this thread, for the others."""
+        """Note library settings that callables changed in this thread, so that others get them."""
         here = self._here
         if here.is_used:
             here.is_used = False
@@ -353,7 +353,7 @@ class LibrarySettings:
                 here.seen = values
 
     def capture(self) -> Settings:
-        """Return the library settings that callables have made, after ``collect`` in each thread.
+        """Return the library settings that callables made in threads that have called ``collect``.
 
         Can be called from any thread.
         """
@@ -372,7 +372,7 @@ class LibrarySettings:
         return made
 
     def restore(self, settings: Settings) -> None:
-        """Make the library settings again that ``capture`` returned; import the libraries for it.
+        """Restore the library settings that ``capture`` returned, importing their libraries.
 
         Raises:
             EnvironmentFaultError: E268, a library is not there, or a setting cannot be made.
@@ -392,7 +392,7 @@ class LibrarySettings:
         self.adopt()
 
     def close(self) -> None:
-        """Undo the changes that callables made to environment variables, as library settings close.
+        """End the keeping of library settings: undo callables' changes of environment variables.
 
         Another run in this process could not see that its callables set it again.
         """
@@ -412,7 +412,7 @@ class LibrarySettings:
         return self._variables
 
     def _note_shared(self) -> None:
-        """Note the library settings of the process that callables have made."""
+        """Note which library settings of the whole process callables have changed."""
         names = self._note(_read(_SHARED), self._known(), self._made)
         if self._variables is not None:
             names += [f"{_VARIABLES}['{name}']" for name in self._variables.note()]
@@ -472,7 +472,7 @@ def _read(table: _Table) -> dict[str, Any]:
 
 
 def _write(table: _Table, wanted: Settings) -> None:
-    """Write those of the wanted settings of libraries that differ.
+    """Set library settings that differ from the wanted values; refuse those that cannot be set.
 
     Raises:
         EnvironmentFaultError: E268, one is not taken.

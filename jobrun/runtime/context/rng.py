@@ -32,7 +32,7 @@ class StreamKey:
 
 
 def spawn_key(key: StreamKey) -> tuple[int, ...]:
-    """Return the words that identify a random stream (rng): the SHA-256 of its key.
+    """Return the 32-bit words that identify a random stream: the SHA-256 digest of its key.
 
     ``SeedSequence.spawn`` would not do: it counts its calls, and the count is not part of
     the generator's state, so a resumed run would draw other numbers.

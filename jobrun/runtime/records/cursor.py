@@ -31,13 +31,13 @@ class RecordBudget:
         self._started = 0.0
 
     def begin(self, given: int = 0) -> None:
-        """Begin, or continue, to count a cursor's records against its limits."""
+        """Start to count a cursor's records against its limits, after those given before."""
         self.given = given
         self._started = time.monotonic()
 
     @property
     def is_used_up(self) -> bool:
-        """Whether the cursor has given as many records as the share's limit allows."""
+        """Whether the cursor has given all the records that the limit of its share allows."""
         return self.limit is not None and self.given >= self.limit
 
     @property
@@ -82,7 +82,7 @@ class Cursor:
 
     @property
     def given(self) -> int:
-        """How many records the cursor has given in this run."""
+        """How many records the cursor has given in this run of the group."""
         return self._allowance.given
 
     @property
@@ -178,7 +178,7 @@ class Cursor:
         return number, values
 
     def records(self, frame: Frame) -> Iterator[tuple[int, tuple[Value, ...]]]:
-        """Iterate over a cursor's records and their numbers, for the only task that reads them.
+        """Iterate over the records that a cursor counts, each with its number, for its only task.
 
         Raises:
             CancelledError: The run was cancelled.
@@ -201,7 +201,7 @@ class Cursor:
                 return
 
     def end(self, frame: Frame) -> None:
-        """End a run of the cursor; if a limit ended it, find out whether a record is left."""
+        """End the cursor's run of the group; if a limit ended it, look whether a record is left."""
         if self._ahead is not None:
             if self._allowance.is_used_up:
                 self.look_ahead(frame)
@@ -212,7 +212,7 @@ class Cursor:
         return 0.0 if self._ahead is None else self._ahead.take_waited_s()
 
     def look_ahead(self, frame: Frame) -> None:
-        """Find out if a next run from the cursor's position would have a record.
+        """Look whether the next run of the group would find a record at the cursor's position.
 
         The record is not given: the position stays. An error of the source is left to that run.
         """
@@ -260,7 +260,7 @@ class Cursor:
         return found
 
     def _stored_position(self, stored: Sequence[Position]) -> Position:
-        """Choose the stored position at which this cursor begins: its share's, or the first."""
+        """Choose the stored position where the cursor begins: its own share's, else the first."""
         same = (one for one in stored if (one.part, one.parts) == self.share)
         return next(same, stored[0] if stored else Position())
 
@@ -313,7 +313,7 @@ class ZipCursor:
         return True
 
     def take(self) -> tuple[Value, ...]:
-        """Take the record of each zipped cursor that ``peek`` has found."""
+        """Take the next record of each zipped cursor, once ``peek`` has found them."""
         self._allowance.given += 1
         values = [value for cursor in self.cursors for value in cursor.take()]
         return tuple([values[place] for place in self._places])
@@ -334,7 +334,7 @@ class ZipCursor:
             frame.cancel.check()
 
     def take_waited_s(self) -> float:
-        """Return how long tasks have waited for a zip cursor's records since the last call."""
+        """Return how long tasks waited for the zipped cursors' records since the last call."""
         return sum(cursor.take_waited_s() for cursor in self.cursors)
 
     def end(self, frame: Frame) -> None:

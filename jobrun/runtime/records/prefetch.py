@@ -56,7 +56,7 @@ class Prefetcher:
         self.is_lost = False
 
     def begin(self, start: Start) -> None:
-        """Begin a run of the prefetcher; ``start`` may start its thread."""
+        """Let the prefetcher serve a run of the group, in which ``start`` may start its thread."""
         self._start = start
 
     def next(self, cancel: CancelScope) -> Pair | None:
@@ -137,7 +137,7 @@ class _Worker:
         start(self._work, self._done.set)
 
     def next(self, cancel: CancelScope) -> _Item:
-        """Return the next record that the prefetching thread has read, None, or an exception."""
+        """Return the next record that the thread has prefetched, None at the end, or an error."""
         if self._last:
             # Asked again after the end.
             return self._last[0]

@@ -50,7 +50,7 @@ class QueuePlan:
     is_spsc: bool = False
 
     def open(self) -> BoundedQueue:
-        """Create the empty queue to which the planned endpoints of tasks are connected."""
+        """Create a planned queue between tasks: ordered, for one task at each end, or for any."""
         queue = self.queue
         if self.is_spsc:
             return SpscQueue(queue.capacity)
@@ -64,7 +64,7 @@ def queue_key(queue: Queue, node: str) -> QueueKey:
 
 
 def plan_queues(group: TaskGroup) -> tuple[QueuePlan, ...]:
-    """Plan the queues of a group, each with its number of writing and reading endpoints."""
+    """Count, for each queue of a group, the tasks at its writing and at its reading end."""
     queues: dict[QueueKey, Queue] = {}
     writers: Counter[QueueKey] = Counter()
     readers: Counter[QueueKey] = Counter()
@@ -92,7 +92,7 @@ def plan_queues(group: TaskGroup) -> tuple[QueuePlan, ...]:
 
 
 def _queues_of(task: Task) -> list[Queue]:
-    """List the queues at a task's endpoints: those that it writes, then the one that it reads."""
+    """List the queues that a task is connected with: those it writes, then the one it reads."""
     found = [one.queue for one in task.write]
     return [*found, task.read.queue] if isinstance(task.read, ReadQueue) else found
 
@@ -107,7 +107,7 @@ def add_moved_names(task: Task, names: BlockNames) -> BlockNames:
 
 
 def find_moved_names(task: Task, names: BlockNames) -> frozenset[str]:
-    """Find the names whose values a queue's writing endpoint may move instead of copying.
+    """Find the names that a task can write to a queue by moving, as nothing else reads the values.
 
     A name that only the body knows has certainly got another value there before the body looks
     at it again: that nothing is read before it is made, the compiler has proven.
@@ -125,7 +125,7 @@ def find_moved_names(task: Task, names: BlockNames) -> frozenset[str]:
 
 
 def _seen_beside(task: Task) -> set[str]:
-    """Collect names read beside a task's body, whose values its queue endpoints must copy."""
+    """Collect the names that other blocks of a task read, so that its queues must get copies."""
     seen = set(collect_expression_usage(one.value for one in task.outputs).used)
     for nets in (*task.setup, *task.instance_setup):
         seen |= collect_usage(nets.init).used | collect_usage(nets.exit).used
@@ -155,7 +155,7 @@ class QueueSource:
         return self._batches(frame) if self._batch else self._queue.records(frame.cancel)
 
     def _batches(self, frame: Frame) -> Records:
-        """Iterate over batches, each joined from records at the reading end of a queue."""
+        """Iterate over batches at a queue's reading end, each made of several records."""
         while (gathered := self._queue.gather(self._batch, frame.cancel)) is not None:
             number, records = gathered
             yield Record(number, join_records(records, self._read))
@@ -215,7 +215,7 @@ class QueueSink:
 
 
 def _note_wait(run: GroupRun, task: Task, queue: Queue, line: RecordQueue) -> None:
-    """Note how long a task waited at a queue endpoint that it closes."""
+    """Note how long a task has waited at its end of a queue, when it closes that end."""
     waited: Waited = "nodes" if queue.shared else "queue"
     run.note_wait(task.name, task.node, waited, line.take_waited_s())
 

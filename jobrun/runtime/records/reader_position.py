@@ -43,7 +43,7 @@ class Position:
 
     @classmethod
     def of(cls, row: Array) -> Position:
-        """Build a reader's position from its row of the state blob."""
+        """Build the position of a reader's share from a row of the state blob ``readers/NAME``."""
         passes, records, rows, finished, part, parts, length = (int(value) for value in row)
         return cls(passes, records, rows, finished, part, parts, length)
 
@@ -52,7 +52,7 @@ class Position:
         return replace(self, records=self.records + records, rows=self.rows + rows)
 
     def row(self) -> list[int]:
-        """Return the position as its row of the state blob."""
+        """Return a reader's position as a row of the state blob ``readers/NAME``."""
         return [getattr(self, name) for name in POSITION]
 
     @property
@@ -93,7 +93,7 @@ def share_bounds(count: int, part: int, parts: int) -> Stretch:
 
 
 def redistribute(positions: Sequence[Position], part: int, parts: int) -> Position | None:
-    """Divide a reader's remaining rows again: return the position of one of ``parts`` shares.
+    """Divide what a reader's shares have left among ``parts`` new ones; return one's position.
 
     None where the positions are not those of all shares of one pass over rows that can be counted.
     """
@@ -124,7 +124,7 @@ def _left(one: Position) -> Iterator[Stretch]:
 
 
 def slice_stretches(stretches: Iterable[Stretch], first: int, last: int) -> Iterator[Stretch]:
-    """Iterate over a slice of the row stretches that a reader's positions leave unread."""
+    """Yield the stretches of unread rows in a range: one share of a redistributed reader."""
     at = 0
     for start, stop in stretches:
         begin, end = max(first - at, 0), min(last - at, stop - start)

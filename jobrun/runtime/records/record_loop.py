@@ -55,7 +55,7 @@ class RecordSource(Protocol):
         """Begin to give records to the loop, after the task's set-up (protocol)."""
 
     def connect(self, frame: Frame) -> Records:
-        """Iterate over the records of a record loop (protocol).
+        """Iterate over the records that a source gives to a record loop (protocol).
 
         Called in any thread, after ``begin``.
 
@@ -82,7 +82,7 @@ class RecordSink(Protocol):
         """Skip a record whose pass of the record loop was left by a ``stop`` (protocol)."""
 
     def close(self) -> None:
-        """End a sink of a record loop, whose task has ended (protocol)."""
+        """Close a record loop's destination, a sink, after its task has ended (protocol)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Streams:
     ended: list[int] = field(default_factory=list)
 
     def begin(self, frame: Frame) -> None:
-        """Prepare the source of a task's record loop to give records."""
+        """Begin the source of a task's record loop, before any instance reads from it."""
         if self.source is not None:
             self.source.begin(frame)
 
@@ -128,12 +128,12 @@ class RecordPlan:
 
 
 def record_block(task: Task) -> str:
-    """Return the block that a ``stop`` leaves at run time: a record loop's pass, or the task."""
+    """Return the path of the block that ``stop`` ends: one pass of the record loop, or the task."""
     return task.path if task.read is None else record_path(task.path)
 
 
 def field_names(task: Task) -> tuple[str, ...]:
-    """Return the names that a record loop binds to each record's values, in their order."""
+    """Return the names to which a task's record loop binds the fields of a record, in order."""
     match task.read:
         case ReadRecords(reader=reader):
             return tuple(field.name for field in reader.fields)

@@ -50,7 +50,7 @@ class RecordIterator(Protocol):
         """Return the next record of the iterator; None at the end, however often it is called."""
 
     def take_ready(self) -> Sequence[Pair]:
-        """Return the iterator's next records that are in memory already; they count as returned."""
+        """Return the next records if a row iterator has them in memory, and advance past them."""
 
 
 class RowIterator:
@@ -112,7 +112,7 @@ class RowIterator:
         return CountedRecord(tuple([column[first:last] for column in self._block]), stop - at)
 
     def take_ready(self) -> Sequence[Pair]:
-        """Return further rows, or batches, in the iterator's present block, but not all of them."""
+        """Return the next rows or batches of the block in memory, a limited number at a time."""
         at, batch = self._at, self._batch or 1
         if at >= self._block_stop or not self._block:
             return ()
@@ -168,7 +168,7 @@ class CounterRows:
         return len(range(source.start, source.stop, source.step))
 
     def take(self, start: int, stop: int) -> tuple[Any, ...]:
-        """Return a stretch of a counter's rows, to iterate over it as records or batches."""
+        """Compute a range of a counter's rows, evenly spaced numbers, for the row iterator."""
         first, step = self._source.start, self._source.step
         numbers = range(first + start * step, first + stop * step, step)
         return (numbers if self._single else np.arange(numbers.start, numbers.stop, step),)
@@ -236,7 +236,7 @@ class ObjectIterator:
         return ()
 
     def _run(self, work: Callable[[], _Result]) -> _Result:
-        """Run code of the user's iterable object; report its errors as the user's."""
+        """Call code of the user's iterable as its rows are iterated; explain what it raises."""
         try:
             with self._around():
                 return work()

@@ -52,7 +52,7 @@ class _Drawn:
         self._order = order
 
     def rows(self, start: int, stop: int) -> Array:
-        """Return rows from place ``start`` to ``stop`` of a shuffled order that is in memory."""
+        """Return row numbers from place ``start`` to ``stop`` of a shuffled order in memory."""
         return self._order[start:stop]
 
 

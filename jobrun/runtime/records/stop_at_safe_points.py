@@ -61,7 +61,7 @@ class SafePointSource:
         self._source.begin(frame)
 
     def connect(self, frame: Frame) -> Records:
-        """Iterate over the records of a reader; call the hook where a safe point is due."""
+        """Iterate over a reader's records; report safe points between them, and stop if asked."""
         records = self._source.connect(frame)
         while True:
             if self._source.given == self._next:
@@ -80,7 +80,7 @@ class SafePointSource:
 
 
 def _capture_safe_point(frame: Frame, source: ReaderSource) -> SafePoint:
-    """Record the state between two records as a safe point, with blobs in boundary form.
+    """Record the state between two records as a safe point, with blobs as a load would make them.
 
     The form is part of what a step can see (sums add in the order of memory), so that a run
     which continues and one which starts here must find the same.
@@ -100,7 +100,7 @@ def _capture_safe_point(frame: Frame, source: ReaderSource) -> SafePoint:
 
 
 def _stream_state(generator: np.random.Generator) -> dict[str, Any]:
-    """Return a random stream's state between two records, to store it in a safe point."""
+    """Copy a random stream's state where a task may stop between two records."""
     state = generator_state(generator)
     return {**state, "seed": dict(state["seed"].state)}
 
@@ -112,7 +112,7 @@ def _restore_stream(state: Mapping[str, Any]) -> np.random.Generator:
 
 
 def _workspaces(frame: Frame) -> Iterator[tuple[str, Blobs]]:
-    """Iterate over the workspaces that a safe point between two records stores; each once."""
+    """Iterate over the workspaces of a task that may stop at a safe point, each of them once."""
     yield "t", frame.t
     if frame.g is not frame.n:
         yield "g", frame.g

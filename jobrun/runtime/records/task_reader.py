@@ -49,7 +49,7 @@ class ReaderPlan:
         return ReaderSource(self, self._cursors, frame)
 
     def share(self, at: int) -> tuple[int, int]:
-        """Return which share of the rows an instance of the task's reader reads, of how many."""
+        """Return which share of a reader's rows a task's instance reads, and of how many."""
         return self.read.part * self.shares + at, self.read.parts * self.shares
 
     def _cursor(self, at: int) -> Cursor | ZipCursor:
@@ -71,7 +71,7 @@ class ReaderPlan:
         return (0, 1) if reader.shard == "none" else self.share(at)
 
     def _limit(self, reader: Reader, at: int) -> int | None:
-        """Return how many records a share of a task's reader may give: its part of ``limit``."""
+        """Return how many records an instance's share of a task's reader may give, by ``limit``."""
         if reader.limit is None:
             return None
         return reader.limit // self.shares + (at < reader.limit % self.shares)

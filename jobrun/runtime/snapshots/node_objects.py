@@ -119,7 +119,7 @@ def load_object_state(
 def require_state_taken(
     name: str, value: Any, state: ObjectState, in_place: InPlace | None = None
 ) -> None:
-    """Require that a node's object has taken the saved state that was restored, bit for bit.
+    """Require that a node's object now has the restored state, bit for bit, or refuse it (E325).
 
     Raises:
         CheckpointError: E325.
@@ -143,7 +143,7 @@ def copy_object_state(name: str, value: Any) -> ObjectState:
 
 
 def restore_object_state(value: Any, state: ObjectState) -> None:
-    """Restore a copied state to the node's object it was taken from, as often as needed."""
+    """Restore a node's object from a copied state, which stays unchanged to be used again."""
     put_state(value, _copy(state))
 
 

@@ -51,11 +51,11 @@ class SharedParts:
         return {one[0] for pair in pairs for one in pair}
 
     def gradients(self) -> frozenset[Pair]:
-        """Return the pairs of arrays shared by a node's objects where one array is a gradient."""
+        """Return those pairs of a node's arrays that share memory of which one is a gradient."""
         return frozenset(pair for pair in self.arrays if any(map(_is_gradient, pair)))
 
     def without_gradients(self) -> SharedParts:
-        """Return what a node's objects share, except gradients of modules' parameters."""
+        """Return what a node's objects share with one another, except gradients of parameters."""
         return SharedParts(self.parts, self.arrays - self.gradients())
 
     def fault(self, path: str = "") -> Fault | None:
@@ -147,7 +147,7 @@ class SharingTracker:
     def require_same_sharing(
         self, node: str, before: SharedParts, objects: Mapping[str, Any]
     ) -> None:
-        """Refuse a load after which objects share other parts than when they were made.
+        """Refuse a load after which a node's objects share other parts than they did before.
 
         Raises:
             CheckpointError: E337.
@@ -169,7 +169,7 @@ def _changed_sharing(found: SharedParts, allowed: SharedParts) -> Fault | None:
 
 
 def _unrestored_sharing(found: SharedParts, objects: Mapping[str, Any]) -> Fault | None:
-    """Reload states of objects that share parts; return a fault if their sharing then differs."""
+    """Test by a reload whether objects' sharing survives a resume; return a fault if not."""
     fault = found.fault()
     if fault is None:
         return None

@@ -63,7 +63,7 @@ class NodeSaver:
         return self._forms
 
     def names_at_risk(self, held: tuple[str, ...], changed: tuple[Names, ...]) -> Names:
-        """Return the saved blobs that some group changes in place, so a snapshot must copy them."""
+        """Return which blobs a snapshot must copy: those saved that a group changes in place."""
         same = len(changed) == len(self._asked[1]) and all(map(is_, changed, self._asked[1]))
         if not (same and held is self._asked[0]):
             self._asked = (held, changed)
@@ -95,7 +95,7 @@ class DirtyTracker:
                 self._changed_after_hold |= changed
 
     def begin(self, values: Mapping[str, Value]) -> tuple[Mapping[str, Array], Names]:
-        """Begin a snapshot: return references to its arrays, and the names of clean ones."""
+        """Begin a snapshot: return references to its arrays, and names of unchanged ones."""
         if self._asked != len(values):
             # What is small once and large later is only written without being asked about.
             self._asked = len(values)
@@ -112,7 +112,7 @@ class DirtyTracker:
         return arrays, frozenset(same)
 
     def mark_clean(self, arrays: Mapping[str, Array]) -> None:
-        """Mark the arrays of the last snapshot as clean, not dirty: their file is durable."""
+        """Note that the last snapshot's file is durable; its arrays are clean until they change."""
         with self._lock:
             self._written = arrays
             self._changed = self._changed_after_hold
@@ -185,7 +185,7 @@ class Snapshot:
         return bool(self._parts)
 
     def pass_gate(self, names: Iterable[str] | None = None) -> None:
-        """Wait until a snapshot has copied blobs that a block is about to change; all if None.
+        """Wait until a snapshot has copied blobs that a block will change; by default, all.
 
         Thread-safe.
         """
@@ -238,7 +238,7 @@ class Snapshot:
         return NodeSave(file, self.copy_s, self.gate_s)
 
     def _copy_all(self, names: Names | None) -> None:
-        """Copy blobs of the snapshot, together with other threads that copy."""
+        """Copy what is left of the snapshot's blobs, sharing the work with other threads."""
         while chosen := self._choose_next(names):
             started = time.perf_counter()
             try:
@@ -353,13 +353,13 @@ class Snapshots:
     def protect(
         self, tickets: Iterable[Ticket], changed: tuple[NodeNames, ...], opaque: NodeNames
     ) -> None:
-        """Announce to all snapshots what the next groups change; see ``Snapshot.protect``."""
+        """Announce to the snapshots of these tickets which blobs the next groups may change."""
         for ticket in tickets:
             names = tuple(one.get(ticket.node, _NO_NAMES) for one in changed)
             self._held[ticket].protect(names, opaque.get(ticket.node, _NO_NAMES))
 
     def gates(self, changed: NodeNames) -> Mapping[str, Snapshot]:
-        """Return by node the snapshot that blocks must wait for before they change these blobs.
+        """Return for each node the snapshot that must copy blobs before a group changes them.
 
         Asked before each group runs.
         """
@@ -375,11 +375,11 @@ class Snapshots:
         return found
 
     def persist(self, ticket: Ticket, directory: str) -> NodeSave:
-        """Write the snapshot of a ticket to its node's file in a directory."""
+        """Write a snapshot, found by its ticket, to its node's file in a directory."""
         return self._held[ticket].write(directory)
 
     def release(self, tickets: Iterable[Ticket]) -> None:
-        """Release copy-on-write snapshots by tickets; one already released is ignored."""
+        """Forget snapshots by their tickets, which frees their memory; ignore unknown ones."""
         for ticket in tickets:
             self._held.pop(ticket, None)
 

@@ -75,12 +75,12 @@ class _Found:
 
 
 def _is_view(value: Any) -> bool:
-    """Return whether an array is a view of memory that code outside may change."""
+    """Return whether an array is a view, whose memory a callable may have kept."""
     return isinstance(value, np.ndarray) and not isinstance(value.base, bytes | None)
 
 
 def _collect_parts(value: Value, *, arrays: bool) -> dict[int, _Found]:
-    """Collect the mutable parts of a value, by ``id``."""
+    """Collect by ``id`` the mutable parts of a value, any of which a callable may keep."""
     found: dict[int, _Found] = {}
     if arrays and isinstance(value, np.ndarray):
         # The caller has counted the references to the array itself.
@@ -221,7 +221,7 @@ class KeptValues:
                 self._entries[node, blob] = entry
 
     def follow(self, node: str, blob: str, before: Value, after: Value) -> None:
-        """Record that a copy replaced a blob's value, so that what callables keep stays watched."""
+        """Watch a blob's new value, a copy of the old, for changes of parts that callables keep."""
         entry = self._entries.get((node, blob))
         if entry is not None and entry.bound is before:
             entry.bound = after
@@ -237,7 +237,7 @@ class KeptValues:
     def require_same(
         self, node: str, blob: str, value: Value, when: str, *, wholly: bool = False
     ) -> None:
-        """Refuse that code has changed what a callable keeps of a blob.
+        """Refuse a blob's value if code has changed a part of it that a callable keeps.
 
         Args:
             node: Whose blob it is.
@@ -289,7 +289,7 @@ def _changed_error(blob: str, part: _Part, when: str) -> TaskFailedError:
 
 
 def is_watched(value: Value) -> bool:
-    """Return whether callables may keep mutable parts of a value, which must be watched."""
+    """Return whether a value has mutable parts that callables may keep, so that it is watched."""
     if isinstance(value, np.ndarray):
         return not value.dtype.hasobject
     adapter = find_adapter(type(value))

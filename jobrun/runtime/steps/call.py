@@ -24,6 +24,7 @@ from jobrun.graph.types import Scope
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import LEVELS, Frame, display_name
+from jobrun.runtime.snapshots.reference_counts import count_others
 from jobrun.runtime.snapshots.values_kept_by_code import Parts, find_kept, is_watched
 from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.adapters.registry import UnsavableError
@@ -64,6 +65,13 @@ _EXTRAS: dict[str, Getter] = {
     "run_dir": lambda frame: frame.run.run_dir,
 }
 _SHOWN_FRAMES = 12
+if sys.version_info >= (3, 14):
+    from annotationlib import Format
+
+    # They are evaluated when they are asked for, and may name what only type checkers import.
+    _signature = partial(inspect.signature, annotation_format=Format.STRING)
+else:
+    _signature = inspect.signature
 _WITHOUT_MEMORY: frozenset[type] = PLAIN_KINDS | {type(None), bytes}
 
 
@@ -100,7 +108,7 @@ class _Call:
         values = {name: self._lent(name, get, frame, loans) for name, get in self._arguments}
         values.update((name, _EXTRAS[name](frame)) for name in extras)
         watched = values if self._apart else self._blobs
-        before = {name: _references(values[name]) for name in watched}
+        before = {name: count_others(values, name) for name in watched}
         owners = _count_owner_references(values) if self._apart else {}
         result = self._result(function, values, frame)
         self._require_unchanged(values, loans, frame)
@@ -108,7 +116,7 @@ class _Call:
         parts = self._parts(result)
         del result
         if self._apart:
-            held = {name for name in before if _references(values[name]) > before[name]}
+            held = {name for name in before if count_others(values, name) > before[name]}
             held.update(
                 name
                 for name, count in _count_owner_references(values).items()
@@ -117,7 +125,7 @@ class _Call:
             self._require_apart(values, parts, held, frame)
         kept: list[tuple[str, str, Parts]] = []
         for name, blob in self._blobs.items():
-            is_kept = _references(values[name]) > before[name] and not is_object(values[name])
+            is_kept = count_others(values, name) > before[name] and not is_object(values[name])
             if is_kept or is_tree(values[name]):
                 # The callable has kept it: from now on the blob is another array. What it has put
                 # into a container must have no other owner either.
@@ -128,7 +136,7 @@ class _Call:
         for name in [name for name, loan in loans.items() if isinstance(loan, Loan)]:
             # The loan itself refers to what it has lent.
             del loans[name]
-            is_kept = _references(values[name]) > _ALONE
+            is_kept = count_others(values, name) > 0
             found = find_kept(values[name], is_kept=is_kept, arrays=False)
             source = self._sources.get(name)
             if found and source is not None and source not in self._step.outputs:
@@ -204,7 +212,7 @@ class _Call:
     def _require_unchanged(
         self, values: Mapping[str, Value], loans: Mapping[str, Loan | ObjectLoan], frame: Frame
     ) -> None:
-        """Refuse that a ``call`` changed arguments that the step does not declare.
+        """Refuse a ``call`` that has changed arguments which its step does not declare as changed.
 
         Raises:
             TaskFailedError: E246; E247 of an object.
@@ -229,7 +237,7 @@ class _Call:
                 raise self._changed(name, path)
 
     def _require_kept_unchanged(self, frame: Frame) -> None:
-        """Refuse that what callables keep of an argument, from an earlier call, has changed.
+        """Refuse an argument of a ``call`` if parts that a callable kept of it have changed since.
 
         Raises:
             TaskFailedError: E246.
@@ -273,7 +281,7 @@ class _Call:
             blob
             for at, blob in enumerate(self._step.outputs)
             if type(parts[at]) in _WITHOUT_MEMORY
-            or (_references(parts[at]) <= _ALONE and _owns_memory(parts[at]))
+            or (count_others(parts, at) == 0 and _owns_memory(parts[at]))
         }
         results = dict(zip(self._step.outputs, parts, strict=True))
         ours = {blob: name for name, blob in self._sources.items()}
@@ -334,7 +342,7 @@ class _Call:
         return f"add inout: [{display_name(blob)}] to the step; or change a copy, and return that"
 
     def _source_text(self, name: str) -> str:
-        """Render the expression of a ``call``'s argument as the spec writes it."""
+        """Render where a ``call`` gets an argument from: its blob's name or its expression."""
         blob = self._sources.get(name)
         if blob is not None:
             return display_name(blob)
@@ -376,14 +384,15 @@ class _Call:
         return [result] if len(outputs) == 1 else _parts(self._step.target, result, outputs)
 
     def _store(self, frame: Frame, parts: list[Any], kept: list[tuple[str, str, Parts]]) -> None:
-        """Bind a call's results to blobs; empty ``parts``, so that no reference is left."""
+        """Bind a call's results to blobs, and empty the list of results: no reference is left."""
         outputs = self._step.outputs
         parts.reverse()
         note_gaps = self._gap_notes.to(frame)
         owned = []
         for blob in outputs:
             found: Parts = []
-            owned.append(_own_value(parts.pop(), blob, note_gaps, found))
+            is_kept = count_others(parts, -1) > 0
+            owned.append(_own_value(parts.pop(), blob, note_gaps, found, is_kept=is_kept))
             if found:
                 kept.append((blob, "returned", found))
         for blob, value in zip(outputs, owned, strict=True):
@@ -421,7 +430,7 @@ class GapNotes:
 
 
 def printed_lines(frame: Frame, path: str, now: Frame | None = None) -> PrintedLines:
-    """Create the collector of lines that a ``call`` prints, to log them for the task.
+    """Create the ``PrintedLines`` of one ``call``, which log what its callable prints.
 
     Args:
         frame: The task's.
@@ -509,7 +518,7 @@ def explain_exception(target: str, error: BaseException) -> TaskFailedError:
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
     try:
-        return tuple(inspect.signature(function).parameters)
+        return tuple(_signature(function).parameters)
     except (ValueError, TypeError):  # some functions written in C have none
         return ()
 
@@ -529,22 +538,23 @@ def _parts(target: str, result: Any, outputs: tuple[str, ...]) -> list[Any]:
     )
 
 
-def _own_value(value: Any, blob: str, note_gaps: Callable[[str], None], kept: Parts) -> Value:
+def _own_value(
+    value: Any, blob: str, note_gaps: Callable[[str], None], kept: Parts, *, is_kept: bool
+) -> Value:
     """Return the result of a ``call`` as the blob's own value, copied if other code refers to it.
 
-    What something else has of it is added to ``kept``.
+    What something else has of it is added to ``kept``; ``is_kept`` says that it has all of it.
     """
-    alone = _references(value) <= _ALONE
     if type(value) is not np.ndarray:
         if is_object(value):
             return require_storable(value, display_name(blob))
         if is_watched(value):
-            kept += find_kept(value, is_kept=not alone)
+            kept += find_kept(value, is_kept=is_kept)
         return detach(value, display_name(blob), note_gaps)
-    if alone and value.base is None and value.flags.writeable and not value.dtype.hasobject:
+    if not is_kept and value.base is None and value.flags.writeable and not value.dtype.hasobject:
         return require_storable(value, display_name(blob))
     if is_watched(value):
-        kept += find_kept(value, is_kept=not alone)
+        kept += find_kept(value, is_kept=is_kept)
     return detach(value, display_name(blob), note_gaps)
 
 
@@ -584,22 +594,9 @@ def _owns_memory(value: Any) -> bool:
 
 
 def _count_owner_references(values: Mapping[str, Value]) -> dict[str, int]:
-    """Count references to the arrays of which arguments of a ``call`` are views."""
+    """Count, for each argument of a ``call`` that is a view, references to the array it views."""
     return {
-        name: _references(value.base)
+        name: sys.getrefcount(value.base)
         for name, value in values.items()
         if type(value) is np.ndarray and value.base is not None
     }
-
-
-def _references(value: object) -> int:
-    return sys.getrefcount(value)
-
-
-def _alone() -> int:
-    fresh = np.empty(0)
-    return _references(fresh)
-
-
-# How many references this interpreter counts to an array that one variable holds.
-_ALONE = _alone()

@@ -115,7 +115,7 @@ def _read(
 
 
 def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) -> dict[str, Value]:
-    """Import the modules, and find the classes, of values that a ``load`` step has read.
+    """Find the classes of values that a ``load`` step has read from files, importing their modules.
 
     Modules of the step's callables are imported for that.
 
@@ -135,7 +135,7 @@ def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) ->
 
 
 def _restore_settings(step: LoadState, frame: Frame) -> None:
-    """Restore the library settings that callables had made when a loaded file was written.
+    """Restore, in a ``load`` step, the library settings that callables had made when it was saved.
 
     What their modules set when they are imported comes before that.
     """
@@ -148,7 +148,7 @@ def _restore_settings(step: LoadState, frame: Frame) -> None:
 
 
 def _open_parts(parts: Iterable[FilePart], frame: Frame) -> Iterator[FilePart]:
-    """Fetch the checkpoint files of a ``load`` one by one, yielding each part with a valid path."""
+    """Fetch each checkpoint file of a ``load`` step, and yield it while its path is valid."""
     for part in parts:
         with frame.run.fetch_file(part.file) as path:
             yield replace(part, file=path)

@@ -68,16 +68,16 @@ class Actions:
                 return self._nested(step)
 
     def text(self, text: Text) -> Callable[[Frame], str]:
-        """Build the function of a step's text, which fills in the values of expressions."""
+        """Build the function by which a step such as ``log`` fills values into its text."""
         return self._getter(text)
 
     def condition(self, expr: Expr) -> Callable[[Frame], bool]:
-        """Build the function of a step that evaluates a condition; it raises E203."""
+        """Build the function by which a step evaluates a condition; E203 if it is no bool."""
         value = self._getter(expr)
         return lambda frame: as_bool(value(frame))
 
     def number(self, expr: Expr, name: str) -> Callable[[Frame], float | int | bool | str]:
-        """Build the function of a step's expression that must give one number, bool or text."""
+        """Build the function by which a step gets a number, bool or text from an expression."""
         value = self._getter(expr)
         return lambda frame: metric_number(value(frame), name)
 
@@ -85,7 +85,7 @@ class Actions:
         return compile_expression(expr, self._names, in_exit=self._in_exit)
 
     def _nested(self, step: Step) -> Action:
-        """Build the function of a control flow step that is nested too deeply for its block."""
+        """Build the function that runs a step nested too deeply to be inline in its block."""
         block = self._block((step,), "", self._names.shared)
 
         def run(frame: Frame) -> None:
@@ -132,7 +132,7 @@ def _branch(block: Any, frame: Frame) -> Callable[[], None]:
 
 
 def _raise_first_error(outcomes: list[BaseException | None]) -> None:
-    """Raise the most important error among those of branches that a step ran in parallel."""
+    """Raise the error that decides a ``parallel`` step: others before cancellation and ``stop``."""
     raised = [one for one in outcomes if one is not None]
     if not raised:
         return

@@ -131,7 +131,7 @@ def _check(reduce: Reduction, name: str, node: str, value: Value) -> None:
 def _require_agreement(
     reduce: Reduction, name: str, first: tuple[str, Value], others: Iterable[tuple[str, Value]]
 ) -> Iterable[Value]:
-    """Require of a ``pull`` that each value equals the first before the next is fetched."""
+    """Require, as a ``pull`` fetches blobs, that each has the first one's kind, dtype and shape."""
     wanted = _join_properties(reduce, first[1])
     for node, value in others:
         if _join_properties(reduce, value) != wanted:

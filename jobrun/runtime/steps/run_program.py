@@ -191,7 +191,7 @@ def _once(
 
 
 def _variable_text(name: str, value: Value, scratch: str) -> str:
-    """Return the text of the environment variable by which a program that is run gets a value.
+    """Convert a blob's value to the text of the environment variable that a program gets.
 
     Raises:
         TaskFailedError: E520, the value has no form as text.
@@ -392,7 +392,7 @@ def _read(pipe: int, lines: LineSplitter) -> bool:
 def _end_if_cancelled(
     process: subprocess.Popen[bytes], cancel: CancelScope, deadline: float
 ) -> float:
-    """Signal a program's group if its step is cancelled; kill it after the deadline."""
+    """Signal a program's process group if its step is cancelled; kill it after the deadline."""
     if not cancel.cancelled:
         return deadline
     if cancel.at_once:

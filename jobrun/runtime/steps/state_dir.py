@@ -74,7 +74,7 @@ def unpack_directory(content: Bytes, folder: Path) -> None:
 
 
 def _entries(folder: Path) -> Iterator[Path]:
-    """Iterate over everything in a ``state_dir`` to pack, in an order by names alone."""
+    """Iterate over all entries of a ``state_dir`` to pack, sorted by name to be reproducible."""
     if not folder.is_dir():
         return
     with os.scandir(folder) as found:

@@ -1,12 +1,12 @@
-"""Import a user's module, from the spec's folder first, without changing ``sys.path``."""
+"""Import a user's module, from the spec's folder first."""
 
 from __future__ import annotations
 
 import importlib
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec, PathFinder
+from collections.abc import Callable
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,30 +18,31 @@ from jobrun.core.text.names import did_you_mean
 _LOCK = threading.RLock()
 
 
-class FolderFinder:
-    """Finds modules of one folder by name, after everything installed.
+class FolderOnPath:
+    """Makes the modules of one folder importable, after everything installed.
 
-    For imports that a callable makes while it runs; its own module is found by ``load_callable``.
+    For imports that a callable makes while it runs, and for the processes that it starts with
+    ``multiprocessing``: unless they are forked, they get a copy of ``sys.path``, and import the
+    functions that they are to call. The callable's own module is found by ``load_callable``.
     """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
+        self._is_added = False
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Find a top-level module in the user's folder; None for submodules and all others."""
-        del target
-        return PathFinder.find_spec(name, [self._folder]) if path is None else None
-
-    def install(self) -> None:
-        """Install this finder: user modules are found in the folder until ``remove``."""
-        sys.meta_path.append(self)
+    def add(self) -> None:
+        """Add the folder to ``sys.path``: user modules are found in it until ``remove``."""
+        with _LOCK:
+            sys.path.append(self._folder)
+            self._is_added = True
 
     def remove(self) -> None:
-        """Remove this finder of user modules from the import system; repeatable."""
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
+        """Remove the folder of user modules from ``sys.path``. May be called twice."""
+        with _LOCK:
+            if self._is_added and self._folder in sys.path:
+                # The last: users may have it there themselves, further to the front.
+                del sys.path[len(sys.path) - 1 - sys.path[::-1].index(self._folder)]
+            self._is_added = False
 
 
 def load_callable(target: str, folder: str) -> Callable[..., Any]:

@@ -81,7 +81,7 @@ def collect_from_nodes(
 def upload_from_nodes(
     tickets: Sequence[Ticket], directory: str, objects: str, link: Callable[[str], WorkerHandle]
 ) -> tuple[NodeSave, ...]:
-    """Ask nodes to upload a save's files to the object store, rather than send them for collection.
+    """Ask nodes to upload their files of a save themselves, instead of collecting the files.
 
     Args:
         tickets: Of one save.
@@ -156,7 +156,7 @@ def _collect_save(link: WorkerHandle, save: NodeSave, directory: Path) -> NodeSa
 
 
 def serve_chunk(part: Partition, path: str, offset: int) -> FileChunk:
-    """Read a chunk of a file that the master has collected, for a node that loads the file.
+    """Serve a chunk of a file in the master to a node that loads the file.
 
     Raises:
         CheckpointError: It is not there, or cannot be read.
@@ -166,7 +166,7 @@ def serve_chunk(part: Partition, path: str, offset: int) -> FileChunk:
 
 
 def serve_reference(part: Partition, path: str) -> Reference | None:
-    """Return to a node which object a file it loads is stored as; None if the master has the file.
+    """Serve a loading node the reference to a stored file's object; None if the file is here.
 
     Raises:
         CheckpointError: What is said of it is damaged.
@@ -188,7 +188,7 @@ FILE_REQUESTS: dict[str, Callable[..., Any]] = {"file": serve_chunk, "where": se
 
 @contextlib.contextmanager
 def write_probe(directory: str) -> Iterator[Probe | None]:
-    """Write a probe file, deleted at exit, by which each node finds if it shares the directory.
+    """Write the master's probe file, by which nodes find whether they share its directory.
 
     Raises:
         EnvironmentFaultError: E313, it cannot be made.
@@ -222,7 +222,7 @@ def is_visible(probe: Probe | None) -> bool:
 
 
 def require_visible(seen: Mapping[str, bool], directory: str) -> None:
-    """Refuse nodes that do not see the master's directory, if it collects no files (E397).
+    """Refuse nodes that cannot write in the master's directory while no files are collected (E397).
 
     Raises:
         EnvironmentFaultError: E397.

@@ -120,7 +120,7 @@ def _describe_source(token: str, incarnation: int, name: str) -> str:
 
 
 def collection_error(name: str, how: str) -> EnvironmentFaultError:
-    """Build the error E327: the collected chunks of a file are not what its node wrote."""
+    """Build the error of a file whose arrived chunks differ from what the node wrote (E327)."""
     return EnvironmentFaultError.of(
         "E327",
         f"{name} was damaged on its way from the node that wrote it: {how}",

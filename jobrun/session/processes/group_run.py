@@ -68,7 +68,7 @@ class RemoteGroupRun:
     _limits: dict[tuple[str, str], tuple[float, TaskLimited]] = field(default_factory=dict)
 
     def receive_event(self, node: str, event: Event) -> None:
-        """Receive an event from a node's process in this group run: a task's time limit."""
+        """Receive from a node's process, in a group run, an event of a task's time limit."""
         if isinstance(event, _Limit):
             self._inbox.put((node, event))
 

@@ -124,7 +124,7 @@ class RemoteQueue:
         self._notify("leave_writer")
 
     def leave_reader(self) -> None:
-        """Sign off one reader of the master's queue."""
+        """Leave the remote queue, which the master holds, as one of its readers."""
         if self._incoming is not None:
             self._incoming.leave_reader()
         self._notify("leave_reader")
@@ -178,11 +178,11 @@ class RemoteQueue:
 
 
 def _do_nothing() -> None:
-    """Do nothing when a thread of a remote queue ends, as it ends with the run."""
+    """Do nothing when a thread of a remote queue is done; it ends with the run anyway."""
 
 
 def serve_queue_request(line: Any, what: str, given: tuple[Any, ...], scope: CancelScope) -> Any:
-    """Serve a node's request to the master's queue, in its own thread, as it may block.
+    """Serve a node's request to a queue in the master; it may block, so each has a thread.
 
     Raises:
         CancelledError: The run was cancelled meanwhile.

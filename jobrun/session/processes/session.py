@@ -20,8 +20,8 @@ from jobrun.checkpoint.checkpoint_times import NodeSave
 from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core.events import Event, Listener
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
+from jobrun.runtime.codegen.meter_protocol import BlockTime
 from jobrun.runtime.codegen.step_meter import SPANS
-from jobrun.runtime.codegen.step_times import BlockTime
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.session.base import Outputs, RunContext
@@ -40,7 +40,8 @@ from jobrun.session.wire.file_messages import Probe, WorkerFileSetup
 from jobrun.session.wire.launch import LocalProcess
 from jobrun.session.wire.partition_group import PartitionedGroup, partition_group
 from jobrun.session.wire.rpc import Reply, wait_all
-from jobrun.session.wire.worker_handle import WorkerHandle, WorkerProcess
+from jobrun.session.wire.worker_handle import WorkerHandle
+from jobrun.session.wire.worker_protocol import WorkerProcess
 from jobrun.values.blob_kinds import Value
 
 _KEPT_GROUPS = 8
@@ -163,7 +164,7 @@ class ProcessesSession:
         self._call_all("restore", snapshot.number)
 
     def protect(self, tickets: Sequence[Ticket], groups: Sequence[TaskGroup]) -> None:
-        """Let the session's processes run groups while the files of a save are being written."""
+        """Announce to the session's processes which groups run while a save is being written."""
         known = [self._partition(group) for group in groups]
         answers = {}
         for node, own in self._group_by_worker(tickets).items():
@@ -175,7 +176,7 @@ class ProcessesSession:
         wait_all(answers)
 
     def persist(self, tickets: Sequence[Ticket], directory: str) -> tuple[NodeSave, ...]:
-        """Let the session's processes write the files of a save, and collect or upload these.
+        """Let each node's process write its files of a save, and collect or upload these.
 
         Raises:
             NodeLostError: The process of a node has ended.
@@ -216,7 +217,7 @@ class ProcessesSession:
         return names
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Let the session's processes bring workspaces to the form that a load gives them.
+        """Ask the session's processes to normalise their workspaces: kept blobs own their memory.
 
         Raises:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.
@@ -250,7 +251,7 @@ class ProcessesSession:
     # What nodes send unasked; see ``WorkerListener``.
 
     def part_failed(self, node: str, run: int) -> None:
-        """Record, in the ``processes`` session, that a node's part of the group run is failing."""
+        """Pass on, as the ``processes`` session, a node's failure to the active group run."""
         run_ = self._active_run
         if run_ is not None and run_.number == run:
             run_.receive_outcome(node, None)
@@ -258,7 +259,7 @@ class ProcessesSession:
     def task_ended(
         self, node: str, run: int, task: str, outputs: Mapping[OutputRef, Value]
     ) -> None:
-        """Forward, in the ``processes`` session, the end of a task to the nodes that need it."""
+        """Send a task's end, as the ``processes`` session, to the nodes that wait for it."""
         run_ = self._active_run
         if run_ is None or run_.number != run:
             return
@@ -273,12 +274,12 @@ class ProcessesSession:
             meter.merge_times(reporter, times)
 
     def worker_lost(self, node: str) -> None:
-        """Do nothing about the session's lost process, as its open requests fail by themselves."""
+        """Do nothing when the ``processes`` session loses a worker: open requests to it fail."""
 
     def handle_request(
         self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
     ) -> None:
-        """Serve, in the session, a request from a node's process; it may block."""
+        """Serve in a thread of this session what a node's process requests, as it may block."""
         run_ = self._active_run
         if run_ is None or run_.number != run:
             link.answer(number, error=CancelledError())

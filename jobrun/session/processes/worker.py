@@ -47,7 +47,7 @@ from jobrun.session.wire.partition_group import Partition
 from jobrun.session.wire.peer_transfer import PeerConnections
 from jobrun.session.wire.rpc import RpcClient
 from jobrun.session.wire.serialized_errors import serialize_error
-from jobrun.session.wire.worker_handle import (
+from jobrun.session.wire.worker_protocol import (
     MessageChannel,
     PeerReader,
     ReadOwnBlob,
@@ -89,7 +89,7 @@ class Worker:
         self._measuring = CostBudget()
 
     def serve(self) -> None:
-        """Execute the master's commands in this worker process until it is to close."""
+        """Execute the master's commands in this worker process, until the command to close."""
         threading.Thread(target=self._receive_messages, name="jobrun-receive", daemon=True).start()
         watch = MemoryWatch(lambda: self.measure(grown=True))
         while (command := self._commands.get()) is not None:
@@ -153,7 +153,7 @@ class Worker:
         others: tuple[Node, ...] = (),
         file_setup: WorkerFileSetup = NO_FILE_SETUP,
     ) -> None:
-        """Set up the node in this worker process, with the master's seed, directory and folder.
+        """Set up this worker's node with the seed and the two directories that the master sends.
 
         Args:
             number: The number of the request.
@@ -182,7 +182,7 @@ class Worker:
         self._partitions[key] = partition
 
     def on_forget(self, key: int) -> None:
-        """Delete a stored part of a group in this worker, on the master's command."""
+        """Delete this worker's copy of a group's partition, on the master's command."""
         self._partitions.pop(key, None)
 
     def on_run(
@@ -228,7 +228,7 @@ class Worker:
     def on_settle(
         self, number: int, names: tuple[str, ...], others: Mapping[str, tuple[str, ...]] = _NOTHING
     ) -> None:
-        """Normalise the workspaces of this worker process, on the master's command."""
+        """Normalise this worker's workspaces on the master's command, with some blobs kept."""
         self._enqueue(number, lambda: self._session.settle({self._node: names, **others}))
 
     def on_names(self, number: int, node: str = "") -> None:
@@ -240,7 +240,7 @@ class Worker:
         self._enqueue(number, lambda: self._session.read(node or self._node, names))
 
     def on_protect(self, number: int, tickets: tuple[Any, ...], keys: tuple[int, ...]) -> None:
-        """Let groups run in this worker while a save is written, on the master's command."""
+        """Announce to this worker's session, on command, which groups run during a save."""
         groups = [self._partitions[key].group for key in keys if key in self._partitions]
         self._enqueue(number, lambda: self._session.protect(tickets, groups))
 
@@ -262,7 +262,7 @@ class Worker:
         self.files.forget(token)
 
     def on_release(self, tickets: tuple[Any, ...]) -> None:
-        """Release the memory of a save in this worker, by its tickets, on the master's command."""
+        """Release a save's snapshots in this worker, named by tickets, on the master's command."""
         self._session.release(tickets)
 
     def on_answer(self, number: int, outcome: tuple[bool, Any]) -> None:
@@ -353,7 +353,7 @@ class PartitionRun:
             self._worker.measure()
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Iterate over copies of a blob on several nodes: those of this worker, and its peers'."""
+        """Iterate over a blob's copies on nodes: this worker's own, and those of its peers."""
         here, placement = self._worker.here, self._partition.placement
         others = [node for node in nodes if node not in here]
         if placement.keys().isdisjoint(others):
@@ -374,7 +374,7 @@ class PartitionRun:
         )
 
     def fetch_file(self, path: str) -> AbstractContextManager[str]:
-        """Return a context manager for a worker process's local copy of an epoch's file."""
+        """Return the context in which this worker has a local copy of an epoch's file to read."""
         return self._worker.files.local_copy(
             path, partial(self._ask, "file", path), partial(self._ask, "where", path)
         )
@@ -394,7 +394,7 @@ class PartitionRun:
         self._worker.send("failing", self.number)
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue | None:
-        """Open this worker's end of a queue that other workers use too; None if none does."""
+        """Open a ``RemoteQueue`` in this worker if other workers use the queue too, else None."""
         if plan.key not in self._queues:
             return None
         return RemoteQueue(

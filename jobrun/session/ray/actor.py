@@ -37,7 +37,7 @@ from jobrun.session.wire.serialized_errors import (
     deserialize_error,
     serialize_error,
 )
-from jobrun.session.wire.worker_handle import ReadOwnBlob, RequestConnection
+from jobrun.session.wire.worker_protocol import ReadOwnBlob, RequestConnection
 from jobrun.values.blob_kinds import Value
 from jobrun.version import __version__
 
@@ -102,7 +102,7 @@ class ActorChannel:
         self._inbox.put(None)
 
     def poll(self) -> list[Frame]:
-        """Wait for messages queued in the actor and return all; an empty list if its node ended."""
+        """Wait in the actor until its node has messages, and return all; none if the node ended."""
         with self._change:
             # The next poll acknowledges what the last one returned.
             self._counts[2] = self._counts[1]

@@ -61,7 +61,7 @@ class RayChannel:
                 self._actor.deliver.remote(next(self._numbers), frame)
 
     def receive(self) -> tuple[Any, ...] | None:
-        """Poll the actor of this handle, from the master, for its next message; None at its end."""
+        """Return the actor's next message to its handle, polling for it; None when it has ended."""
         while not self._arrived:
             if self._asked is None and not self._begin():
                 break
@@ -130,7 +130,7 @@ class RayWorker:
 
     @property
     def channel(self) -> RayChannel:
-        """The master's end of the channel to the actor."""
+        """The master's end of the message channel between this handle and its actor."""
         return self._wire
 
     @property
@@ -161,7 +161,7 @@ class RayWorker:
             ray.kill(self.actor, no_restart=True)
 
     def abort(self) -> None:
-        """Kill the handle's actor, without the stacks that a process on this machine prints."""
+        """Kill the handle's actor, which unlike a local process cannot print its stacks before."""
         self.kill()
 
     def wait_for_exit(self) -> None:
@@ -177,14 +177,14 @@ class RayWorker:
         return self._wire.how or "was closed"
 
     def take_output(self, emit: Listener) -> None:
-        """Emit nothing, as output that the handle's actor has not sent is lost with its end."""
+        """Emit nothing: what the handle's actor printed and did not send is lost at its end."""
 
     def release(self) -> None:
         """Give the handle's actor back to the factory that made it."""
         self._dismiss(self.actor, not (self._is_killed or self._wire.how or self._wire.wrong))
 
     def connect_peer(self, asker: str, owner: str, other: RayWorker) -> None:
-        """Give the handle's actor the handle of another node's actor."""
+        """Send the handle's actor a reference to another node's actor, to request blobs from."""
         del asker
         self.actor.add_peer.remote(owner, other.actor)
 

@@ -191,7 +191,7 @@ class RaySession(ProcessesSession):
 
 
 def _connect(address: str, folder: Path, digest: str) -> None:
-    """Connect the session's process to a Ray cluster, which gets the user's modules.
+    """Connect the ``ray`` session to its cluster, to which the user's modules are uploaded.
 
     Raises:
         EnvironmentFaultError: E398, it is not there, or does not let us in.
@@ -214,7 +214,7 @@ def _connect(address: str, folder: Path, digest: str) -> None:
 
 
 def _wait_for_hosts(address: str, count: int) -> None:
-    """Wait, before the ``ray`` session starts any actor, until all its hosts have joined.
+    """Wait until all hosts have joined the Ray cluster of a session, before it starts actors.
 
     Nodes of the job that are placed before would all be on the first ones.
 

@@ -75,11 +75,11 @@ class ExternalDeps:
 
     @property
     def awaited(self) -> Iterable[WorkItem]:
-        """The work items that stand in for external tasks, which run on other nodes."""
+        """The work items that represent this node's dependencies: tasks on other nodes."""
         return self._items.values()
 
     def is_awaited(self, item: WorkItem) -> bool:
-        """Return whether a work item only represents an external task, on another node."""
+        """Return whether a work item represents a cross-node dependency: another node's task."""
         return any(item is one for one in self._items.values())
 
     def items_for(self, task: str) -> list[WorkItem]:
@@ -87,14 +87,14 @@ class ExternalDeps:
         return [self._items[task]] if task in self._items else []
 
     def mark_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Record the outputs of an external task that has ended on all its nodes. Thread-safe."""
+        """Record that a task on other nodes, which this node depends on, ended with outputs."""
         self.outputs.update(outputs)
         part = self._items.get(task)
         if part is not None:
             self.completions.put(part)
 
     def cancel(self) -> None:
-        """Cancel this node's part of a run because of what happened on another node.
+        """Cancel this node's part of a group run since another node's part failed or was cancelled.
 
         Can be called from any thread.
         """
@@ -104,7 +104,7 @@ class ExternalDeps:
 
     @contextmanager
     def attach(self, run: GroupRun) -> Iterator[None]:
-        """Attach the external dependencies to a local run in a ``with`` block, to cancel it too.
+        """Attach cross-node dependencies to this node's run, so that it is cancelled with them.
 
         Also if that was requested before.
         """
@@ -118,7 +118,7 @@ class ExternalDeps:
             self._run = None
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue:
-        """Open a queue: as an external dependency if other nodes use it, else in this process."""
+        """Open a queue across nodes if other nodes use it too, else one in this process."""
         shared = self._notifier.open_queue(plan, run) if self._notifier is not None else None
         return plan.open() if shared is None else shared
 
@@ -148,4 +148,4 @@ class ExternalDeps:
 
 
 def _do_nothing() -> None:
-    """Do nothing as work of an item that only represents an external task."""
+    """Do nothing for a cross-node dependency, whose task another node executes."""

@@ -35,7 +35,7 @@ from jobrun.runtime.execute_task import NodeRun, run_task
 from jobrun.runtime.group_plan import GroupPlan, plan_group
 from jobrun.runtime.snapshots.snapshot import Snapshots
 from jobrun.runtime.steps.restore_process_state import ProcessState
-from jobrun.runtime.steps.user_modules import FolderFinder
+from jobrun.runtime.steps.user_modules import FolderOnPath
 from jobrun.runtime.task_limits import has_own_scope
 from jobrun.session.base import Outputs, RunContext
 from jobrun.session.group_errors import GroupCancelledError, merge_errors
@@ -88,7 +88,7 @@ class ThreadsSession:
         self._start_beside: Start | None = None
         self._surroundings = ProcessState(ignore)
         self._settings = LibrarySettings()
-        self._finder: FolderFinder | None = None
+        self._user_modules: FolderOnPath | None = None
         self._leash = ChildReaper()
         self._savings = Snapshots()
         self._running: GroupRun | None = None
@@ -112,8 +112,8 @@ class ThreadsSession:
         self._settings = LibrarySettings(context.emit, len(self._nodes))
         self._pool = ThreadPool(self._warnings.errstate, self._settings.within)
         self._start_beside = IdleCpuStarter(self._pool) if usable_cpus() > 1 else None
-        self._finder = FolderFinder(context.folder)
-        self._finder.install()
+        self._user_modules = FolderOnPath(context.folder)
+        self._user_modules.add()
 
     def run(
         self, group: TaskGroup, epoch: int, outputs: Outputs, points: SafePointHooks | None = None
@@ -239,7 +239,7 @@ class ThreadsSession:
         self._savings.protect(tickets, changed, opaque)
 
     def persist(self, tickets: Sequence[Ticket], directory: str) -> tuple[NodeSave, ...]:
-        """Write the files of a save from the ``threads`` session, by its tickets.
+        """Write the snapshots of a save from the ``threads`` session, named by tickets, to files.
 
         Raises:
             TaskFailedError: A blob holds what cannot be stored.
@@ -292,7 +292,7 @@ class ThreadsSession:
         return tuple(sorted(self._workspaces[node]))
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Bring the ``threads`` session's workspaces to the form that a load gives them.
+        """Normalise the ``threads`` session's workspaces: kept blobs own their memory.
 
         Raises:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.
@@ -308,7 +308,7 @@ class ThreadsSession:
             workspace.update(blobs)
 
     def renew(self) -> tuple[str, ...]:
-        """Empty all workspaces of the ``threads`` session, whose nodes cannot be lost alone."""
+        """Empty all workspaces of the ``threads`` session, where no single node can be lost."""
         for workspace in self._workspaces.values():
             workspace.clear()
         return ()
@@ -326,8 +326,8 @@ class ThreadsSession:
         """Shut down the ``threads`` session: end its threads and programs; repeatable."""
         if self._pool is not None:
             self._pool.close()
-        if self._finder is not None:
-            self._finder.remove()
+        if self._user_modules is not None:
+            self._user_modules.remove()
         self._leash.close()
         self._savings.close()
         self._settings.close()
@@ -366,7 +366,7 @@ class ThreadsSession:
         return plan
 
     def _build_items(self, plan: GroupPlan, run: GroupRun, deps: ExternalDeps) -> list[WorkItem]:
-        """Turn a group run's plan into work items that the ``threads`` session dispatches."""
+        """Build the ``threads`` session's work items for a group run from the group's plan."""
         begins: dict[str, WorkItem] = {}
         ends: dict[str, WorkItem] = {}
         groups: dict[str, Blobs] = {}
@@ -419,7 +419,7 @@ def _collect_outputs(plan: GroupPlan, run: GroupRun) -> Outputs:
 
 
 def _settle_blobs(node: str, workspace: Blobs, keep: tuple[str, ...]) -> dict[str, Value]:
-    """Return a workspace's blobs in boundary form, as the threads session settles."""
+    """Return the blobs to keep of a threads session's workspace, as a load would make them."""
     settled: dict[str, Value] = {}
     try:
         for name in sorted(keep):
@@ -442,7 +442,7 @@ def _settle_blobs(node: str, workspace: Blobs, keep: tuple[str, ...]) -> dict[st
 
 
 def _separate_values(settled: dict[str, Value]) -> dict[str, Value]:
-    """Copy values that several blobs share, as the threads session settles; refuse objects."""
+    """Copy values that two blobs of a threads session have in common; refuse shared objects."""
     separated: dict[str, Value] = {}
     seen: dict[int, str] = {}
     for name, value in settled.items():
@@ -461,7 +461,7 @@ NodeNames = Mapping[str, frozenset[str]]
 
 
 def collect_changes(plans: Sequence[GroupPlan]) -> tuple[tuple[NodeNames, ...], NodeNames]:
-    """Collect which blobs the ``threads`` session's plans for a run change or expose to code."""
+    """Collect which blobs the groups of a ``threads`` session change, or expose to callables."""
     opaque: dict[str, frozenset[str]] = {}
     for plan in plans:
         for node, names in plan.opaque.items():
@@ -512,7 +512,7 @@ def copy_for_reading(value: Value, name: str) -> Value:
 
 
 def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
-    """Let the C library keep freed memory in a ``threads`` session's process; return if it does.
+    """Let a ``threads`` session's process keep freed memory (``mallopt``); return whether it will.
 
     Args:
         environment: Where a user may have set the thresholds; then they are left as they are.

@@ -32,7 +32,7 @@ from jobrun.graph import checkpoint_policy, conditions, readers, steps, types
 from jobrun.graph import divided_state as state_division
 from jobrun.graph import expressions as expr
 from jobrun.graph.effects.table import declared_kinds
-from jobrun.runtime.codegen import step_times
+from jobrun.runtime.codegen import meter_protocol
 from jobrun.runtime.context import safe_point
 from jobrun.session.wire import file_messages as nodefiles
 from jobrun.session.wire import partition_group as partition
@@ -57,7 +57,7 @@ _PAIR, _U16 = struct.Struct("<dd"), struct.Struct("<H")
 _MODULES = (
     checkpoint_policy, checkpoint_times, conditions, readers, elsewhere, errors, events,
     expr, nodefiles, objects, objecturl, partition, safe_point, save_load_groups,
-    state_division, step_times, steps, store, types, usage,
+    state_division, meter_protocol, steps, store, types, usage,
 )  # fmt: skip
 
 
@@ -267,7 +267,7 @@ class _Writer:
 
 
 def _shares_parts(value: Any) -> bool:
-    """Return whether a container to encode has the same mutable object at several places."""
+    """Return whether a value to encode in a message has one mutable object at several places."""
     seen = set[int]()
     rest = [value]
     while rest:
@@ -283,7 +283,7 @@ def _shares_parts(value: Any) -> bool:
 
 
 def _parts_of(value: Any) -> trees.Parts | None:
-    """Flatten a blob's container to encode it; None if only the message format can hold it."""
+    """Flatten a container to encode it for a message; None if no checkpoint could hold it."""
     try:
         return trees.flatten(value)
     except UnsavableError:
@@ -343,7 +343,7 @@ class _Reader:
         return value
 
     def complex(self) -> complex:
-        """Decode a complex number of a message, by its bits."""
+        """Decode a complex number from the two floats that a message has for it."""
         return complex(*self._unpack(_PAIR))
 
     def text(self) -> str:
@@ -392,7 +392,7 @@ class _Reader:
         return tensors.from_array(self.read(), facts)
 
     def tree(self) -> Any:
-        """Decode a structured container from a message; ``Unbound`` if its class is not loaded."""
+        """Decode a flattened container from a message; what has no loaded class stays unbound."""
         structure = json.loads(self.read())
         return trees.unflatten(structure, self.read())
 

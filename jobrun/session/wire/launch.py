@@ -104,7 +104,7 @@ class LocalProcess:
         self._process.kill()
 
     def connect_peer(self, asker: str, owner: str, other: LocalProcess) -> None:
-        """Connect two launched processes of this machine by a pair of sockets, to request blobs."""
+        """Connect two processes launched on this machine by sockets, to request blobs."""
         asking, serving = socket.socketpair()
         with asking, serving:
             send_connection(other.handoff, SERVE, asker, serving)
@@ -150,7 +150,7 @@ class LocalProcess:
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT | more)
 
     def take_output(self, emit: Listener) -> None:
-        """Emit what the launched process printed and left unsent when it ended."""
+        """Emit lines that a launched process printed and had not sent when it ended."""
         for left in take_left_output(self._output):
             for line in left.lines if left.task else ():
                 emit(

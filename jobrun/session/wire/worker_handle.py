@@ -4,53 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from jobrun.core.events import Listener
-from jobrun.graph.types import OutputRef
-from jobrun.runtime.codegen.step_times import BlockTime
-from jobrun.runtime.context.cancel import CancelScope
 from jobrun.session.group_errors import NodeLostError
 from jobrun.session.wire.launch import LocalProcess
 from jobrun.session.wire.partition_group import Partition
 from jobrun.session.wire.rpc import RpcClient
 from jobrun.session.wire.serialized_errors import serialize_error
-from jobrun.values.blob_kinds import Value
-
-# Asks the master for a connection to a node.
-RequestConnection = Callable[[str, CancelScope], None]
-# Gives a copy of a blob of this node.
-ReadOwnBlob = Callable[[str], Value]
-
-
-class WorkerListener(Protocol):
-    """Receives what a node sends unasked, in the handle's own thread; must not wait for nodes."""
-
-    def part_failed(self, node: str, run: int) -> None:
-        """Note that the worker of a ``WorkerHandle`` has failed to run its part of a group."""
-
-    def task_ended(
-        self, node: str, run: int, task: str, outputs: Mapping[OutputRef, Value]
-    ) -> None:
-        """Receive from a ``WorkerHandle`` that its node ended a task that other nodes wait for."""
-
-    def handle_request(
-        self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
-    ) -> None:
-        """Receive a request of a node from its ``WorkerHandle``, and answer it.
-
-        ``WorkerHandle.answer`` sends the reply.
-        """
-
-    def add_step_times(self, reporter: str, times: Sequence[BlockTime]) -> None:
-        """Handle, as listener of a worker handle, step times that the node has sent.
-
-        See ``Instrumenter.merge_times``.
-        """
-
-    def worker_lost(self, node: str) -> None:
-        """Receive from a ``WorkerHandle`` that its process has ended unexpectedly."""
+from jobrun.session.wire.worker_protocol import WorkerListener, WorkerProcess
 
 
 class WorkerHandle:
@@ -67,7 +30,7 @@ class WorkerHandle:
     def __init__(
         self,
         node: str,
-        listener: WorkerListener,
+        listener: WorkerListener[WorkerHandle],
         emit: Listener,
         start: Callable[[str], WorkerProcess] = LocalProcess,
         incarnation: int = 0,
@@ -105,7 +68,7 @@ class WorkerHandle:
             self.send("partition", key, partition)
 
     def forget_partition(self, key: int) -> None:
-        """Let this handle's worker process delete a group's part that is not used again."""
+        """Send the handle's worker the command to delete its part of a group, not needed again."""
         if key in self._known:
             self._known.remove(key)
             self.send("forget", key)
@@ -118,7 +81,7 @@ class WorkerHandle:
             self.send("answer", number, (True, value))
 
     def connect_to(self, other: WorkerHandle) -> None:
-        """Connect the handle's node with another node, whose blobs it can then request."""
+        """Connect the worker of this handle with that of another, to request blobs from it."""
         self._process.connect_peer(self.node, other.node, other._process)
 
     def kill(self) -> None:
@@ -135,7 +98,7 @@ class WorkerHandle:
         self.send("close")
 
     def close(self, *, at_once: bool = False) -> None:
-        """Wait for the handle's worker process to end, and free the handle; repeatable."""
+        """Wait for the handle's worker to end, and free what it used; may be called again."""
         self._is_closing = True
         if at_once:
             self._process.kill()
@@ -181,69 +144,3 @@ class WorkerHandle:
                 self._listener.add_step_times(f"{self.node} {self.pid}", *given)
             case _:
                 raise RuntimeError(f"node '{self.node}' sent an unknown message '{kind}'")
-
-
-class MessageChannel(Protocol):
-    """One end of what carries messages between a node and its master, whole and in order."""
-
-    def send(self, *message: Any) -> None:
-        """Send a message over the channel to or from a process (worker protocol).
-
-        Can be called from any thread.
-
-        Raises:
-            OSError: The other side has ended.
-            TaskFailedError: E274, a value has a dtype that cannot be encoded.
-        """
-
-    def receive(self) -> tuple[Any, ...] | None:
-        """Wait for the next message on a worker's channel; None at its end (protocol)."""
-
-    def close(self) -> None:
-        """Close the message channel; a receiving thread then gets None (worker protocol)."""
-
-
-class PeerReader(Protocol):
-    """Reads blobs of other nodes, for one node."""
-
-    def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Iterate over copies of a blob that other nodes' processes return (worker protocol).
-
-        Raises:
-            EnvironmentFaultError: E395, a node is lost.
-            MissingBlobError: A node has no such blob.
-            CancelledError: The scope was cancelled.
-        """
-
-
-class WorkerProcess(Protocol):
-    """The process of one node, from its start to its end, as its master controls it."""
-
-    @property
-    def channel(self) -> MessageChannel:
-        """The worker protocol's field for the master's end of the channel to a process."""
-
-    @property
-    def pid(self) -> int:
-        """The worker protocol's field for the worker's process ID; 0 until it is known."""
-
-    def kill(self) -> None:
-        """Kill the worker's process at once (worker protocol)."""
-
-    def abort(self) -> None:
-        """Kill an unresponsive worker process after it prints its stacks (worker protocol)."""
-
-    def wait_for_exit(self) -> None:
-        """Wait until a worker process has ended, by itself or by a signal (worker protocol)."""
-
-    def join(self) -> str:
-        """Wait for a worker process to end, by force if needed; return how it ended (protocol)."""
-
-    def take_output(self, emit: Listener) -> None:
-        """Emit output that a worker process left unsent when it ended (worker protocol)."""
-
-    def release(self) -> None:
-        """Free what the master holds of a worker process that has ended (worker protocol)."""
-
-    def connect_peer(self, asker: str, owner: str, other: Any) -> None:
-        """Connect a process with another one, to request blobs from it (worker protocol)."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jobrun.core.lazy_dataclass import dataclass, replace
 
 if TYPE_CHECKING:
-    from jobrun.runtime.codegen.step_times import BlockTime
+    from jobrun.runtime.codegen.meter_protocol import BlockTime
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.tools.profile.table import StepRow, parents
 
 if TYPE_CHECKING:
-    from jobrun.runtime.codegen.step_times import BlockTime
+    from jobrun.runtime.codegen.meter_protocol import BlockTime
 
 _RUN, _SUM, _FIRST_NODE = 1, 2, 3
 _MICROSECONDS = 1e6

@@ -160,5 +160,5 @@ NAMED = Adapter(named_tree, immutable=True, inner=True, by_name=True)
 
 
 def is_named(kind: type) -> bool:
-    """Return whether values of a class, functions and classes, are saved by their name only."""
+    """Return whether a class is that of functions or classes, which are saved by name only."""
     return issubclass(kind, _FUNCTIONS) or kind.__name__ == _CYTHON_FUNCTION

@@ -300,7 +300,7 @@ def is_makeable(value: Any) -> bool:
 
 
 def is_adapted(value: Any) -> bool:
-    """Return whether a value has an adapter that converts it to a tree and back."""
+    """Return whether a value has an adapter that converts it to a tree of plain values and back."""
     adapter = find_adapter(type(value))
     return type(value) is UnboundValue if adapter is None else adapter.is_value
 
@@ -368,7 +368,7 @@ def find_named_value(name: str) -> Any:
 
 
 def fill_adapted(made: Any, name: str, rest: Any) -> None:
-    """Fill a value, which ``make_adapted`` made, by its class's registered adapter.
+    """Let the adapter of a value's class fill the value, which ``make_adapted`` made empty.
 
     Raises:
         ValueError: The adapter fails.

@@ -55,7 +55,7 @@ class _Table:
     finger: int
 
     def places(self) -> tuple[list[int], list[int], int, int]:
-        """Return slots, gaps, size and finger of a set's hash table, without items, to compare."""
+        """Return a set's hash table, to compare, without items: slots, gaps, size and finger."""
         return self.slots, self.gaps, self.size, self.finger
 
 
@@ -72,7 +72,7 @@ class _Placeholder:
 
 
 def _tree(value: AnySet) -> Any:
-    """Convert a set to a tree: items in an order that rebuilds it, and its table where needed.
+    """Convert a set to a tree: its items in an order that rebuilds it, else with its hash table.
 
     Raises:
         UnsavableError: The table cannot be made again, or another process has other hashes.

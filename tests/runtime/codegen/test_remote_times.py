@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from jobrun.runtime.codegen.meter_protocol import BlockTime, Owner, Span, StepTime
 from jobrun.runtime.codegen.step_meter import RemoteTimes
-from jobrun.runtime.codegen.step_times import BlockTime, Owner, Span, StepTime
 
 OWNER = Owner("epoch", "n", "t", 0)
 

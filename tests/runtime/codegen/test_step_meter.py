@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from jobrun.core.errors import TaskFailedError
+from jobrun.runtime.codegen.meter_protocol import Owner
 from jobrun.runtime.codegen.step_meter import Meter
-from jobrun.runtime.codegen.step_times import Owner
 from tests.support.profiled_jobs import Metered
 
 _TWO = """

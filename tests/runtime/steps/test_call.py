@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -109,9 +111,19 @@ class Model:
 """
 
 
+# Before Python 3.14, they are evaluated at once without this line.
+TYPED = """
+from __future__ import annotations
+
+def draws(rng: Missing) -> Missing:
+    return rng.random()
+""".removeprefix("\nfrom __future__ import annotations\n" if sys.version_info >= (3, 14) else "")
+
+
 @pytest.fixture
 def bench(tmp_path):
     (tmp_path / "callables_library.py").write_text(LIBRARY)
+    (tmp_path / "callables_with_types.py").write_text(TYPED)
     (tmp_path / "run").mkdir()
     with Bench(str(tmp_path), x=np.arange(3.0), n=Counter(1)) as one:
         yield one
@@ -303,6 +315,12 @@ def test_extras_are_handed_over_unless_given(bench):
     assert bench.do(use("given", epoch="8", out="a"))["a"] == 8
     drawn = bench.do(use("draws", out="a"), "b = rng.random()")
     assert drawn["a"] != drawn["b"]
+
+
+def test_annotations_that_only_type_checkers_can_evaluate_do_no_harm(bench):
+    step = call("callables_with_types:draws", out="a")
+
+    assert 0 <= bench.do(step)["a"] < 1
 
 
 def test_numpy_warns_inside_a_callable_as_it_always_does(bench):

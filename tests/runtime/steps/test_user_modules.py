@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import importlib
+import multiprocessing
 import sys
 
 import pytest
 
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
-from jobrun.runtime.steps.user_modules import FolderFinder, load_callable
+from jobrun.runtime.steps.user_modules import FolderOnPath, load_callable
+from tests.support.command import jobrun
 
 
 def folder(path, **modules):
@@ -89,15 +91,56 @@ def test_a_misspelt_function_gets_a_suggestion(tmp_path):
         load_callable("imports_fit:x", where)
 
 
-def test_the_finder_serves_imports_until_it_is_removed(tmp_path):
-    finder = FolderFinder(folder(tmp_path, imports_late="x = 5"))
-    finder.install()
+def test_the_folder_serves_imports_until_it_is_removed(tmp_path):
+    before = list(sys.path)
+    late = FolderOnPath(folder(tmp_path, imports_late="x = 5"))
+    late.add()
     try:
         assert importlib.import_module("imports_late").x == 5
     finally:
-        finder.remove()
-        finder.remove()
+        late.remove()
+        late.remove()
         del sys.modules["imports_late"]
+    assert sys.path == before
 
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("imports_late")
+
+
+def test_a_folder_that_users_have_on_their_path_stays_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    before = list(sys.path)
+    late = FolderOnPath(str(tmp_path))
+
+    late.add()
+    late.remove()
+
+    assert sys.path == before
+
+
+POOL = """
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
+def double(x):
+    return 2 * x
+
+def total(x):
+    with ProcessPoolExecutor(1, multiprocessing.get_context("METHOD")) as pool:
+        return sum(pool.map(double, x.tolist()))
+"""
+
+
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_processes_that_a_callable_starts_find_its_functions(tmp_path, method):
+    job = tmp_path / "job"
+    folder(job, pool_library=POOL.replace("METHOD", method))
+    (job / "pool.yaml").write_text(
+        "jobrun: 1\nname: pool\ninit: [{task: t, steps: [x = arange(4.0), s = 0.0]}]\nepoch:\n"
+        "  - {task: e, steps: [{call: 'pool_library:total', with: {x: x}, out: s}]}\n"
+        "stop: [{epochs: 1}]\nexpect: [s == 12]\n"
+    )
+
+    done = jobrun("run", "job/pool.yaml", cwd=tmp_path, started=True)
+
+    assert done.returncode == 0, done.stderr

@@ -5,7 +5,7 @@ import inspect
 from jobrun.session.wire.launch import LocalProcess
 from jobrun.session.wire.peer_transfer import PeerConnections
 from jobrun.session.wire.socket_channel import SocketChannel
-from jobrun.session.wire.worker_handle import MessageChannel, PeerReader, WorkerProcess
+from jobrun.session.wire.worker_protocol import MessageChannel, PeerReader, WorkerProcess
 
 
 def test_processes_and_sockets_do_what_the_protocols_say():

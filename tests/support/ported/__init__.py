@@ -15,15 +15,22 @@ _PLAIN = """\
 import numpy as np
 import {name} as program
 
-made = getattr(program, "make", tuple)()
-held = dict(zip(getattr(program, "OBJECTS", ()), made if isinstance(made, tuple) else (made,)))
-if hasattr(program, "init"):
-    held["state"] = program.init()
-for _ in range(program.EPOCHS):
-    after = program.epoch(**held)
-    if "state" in held:
-        held["state"] = after
-np.savez("result.npz", **program.result(**held))
+
+def main():
+    made = getattr(program, "make", tuple)()
+    held = dict(zip(getattr(program, "OBJECTS", ()), made if isinstance(made, tuple) else (made,)))
+    if hasattr(program, "init"):
+        held["state"] = program.init()
+    for _ in range(program.EPOCHS):
+        after = program.epoch(**held)
+        if "state" in held:
+            held["state"] = after
+    np.savez("result.npz", **program.result(**held))
+
+
+# Processes that it starts import this file, unless they are forked.
+if __name__ == "__main__":
+    main()
 """
 _SAVE = """\
 import numpy as np

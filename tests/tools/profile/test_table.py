@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from jobrun.runtime.codegen.step_times import BlockTime, Owner, StepTime
+from jobrun.runtime.codegen.meter_protocol import BlockTime, Owner, StepTime
 from jobrun.tools.profile.table import InstanceRow, NodeRow, OperatorRow, build_table, parents
 
 

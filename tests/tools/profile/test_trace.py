@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from jobrun.runtime.codegen.step_times import BlockTime, Owner, Span
+from jobrun.runtime.codegen.meter_protocol import BlockTime, Owner, Span
 from jobrun.tools.profile.table import StepRow
 from jobrun.tools.profile.trace import Bar, build_trace
 

@@ -99,7 +99,7 @@ NO_MOVES = Moves()
 
 
 def find_moves(steps: tuple[Step, ...], temporaries: frozenset[str]) -> Moves:
-    """Find the assignments of a block whose copy is elided: an array moves, its old name is dead.
+    """Find a block's assignments that elide a copy: the array moves, and its old name loses it.
 
     Args:
         steps: The block.
@@ -289,7 +289,7 @@ class _Block:
         self._moves = moves
 
     def parts(self, op: Assign) -> Iterator[_Part]:
-        """Yield each target whose copy may be elided to a view, with its part of the value."""
+        """Yield each target of an assignment whose copy may be elided, with the value it gets."""
         values = op.value.items if isinstance(op.value, Sequence) else ()
         with_items = any(isinstance(one, ItemTarget) for one in op.targets)
         for number, target in enumerate(op.targets):
@@ -416,7 +416,7 @@ class _Analysis:
         return frozenset(found)
 
     def _join(self, point: Point, more: _Sharing) -> bool:
-        """Add to a point names that may share memory by elided copies; return if any is new."""
+        """Add what may share memory by elided copies to a point of the block; return if it grew."""
         known = self._before.get(id(point))
         if known is None:
             self._before[id(point)] = {name: dict(others) for name, others in more.items()}
@@ -453,7 +453,7 @@ class _Analysis:
         gone: set[str],
         live: Collection[str],
     ) -> None:
-        """Note what targets of an assignment share, by elided copies, with other names."""
+        """Record which names share memory with an assignment's targets as copies are elided."""
         found = [
             (one.target, self._shared_by(one, before))
             for one in parts
@@ -470,7 +470,7 @@ class _Analysis:
                     _add(made, target, second, others[name] | thirds[name])
 
     def _shared_by(self, part: _Part, before: _Sharing) -> dict[str, _Sites]:
-        """Return the names of which a value may be a view if its assignment's copy is elided."""
+        """Return the names with which an assigned value may share memory if its copy is elided."""
         site = frozenset((part.site,)) if part.site is not None else _NO_SITES
         found: dict[str, _Sites] = {}
         for source in part.sources:
@@ -513,7 +513,7 @@ class _Analysis:
                     yield self._chosen(name, other, present)
 
     def _chosen(self, written: str, other: str, sites: _Sites) -> Site:
-        """Choose an assignment to be a copy again, as others would see a write through its view."""
+        """Choose which elided copy to make after all, as a write would be seen through its view."""
 
         def rank(site: Site) -> tuple[int, Site]:
             target = self._targets[site]
@@ -645,6 +645,6 @@ def _is_exact(expr: Expr) -> bool:
 
 
 def _names(expr: Expr) -> Iterator[str]:
-    """Yield the names of blobs whose layout a value may have if its copy is elided."""
+    """Yield the names of blobs that a value aliases; it keeps their layout if no copy is made."""
     if not is_fresh(expr):
         yield from (leaf.name for leaf in aliased_leaves(expr) if isinstance(leaf, Name))

@@ -124,7 +124,7 @@ def _fresh_operators() -> frozenset[str]:
 
 
 def is_plain_view(expr: Expr) -> bool:
-    """Return whether an expression's value surely is an alias: a blob, a part or transpose."""
+    """Return whether an expression surely is an alias of a blob: it, its part or its transpose."""
     match expr:
         case Name():
             return True
@@ -206,7 +206,7 @@ def _may_be_list_or_count(expr: Expr) -> bool:
 
 
 def permuted_names(op: Op) -> set[str]:
-    """Return the names that a swap such as ``a, b = b, a`` leaves without alias; else none.
+    """Return the names among which an assignment only swaps values, so none becomes an alias.
 
     Empty for any other operator.
     """

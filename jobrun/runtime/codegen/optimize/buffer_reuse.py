@@ -103,7 +103,7 @@ def find_reuse_chain(expr: Expr, *, names: bool = False) -> ReuseChain | None:
 
 
 def _beside_a_number(expr: Expr, *, names: bool) -> ReuseChain | None:
-    """Return an array-and-number operation as a ``ReuseChain`` that reuses no buffer, or None."""
+    """Return an array-and-number operation as a ``ReuseChain`` with a constant only, or None."""
     match expr:
         case Compare(left=left, operators=(one,), rest=(right,)):
             ufunc, operands, is_dear = _COMPARE[one], (left, right), False
@@ -124,7 +124,7 @@ def _beside_a_number(expr: Expr, *, names: bool) -> ReuseChain | None:
 
 
 def _link(expr: Expr) -> tuple[ReuseStep, Expr] | None:
-    """Return an operator that can write into its operand's buffer, with that operand; or None."""
+    """Return an expression's last operator and operand if it can write into that one's buffer."""
     match expr:
         case Unary(operator="-", operand=operand):
             return ReuseStep(expr, np.negative), operand
@@ -155,7 +155,7 @@ def _with_number(
 
 
 def _number(expr: Expr) -> float | None:
-    """Return a literal's value if it can be a prepared constant beside a reused buffer."""
+    """Return a literal as the float from which a constant for buffer reuse is prepared, or None."""
     match expr:
         case Const(value=value) if type(value) is float:
             return value
@@ -238,7 +238,7 @@ def keeps_float64(ufunc: np.ufunc) -> bool:
 
 @cache
 def float64_constant(text: str) -> np.ndarray[Any, Any]:
-    """Prepare a constant for buffer reuse: a read-only float64 array of a ``float.hex``."""
+    """Prepare a constant for buffer reuse: a read-only float64 array from ``float.hex`` text."""
     made = np.array(float.fromhex(text))
     made.flags.writeable = False
     return made

@@ -124,7 +124,7 @@ class FusedKernel:
         return [frame.run]
 
     def __call__(self, worth: list[GroupRun], *values: Any) -> Any:
-        """Compute the value of a fused chain from its leaves."""
+        """Compute a chain of fused operators from its inputs, the leaves; unfused if need be."""
         # Counted here, where a test call was.
         old = self._replaced
         count = count_references(values, old) if old >= 0 else -1
@@ -165,7 +165,7 @@ class FusedKernel:
     ) -> _Array | None:
         """Return an operand in which a fused kernel can leave an instruction's result, or None."""
         places = one.operands
-        if len(operands) == 2 and one.plain in _ELIDED and _elides():
+        if len(operands) == 2 and one.plain in _ELIDED and elides_temporaries():
             for at in (0, 1) if one.plain in _COMMUTATIVE else (0,):
                 operand: _Array = operands[at]
                 if places[at] >= self._leaves and _is_elided(one, operand, operands[1 - at]):
@@ -259,7 +259,7 @@ def _may_overwrite(old: Any, shape: tuple[int, ...], dtype: np.dtype[Any], count
 
 
 def _kind(leaf: Any) -> Any:
-    """Return what decides the dtypes of a fused kernel: a Python number's class, or the dtype."""
+    """Return what decides a fused kernel's dtypes in a leaf: a number's class, or a dtype."""
     kind = type(leaf)
     return kind if kind in {int, float, complex} else np.asarray(leaf).dtype
 
@@ -267,7 +267,7 @@ def _kind(leaf: Any) -> Any:
 def _planned(
     instructions: Sequence[Instruction], kinds: tuple[Any, ...], roles: tuple[str, ...], into: int
 ) -> _Plan | None:
-    """Plan a fused kernel for leaves of these kinds; None if the chain must run unfused.
+    """Plan a fused kernel for leaves of these dtypes; None if the chain must run unfused.
 
     ``into`` is the leaf that takes the result, or -1.
     """
@@ -303,7 +303,7 @@ def _with_numbers(
     wanted: Sequence[tuple[np.dtype[Any], ...]],
     roles: tuple[str, ...],
 ) -> tuple[list[Instruction], tuple[_Number, ...]]:
-    """Return the kernel's program over its leaves and converted copies of the numbers."""
+    """Rewrite a fused kernel's instructions to use converted copies of its numbers; return both."""
     leaves = len(roles)
     pairs = [
         list(zip(one.operands, dtypes, strict=False))
@@ -403,7 +403,7 @@ def _run(
 def _pieces(
     plan: _Plan, whole: Sequence[Any], cut: Mapping[int, _Array], rows: int, starts: Iterator[int]
 ) -> None:
-    """Compute pieces of a fused kernel, in buffers of their own, until none is left.
+    """Compute a fused kernel piece by piece, perhaps beside other threads, until none is left.
 
     Args:
         plan: The plan.
@@ -434,24 +434,25 @@ def _pieces(
 
 
 def _rows(shape: tuple[int, ...], items: int) -> int:
-    """Return how many rows of a fused kernel's arrays make a piece of about so many items."""
+    """Return how many rows of arrays a fused kernel computes at a time, for a number of items."""
     width = max(1, math.prod(shape[1:]))
     rows = max(1, min(items, _MOST_ITEMS) // width)
     return min(shape[0], rows if rows < _LANES else rows + -rows % _LANES)
 
 
 @cache
-def _elides() -> bool:
+def elides_temporaries() -> bool:
     """Return whether numpy writes results into temporaries, which a fused kernel must imitate.
 
-    Then the result has that operand's axis order, which is seen in sums.
+    Then the result has that operand's axis order, which is seen in sums. Numpy does so where it
+    finds the interpreter among its callers, which depends on how Python was compiled.
     """
     across, along = np.ones((256, 256)).T, np.ones((256, 256))
     return not (across * 1.0 - along).flags.c_contiguous
 
 
 def _is_elided(one: Instruction, operand: Any, other: Any) -> bool:
-    """Return whether numpy would write into this operand, which a fused kernel must imitate."""
+    """Return whether numpy would write into an operand, which fixes a fused result's axis order."""
     if type(operand) is not np.ndarray or operand.nbytes < _ELIDED_BYTES:
         return False
     kind, dtype = operand.dtype.kind, operand.dtype
@@ -467,7 +468,7 @@ def _is_float64(value: Any) -> bool:
 
 
 def _number(leaf: Any, dtype: np.dtype[Any]) -> Any:
-    """Convert a number as the ufunc of a fused kernel would, or return it unchanged."""
+    """Convert a number for a fused kernel to its ufunc's float dtype, unless it would overflow."""
     if isinstance(leaf, np.ndarray) or dtype.kind not in "fc":
         return leaf
     with np.errstate(all="ignore"):
@@ -477,12 +478,17 @@ def _number(leaf: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def count_references(values: Sequence[Any], index: int) -> int:
-    """Count the references to an input of a fused kernel; pass it the caller's ``*values``."""
+    """Count the references to one input of a fused kernel, given the caller's own ``*values``."""
     return sys.getrefcount(values[index])
 
 
+def counts_references() -> bool:
+    """Return whether a fused kernel can count references, and so reuse the memory of its inputs."""
+    return _of_one_variable >= 0
+
+
 def has_one_reference(array: np.ndarray[Any, Any], count: int) -> bool:
-    """Return whether a fused kernel may overwrite an array: one variable alone refers to it.
+    """Return whether a fused kernel's input array has one reference only, and may be overwritten.
 
     There is no other reference, no view and no weak reference.
     """
@@ -508,7 +514,7 @@ def _count_of_one(called: Callable[..., int]) -> int:
 
 
 def _measured() -> int:
-    """Measure how many references an array has that only a fused kernel's caller holds, or -1."""
+    """Measure the reference count of a fused kernel's input that one variable holds, or -1."""
     is_locked: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     # From 3.14 on, variables that are only looked at may not count, here or there.
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 14) or not is_locked():

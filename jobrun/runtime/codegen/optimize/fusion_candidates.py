@@ -72,7 +72,7 @@ class Chain:
 
 
 def is_fusible(expr: Expr) -> bool:
-    """Return whether an expression is a candidate for fusion: it ends with a long chain."""
+    """Return whether an expression is a candidate for fusion: it ends in a chain long enough."""
     return _count(expr) >= _SHORTEST and not all(isinstance(one, Const) for one in _leaves(expr))
 
 
@@ -101,7 +101,7 @@ def _tree(expr: Expr, chain: Chain) -> _Tree:
 
 
 def _value(tree: _Tree, chain: Chain, known: dict[tuple[Any, ...], int]) -> int:
-    """Add a value's instructions to the program of a candidate for fusion; return its index."""
+    """Add one value's instructions to a fusion candidate's ``Chain``; return its index there."""
     if isinstance(tree, int):
         return tree
     ufunc, plain, operands = tree
@@ -146,7 +146,7 @@ def elementwise() -> frozenset[str]:
 
 
 def square(value: Any) -> Any:
-    """Compute ``value ** 2``, which replaces this power in candidates for fusion."""
+    """Compute ``value ** 2``: the plain form of a squaring operator in a candidate for fusion."""
     return value**2
 
 

@@ -14,6 +14,7 @@ from jobrun.core.events import Noted
 from jobrun.graph.expressions import Call
 from jobrun.ops.load_implementation import implementation
 from jobrun.runtime.codegen.optimize.buffer_reuse import find_reuse_chain, float64_constant
+from jobrun.runtime.codegen.optimize.fused_kernel import elides_temporaries
 from jobrun.runtime.codegen.optimize.fusion_candidates import elementwise
 from jobrun.testing.graphs import expr, net
 from jobrun.values.compare import same_bits
@@ -250,5 +251,6 @@ def test_nothing_is_held_on_to(bench):
     finally:
         tracemalloc.stop()
 
-    # Numpy itself multiplies in the memory of what nobody else has.
-    assert most < 1.5 * bench.blobs["x"].nbytes
+    # Numpy itself multiplies in the memory of what nobody else has, if it can.
+    arrays = 1 if elides_temporaries() else 2
+    assert most < (arrays + 0.5) * bench.blobs["x"].nbytes

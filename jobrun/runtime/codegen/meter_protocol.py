@@ -1,4 +1,4 @@
-"""Hold step times as values, per block, task and instance; define who measures them."""
+"""Define the protocol of a step meter, and the values in which it gives the times of steps."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ class Instrumenter(Protocol):
     def instrument(
         self, body: list[ast.stmt], places: Sequence[StepLocation], path: str, table: Globals
     ) -> list[ast.stmt]:
-        """Put what measures step times into the statements of a block (protocol)."""
+        """Put clock reads into the statements of a block, as a step meter does (protocol)."""
 
     def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
-        """Add step times from another process to the time table of a profile (protocol).
+        """Add step times that the step meter of another process has measured (protocol).
 
         Args:
             teller: No two processes of an invocation have the same.
@@ -91,4 +91,4 @@ class StepProfiler(Protocol):
     """A profiler that measures the steps of a job."""
 
     def meter_for(self, job: Job) -> Instrumenter:
-        """Return the ``Instrumenter`` that measures a job's step times (protocol)."""
+        """Return a job's ``Instrumenter``, the step meter that measures it (protocol)."""

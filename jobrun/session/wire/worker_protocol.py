@@ -1,0 +1,114 @@
+"""Define what a worker process, its message channel, its peers' reader and its listener must do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from jobrun.core.events import Listener
+from jobrun.graph.types import OutputRef
+from jobrun.runtime.codegen.meter_protocol import BlockTime
+from jobrun.runtime.context.cancel import CancelScope
+from jobrun.values.blob_kinds import Value
+
+# Asks the master for a connection to a node.
+RequestConnection = Callable[[str, CancelScope], None]
+# Gives a copy of a blob of this node.
+ReadOwnBlob = Callable[[str], Value]
+# Through which a listener answers.
+Handle_contra = TypeVar("Handle_contra", contravariant=True)
+
+
+class WorkerListener(Protocol[Handle_contra]):
+    """Receives what a node sends unasked, in the handle's own thread; must not wait for nodes."""
+
+    def part_failed(self, node: str, run: int) -> None:
+        """Receive that a worker's part of a group run has failed (worker protocol)."""
+
+    def task_ended(
+        self, node: str, run: int, task: str, outputs: Mapping[OutputRef, Value]
+    ) -> None:
+        """Receive that a task ended on a worker's node (worker protocol)."""
+
+    def handle_request(
+        self, link: Handle_contra, number: int, run: int, what: str, given: tuple[Any, ...]
+    ) -> None:
+        """Receive a worker's request, to answer it through its handle (worker protocol).
+
+        ``WorkerHandle.answer`` sends the reply.
+        """
+
+    def add_step_times(self, reporter: str, times: Sequence[BlockTime]) -> None:
+        """Receive step times that a worker has measured (worker protocol).
+
+        See ``Instrumenter.merge_times``.
+        """
+
+    def worker_lost(self, node: str) -> None:
+        """Receive that a worker's process ended unexpectedly (worker protocol)."""
+
+
+class MessageChannel(Protocol):
+    """One end of what carries messages between a node and its master, whole and in order."""
+
+    def send(self, *message: Any) -> None:
+        """Send a message to the other end of a worker's channel (worker protocol).
+
+        Can be called from any thread.
+
+        Raises:
+            OSError: The other side has ended.
+            TaskFailedError: E274, a value has a dtype that cannot be encoded.
+        """
+
+    def receive(self) -> tuple[Any, ...] | None:
+        """Wait for the next message on a worker's channel; None at its end (worker protocol)."""
+
+    def close(self) -> None:
+        """Close the message channel; a receiving thread then gets None (worker protocol)."""
+
+
+class PeerReader(Protocol):
+    """Reads blobs of other nodes, for one node."""
+
+    def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
+        """Iterate over the copies of a blob that other nodes send to a worker (worker protocol).
+
+        Raises:
+            EnvironmentFaultError: E395, a node is lost.
+            MissingBlobError: A node has no such blob.
+            CancelledError: The scope was cancelled.
+        """
+
+
+class WorkerProcess(Protocol):
+    """The process of one node, from its start to its end, as its master controls it."""
+
+    @property
+    def channel(self) -> MessageChannel:
+        """The master's end of the channel to a worker's process (worker protocol)."""
+
+    @property
+    def pid(self) -> int:
+        """The worker protocol's field for the worker's process ID; 0 until it is known."""
+
+    def kill(self) -> None:
+        """Kill the worker's process at once (worker protocol)."""
+
+    def abort(self) -> None:
+        """Kill a worker that does not respond, after it prints its stacks (worker protocol)."""
+
+    def wait_for_exit(self) -> None:
+        """Wait until a worker process has ended, by itself or by a signal (worker protocol)."""
+
+    def join(self) -> str:
+        """Wait for a worker process to end, by force if needed; return how (worker protocol)."""
+
+    def take_output(self, emit: Listener) -> None:
+        """Emit what a worker printed and had not sent when it ended (worker protocol)."""
+
+    def release(self) -> None:
+        """Free what the master holds for a worker whose process has ended (worker protocol)."""
+
+    def connect_peer(self, asker: str, owner: str, other: Any) -> None:
+        """Connect a worker's process with another's, to request blobs from it (worker protocol)."""
