@@ -15,11 +15,8 @@ from jobrun.compile.analysis.queues import check_pipelines
 from jobrun.compile.analysis.reader_positions import (
     add_position_setup,
     add_positions,
-    check_conditions_change,
     check_reader_order,
-    check_readers_end,
     check_saved_positions,
-    find_end_of_data,
     find_state_nodes,
 )
 from jobrun.compile.analysis.state import (
@@ -31,6 +28,11 @@ from jobrun.compile.analysis.state import (
     check_state_dirs,
     check_types,
     find_state_dirs,
+)
+from jobrun.compile.analysis.stop_conditions import (
+    check_conditions_change,
+    check_readers_end,
+    find_end_of_data,
 )
 from jobrun.compile.checks.mid_epoch_saves import check_mid_epoch_saves
 from jobrun.compile.checks.warnings import warn_of_mistakes
