@@ -19,14 +19,12 @@ from jobrun.compile.analysis.reader_positions import (
     check_saved_positions,
     find_state_nodes,
 )
-from jobrun.compile.analysis.state import (
-    KeptNames,
+from jobrun.compile.analysis.state import KeptNames, check_layouts, check_types
+from jobrun.compile.analysis.state_dirs import (
     StateDirs,
     add_state_dir_setup,
     add_state_dirs,
-    check_layouts,
     check_state_dirs,
-    check_types,
     find_state_dirs,
 )
 from jobrun.compile.analysis.stop_conditions import (

@@ -1,6 +1,7 @@
 """Analyse a draft: who reads, binds and deletes which names, and what follows for the job.
 
 - ``scopes``: which workspace holds a name. ``state``: what is checkpointed.
+  ``state_dirs``: directories of programs that are.
 - ``outputs``: which task's output is read. ``missing_blobs``: why a blob is missing.
 - ``queues``: what the tasks at the ends of queues agree on.
 - ``reader_positions``: which task reads which share of a reader.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from jobrun.compile.analysis.reader_positions import (
     remove_position_setup,
 )
-from jobrun.compile.analysis.state import (
+from jobrun.compile.analysis.state_dirs import (
     remove_state_dir_setup,
 )
 from jobrun.compile.faults import Faults, Place
