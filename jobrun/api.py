@@ -283,7 +283,7 @@ def list_stored_runs(run_dir: str | os.PathLike[str] = _RUNS, job: str = "") -> 
 
 
 def steps(*parts: str | Step) -> tuple[Step, ...]:
-    """Build the steps of a task from statements' texts and from steps, for users of the Python API.
+    """Build the steps of a job in Python from texts of statements and from other steps.
 
     Statements next to each other become one net.
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from jobrun.compile.expressions.reserved_names import find_name_refusal
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.node_names import NodeNames
-from jobrun.compile.lowering.net_table import NetDef
 from jobrun.compile.lowering.queues import QueueTable
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.types import Cluster
 from jobrun.spec.yaml.nodes import path_text
 from jobrun.spec.yaml.source_map import SourceMap
+
+if TYPE_CHECKING:
+    from jobrun.compile.lowering.net_table import NetDef
 
 
 @dataclass(frozen=True, slots=True)

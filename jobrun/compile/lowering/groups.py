@@ -11,18 +11,20 @@ from jobrun.compile.job_draft.task_order import PlaceOfNeed, TaskOrder, resolve_
 from jobrun.compile.job_draft.task_records import NO_RECORDS, Records
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.readers import ReaderTable
-from jobrun.compile.lowering.remote_nets import RemoteLowering
 from jobrun.compile.lowering.steps import StepLowering
 from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.expressions import ATTRIBUTES, Expr, Name
 from jobrun.graph.readers import record_path
-from jobrun.graph.types import GROUPS, GroupName, Output, Report, Retry, SetupNets
+from jobrun.graph.types import GROUPS, GroupName, Output, RemoteNet, Report, Retry, SetupNets
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.models.tasks import TaskSpec
 from jobrun.spec.yaml.source_map import Path, SourceMap
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobrun.spec.models.optional_parts import GroupSpec
+    from jobrun.spec.models.optional_parts import RemoteNet as RemoteSpec
     from jobrun.spec.models.steps import ReportSpec
 
 _Part = TypeVar("_Part")
@@ -41,7 +43,6 @@ class GroupLowering:
         self._nodes = context.nodes
         self._steps = StepLowering(context)
         self._tasks = TaskLowering(context, self._steps, readers)
-        self._remote = RemoteLowering(context, self._steps)
         # The path of each task in the spec.
         self._paths: dict[TaskDraft, Path] = {}
 
@@ -106,7 +107,7 @@ class GroupLowering:
             name,
             workspace,
             tuple(tasks),
-            remote=self._remote.nets(spec.remote, name) if spec else (),
+            remote=self._remote_nets(spec.remote, name) if spec and spec.remote else (),
             origin=self._context.source.key((name,)),
         )
         setups, reports = self._around(spec, group)
@@ -150,10 +151,15 @@ class GroupLowering:
         self._add_node_setups(used, group, setups)
         return setups, reports
 
+    def _remote_nets(self, entries: Sequence[RemoteSpec], group: str) -> tuple[RemoteNet, ...]:
+        from jobrun.compile.lowering.remote_nets import RemoteLowering  # noqa: PLC0415 - of few jobs
+
+        return RemoteLowering(self._context, self._steps).nets(entries, group)
+
     def _add_node_setups(self, used: dict[str, None], group: GroupDraft, setups: _Setups) -> None:
         """Lower a group's set-up, and that of each net once per node, however often it is used."""
         found: dict[str, dict[str, SetupNets]] = {}
-        for nets in self._steps.nets.setups(used, "node"):
+        for nets in self._steps.nets.setups(used, "node") if used else ():
             for node in group.nodes():
                 found.setdefault(node, {}).setdefault(nets.name, nets)
         for task in group.tasks:

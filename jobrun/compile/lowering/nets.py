@@ -323,11 +323,6 @@ class NetLowering:
         return sound
 
 
-def join(run: list[Op]) -> Net:
-    """Make one net of the graph from operators that follow each other."""
-    return Net(tuple(run), run[0].path, run[0].origin)
-
-
 def _surround(
     before: list[Assign], steps: tuple[Step, ...], after: list[Assign]
 ) -> tuple[Step, ...]:
@@ -336,8 +331,8 @@ def _surround(
     if before and isinstance(first, Net):
         steps = (Net((*before, *first.ops), before[0].path, before[0].origin), *steps[1:])
     elif before:
-        steps = (join([*before]), *steps)
+        steps = (Net(tuple(before), before[0].path, before[0].origin), *steps)
     last = steps[-1] if steps else None
     if after and isinstance(last, Net):
         return (*steps[:-1], Net((*last.ops, *after), last.path, last.origin))
-    return (*steps, join([*after])) if after else steps
+    return (*steps, Net(tuple(after), after[0].path, after[0].origin)) if after else steps

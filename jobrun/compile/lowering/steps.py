@@ -12,7 +12,6 @@ from jobrun.compile.expressions.calls import require_valid_call
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.expressions import UNREADABLE, ExpressionLowering
-from jobrun.compile.lowering.nets import NetLowering, join
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.lazy_module import lazy_module
@@ -28,6 +27,7 @@ from jobrun.graph.steps import (
     Load,
     Loop,
     NameTarget,
+    Net,
     Op,
     Parallel,
     Perform,
@@ -46,6 +46,7 @@ from jobrun.spec.yaml.source_map import Path
 
 if TYPE_CHECKING:
     from jobrun.compile.job_draft.repeated_flow import RepeatedFlow
+    from jobrun.compile.lowering.nets import NetLowering
     from jobrun.compile.lowering.repeated_steps import RepeatedSteps
     from jobrun.spec.models import control_flow
     from jobrun.spec.models import steps as models
@@ -68,8 +69,17 @@ class StepLowering:
         self.read = ExpressionLowering(context)
         self._effects = EffectLowering(context, self.read)
         self._repeated: RepeatedSteps | None = None
-        self.nets = NetLowering(context, self.read, self, self._look_ahead)
+        self._nets: NetLowering | None = None
         self._is_ahead = False
+
+    @property
+    def nets(self) -> NetLowering:
+        """The lowering of uses of nets in these steps, which is imported if there are any."""
+        if self._nets is None:
+            from jobrun.compile.lowering.nets import NetLowering  # noqa: PLC0415 - of jobs with nets
+
+            self._nets = NetLowering(self._context, self.read, self, self._look_ahead)
+        return self._nets
 
     def _look_ahead(self) -> StepLowering:
         """Return what lowers the steps of a net ahead of its use, discarding faults."""
@@ -97,11 +107,11 @@ class StepLowering:
                 run.append(step)
                 continue
             if run:
-                found.append(join(run))
+                found.append(_net(run))
                 run = []
             if step is not None:
                 found.append(step)
-        return (*found, join(run)) if run else tuple(found)
+        return (*found, _net(run)) if run else tuple(found)
 
     def expect(self, tasks: int) -> None:
         """Prepare to lower the steps of so many tasks."""
@@ -277,6 +287,10 @@ class StepLowering:
                 "rename one of the two",
                 place,
             )
+
+
+def _net(run: list[Op]) -> Net:
+    return Net(tuple(run), run[0].path, run[0].origin)
 
 
 class EffectLowering:
