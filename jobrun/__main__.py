@@ -48,7 +48,7 @@ def run_program() -> NoReturn:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line at the entry point ``__main__.py``; return its exit code.
+    """Enter the program: answer ``--version`` at once, or run the command line; return the code.
 
     Args:
         arguments: Without the program's name; None for those of the process.
@@ -60,7 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"jobrun {__version__}")  # noqa: T201
         return 0
     if arguments is None and _is_supervised(given):
-        _fix_hash_seed()
+        from jobrun.core.hash_seed import fix_hash_seed  # noqa: PLC0415 - after the short cut
+
+        fix_hash_seed()
         return _run_supervised(given)
     return _run(given)
 
@@ -82,7 +84,7 @@ def _run(given: list[str], shared: SharedState | None = None) -> int:
 
 
 def _is_supervised(given: Sequence[str]) -> bool:
-    """Decide at the entry point ``__main__.py`` whether a command gets a supervised child process.
+    """Decide at the entry point, before any import, whether a command runs in a supervised child.
 
     Options before the command take no values.
     """
@@ -95,30 +97,9 @@ def _is_supervised(given: Sequence[str]) -> bool:
     )
 
 
-def _fix_hash_seed() -> None:
-    """Start ``__main__.py`` again with ``PYTHONHASHSEED=0``, where that variable is random."""
-    if os.environ.get("PYTHONHASHSEED", "random") in {"", "random"} and _can_start_again():
-        start_again("0")
-
-
-def _can_start_again() -> bool:
-    """Return whether the entry point ``__main__.py`` may start its own command line again.
-
-    Else the program that called ``main`` would be started again, or this one without end.
-    """
-    own = os.path.basename(sys.argv[0]) in {"jobrun", "__main__.py"}  # noqa: PTH119 - cheap
-    given = sys.argv[1:]
-    return own and sys.orig_argv[-len(given) :] == given and not sys.flags.ignore_environment
-
-
-def start_again(hash_seed: str) -> None:
-    """Replace this process by ``python -m jobrun`` started again, with the given hash seed."""
-    os.environ["PYTHONHASHSEED"] = hash_seed
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - ourselves
-
-
 def _run_supervised(given: list[str]) -> int:
     from jobrun.cli.supervisor import run_supervised  # noqa: PLC0415 - other commands do without
+    from jobrun.core.hash_seed import can_start_again, start_again  # noqa: PLC0415
 
     killed_before = _killed_for_memory()
 
@@ -140,11 +121,11 @@ def _run_supervised(given: list[str]) -> int:
         for one in sender:
             one.send(shared.read_news(), code, shared.unexpected_end)
 
-    return run_supervised(work, explain, start_again if _can_start_again() else None, notify)
+    return run_supervised(work, explain, start_again if can_start_again() else None, notify)
 
 
 def _killed_for_memory() -> int:
-    """Count, for the entry point ``__main__.py``, the kernel's OOM kills since the last boot."""
+    """Count the kernel's OOM kills since the boot, for the entry point to compare at the end."""
     from jobrun.core.system_calls import read_proc  # noqa: PLC0415 - other commands do without
 
     counts = dict(line.split() for line in read_proc("vmstat").splitlines())
@@ -165,7 +146,7 @@ def _open_standard_streams() -> None:
 
 
 def _is_called_alone() -> bool:
-    """Return whether no profiler, debugger or other program called the entry point ``__main__.py``.
+    """Return whether ``main`` is the whole program: no profiler, debugger or other code called it.
 
     Those have something to do behind it, and so has an interpreter that was asked to.
     """
@@ -177,7 +158,7 @@ def _is_called_alone() -> bool:
 
 
 def _has_only_known_modules() -> bool:
-    """Return whether this process, at its end, has no code of users or plug-ins in it.
+    """Return whether only known modules are loaded, so that the process may end without teardown.
 
     Such code may count on its files being closed, and its values being deleted, at the end.
     """

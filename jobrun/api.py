@@ -52,12 +52,12 @@ class Prepared:
 
     @property
     def warnings(self) -> tuple[Fault, ...]:
-        """The warnings of the loader and the compiler about what ``jobrun.prepare()`` checked."""
+        """The loader's and compiler's warnings about the job that ``jobrun.prepare()`` checked."""
         loaded = self.authored.warnings if isinstance(self.authored, LoadedSpec) else ()
         return (*loaded, *self.compiled.warnings)
 
     def warnings_in(self, session: str) -> tuple[Fault, ...]:
-        """Return those warnings of ``jobrun.prepare()`` that apply to a kind of session."""
+        """Return a prepared job's warnings, for the Python API, that apply to a kind of session."""
         on_cluster = session.partition(":")[0] == "ray"
         return tuple(one for one in self.warnings if not (on_cluster and one.code == "W135"))
 
@@ -283,7 +283,7 @@ def list_stored_runs(run_dir: str | os.PathLike[str] = _RUNS, job: str = "") -> 
 
 
 def steps(*parts: str | Step) -> tuple[Step, ...]:
-    """Provide ``steps()`` of the Python API ``import jobrun``: build steps from texts and steps.
+    """Build the steps of a job in Python from texts of statements and from other steps.
 
     Statements next to each other become one net.
 
@@ -321,7 +321,7 @@ def expression(text: str) -> Expr:
 def _with_news(
     options: RunOptions, listener: Listener, act: Callable[[RunOptions, Listener], RunResult]
 ) -> RunResult:
-    """Run a job of the Python API, and notify its targets unless ``options.announce`` does."""
+    """Run a job for the Python API; send its notifications here unless the caller's options do."""
     if options.announce is not None:
         return act(options, listener)
     from jobrun.tools.notify_from_python import PythonNews  # noqa: PLC0415 - what checks a spec needs none
@@ -333,7 +333,7 @@ def _with_news(
 
 
 def _usable(options: RunOptions) -> RunOptions:
-    """Check the limits that a caller of the Python API gives, and make its ``run_dir`` a path.
+    """Check the limits (epochs, seconds) given to the Python API, and make its ``run_dir`` a path.
 
     Raises:
         UsageError: E403, a limit is negative or no number.

@@ -40,7 +40,7 @@ class CompletedText(_TextType):
         self._offer = offer
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Accept any text for an option with completion candidates, which are only offered."""
+        """Accept any text for an option or argument: its completion candidates only suggest."""
         del param, ctx
         return str(value)
 
@@ -183,7 +183,7 @@ def _templates(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]
 
 
 def run_dir_of(ctx: click.Context) -> Path:
-    """Return the ``--run-dir`` of a command line, below which completion candidates are."""
+    """Return the ``--run-dir`` of a command line, in which to look for completion candidates."""
     return Path(ctx.params.get("run_dir") or "runs")
 
 

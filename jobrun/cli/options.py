@@ -100,7 +100,7 @@ class Command(click.Command):
         self.params.extend(shared_options())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Format the options in a command's help; options that all commands have share a line."""
+        """Format the list of options in a command's help; those of all commands share one line."""
         shared = {"--debug", "--no-color", "--help"}
         own = [
             param
@@ -127,7 +127,7 @@ class Command(click.Command):
                 )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse a command's options; for an unknown option, suggest the command's nearest one.
+        """Parse the options given to a command, and suggest the nearest one to an unknown option.
 
         Raises:
             UsageError: An option is not known.
@@ -151,7 +151,7 @@ def _heading(param: click.Option) -> str:
 
 @contextmanager
 def suggesting_nearest_option(context: click.Context) -> Iterator[None]:
-    """Suggest, for an unknown option, the nearest of the options that the command has.
+    """Suggest the command's nearest option in the error about an unknown option.
 
     Raises:
         UsageError: An option is not known.
@@ -179,7 +179,7 @@ def option(*names: str, **settings_: Any) -> Decorator[Any]:
 
 
 def context_settings() -> dict[str, Any]:
-    """Build click's settings for options: ``-h``, and help lines that fit a terminal."""
+    """Build click's context settings for options: ``-h`` for ``--help``, and the help's width."""
     return {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 

@@ -83,7 +83,7 @@ def run_supervised(
     start_again: Callable[[str], None] | None = None,
     notify: Callable[[SharedState, int | None], None] = lambda _shared, _code: None,
 ) -> int:
-    """Run a command in a supervised child process; return its exit code, in both processes.
+    """Fork a child that runs a command, and supervise it; return the exit code in both processes.
 
     Only before any thread was started.
 
@@ -216,14 +216,14 @@ class _Supervisor:
                 self._end_at = time.monotonic() + _REACTION_S
 
     def _grace_deadline(self) -> str:
-        """Render, for the child, when the supervisor's grace period ends, and the running group.
+        """Render for the child when the supervisor's grace period ends, and which group runs.
 
         Between groups there is nothing: a save that has begun is waited for.
         """
         return f"{self._grace_ends_at + _ENDING_S}\n{self._shared.read('group')}"
 
     def _end(self) -> None:
-        """Kill the supervised child that does not end by itself: SIGABRT, then SIGKILL."""
+        """Kill the child that has not ended by the supervisor's deadline: SIGABRT, then SIGKILL."""
         late_s = time.monotonic() - self._end_at
         self._send(signal.SIGABRT if late_s < _REACTION_S else signal.SIGKILL)
 
@@ -274,13 +274,13 @@ def _set_up_child(parent: int, asking: set[int]) -> None:
 
 
 def _raise_original_signal(number: int, frame: FrameType | None) -> None:
-    """Handle a signal from the supervisor in its child by raising the original signal."""
+    """Raise in the supervised child the signal that its supervisor received and relayed."""
     del frame
     os.kill(os.getpid(), MEANT[number])
 
 
 def _stop_with_parent(parent: int) -> None:
-    """Stop the supervised child when its parent is stopped (``kill -STOP``)."""
+    """Stop the supervised child whenever its supervisor is stopped (``kill -STOP``)."""
     while os.getppid() == parent:
         if read_process_stat(parent)[:1] == [b"T"]:
             os.kill(os.getpid(), signal.SIGSTOP)

@@ -53,16 +53,16 @@ class SharedState:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code that the child left in memory shared with its supervisor; else None."""
+        """The exit code that the child wrote to memory shared with its supervisor, or None."""
         return self._page[1] if self._page[0] else None
 
     @property
     def stacks(self) -> str:
-        """The stacks that a crash of the child left in the memory shared with its supervisor."""
+        """The stack traces of a crash that the child left in memory shared with its supervisor."""
         return os.pread(self._stacks, _MOST_STACK_BYTES, 0).decode(errors="replace")
 
     def keep(self, pid: int) -> None:
-        """Record in supervisor memory a process that must not be killed after the child."""
+        """Note in shared memory a process that the supervisor must not kill at the child's end."""
         self.write("keep", f"{self.read('keep')} {pid}")
 
     @property
@@ -71,7 +71,7 @@ class SharedState:
         return {int(pid) for pid in self.read("keep").split()}
 
     def write_news(self, line: bytes) -> None:
-        """Append a line of the child's news to supervisor memory, for the parent to send."""
+        """Append news of the child's run to shared memory, for the supervisor to notify users."""
         os.pwrite(self._news, line + b"\n", os.fstat(self._news).st_size)
 
     def read_news(self) -> list[bytes]:
@@ -87,7 +87,7 @@ class SharedState:
         return os.fstat(self._news).st_size > self._news_read
 
     def run(self, work: Callable[[], int]) -> int:
-        """Run the child's command; put its exit code, or a crash's stacks, in supervisor memory."""
+        """Run the child's command, and share its exit code or crash stacks with the supervisor."""
         self._pid = os.getpid()
         STREAMS.use_files(self.output)
         faulthandler.enable(self._stacks)

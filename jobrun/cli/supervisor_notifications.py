@@ -33,7 +33,7 @@ class NewsOfRun:
         self._has_targets = False
 
     def announce(self, targets: tuple[NotifyTarget, ...], run: str, stuck: str) -> None:
-        """Pass a run's notification targets to the supervisor, and the news if it is stuck."""
+        """Pass a run's notification targets to the supervisor, and the news if the run is stuck."""
         if not targets:
             return
         self._has_targets = True
@@ -42,7 +42,7 @@ class NewsOfRun:
             self._write({"news": "no_progress", "detail": stuck})
 
     def listen(self, event: Event) -> None:
-        """Pass to the supervisor that a node was lost, of which its targets are notified."""
+        """Pass to the supervisor the news that a node was lost, to notify the run's targets."""
         if self._has_targets and isinstance(event, NodeReplaced):
             self._write({"news": "node_lost", "detail": f"node '{event.node}' was lost"})
 
@@ -63,7 +63,7 @@ class NewsSender:
         self._senders: list[subprocess.Popen[bytes]] = []
 
     def send(self, lines: list[bytes], exit_code: int | None, detail: str = "") -> None:
-        """Send from the supervisor the notifications that the child noted, or of its run's end.
+        """Send from the supervisor the notifications of what its child noted, and of the run's end.
 
         Args:
             lines: As ``NewsOfRun`` has written them.

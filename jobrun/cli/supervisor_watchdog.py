@@ -47,7 +47,7 @@ class LimitRecorder:
         self._lock = Lock()
 
     def listen(self, event: Event) -> None:
-        """Note, for the watchdog, by when a running task is far over its time limit."""
+        """Note for the watchdog each running task, and when its time limit will be far exceeded."""
         match event:
             case TaskLimited() if event.pid == self._pid:
                 over_s = time.monotonic() + event.limit_s + event.grace_s + _LAST_S

@@ -153,7 +153,7 @@ def _write(stream: TextIO | None, text: str) -> None:
 
 
 def _silence(stream: TextIO | None) -> None:
-    """Redirect a stdout or stderr that failed, with its buffered text, to the null device."""
+    """Redirect stdout or stderr to the null device, after its terminal or pipe has failed."""
     if stream is None or stream.closed:
         return
     null = os.open(os.devnull, os.O_WRONLY)
@@ -163,7 +163,7 @@ def _silence(stream: TextIO | None) -> None:
 
 
 def _columns(descriptor: int) -> int:
-    """Return how many columns wide the terminal of a descriptor is, or ``COLUMNS`` says."""
+    """Return the width of a descriptor's terminal in columns; ``COLUMNS`` takes precedence."""
     with contextlib.suppress(OSError):
         if (columns := os.get_terminal_size(descriptor).columns) and "COLUMNS" not in os.environ:
             return columns

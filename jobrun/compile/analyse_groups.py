@@ -48,7 +48,7 @@ class Analysis:
         self._apart: dict[str, UnsharedPairs] = {}
 
     def check_tasks(self) -> None:
-        """Check the tasks of all groups, step by step, as the analysis of groups begins."""
+        """Check the tasks of all groups: how they use names, and which outputs they read."""
         epoch = self._groups["epoch"]
         if not epoch.tasks:
             place = Place("epoch", epoch.origin)
@@ -74,7 +74,7 @@ class Analysis:
     def keep_saved(
         self, left: Mapping[str, KeptNames], policy: CheckpointPolicy
     ) -> dict[str, KeptNames]:
-        """Return by node the names that init leaves, less the state of nodes without checkpoint."""
+        """Return by node the state and constants that init leaves; unsaved nodes keep no state."""
         kept = {}
         saved = set(policy.nodes)
         for node, one in left.items():
@@ -86,7 +86,7 @@ class Analysis:
         return kept
 
     def check_other_groups(self, kept: Mapping[str, KeptNames]) -> None:
-        """Analyse the groups after init, which begin with the names that each node keeps."""
+        """Analyse the groups after init, which begin with the state and constants of each node."""
         names = self._kept = names_of(kept)
         owned = {
             node: ProtectedNames(
@@ -112,7 +112,7 @@ class Analysis:
         )
 
     def _unshared_pairs(self, node: str) -> UnsharedPairs:
-        """Cache, in the ``Analysis`` of a job's groups, the blobs that must not share memory."""
+        """Find the pairs of blobs on a node that must not share memory, once for all groups."""
         if node not in self._apart:
             kept = self._kept.get(node, frozenset())
             objects = self._callables.get(node, frozenset())
@@ -122,7 +122,7 @@ class Analysis:
         return self._apart[node]
 
     def exactness(self, stop: Iterable[StopCondition], *probes: Probe) -> Exactness:
-        """Determine, by the ``Analysis`` of a job's groups, what makes groups or probes inexact."""
+        """Collect the reasons, from all groups and given probes, why runs of the job may differ."""
         return add_probes(find_inexactness(self._groups, self._views), stop, *probes)
 
     def _check_group(
@@ -140,12 +140,12 @@ class Analysis:
 
 
 def names_of(kept: Mapping[str, KeptNames]) -> dict[str, frozenset[str]]:
-    """Return, as groups are analysed, the names with which a group starts on each node."""
+    """Return by node the names of state and constants with which a group's analysis starts."""
     return {node: frozenset((*one.state, *one.constants)) for node, one in kept.items()}
 
 
 def sort_by_node(nodes: Cluster, names: Mapping[str, tuple[str, ...]]) -> NamesInOrder:
-    """Sort the names that the analysis of groups found by node, in the order of the cluster."""
+    """Put the names that the analysis of groups found by node in the cluster's order of nodes."""
     return tuple((node.name, names[node.name]) for node in nodes if names.get(node.name))
 
 
@@ -156,7 +156,7 @@ def assemble_group(
     callables: Mapping[str, frozenset[str]],
     apart: Callable[[str], UnsharedPairs],
 ) -> TaskGroup:
-    """Assemble the graph of an analysed group, with scopes: tasks in spec order, then nodes.
+    """Assemble the graph of an analysed group, its tasks in the order of the spec, then of nodes.
 
     Args:
         group: The drafts.

@@ -34,7 +34,7 @@ class Faults:
         self._found: dict[tuple[str, str, Origin | None], Fault] = {}
 
     def error(self, code: Code, message: str, mend: str, place: Place, name: str = "") -> None:
-        """Add an error to a compilation's faults, at the first mention of ``name`` if given."""
+        """Add an error to a compilation's faults, at a place or at a mention of ``name`` in it."""
         where = self._find_mention(place.origin, name) if name else place.origin
         self._add(Fault(code, message, mend, where, place.path))
 
@@ -60,7 +60,7 @@ class Faults:
         return len(self._found)
 
     def all(self) -> tuple[Fault, ...]:
-        """Return all faults that compilation collected, errors and warnings, in order."""
+        """Return all faults of a compilation, errors and warnings, in the order they were found."""
         return tuple(self._found.values())
 
     def warnings(self) -> tuple[Fault, ...]:

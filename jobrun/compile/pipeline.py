@@ -15,22 +15,22 @@ from jobrun.compile.analysis.queues import check_pipelines
 from jobrun.compile.analysis.reader_positions import (
     add_position_setup,
     add_positions,
-    check_conditions_change,
     check_reader_order,
-    check_readers_end,
     check_saved_positions,
-    find_end_of_data,
     find_state_nodes,
 )
-from jobrun.compile.analysis.state import (
-    KeptNames,
+from jobrun.compile.analysis.state import KeptNames, check_layouts, check_types
+from jobrun.compile.analysis.state_dirs import (
     StateDirs,
     add_state_dir_setup,
     add_state_dirs,
-    check_layouts,
     check_state_dirs,
-    check_types,
     find_state_dirs,
+)
+from jobrun.compile.analysis.stop_conditions import (
+    check_conditions_change,
+    check_readers_end,
+    find_end_of_data,
 )
 from jobrun.compile.checks.mid_epoch_saves import check_mid_epoch_saves
 from jobrun.compile.checks.warnings import warn_of_mistakes
@@ -68,7 +68,7 @@ def compile_job(loaded: LoadedSpec) -> Compiled:
 
 
 def complete(job: Job) -> Compiled:
-    """Complete a ``Job`` built in Python by the pipeline that compiles specs, from lowering on.
+    """Compile a ``Job`` built in Python: the pipeline fills in what its author has left out.
 
     Filled in are the paths of tasks and steps, the workspace of every name, the node of every
     blob and output that is read, state and constants, the nodes to checkpoint, and whether the
@@ -117,7 +117,7 @@ class _Analysed:
 
 
 def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
-    """Analyse the groups, a stage of ``compile_job``: find their names, and the state."""
+    """Run the stage of the pipeline that analyses all groups of a draft, and finds the state."""
     analysis = Analysis(draft, faults)
     analysis.check_tasks()
     state_dirs = find_state_dirs(draft.groups)
@@ -144,7 +144,7 @@ def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
 
 
 def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) -> Conditions:
-    """Resolve the job's conditions and end of data, a stage of ``compile_job``."""
+    """Run the stage of the pipeline that resolves conditions, and adds one for the end of data."""
     found = resolve_conditions(draft, names_of(analysed.kept), analysed.analysis.outputs, faults)
     check_readers_end(draft.groups, found.stop, faults)
     stop = (*found.stop, *find_end_of_data(draft.groups, found.stop))

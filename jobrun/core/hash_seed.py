@@ -11,8 +11,6 @@ from __future__ import annotations
 import os
 import sys
 
-from jobrun.core.system_calls import read_proc
-
 VARIABLE = "PYTHONHASHSEED"
 DEFAULT = "0"
 RANDOM = "random"
@@ -25,6 +23,8 @@ def hash_seed() -> str:
     """
     if sys.flags.ignore_environment:
         return RANDOM
+    from jobrun.core.system_calls import read_proc  # noqa: PLC0415 - not to start again
+
     started_with = read_proc("self", "environ").split(b"\0")
     if started_with == [b""]:
         return os.environ.get(VARIABLE) or RANDOM
@@ -45,3 +45,25 @@ def recorded_seed(described: str) -> str:
     """Return the hash seed that a run's record describes; empty if it was random or is missing."""
     seed = described.partition(" ")[0]
     return "" if seed == RANDOM else seed
+
+
+def fix_hash_seed() -> None:
+    """Start this process again with the hash seed 0 if it has a random one."""
+    if os.environ.get(VARIABLE, RANDOM) in {"", RANDOM} and can_start_again():
+        start_again(DEFAULT)
+
+
+def can_start_again() -> bool:
+    """Return whether this process can be replaced by its own command line, to change the hash seed.
+
+    Else the program that called ``main`` would be started again, or this one without end.
+    """
+    own = os.path.basename(sys.argv[0]) in {"jobrun", "__main__.py"}  # noqa: PTH119 - cheap
+    given = sys.argv[1:]
+    return own and sys.orig_argv[-len(given) :] == given and not sys.flags.ignore_environment
+
+
+def start_again(seed: str) -> None:
+    """Replace this process by one with the same command line and the given hash seed."""
+    os.environ[VARIABLE] = seed
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - ourselves

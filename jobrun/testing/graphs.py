@@ -73,7 +73,7 @@ def net(text: str, path: str = "e/t") -> s.Net:
 
 
 def text(*parts: str | tuple[str, str]) -> e.Text:
-    """Build a text with expressions filled in, for a test's graph."""
+    """Build a text for a test's graph from literal parts, and from expressions with formats."""
     return e.Text(
         tuple(one if isinstance(one, str) else e.Hole(expr(one[0]), one[1]) for one in parts)
     )
@@ -123,7 +123,7 @@ def group(*tasks: Task, name: str = "epoch", **more: Any) -> TaskGroup:
 
 
 def report(*parts: str | s.Step, interval_s: float = 3600.0, path: str = "e/t/report[0]") -> Report:
-    """Build a report, which runs its steps at intervals, for a test's graph."""
+    """Build a report for a test's graph, whose steps are run at intervals."""
     return Report(interval_s, steps(*parts), path)
 
 

@@ -49,7 +49,7 @@ class ListenerContract:
 
     @pytest.fixture
     def read(self) -> Reader:
-        """Return a function to read what the tested listener wrote; to be overridden."""
+        """Provide a function that reads back what the tested listener wrote; to be overridden."""
         raise AssertionError("a subclass supplies the fixture 'read'")
 
     def test_all_points_are_there_after_the_end(
@@ -145,7 +145,7 @@ def start(
 
 
 def _drive() -> None:
-    """Run the tested listener in this child process, with a history and records from stdin."""
+    """Run the tested listener in this child process, on a history and records read from stdin."""
     name, facts, history, records, is_killed = json.load(sys.stdin)
     run = ListenedRun(**{**facts, "directory": Path(facts["directory"])})
     listener = open_listener(name)

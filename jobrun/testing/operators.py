@@ -179,7 +179,7 @@ class OperatorContract:
 
 
 def prepare_example(name: str, example: str) -> ExampleCall:
-    """Prepare an operator's test by evaluating its example up to the last call.
+    """Evaluate an operator's example but for its last statement, whose call is to be tested.
 
     Args:
         name: The operator's.

@@ -183,15 +183,15 @@ class SessionHarness:
         return [event.text for event in self.events if isinstance(event, Logged)]
 
     def flag(self, name: str) -> str:
-        """Return an expression for the path of a file that tasks in session tests wait for."""
+        """Return an expression for the path of a file by which a session's test signals tasks."""
         return repr(str(self.folder / name))
 
     def wait_for(self, name: str) -> Step:
-        """Build a step, for the contract tests of sessions, that waits for a file of that name."""
+        """Build a step for a session's test that waits until the file called ``name`` exists."""
         return call("contract_library:wait_for", path=self.flag(name))
 
     def touch(self, name: str) -> Step:
-        """Build a step, for the contract tests of sessions, that creates a file of that name."""
+        """Build a step for a session's test that creates the file called ``name``."""
         return call("contract_library:touch", path=self.flag(name))
 
 
@@ -212,7 +212,7 @@ class SessionContract:
 
     @pytest.fixture
     def harnesses(self, session: Session, tmp_path: Path) -> Harnesses:
-        """Return a function that opens the session to test with nodes by these names."""
+        """Return a function that opens the tested session with nodes of the names given to it."""
         return lambda *nodes: SessionHarness(session, tmp_path, *nodes)
 
     # Order

@@ -114,7 +114,7 @@ def list_epochs(run: Run) -> list[SavedEpoch]:
 
 
 def chosen_epochs(found: Checkpoints, text: str, also: Collection[int] = ()) -> tuple[int, ...]:
-    """Parse a text that names epochs of a run to maintain: ``12``, ``latest``, or none for all.
+    """Parse which epochs of a run to maintain: a number, ``latest``, or an empty text for all.
 
     Args:
         found: The run's checkpoints.
@@ -144,7 +144,7 @@ def chosen_epochs(found: Checkpoints, text: str, also: Collection[int] = ()) -> 
 
 
 def hold_chosen(found: Checkpoints, text: str) -> tuple[int, EpochHold]:
-    """Hold an epoch, ``12`` or ``latest``, so that it is not deleted during maintenance.
+    """Lock the epoch ``12`` or ``latest`` against deletion while maintenance reads it.
 
     Of a live run the newest epoch may go between the choice and the hold; then the newest is
     chosen again.
@@ -291,7 +291,7 @@ def _newest_good(
 
 
 def _scores(store: CheckpointStore, good: list[int]) -> dict[int, float]:
-    """Read the epochs' scores from a manifest, to maintain a run's checkpoints."""
+    """Read from a manifest the epochs' scores, by which pruning keeps the best checkpoints."""
     return dict(from_json(store.manifest(good[0]).runner).scores) if good else {}
 
 

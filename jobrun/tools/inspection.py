@@ -355,7 +355,7 @@ def saved_times(run: Path, epoch: int, generation: int) -> CheckpointTimes | Non
 
 
 def render_position(blob: BlobFacts) -> str:
-    """Render for an ``Inspection`` how far a reader is, if a blob holds its position; else ""."""
+    """Render how far a reader has read, if the inspected blob is its position; empty for others."""
     is_one = blob.name.startswith(POSITION_PREFIX) and blob.shape[1:] == (len(POSITION),)
     return "; ".join(map(_share_words, decode_positions(np.asarray(blob.value)))) if is_one else ""
 
@@ -390,7 +390,7 @@ def dtype_name(text: str) -> str:
 
 
 def value_text(value: Value) -> str:
-    """Render the value of a blob in an ``Inspection`` as text, elided in the middle if long."""
+    """Render the value of an inspected blob as text, with its middle elided if it is long."""
     if isinstance(value, str):
         return repr(value)
     plain = getattr(value, "value", value)

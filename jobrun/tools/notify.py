@@ -43,7 +43,7 @@ _INTERRUPTED, _BUG = 130, 70
 
 
 def build_message(run: Path, news: News, exit_code: int | None, detail: str = "") -> dict[str, Any]:
-    """Build the message of a notification about a run from its files, as JSON.
+    """Build the JSON message that notifies of a run from the files in the run's directory.
 
     Args:
         run: The run's directory; what cannot be read of it is left out.
@@ -77,7 +77,7 @@ def build_message(run: Path, news: News, exit_code: int | None, detail: str = ""
 
 
 def _newest_epoch(run: Path) -> int:
-    """Read a crashed run's last epoch, for the notification that a tool sends; -1 if unknown."""
+    """Read a crashed run's newest epoch, for the message that notifies of it; -1 if unknown."""
     try:
         return read_status(open_run(run)).epoch
     except (JobrunError, OSError):

@@ -38,13 +38,13 @@ class PythonNews:
         self.exit_code = 0
 
     def announce(self, targets: tuple[NotifyTarget, ...], run: str, stuck: str) -> None:
-        """Keep the notification targets of a run started from Python; notify now if stuck."""
+        """Remember the targets of a run started from Python; notify them now if it is stuck."""
         self._targets, self._run = targets, Path(run)
         if stuck:
             self._start("no_progress", None, stuck)
 
     def listen(self, event: Event) -> None:
-        """Pass an event on; notify the targets if a run started from Python has lost a node."""
+        """Pass an event to the caller's listener; notify targets if the Python run lost a node."""
         self._listener(event)
         if isinstance(event, NodeReplaced):
             self._start("node_lost", None, f"node '{event.node}' was lost")

@@ -121,7 +121,7 @@ def forecast(run: Run, present: Authored, options: RunOptions) -> Forecast:
 
 
 def forecast_values(found: Forecast) -> dict[str, Any]:
-    """Convert the forecast of a resume to JSON values."""
+    """Convert the forecast that a dry run of resume made to JSON values."""
     content = asdict(found)
     content["skipped"] = [{"epoch": epoch, "reason": reason} for epoch, reason in found.skipped]
     content["continues"] = [{"what": what, "how": how} for what, how in found.continues]

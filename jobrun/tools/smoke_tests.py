@@ -52,7 +52,7 @@ class SmokeResult:
 
     @property
     def word(self) -> str:
-        """The result of the smoke test in a word."""
+        """The result of a smoke test in a word, such as ``passed`` or ``failed``."""
         words = {0: "passed", _STOPPED: "passed, stopped", _UNEXPECTED: "unexpected"}
         return words.get(self.exit_code, "failed")
 
@@ -128,7 +128,7 @@ def _document(text: str) -> dict[str, Any]:
 
 
 def _split_output(text: str) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
-    """Split the output of a smoke test into its faults and the last lines for people."""
+    """Split the output of a smoke test into its faults and what was printed for users."""
     faults, said = [], []
     for line in text.splitlines():
         event = _document(line)

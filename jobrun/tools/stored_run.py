@@ -88,7 +88,7 @@ class StoredRun:
         return tuple(DirectoryStore(str(checkpoint_directory(self._now()))).epochs())
 
     def status(self) -> Status:
-        """Determine this stored run's status, such as ``.status``, ``.epoch`` and ``.left_s``."""
+        """Determine a stored run's status at this moment, with its epoch and the seconds left."""
         return read_status(self._now())
 
     def metrics(self, *names: str) -> MetricTable:
@@ -192,7 +192,7 @@ class StoredRuns(Sequence[StoredRun]):
     def __getitem__(self, at: slice) -> list[StoredRun]: ...
 
     def __getitem__(self, at: int | str | slice) -> StoredRun | list[StoredRun]:
-        """Open a stored run by index or by name, or several by a slice.
+        """Open one of these stored runs by its index or name, or several by a slice.
 
         Raises:
             UsageError: E351, no run is called so, or several are.
@@ -211,7 +211,7 @@ class StoredRuns(Sequence[StoredRun]):
         return (self._open(one) for one in self._found)
 
     def to_pandas(self) -> Any:
-        """Make a pandas DataFrame of these ``StoredRuns``, a row per run.
+        """Convert a list of stored runs to a pandas DataFrame, with a row for each run.
 
         Its index is the run's name. Its columns are ``job``, ``status``, ``epoch``, ``created``,
         and ``params.NAME`` and ``metrics.NAME`` (the last value) of all runs.
@@ -362,7 +362,7 @@ class MetricTable(Mapping[str, Array]):
         return len(self._columns)
 
     def to_pandas(self) -> Any:
-        """Convert the metrics of a stored run to a pandas DataFrame, indexed by epoch.
+        """Convert the metrics of a stored run to a pandas DataFrame, with the epochs as its index.
 
         Raises:
             EnvironmentFaultError: E432, pandas is not installed.
@@ -394,7 +394,7 @@ def build_column(values: Sequence[Number | None]) -> Array:
 
 
 def import_pandas() -> Any:
-    """Import pandas for the DataFrame of stored runs; refuse (E432) if it is not installed.
+    """Import pandas to make DataFrames of stored runs; refuse (E432) if it is not installed.
 
     Raises:
         EnvironmentFaultError: E432, it is not installed.

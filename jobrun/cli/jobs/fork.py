@@ -95,7 +95,7 @@ def _split(text: str) -> tuple[str, int | None]:
     return name, int(epoch)
 
 
-def _changed(parent: Run, values: tuple[str, ...], overrides: tuple[str, ...]) -> LoadedSpec | None:
-    """Load the parent's spec for ``jobrun fork`` with changes from the command line, or None."""
+def _changed(parent: Run, values: tuple[str, ...], overrides: tuple[str, ...]) -> LoadedSpec:
+    """Load the parent's spec with the changes that ``jobrun fork`` got on the command line."""
     require_spec(parent)
     return load_changed_spec(parent, values=values, overrides=overrides, fork=True)

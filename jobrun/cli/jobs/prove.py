@@ -214,7 +214,7 @@ class _CopyCounter:
             self._shell.say(f"copy {outcome.trial.number}: {outcome.trial}: {_verdict(outcome)}")
 
     def end(self) -> None:
-        """Erase the counter of copies of ``jobrun prove`` from the terminal."""
+        """Erase the counter on the terminal of the copies that ``jobrun prove`` is done with."""
         if self._live:
             click.echo("\r\x1b[K", nl=False, err=True)
 

@@ -151,7 +151,7 @@ def session_options(function: Function) -> Function:
 
 
 def session_arguments(given: Mapping[str, Any]) -> list[str]:
-    """Build command-line arguments that repeat the run options for session and failures."""
+    """Build the arguments ``--session`` and ``--max-failures`` again from a command's options."""
     return ["--session", given["session"], "--max-failures", str(given["max_failures"])]
 
 

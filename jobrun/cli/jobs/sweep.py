@@ -69,7 +69,7 @@ class _Sweep:
     aim: Objective
 
     def outcomes(self) -> list[Outcome]:
-        """Collect the outcome of each point in a sweep's design, for ``jobrun sweep`` to print."""
+        """Read how each point has ended so far, for ``jobrun sweep`` to print and tag the runs."""
         return [read_outcome(point, self.run_dir) for point in self.design.points]
 
 
@@ -212,7 +212,7 @@ def _run(sweep: _Sweep, shell: Shell, given: dict[str, Any]) -> int:
 
 @contextmanager
 def _held(folder: Path) -> Iterator[Path]:
-    """Create and lock the directory of the sweep that ``jobrun sweep`` runs.
+    """Create and lock a sweep's directory, so that no second ``jobrun sweep`` can run it.
 
     Raises:
         LockedError: E439, another process runs this sweep.

@@ -63,7 +63,7 @@ def _show_left_out(shell: Shell, *, as_json: bool) -> None:
 
 
 def _render_table(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
-    """Render functions with a line about each, which is wrapped in its column."""
+    """Render the table of ``jobrun ops``: each function, and its description wrapped beside it."""
     column = max(len(name) for name, _ in rows) + 2
     return [
         part for name, text in rows for part in wrap_line(f"{name:<{column}}{text}", width, column)

@@ -120,7 +120,7 @@ def _expressions() -> str:
 
 
 def _wrapped(words: tuple[str, ...]) -> str:
-    """Wrap a list of words in a topic about the language over several aligned lines."""
+    """Wrap a list of the language's words for a topic; later lines are aligned with the first."""
     return textwrap.fill(" ".join(words), 84).replace("\n", "\n" + " " * 13)
 
 
@@ -153,7 +153,7 @@ TOPICS: Mapping[str, Callable[[], str]] = {
 
 
 def counterpart(given: str) -> str:
-    """Look up in the manual's operators topic what replaces an operator of Caffe2, or empty."""
+    """Return the manual's words on what replaces an operator of Caffe2; empty for other names."""
     for theirs, ours, _ in ANCESTORS:
         for name in theirs.split(", "):
             if name.casefold() == given.casefold():
@@ -169,7 +169,7 @@ def list_topics() -> list[str]:
 
 
 def iter_command_help(root: click.Group) -> Iterator[tuple[str, str]]:
-    """Yield each command and subcommand of a group: its command line, and its help in 80 columns.
+    """Yield each command and its help in 80 columns, for the manual's topic of all commands.
 
     Args:
         root: Of all commands.

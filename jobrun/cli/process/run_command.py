@@ -62,7 +62,7 @@ def invoke(arguments: Sequence[str], shared: SharedState | None = None) -> int:
 
 
 def environment_fault(error: Exception) -> Fault | None:
-    """Build the fault if the system, not a bug, ended a command's run; None for any other error."""
+    """Build the fault if the system (memory, disk, libraries) ended a command; None for a bug."""
     match error:
         case RuntimeError() if "can't start new thread" in str(error):
             return Fault("E411", "cannot start another thread", _MEMORY)
@@ -138,7 +138,7 @@ def _crashed(error: Exception, arguments: Sequence[str], shell: Shell) -> int:
 
 
 def write_report(trace: str, arguments: Sequence[str]) -> str | None:
-    """Write a crash report if a bug ended the command's run; return the report's path, or None.
+    """Write a crash report when running a command line raised an unforeseen exception.
 
     Returns:
         Its path, or None when it cannot be written.

@@ -122,7 +122,7 @@ def report_unexpected_end(
 
 
 def record_end(path: Path, how: str) -> None:
-    """Record in ``run.json`` that a run's process ended unexpectedly, unless the run lives again.
+    """Record the unexpected end of a run's process in ``run.json``, unless another one runs it now.
 
     Its status stays what it was: that it ended is seen by its lock.
     """
@@ -170,7 +170,7 @@ def extract_frames(stacks: str, task_line: int = 0) -> tuple[str, ...]:
 
 
 def _lines_after_start(frames: tuple[str, ...], task_line: int) -> float:
-    """Count the lines from a task's beginning to the line at which the process ended."""
+    """Count the spec's lines from the first one of a task to the one at which its process ended."""
     # Generated code has the lines of the spec, which is the outermost file that is not ours.
     number = re.search(r", line (\d+),", frames[0]) if frames else None
     behind = int(number[1]) - task_line if number else -1

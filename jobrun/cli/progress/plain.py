@@ -128,7 +128,7 @@ def render_warning(event: Event) -> str | None:
 
 
 def render_heading(event: RunStarted) -> str:
-    """Render the first plain line: the run's name, and after which epoch the run continues."""
+    """Render the first line of plain progress: the run's name, and the epoch it continues after."""
     start = "starts" if event.epoch < 0 else f"continues after epoch {event.epoch}"
     return f"{event.run} {start}"
 

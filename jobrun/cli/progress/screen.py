@@ -34,7 +34,7 @@ class TerminalConsole(Console):
 
     @property
     def size(self) -> ConsoleDimensions:
-        """The size of the screen in columns and lines, of the terminal on stderr at the start."""
+        """The screen's columns and lines: those of stderr's first terminal or the environment."""
         if not {"COLUMNS", "LINES"} & os.environ.keys():
             with contextlib.suppress(OSError):
                 return ConsoleDimensions(*os.get_terminal_size(STREAMS.original(2)))
@@ -106,7 +106,7 @@ class Screen:
                 self.refresh()
 
     def _render(self, text: RenderableType, *, cut: bool = True) -> tuple[str, list[int]]:
-        """Render text for the screen's bottom; return its lines as one text, and their widths."""
+        """Render the lines at the screen's bottom; return them joined, and the columns of each."""
         with self._console.capture() as caught:
             self._console.print(text)
         lines = caught.get().splitlines()

@@ -115,7 +115,7 @@ def render_result(result: RunResult, state: RunState) -> str:
 
 @contextmanager
 def note_saved_epoch(state: RunState) -> Iterator[None]:
-    """Add to an error that ended a run which epoch is saved, and how to continue."""
+    """Add to the error that ends a run a summary of what is saved, and how to continue."""
     try:
         yield
     except UsageError:

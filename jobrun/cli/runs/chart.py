@@ -37,7 +37,7 @@ def draw_chart(
 
 
 def _scaled(value: float, begin: float, end: float, count: int) -> int:
-    """Return the line chart's cell for a value in the range from ``begin`` to ``end``."""
+    """Scale a value to a row or column of the line chart, counted in characters."""
     if begin == end:
         return count // 2
     return round((value - begin) / (end - begin) * (count - 1))
@@ -83,7 +83,7 @@ def _framed(rows: list[str], ends: tuple[float, float], across: tuple[float, flo
 
 
 def sparkline(values: list[float], width: int = 16) -> str:
-    """Draw a chart of the last ``width`` values in one line, a sparkline of block characters."""
+    """Draw the last ``width`` values as a sparkline, a chart of block characters in one line."""
     shown = values[-width:]
     finite = [value for value in shown if math.isfinite(value)]
     if len(finite) < 2:

@@ -103,7 +103,7 @@ def write_page(shell: Shell, page: str, out: str) -> None:
 
 
 def format_now() -> str:
-    """Format the current time, to be shown on the page of ``jobrun report``."""
+    """Format the time at which ``jobrun report`` makes its page, in UTC."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

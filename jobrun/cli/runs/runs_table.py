@@ -173,7 +173,7 @@ def _cell(value: Value | None) -> str:
 
 
 def _fitting(columns: Sequence[_Column], width: int) -> list[_Column]:
-    """Select the columns that fit in the table of runs, those with the lowest rank first."""
+    """Select the columns that fit in the table of runs; those of high rank are left out first."""
     room = width + _GAP
     chosen = []
     # Sorting is stable: of one rank the first.
@@ -207,7 +207,7 @@ def _coarse(seconds: float | None) -> str:
 
 
 def _notes(runs: Sequence[RunSummary]) -> list[str]:
-    """Render the notes in the rows of the table of runs; most runs end for the same reason."""
+    """Render the note in each row of the table of runs; a reason that rows share, only once."""
     reasons = {reason: visible(reason) for reason in {run.reason for run in runs}}
     return [_note(run) if run.tags or run.parent else reasons[run.reason] for run in runs]
 

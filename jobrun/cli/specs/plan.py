@@ -78,7 +78,7 @@ def _call_faults(job: Job, folder: Path) -> list[Fault]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Wrap a plan's long lines: indent rows below their text, and steps below their start."""
+    """Wrap the long lines that ``jobrun plan`` prints: rows below their text, steps indented."""
     lines: list[str] = []
     for line in text.splitlines():
         beginning = len(line) - len(line.lstrip())

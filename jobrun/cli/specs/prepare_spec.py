@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def override_texts(overrides: Sequence[str]) -> dict[str, str]:
-    """Map the name that faults give an override of a spec to prepare (``--set #1``) to its text."""
+    """Map the name that faults give each ``--set`` option (``--set #1``) to the option's text."""
     return {f"--set #{number}": text for number, text in enumerate(overrides, 1)}
 
 

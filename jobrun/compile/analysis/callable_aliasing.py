@@ -73,7 +73,7 @@ class _Point:
     after: list[_Point] = field(default_factory=list)
 
     def is_over(self, name: str) -> bool:
-        """Return whether the aliasing of a blob, made by a callable, ends at this point."""
+        """Return whether a callable's aliasing of a blob ends at this point of the control flow."""
         if self.keeps is not None and name not in self.keeps:
             return True
         return name in self.binds or name in self.ends
@@ -86,7 +86,7 @@ def find_unshareable_blobs(
     kept: Collection[str],
     objects: frozenset[str],
 ) -> UnsharedPairs:
-    """Find, for each ``call`` of a node, the pairs of blobs that its callable must not alias.
+    """Find for each ``call`` on a node the pairs of blobs that its callable must not make aliases.
 
     Args:
         groups: All of the job.
@@ -117,7 +117,7 @@ def find_unshareable_blobs(
 
 
 def _has_calls(group: GroupDraft, view: NodeView | None) -> bool:
-    """Return whether a group calls Python code on a node, so that blobs may become aliases."""
+    """Return whether a group calls callables on a node, which may make blobs aliases of others."""
     if view is None:
         return False
     around = _steps_around(group.setups.get(view.node, ()), group.reports.get(view.node, ()))
@@ -186,7 +186,7 @@ class _ControlFlow:
         return made
 
     def group(self, group: GroupDraft, view: NodeView | None, ends: list[_Point]) -> list[_Point]:
-        """Add a run of a group to the control-flow graph, to analyse aliasing by callables."""
+        """Add one execution of a group to the control-flow graph for the analysis of aliasing."""
         if view is None:
             return ends
         setups = group.setups.get(view.node, ())
@@ -294,7 +294,7 @@ class _ControlFlow:
         return [head]
 
     def find_pairs(self) -> Iterator[tuple[str, set[Pair]]]:
-        """Find, for each callable's call, the pairs of blobs whose aliasing can be noticed."""
+        """Find for each callable's call the pairs of blobs whose aliasing a later read shows."""
         calls = [one for one in self._points if one.call is not None]
         relevant = self._relevant_names(calls)
         visits = 0
@@ -313,7 +313,7 @@ class _ControlFlow:
                 yield one.call.path, pairs
 
     def _relevant_names(self, calls: list[_Point]) -> set[str]:
-        """Return blobs whose aliasing matters: changed in place, or leading to such."""
+        """Return blobs whose aliasing matters: changed in place, or read by calls making such."""
         relevant = set[str]().union(*(one.changes for one in self._points))
         size = -1
         while size != len(relevant):
@@ -338,7 +338,7 @@ def _touched(point: _Point) -> frozenset[str]:
 
 
 def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
-    """Search for a path after a call on which its blobs' aliasing changes what is read.
+    """Search the control flow after a callable for a read that aliasing of two blobs would change.
 
     Returns:
         Whether there is such a path, and the number of visited points.
@@ -367,7 +367,7 @@ def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
 
 
 def _find_stale(point: _Point, pair: Pair) -> str:
-    """Return the blob of a pair of aliases that a point leaves stale by changing the other one."""
+    """Return which blob of a pair of aliases is stale once a step changes the other; else empty."""
     first, second = pair
     if first in point.changes:
         return second
@@ -375,7 +375,7 @@ def _find_stale(point: _Point, pair: Pair) -> str:
 
 
 def _propagate(point: _Point, pair: Pair) -> Iterator[Pair]:
-    """Yield pairs of blobs to which a callable may pass on the aliasing of a pair."""
+    """Yield the further pairs of aliases that a callable may make when it reads one of a pair."""
     if point.call is None:
         return
     for ours, other in (pair, pair[::-1]):
@@ -385,7 +385,7 @@ def _propagate(point: _Point, pair: Pair) -> Iterator[Pair]:
 
 
 def _changed_views(exprs: Iterable[Expr]) -> Iterator[str]:
-    """Find aliases that a callable changes: ``M`` in ``add_at(M[0], …)``."""
+    """Find blobs that an operator changes, maybe through an alias: ``M`` in ``add_at(M[0], …)``."""
     for whole in exprs:
         for expr in walk_expr(whole):
             known = OPERATORS.get(expr.function) if isinstance(expr, Call) else None

@@ -104,7 +104,7 @@ class ProbeResolver:
                 self._owners.setdefault(name, []).append(node)
 
     def resolve(self, probe: Probe, path: str) -> Probe | None:
-        """Find the node of each blob in a condition or metric; None if it has a fault."""
+        """Find the node of each blob in a condition or metric; return None if one has a fault."""
         place = Place(probe.path or path, probe.origin)
         parts: list[Expr] = []
         for expr in probe.parts:

@@ -93,7 +93,7 @@ class OutputTable:
         return None
 
     def check_reads(self, reader: TaskDraft, nodes: Iterable[str]) -> None:
-        """Check that the task outputs a task reads exist, from tasks that ended before it."""
+        """Check that the outputs that a task reads exist, and are of tasks that end before it."""
         for (name, output), place in self._output_reads(reader).items():
             if not self._check_task_exists(name, output, place):
                 continue
@@ -127,7 +127,7 @@ class OutputTable:
     def _check_outside(
         self, reads: Mapping[tuple[str, str], Place], node: str, group: GroupDraft, *, at_end: bool
     ) -> None:
-        """Check that task outputs read in set-up or reports exist, by tasks that ended before."""
+        """Check that a group's set-up and reports read only outputs of tasks ended by then."""
         earlier = GROUPS[: GROUPS.index(group.name)]
         for (name, output), place in reads.items():
             if not self._check_task_exists(name, output, place):
@@ -160,7 +160,7 @@ class OutputTable:
 
     @staticmethod
     def _is_rebuilt(group: GroupDraft, node: str) -> bool:
-        """Check, for reads of task outputs, whether init has a task with ``rebuild`` on a node."""
+        """Return whether init has a ``rebuild`` task on a node, so resume reads outputs again."""
         return group.name == "init" and any(
             task.rebuild and node in task.nodes for task in group.tasks
         )
@@ -178,7 +178,7 @@ class OutputTable:
         return False
 
     def bind_nodes(self, graph: _Graph, node: str) -> _Graph:
-        """Add to each read of a task output, in part of a graph, the node that the read means."""
+        """Add to each read of a task output in a group's graph the node whose output is read."""
         return rewrite_parts(graph, OutputRead, lambda read: self._bind_node(read, node))
 
     def _bind_node(self, read: OutputRead, node: str) -> OutputRead:
@@ -193,7 +193,7 @@ class OutputTable:
         return {**flow.reporting.outputs, **flow.inner.outputs, **flow.once.outputs}
 
     def reads_outputs(self, task: TaskDraft) -> bool:
-        """Return whether a task reads an output of any task, by the table of task outputs."""
+        """Return whether a task reads any task output in its steps, set-up or reports."""
         flow = task.flow
         return bool(flow.inner.outputs or flow.once.outputs or flow.reporting.outputs)
 

@@ -224,7 +224,7 @@ def _find_reachable(start: int, table: Mapping[int, list[int]]) -> list[int]:
 
 
 def _find_concurrent(task: int, table: Mapping[int, list[int]]) -> set[int]:
-    """Return the tasks, linked by queues, that must start before a given task can end."""
+    """Find the tasks that must run at the same time as a given one, since queues connect them."""
     previous: dict[int, list[int]] = {}
     for one, after in table.items():
         for other in after:
@@ -248,7 +248,7 @@ class _DeadlockCheck:
                     self._queues.setdefault(pair, name)
 
     def check(self) -> None:
-        """Check the queues of a group for a deadlock, alone and together with needs."""
+        """Check that a group's queues cannot deadlock, by themselves or together with ``needs``."""
         if self._next and self._check_records() and self._group.order.is_sound:
             self._check_needs()
 

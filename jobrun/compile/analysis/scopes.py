@@ -53,7 +53,7 @@ class NodeView:
         return Scope.INSTANCE
 
     def shared_scope(self, name: str) -> Scope | None:
-        """Return the scope of a name that tasks on this node share, or None for other names."""
+        """Return the scope, group or node, of a name that tasks on this node share; else None."""
         if name in self.start or name in self.global_names:
             return Scope.NODE
         return Scope.GROUP if name in self.group_names else None
@@ -65,7 +65,7 @@ class NodeView:
         return finder.uses
 
     def scopes(self, task: TaskDraft) -> Scopes:
-        """Find the scope on this node of each name of a task, as the compiler assigns it."""
+        """Find the scope (instance, task, group or node) of each name of a task on this node."""
         names = sorted(task.flow.names())
         if task.instances > 1:
             return tuple([(name, self.scope(task, name)) for name in names])
@@ -85,12 +85,12 @@ class NodeView:
         return tuple((name, self.shared_scope(name) or Scope.GROUP) for name in sorted(names))
 
     def report_scopes(self, names: set[str]) -> Scopes:
-        """Find the scope on this node of each name of a report, as the compiler assigns it."""
+        """Find the scope of each name that a report uses on this node: shared, or the task's."""
         return tuple((name, self.shared_scope(name) or Scope.TASK) for name in sorted(names))
 
 
 def build_node_views(group: GroupDraft, start: Mapping[str, frozenset[str]]) -> dict[str, NodeView]:
-    """Build the view of a group on each node, from which the scopes of names follow.
+    """Build a view of a group for each node, which finds the scopes of the names there.
 
     Args:
         group: The tasks, lowered.
@@ -150,7 +150,7 @@ def _is_temporary(task: TaskDraft, name: str) -> bool:
 
 
 def find_write_place(task: TaskDraft, name: str) -> Place:
-    """Return where a task first writes a name of an outer scope, else the task's own place."""
+    """Return where a task first writes a name of an outer scope; else the place of the task."""
     flow = task.flow
     for uses in (flow.once, flow.inner, flow.reporting):
         place = uses.writes.get(name) or uses.atomic.get(name)

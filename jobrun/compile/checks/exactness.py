@@ -35,7 +35,7 @@ def find_inexactness(
 
 
 def add_probes(found: Exactness, stop: Iterable[StopCondition], *more: Probe) -> Exactness:
-    """Add the reasons why conditions and metrics are inexact to those of the whole job."""
+    """Add the reasons why conditions and metrics are inexact to those of the job's other parts."""
     reasons = dict.fromkeys(found.reasons)
     for probe in (*(one.probe for one in stop if isinstance(one, StopWhen)), *more):
         reasons |= dict.fromkeys(_expression_reasons(probe.parts, probe.path))
@@ -126,7 +126,7 @@ def _report_reasons(task: TaskDraft, view: NodeView) -> Iterator[tuple[str, str]
 
 
 def _find_counting_tasks(view: NodeView) -> dict[str, int]:
-    """Map each counter, which may be inexact, to the tasks that count with it, as bits."""
+    """Map each counter to a bit set of the tasks that count with it, in an order that may vary."""
     found: dict[str, int] = {}
     for position, task in view.tasks.items():
         for name in {**task.flow.inner.atomic, **task.flow.once.atomic}:
@@ -168,7 +168,7 @@ def _is_counted_concurrently(
 
 
 def _used_expressions(step: Step) -> Iterator[tuple[Expr, str]]:
-    """Yield the expressions of a step whose values are used, which must be exact."""
+    """Yield the expressions of a step whose values are used, which therefore must be exact."""
     if not isinstance(step, Net):
         for expr in expressions(step):
             yield expr, step.path
@@ -212,7 +212,7 @@ def _record_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Reasons
 
 
 def _writer_reasons(group: GroupDraft, ends: QueueEnds) -> Reasons:
-    """Yield queues whose concurrent writers make the order of records inexact."""
+    """Yield the reason for inexact results that writers of an unordered queue are concurrent."""
     queue = ends.queue
     if queue.ordered:
         return
@@ -233,7 +233,7 @@ def _writer_reasons(group: GroupDraft, ends: QueueEnds) -> Reasons:
 
 
 def _queue_reader_reasons(ends: QueueEnds) -> Reasons:
-    """Yield the readers of a queue that are inexact, as they share it or stop before its end."""
+    """Yield why readers of a queue make results inexact: they share it, or stop before its end."""
     queue = ends.queue
     if len(ends.readers) > 1 or any(queue.shared and len(t.nodes) > 1 for t, _ in ends.readers):
         task, place = ends.readers[-1]
@@ -252,7 +252,7 @@ def _queue_reader_reasons(ends: QueueEnds) -> Reasons:
 
 
 def _instance_reasons(task: TaskDraft, view: NodeView) -> Reasons:
-    """Yield why a task with several instances is inexact: each record goes to any of them."""
+    """Yield why a task with instances is inexact: timing decides which one gets which record."""
     gets = "which instance gets which record depends on timing"
     for name, place in task.flow.carried.items():
         if view.scope(task, name) is Scope.INSTANCE:
@@ -270,7 +270,7 @@ def _instance_reasons(task: TaskDraft, view: NodeView) -> Reasons:
 
 
 def _find_distinguishing_steps(task: TaskDraft) -> Iterator[tuple[Step, str]]:
-    """Yield the steps by which instances of a task differ, which makes it inexact."""
+    """Yield the steps by which a task's instances differ, so that its results are inexact."""
     for step in walk(task.steps):
         if _reads_builtin(step, "instance"):
             yield step, "this step reads the number of the instance"
@@ -291,7 +291,7 @@ def _reads_builtin(step: Step, builtin: str) -> bool:
 
 
 def _shares_records(task: TaskDraft) -> bool:
-    """Return whether instances of a task share a source of records, and so are inexact."""
+    """Return whether a task's instances share a source of records, so that timing divides them."""
     read = task.records.read
     if task.instances <= 1 or read is None:
         return False
@@ -301,7 +301,7 @@ def _shares_records(task: TaskDraft) -> bool:
 
 
 def _count_threads(task: TaskDraft, ends: QueueEnds) -> int:
-    """Count the threads of a task that write to one queue, inexact if there are several."""
+    """Count the threads of a task that write to one queue; two or more make its order inexact."""
     return task.instances * (len(task.nodes) if ends.queue.shared else 1)
 
 

@@ -119,7 +119,7 @@ def _names(thing: Any) -> Iterator[str]:
 
 
 def _texts(thing: Any) -> Iterator[str]:
-    """Yield all texts in an epoch, in which names may occur that prevent mid-epoch saves."""
+    """Yield all strings in the graph of an epoch, among them names that prevent mid-epoch saves."""
     return (one for one in _walk_values(thing) if isinstance(one, str))
 
 

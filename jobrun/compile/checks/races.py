@@ -56,7 +56,7 @@ def check_races(view: NodeView, reported: Container[tuple[str, str]], faults: Fa
 
 
 def _find_uses(view: NodeView, task: TaskDraft) -> dict[str, tuple[str, Place]]:
-    """Return for each shared name the strongest use that could race (reads < counts < writes)."""
+    """Map each shared name that a task uses to its riskiest use: a write, a count or a read."""
     flow, shared = task.flow, view.shared
     reads, atomic, writes = flow.inner.reads, flow.inner.atomic, flow.inner.writes
     if not flow.has_body_only:

@@ -72,7 +72,7 @@ class VisibilityCheck:
 
     @cached_property
     def _makers(self) -> dict[str, list[int]]:
-        """Map each shared blob to the tasks that make it visible to others, sorted by rank."""
+        """Map each blob to the tasks that make it visible to others, in an order by ``needs``."""
         makers: dict[str, list[int]] = {}
         rank = self.view.group.order.rank
         for position in sorted(self.view.tasks, key=rank.__getitem__):
@@ -144,7 +144,7 @@ class VisibilityCheck:
                 )
 
     def _written_names(self, flow: TaskFlow) -> dict[str, Place]:
-        """Return the visible names that a task writes, without those only lent to callables."""
+        """Return the visible names that a task writes, less objects only passed to callables."""
         written = {
             **flow.reporting.writes,
             **flow.inner.atomic,
@@ -159,7 +159,7 @@ class VisibilityCheck:
         }
 
     def _check_fields(self, task: TaskDraft) -> None:
-        """Check that a record's fields do not overwrite a protected blob that the task can see."""
+        """Check that the fields of a record do not overwrite blobs that are visible to the task."""
         read = task.records.read
         for name in task.records.fields:
             scope = self.view.shared_scope(name)
@@ -262,5 +262,5 @@ def note_problems(problems: list[FlowProblem], faults: Faults, *, hogwild: bool)
 
 
 def strip_prefix(name: str) -> str:
-    """Strip the prefix of its net from a blob's name, for faults about visibility."""
+    """Strip a net's prefix from a blob's name, for faults about which names are visible."""
     return name.rsplit(":", 1)[-1]

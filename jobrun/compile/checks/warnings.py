@@ -95,7 +95,7 @@ def _fetches(task: TaskDraft) -> Iterator[bool]:
 
 
 def _is_input(parts: tuple[object, ...]) -> bool:
-    """Return whether a path may be an input, as it lies outside ``${run.dir}``, for warnings."""
+    """Return whether a path to warn of may be an input, as it is outside ``${run.dir}``."""
     return not any(isinstance(part, Builtin) and part.name == "run.dir" for part in parts)
 
 

@@ -59,12 +59,12 @@ class CallFaults:
     faults: list[CallFault] = field(default_factory=list)
 
     def add(self, code: Code, message: str, mend: str, argument: int | str | None = None) -> None:
-        """Add a fault to those of a call in an expression that does not match its signature."""
+        """Add a fault to the list about one call, whose arguments do not match its signature."""
         self.faults.append(CallFault(code, message, mend, argument))
 
 
 def check_call(call: Call, operator: OpDef) -> tuple[Call, list[CallFault]]:
-    """Check a call in an expression to an operator: count, keywords, targets; resolve dtypes."""
+    """Check a call to an operator: number, names and kinds of its arguments; resolve its dtypes."""
     title = f"{operator.name}{operator.signature}"
     faults = CallFaults(title)
     signature = operator.parameters
@@ -163,7 +163,7 @@ def _resolve_dtypes(call: _CallOrDraw, signature: Signature, faults: CallFaults)
 
 
 def _resolve_dtype(value: Expr, argument: int | str, faults: CallFaults) -> Expr:
-    """Resolve an argument of a call that must name a dtype, which is known when compiling."""
+    """Resolve the argument of a call that must name a dtype, which is known when compiling."""
     match value:
         case Dtype() | Const(value=None, ellipsis=False) | Attribute(name="dtype"):
             return value

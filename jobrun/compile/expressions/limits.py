@@ -44,7 +44,7 @@ def fits_64_bits(value: int) -> bool:
 
 
 def fold_constant_int(expr: Expr) -> int | None:
-    """Compute an int written with operators, to limit its size; None for anything else.
+    """Compute an integer written with operators, to limit it to 64 bits; None for anything else.
 
     Raises:
         OverflowError: It has more than 64 bits. Nothing large is computed.
@@ -65,7 +65,7 @@ def fold_constant_int(expr: Expr) -> int | None:
 
 
 def may_be_text(expr: Expr) -> bool:
-    """Return whether an expression may be text, whose repetition has a limit."""
+    """Return whether an operand may be text, as the limits on expressions forbid to repeat text."""
     match expr:
         case Text() | Const(value=str()):
             return True
@@ -80,7 +80,7 @@ def may_be_text(expr: Expr) -> bool:
 
 
 def repeats_too_much(expr: Binary) -> bool:
-    """Return whether an expression repeats text, or a list beyond the limit of its length."""
+    """Return whether ``*`` repeats any text at all, or makes a list longer than the limit."""
     if expr.operator != "*":
         return False
     if may_be_text(expr):
@@ -115,7 +115,7 @@ def _max_length(expr: Expr) -> float:
 
 
 def _max_repeats(expr: Expr) -> float:
-    """Return how often ``list * factor`` may repeat its list, for limits of expressions, or inf."""
+    """Return how often ``list * factor`` may repeat a list; infinity if unknown or too often."""
     value = expr.value if isinstance(expr, Const) else None
     if isinstance(value, float):
         return 0

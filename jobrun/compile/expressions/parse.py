@@ -54,7 +54,7 @@ def parse_expression(value: Any, origin: Origin, path: str, params: Params) -> E
 
 
 def parse_statement(text: str, origin: Origin, path: str, params: Params) -> Op:
-    """Parse a statement, such as ``x = a + 1``, from its text in the spec to an operator (``Op``).
+    """Parse the text of a statement, such as ``x = a + 1``, to the graph's ``Op``.
 
     Args:
         text: The statement.

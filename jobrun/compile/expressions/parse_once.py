@@ -97,7 +97,7 @@ class TextShapes:
         self._shapes: dict[tuple[str, ...], _Shapes] = {}
 
     def known(self, text: str) -> Layout | None:
-        """Return the layout of the words of a text, or None if there has been none of its like."""
+        """Return where words are in texts like this one but for letters and digits, if known."""
         return self._layouts.get(text.translate(_FLAT))
 
     def layout(self, text: str) -> Layout:
@@ -118,7 +118,7 @@ class TextShapes:
         return layout
 
     def shape(self, text: str, words: _Words, layout: Layout) -> _Shape:
-        """Return the shape of a text: its numbers, and which of its words are the same."""
+        """Return a text's shape: its numbers, and which of its words are equal to each other."""
         find: Callable[[str], int] = words.index
         if len(words) > _FEW_WORDS:
             first: dict[str, int] = {}
@@ -153,7 +153,7 @@ class ShapedParser:
         self._integers: dict[int, Expr] = {}
 
     def statement(self, text: str, origin: Origin, path: str) -> Op:
-        """Parse a statement like ``parse_statement``, from a known shape if it has one.
+        """Parse a statement, or copy the tree of one parsed before that differs only in names.
 
         Raises:
             SpecError: It is not valid; with all its faults.
@@ -175,7 +175,7 @@ class ShapedParser:
         return op
 
     def known(self, value: Any) -> Expr | None:
-        """Return the tree of a number, or of a text parsed before, without parsing; else None."""
+        """Return the tree of a literal, or of a text equal to one parsed before; else None."""
         if type(value) is str:
             return self._equal.get(value)
         if type(value) is int and abs(value) < MAX_INT:
@@ -184,7 +184,7 @@ class ShapedParser:
         return Const(value) if value is None or type(value) in (bool, float) else None
 
     def expression(self, value: Any, origin: Origin, path: str) -> Expr:
-        """Parse an expression like ``parse_expression``, from a known shape if it has one.
+        """Parse an expression, or copy the tree of one parsed before that differs only in names.
 
         Raises:
             SpecError: It is not valid; with all its faults.
@@ -235,7 +235,7 @@ class Learner:
         self._is_exact = True
 
     def learn(self, tree: Op | Expr, kind: Callable[..., Any], skip: int = 0) -> Make | None:
-        """Build the function that makes a tree of this shape from another text's words, or None.
+        """Build the function that makes this parsed tree again with another text's names, or None.
 
         Returns:
             None where not each word of the text is a name in the tree: one is a keyword, say.
@@ -249,7 +249,7 @@ class Learner:
         return self._is_exact and not any(self._unseen.values())
 
     def node(self, node: Any, kind: Callable[..., Any], skip: int = 0) -> Make | Constant:
-        """Make the function that builds a part of a tree from the words of a text."""
+        """Build the function that makes a part of a parsed tree again with another text's names."""
         # As for other nodes, but faster: most are one of these.
         if type(node) is Name:
             return self.name(node)
@@ -276,7 +276,7 @@ class Learner:
         return self.node(value, type(value)) if field_types(value.__class__) else Constant(value)
 
     def name(self, node: Name) -> Make:
-        """Make the function that builds a name of the tree from the words of a text."""
+        """Build the function that makes a name in a parsed tree again from another text's words."""
         self.position(node.name)
         self.offset(node.at)
         position = self._positions.get(node.at, 0)
@@ -287,14 +287,14 @@ class Learner:
         return lambda words, _: words[position]
 
     def position(self, name: str) -> int:
-        """Find where the text whose shape is learnt first mentions a name."""
+        """Find the first mention of a name in the text whose parsed tree is to be copied."""
         self._unseen[name] -= 1
         position = self._first.get(name, -1)
         self._is_exact = self._is_exact and position >= 0
         return position
 
     def offset(self, at: int) -> Make | Constant:
-        """Make the function that returns the offset in another text of a part of the tree."""
+        """Build the function that returns where another text has a part of a parsed tree."""
         position = self._positions.get(at, -1)
         self._is_exact = self._is_exact and position >= 0
         return lambda _, offsets: offsets[position]
@@ -306,7 +306,7 @@ def tuple_of(*values: Any) -> tuple[Any, ...]:
 
 
 def _build(kind: Callable[..., Any], given: Sequence[Make | Constant]) -> Make | Constant:
-    """Build a function that makes an expression tree's node from the words of another text."""
+    """Build a function that makes one node of a parsed tree again, with another text's names."""
     values = [one.value if isinstance(one, Constant) else None for one in given]
     moving = [(at, one) for at, one in enumerate(given) if not isinstance(one, Constant)]
     if not moving:

@@ -75,7 +75,7 @@ class SourceText:
     def fault(
         self, code: Code, message: str, mend: str, at: int | None = None, length: int = 1
     ) -> Fault:
-        """Build a fault at an offset of the expression's source text, or about the whole text."""
+        """Build a fault about source text that Python parses: at an offset, or about all of it."""
         where = self.origin if at is None else self.origin.inside(at, length)
         return Fault(code, message, mend, where, self.path)
 
@@ -94,7 +94,7 @@ class SourceText:
         return self._characters(end) - self._characters(node.col_offset)
 
     def written(self, node: ast.expr | ast.keyword) -> str:
-        """Return the source text of a syntax-tree node; empty if it is not all in line one."""
+        """Return the source text of a node of Python's tree; empty if not all on the first line."""
         if node.lineno != 1 or node.end_lineno != 1:
             return ""
         encoded = self.text.strip().encode("utf-8", "replace")
@@ -163,12 +163,12 @@ def _parse(scalar: SourceText, mode: Literal["eval", "exec"]) -> ast.AST:
 
 
 def is_plain(text: str) -> bool:
-    """Return whether a text can go to Python's own parser unchanged: short, one line, ASCII."""
+    """Return whether Python's parser can take a text as it is: short, one line, ASCII."""
     return _PLAIN.fullmatch(text) is not None
 
 
 def _require_parsable(scalar: SourceText) -> None:
-    """Refuse text that must not reach Python's own parser: empty, too long, or with NULs."""
+    """Refuse a text unfit for Python's parser: empty, too long, or with control characters."""
     text = scalar.text
     if is_plain(text):
         return
@@ -208,7 +208,7 @@ def _require_normal_form(scalar: SourceText) -> None:
 
 
 def outside_strings(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the characters of Python syntax outside strings and comments, to find foreign ones."""
+    """Yield the characters of a Python text that lie outside strings and comments, with offsets."""
     position = 0
     for quoted in _STRING.finditer(text):
         yield from enumerate(text[position : quoted.start()], position)
@@ -253,7 +253,7 @@ def _syntax_fault(scalar: SourceText, error: SyntaxError, mode: str) -> Fault:
 
 
 def _foreign_fault(scalar: SourceText, mode: str) -> Fault | None:
-    """Find another language's syntax, such as ``&&``, in a text that Python's parser refuses."""
+    """Explain a syntax error of Python's parser by a sign of another language, such as ``&&``."""
     plain = [" "] * len(scalar.text)
     for at, character in outside_strings(scalar.text):
         plain[at] = character
@@ -287,7 +287,7 @@ class Findings:
     def add(
         self, code: Code, message: str, mend: str, node: ast.expr | ast.stmt | ast.keyword | None
     ) -> None:
-        """Add a fault about a node of Python's ``ast``, or about the text as a whole."""
+        """Add a fault at the offset of a node of Python's syntax tree, or about the whole text."""
         at = None if node is None else self.scalar.at(node)
         length = 1 if node is None else self.scalar.length(node)
         self.faults.append(self.scalar.fault(code, message, mend, at, length))
@@ -303,7 +303,7 @@ class Findings:
 
 
 def split_placeholders(text: str, scalar: SourceText, at: int | None) -> list[Part]:
-    """Split a text at ``${run.dir}`` and similar placeholders, which are no Python syntax.
+    """Split a string, as Python's parser read it, at ``${run.dir}`` and similar placeholders.
 
     Args:
         text: The text to split.
@@ -334,7 +334,7 @@ def split_placeholders(text: str, scalar: SourceText, at: int | None) -> list[Pa
 
 
 def merge_literals(parts: list[Part]) -> list[Part]:
-    """Merge adjacent literals between placeholders in the parts of a text; drop empty ones."""
+    """Merge adjacent literals of a Python string split at its placeholders; drop empty ones."""
     joined: list[Part] = []
     for part in parts:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):

@@ -34,7 +34,7 @@ class NameRefusal:
 
 
 def find_name_refusal(name: str, params: Container[str]) -> NameRefusal | None:
-    """Return why no blob can have a name, as it is reserved; None if the name is free."""
+    """Return why a name is reserved, so that no blob can have it; None if the name is free."""
     if name in params:
         message = f"'{name}' is a param, so a blob cannot have this name"
         return NameRefusal("E150", message, "rename the blob")

@@ -243,7 +243,7 @@ class Translator:
         return checked
 
     def _cast(self, node: ast.Call, dtype: str) -> Expr:
-        """Translate a cast ``float32(x)`` in Python's syntax tree to a call of ``astype``."""
+        """Translate Python's ``float32(x)`` to the call of ``astype`` that casts the value."""
         args, kwargs = self._arguments(node)
         if len(args) != 1 or kwargs:
             message = f"{dtype} takes 1 argument"
@@ -600,7 +600,7 @@ class NameTranslator:
         return OutputRead(name, node.attr, at=self._findings.scalar.at(node))
 
     def check(self, name: str, node: ast.expr) -> bool:
-        """Check a name while translating; add fault E107 if no blob can have the name."""
+        """Check the form of a translated name; add fault E107 if no blob may be named so."""
         message = ""
         if not BLOB_NAME.fullmatch(name):
             message = "a name has at most 64 letters, digits and '_'"

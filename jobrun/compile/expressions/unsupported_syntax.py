@@ -153,7 +153,7 @@ _BAD_DRAWS = {
 
 
 def explain_unknown_function(name: str) -> Refusal:
-    """Explain unsupported syntax, the call of a name that is no function, and what to write."""
+    """Explain that a called name is no function, and which supported syntax to write instead."""
     message = f"unknown function '{name}'"
     mend = _FUNCTIONS.get(name)
     if mend is None:
@@ -202,7 +202,7 @@ def explain_library_name(name: str) -> Refusal:
 
 
 def explain_library_call(name: str, *, is_draw: bool) -> Refusal:
-    """Explain that expressions do not support the call ``np.name(…)``, and what to write.
+    """Explain that the syntax ``np.name(…)`` is unsupported, and what to write instead.
 
     Args:
         name: The function's.

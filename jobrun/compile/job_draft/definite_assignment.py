@@ -97,7 +97,7 @@ class NameUses:
                 into.setdefault(name, place)
 
     def add(self, other: NameUses) -> None:
-        """Add the uses of names by further steps to those found for definite assignment."""
+        """Add the names that further steps read, write, delete or lend to these uses of names."""
         self.reads = {**other.reads, **self.reads}
         self.writes = {**other.writes, **self.writes}
         self.atomic = {**other.atomic, **self.atomic}
@@ -140,7 +140,7 @@ class Summary:
     dead: bool = False
 
     def read(self, names: Iterable[str], place: Place, problems: list[FlowProblem]) -> None:
-        """Add needed names to a summary of assignments; one that may be deleted is a problem."""
+        """Note which names steps need that are not assigned yet; one maybe deleted is a problem."""
         find = self.end.get
         for name in names:
             status = find(name)
@@ -150,12 +150,12 @@ class Summary:
                 problems.append(FlowProblem("deleted", name, place))
 
     def stop(self, target: str, state: _State) -> None:
-        """Add to this summary of definite assignment that a stop may leave a block here."""
+        """Note in the summary of assignments which names are bound where a stop ends a block."""
         known = self.stops.get(target)
         self.stops[target] = dict(state) if known is None else meet(known, state)
 
     def then(self, other: Summary, problems: list[FlowProblem]) -> None:
-        """Append a later block's summary of assignments, some of whose needs this one may meet."""
+        """Append the summary of the block that follows; what this one assigns meets its needs."""
         for name, place in other.needs.items():
             self.read((name,), place, problems)
         self.take_stops(other)
@@ -163,12 +163,12 @@ class Summary:
         self.dead = other.dead
 
     def take_stops(self, other: Summary) -> None:
-        """Add the ``stop`` steps of the next block to this summary of definite assignment."""
+        """Add to this summary the assignments at each ``stop`` step of the block that follows."""
         for target, state in other.stops.items():
             self.stop(target, {**self.end, **state})
 
     def leave(self, path: str) -> None:
-        """End a block in this summary of definite assignment, joining the stops that leave it."""
+        """End a block in the summary of assignments: join the states at its end and its stops."""
         state = self.stops.pop(path, None)
         if state is not None:
             self.end = state if self.dead else meet(self.end, state)
@@ -301,7 +301,7 @@ class FlowAnalysis:
         self._join(body, paths, into)
 
     def _passes(self, body: Summary, again: Iterable[tuple[str, Place]]) -> list[_State]:
-        """Analyse definite assignment in a repeated body: paths, and what a later pass lacks."""
+        """Return how passes of a loop end, and note names that one deletes and the next needs."""
         if body.dead:
             return []
         for name, where in again:
@@ -345,7 +345,7 @@ class FlowAnalysis:
     def _join(
         self, body: Summary, paths: list[_State], into: Summary, *, ends: bool = True
     ) -> None:
-        """Join a block's summary of definite assignment to the outer one: needs, stops, ends."""
+        """Join a block's summary of assignments to the outer one: needs, stops, final states."""
         for name, where in body.needs.items():
             into.read((name,), where, self.problems)
         into.take_stops(body)
@@ -389,7 +389,7 @@ def _find_races(branches: list[NameUses]) -> list[FlowProblem]:
 
 
 def _is_endless(step: Loop | While) -> bool:
-    """Return whether a loop never ends, so that no definite assignment follows behind it."""
+    """Return whether a loop never ends, so that no path of definite assignment leads past it."""
     if isinstance(step, Loop):
         return step.count is None
     return isinstance(step.condition, Const) and step.condition.value is True

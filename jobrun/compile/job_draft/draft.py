@@ -78,11 +78,11 @@ class TaskFlow:
         return self.once is _NO_USES and self.reporting is _NO_USES
 
     def made(self) -> set[str]:
-        """Return all names that a task's steps write, by the access summary in its draft."""
+        """Return all names that a drafted task writes: in its steps, set-up and reports."""
         return {*self.once.writes, *self.inner.writes, *self.reporting.writes}
 
     def names(self) -> set[str]:
-        """Return every name that the steps of a drafted task read or write."""
+        """Return every name that a drafted task reads or writes: in steps, set-up and reports."""
         once, inner, reporting = self.once, self.inner, self.reporting
         if self.has_body_only:
             return {*inner.reads, *inner.writes, *inner.atomic, *self.outputs}
@@ -100,15 +100,15 @@ class TaskFlow:
         }
 
     def lent(self) -> set[str]:
-        """Return the names that a drafted task passes to callables, which may change them."""
+        """Return the names that the steps of a drafted task pass to callables."""
         return {*self.once.lent, *self.inner.lent, *self.reporting.lent}
 
     def functions(self) -> set[str]:
-        """Return the operators that a drafted task calls in the steps that are reached."""
+        """Return the operators that the reachable steps of a drafted task call."""
         return {*self.once.functions, *self.inner.functions, *self.reporting.functions}
 
     def is_only(self, kind: Literal["called", "lent"], name: str) -> bool:
-        """Return whether only callables write a name in the drafted task."""
+        """Return whether only callables, and no step itself, write a name in a drafted task."""
         called = is_lent = False
         for uses in (self.once, self.inner, self.reporting):
             if name in uses.firm or name in uses.atomic:
@@ -163,13 +163,13 @@ class TaskDraft:
 
     @property
     def has_operators_only(self) -> bool:
-        """Whether the steps of the drafted task are operators, without set-up and reports."""
+        """Whether a drafted task has only operators as steps, and neither set-up nor reports."""
         around = self.setup or self.instance_setup or self.reports
         return not around and {Net}.issuperset(map(type, self.steps))
 
     @cached_property
     def flow(self) -> TaskFlow:
-        """The uses of names by the drafted task's steps, the same on each of its nodes."""
+        """The names that a drafted task reads and writes, the same on each of its nodes."""
         return _analyse_flow(self)
 
 
@@ -293,7 +293,7 @@ def _analyse_flow(task: TaskDraft) -> TaskFlow:
 
 
 def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
-    """Summarise in a task's draft the names that its source of records reads at the start."""
+    """Summarise which names the source of a drafted task's records reads at the start."""
     summary = Summary()
     read = task.records.read
     if isinstance(read, ReadRecords):
@@ -304,7 +304,7 @@ def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
 
 
 def _summarise_setups(finder: FlowAnalysis, setups: tuple[SetupNets, ...], part: str) -> Summary:
-    """Summarise in a task's draft the inits of its set-ups, or their exits in reverse order."""
+    """Summarise which names a drafted task's set-ups bind and need, in their init or their exit."""
     summary = Summary()
     for setup in setups if part == "init" else reversed(setups):
         steps = setup.init if part == "init" else setup.exit

@@ -23,7 +23,7 @@ class NodeNames:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all nodes, to which the job's node names and patterns are resolved."""
+        """The names of all nodes that the job declares, among which patterns are resolved."""
         return self._all
 
     def __contains__(self, name: str) -> bool:
@@ -38,7 +38,7 @@ class NodeNames:
         return self._found[text]
 
     def note_unknown(self, text: str | None, place: Place, faults: Faults) -> None:
-        """Add the fault that a node name, or a pattern such as ``worker-*``, means no node."""
+        """Add the fault that a node name, or a pattern such as ``worker-*``, matches no node."""
         if text is None:
             shown = ", ".join(list(self._families)[:8])
             mend = f"write 'node: NAME', a counted name, or a pattern; the nodes are: {shown}"

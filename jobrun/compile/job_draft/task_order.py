@@ -35,7 +35,7 @@ class TaskOrder:
 
     @cached_property
     def reverse_rank(self) -> list[int]:
-        """The position of each task in an order by ``needs``, with ties in reverse order."""
+        """The position of each task in an order by ``needs`` that reverses unordered tasks."""
         last = len(self.needs) - 1
         mirrored = [tuple(last - need for need in self.needs[last - at]) for at in range(last + 1)]
         ranks = [0] * len(self.needs)
@@ -50,7 +50,7 @@ class TaskOrder:
 
     @cached_property
     def _before(self) -> list[int]:
-        """For each task, as bits, the tasks that ``needs`` put before it.
+        """For each task, a bit set of the tasks that ``needs``, direct or not, put before it.
 
         One bit operation unites thousands of tasks, so a chain of 10,000 takes milliseconds.
         """
@@ -64,7 +64,7 @@ class TaskOrder:
 
     @cached_property
     def _after(self) -> list[int]:
-        """For each task, as bits, the tasks that ``needs`` put after its end."""
+        """For each task, a bit set of the tasks that ``needs``, direct or not, put after it."""
         after = [0] * len(self.needs)
         for task in reversed(sort_topologically(self.needs)[0]):
             for need in self.needs[task]:
@@ -77,7 +77,7 @@ class TaskOrder:
         return first in self.needs[second] or bool(self._before[second] >> first & 1)
 
     def select_unordered(self, first: int, second: int) -> int:
-        """Select, as bits, those of the tasks ``first`` that ``needs`` do not order with another.
+        """Select those of a bit set of tasks that ``needs`` put neither before nor after another.
 
         Args:
             first: The tasks, as bits.
@@ -86,7 +86,7 @@ class TaskOrder:
         return first & ~(self._before[second] | self._after[second] | 1 << second)
 
     def select_concurrent(self, first: int, second: int) -> int:
-        """Select, as bits, the tasks among ``first`` that ``needs`` let run beside ``second``."""
+        """Select those of a bit set of tasks that ``needs`` do not put before another."""
         return first & ~self._before[second]
 
 

@@ -47,11 +47,11 @@ class Records:
 
     @property
     def are_unknown(self) -> bool:
-        """Whether a task's records bind unknown names, as their reader or queue has a fault."""
+        """Whether a task reads records of unknown fields, as their reader or queue has a fault."""
         return self.is_loop and not self.fields
 
     def names(self) -> set[str]:
-        """Return all names in a task's records: those bound from them, and those sent in them."""
+        """Return all names in a task's records: fields of those it reads, blobs that it sends."""
         return {*self.fields, *(name for one in self.write for name in one.names)}
 
 
@@ -59,7 +59,7 @@ NO_RECORDS = Records()
 
 
 def has_finished(node: str, reader: Reader) -> Expr:
-    """Build the expression for whether a task has read all records of its reader on a node."""
+    """Build the expression that is true once a task has read all its reader's records on a node."""
     column = Sequence((Slice(), Const(POSITION.index("finished"))))
     flags = Index(NodeBlob(node, reader.position), column)
     return Call("all", (Compare(flags, ("!=",), (Const(0),)),))

@@ -92,7 +92,7 @@ def _keep_best(
 
 
 def check_metric(name: str, metrics: Collection[str], place: Place, faults: Faults) -> None:
-    """Check that a metric named in ``checkpoint.keep`` or a condition is declared, in lowering."""
+    """Check that a metric by which ``checkpoint.keep`` or a condition decides is declared."""
     if name not in metrics:
         mend = did_you_mean(name, metrics) if metrics else f"write metrics: {{{name}: …}}"
         faults.error("E138", f"unknown metric '{name}'", mend, place)
@@ -176,7 +176,7 @@ def lower_node_dir(
 
 
 def check_collection(policy: CheckpointPolicy, place: Place, at: Place, faults: Faults) -> None:
-    """Check that nodes' checkpoint files can be collected as ``checkpoint.collect`` asks.
+    """Check that the ``collect`` of the spec's ``checkpoint`` fits its ``node_dir`` and ``upload``.
 
     Args:
         policy: The policy, as written.
@@ -198,7 +198,7 @@ def check_collection(policy: CheckpointPolicy, place: Place, at: Place, faults: 
 
 
 def add_manifest_upload(policy: CheckpointPolicy, at: Origin) -> CheckpointPolicy:
-    """Add an upload of manifests to the lowered policy, to where the nodes upload their files."""
+    """Add an upload of manifests to the checkpoint policy, to where nodes' files are collected."""
     upload = UploadPolicy(policy.collect_to, "committed", required=True)
     return replace(policy, upload=upload, upload_at=at)
 

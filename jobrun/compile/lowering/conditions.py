@@ -70,7 +70,7 @@ class ConditionLowering:
         return tuple(one for one in found if one is not None)
 
     def metrics(self, spec: JobSpec) -> tuple[tuple[str, Probe], ...]:
-        """Lower the metrics that a spec declares to probes by name, as conditions have them."""
+        """Lower the spec's metrics to probes by name: expressions to evaluate, as in conditions."""
         found = [
             (name, self._probe(written, ("metrics", name), is_condition=False))
             for name, written in spec.metrics.items()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from jobrun.compile.expressions.reserved_names import find_name_refusal
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.node_names import NodeNames
-from jobrun.compile.lowering.nets import NetDef
 from jobrun.compile.lowering.queues import QueueTable
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.types import Cluster
 from jobrun.spec.yaml.nodes import path_text
 from jobrun.spec.yaml.source_map import SourceMap
+
+if TYPE_CHECKING:
+    from jobrun.compile.lowering.net_table import NetDef
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +31,11 @@ class Context:
     nodes: NodeNames = field(default_factory=lambda: NodeNames(Cluster(())))
 
     def place(self, path: str, *spec_path: str | int) -> Place:
-        """Return the ``Place`` of a step or task in lowering: its path, its origin in the spec."""
+        """Return the ``Place`` of a step or task being lowered: path, and origin in the spec."""
         return Place(path, self.source.at(spec_path))
 
     def at(self, *spec_path: str | int) -> Place:
-        """Return the ``Place`` of a key for lowering faults, given the key's path in the spec."""
+        """Return the ``Place`` of a key in the spec, for faults that are found in lowering."""
         return Place(path_text(spec_path), self.source.at(spec_path))
 
     def check_blob_name(self, name: str, place: Place) -> None:
@@ -57,7 +60,7 @@ class NetRenaming:
     counters: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, name: str) -> str:
-        """Rename, in a lowering context, a net's own name to the name in the task that uses it."""
+        """Rename a name in a net's steps to the one it gets in the task that uses the net."""
         if name in self.counters:
             return self.counters[name]
         return f"nets/{self.net}:{name}" if name in self.shared else f"{self.use}:{name}"
@@ -88,7 +91,7 @@ class Env:
     used: dict[str, None] = field(default_factory=dict)
 
     def block(self, name: str | None, path: str) -> Env:
-        """Return the lowering context of steps inside a further block."""
+        """Return the lowering context for the steps inside an inner block."""
         return replace(self, blocks=(*self.blocks, (name or "", path)), depth=self.depth + 1)
 
     def loop(self, name: str | None, path: str, index: str | None) -> Env:
@@ -98,7 +101,7 @@ class Env:
         return replace(inner, loops=(*self.loops, path), indices=indices)
 
     def branch(self) -> Env:
-        """Return the lowering context of steps inside a step that is no block."""
+        """Return the lowering context for steps in a branch, as of ``if``, that is no block."""
         return replace(self, depth=self.depth + 1)
 
     def net(self, name: str, rename: NetRenaming | None) -> Env:

@@ -67,13 +67,13 @@ class ExpressionLowering:
         return expr
 
     def check_bool(self, expr: Expr, place: Place) -> None:
-        """Add a fault if an expression that is lowered for a condition can never be a bool."""
+        """Add a fault if a lowered expression can never be a bool, though it is a condition."""
         if is_never_bool(expr):
             mend = "write a comparison, such as 'x > 0'; any(…) and all(…) reduce an array of bools"
             self._faults.error("E152", "a condition must be true or false", mend, place)
 
     def text(self, value: str, at: Path, path: str, env: Env, *, holes: bool) -> Text:
-        """Lower a text with holes: parse it, and lower the expressions in the holes."""
+        """Lower a text with holes of the spec by lowering the expressions in its holes."""
         origin = self._context.source.at(at)
         try:
             text = parse_text(value, origin, path, self._context.params, holes=holes)
@@ -86,7 +86,7 @@ class ExpressionLowering:
         return resolved if isinstance(resolved, Text) else text
 
     def statement(self, value: str, at: Path, place: Place, env: Env) -> Op:
-        """Lower a statement's text to an operator: parse it, resolve its expressions' names."""
+        """Lower the text of a statement to an ``Op``, and resolve the names in its expressions."""
         path, origin = place
         op = self._statements.get(at) if env.nets else None
         if op is not None:
@@ -119,12 +119,12 @@ class ExpressionLowering:
         return self._resolve_names(op, place, env)
 
     def blob(self, name: str, place: Place, env: Env) -> str:
-        """Resolve and check a blob's name that is assigned or changed in a lowered expression."""
+        """Check the name of a blob that a lowered expression changes; rename it inside nets."""
         self._context.check_blob_name(name, place)
         return self.name(name, env)
 
     def name(self, name: str, env: Env) -> str:
-        """Lower a name in an expression; in a net, to the name in the task that uses the net."""
+        """Lower a name that an expression mentions; inside a net, rename it for the using task."""
         return env.rename(name) if env.rename is not None else name
 
     def _resolve(self, expr: Expr, written: Any, place: Place, env: Env) -> Expr:
@@ -183,7 +183,7 @@ def is_never_bool(expr: Expr) -> bool:
 
 
 def _needs_resolving(written: Any, env: Env) -> bool:
-    """Decide if lowering an expression may have to resolve names, as inside nets and loops."""
+    """Return whether names in an expression may need lowering, as inside nets and loops."""
     if env.rename is not None or env.indices:
         return True
     return "iter" in written if isinstance(written, str) else not isinstance(written, int | float)

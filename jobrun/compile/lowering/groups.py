@@ -11,18 +11,20 @@ from jobrun.compile.job_draft.task_order import PlaceOfNeed, TaskOrder, resolve_
 from jobrun.compile.job_draft.task_records import NO_RECORDS, Records
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.readers import ReaderTable
-from jobrun.compile.lowering.remote_nets import RemoteLowering
 from jobrun.compile.lowering.steps import StepLowering
 from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.expressions import ATTRIBUTES, Expr, Name
 from jobrun.graph.readers import record_path
-from jobrun.graph.types import GROUPS, GroupName, Output, Report, Retry, SetupNets
+from jobrun.graph.types import GROUPS, GroupName, Output, RemoteNet, Report, Retry, SetupNets
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.models.tasks import TaskSpec
 from jobrun.spec.yaml.source_map import Path, SourceMap
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobrun.spec.models.optional_parts import GroupSpec
+    from jobrun.spec.models.optional_parts import RemoteNet as RemoteSpec
     from jobrun.spec.models.steps import ReportSpec
 
 _Part = TypeVar("_Part")
@@ -41,13 +43,12 @@ class GroupLowering:
         self._nodes = context.nodes
         self._steps = StepLowering(context)
         self._tasks = TaskLowering(context, self._steps, readers)
-        self._remote = RemoteLowering(context, self._steps)
         # The path of each task in the spec.
         self._paths: dict[TaskDraft, Path] = {}
 
     @property
     def steps(self) -> StepLowering:
-        """The ``StepLowering`` for all groups, which collects the nets that groups use."""
+        """The lowering of steps that all groups share, which remembers the nets they use."""
         return self._steps
 
     def drafts(self, spec: JobSpec) -> dict[GroupName, GroupDraft]:
@@ -76,18 +77,18 @@ class GroupLowering:
                     self._context.faults.error("E140", message, mend, place)
 
     def _check_nets(self) -> None:
-        """Check all declared nets after groups are lowered, and warn of nets that no group uses."""
+        """Check the names that nets declare, and warn of nets that no lowered group uses."""
         inner = {name for net in self._context.nets.values() for name in net.uses}
         for name, net in self._context.nets.items():
             for key, declared in (("in", net.inputs), ("out", net.outputs)):
                 for index, one in enumerate(declared):
                     place = self._context.place(f"nets.{name}", *net.path, key, index)
                     self._context.check_blob_name(one, place)
-            if name not in self._steps.used and name not in inner and net.sound:
+            if name not in self._steps.nets.used and name not in inner and net.sound:
                 place = Place(f"nets.{name}", self._context.source.key(net.path))
                 mend = f"remove it, or use it: {{net: {name}}}"
                 self._context.faults.warn("W134", f"net '{name}' is unused", mend, place)
-                self._steps.read_net(net)
+                self._steps.nets.read_unused(net)
 
     def _group(self, name: GroupName, written: tuple[TaskSpec, ...] | GroupSpec) -> GroupDraft:
         spec = None if isinstance(written, tuple) else written
@@ -106,7 +107,7 @@ class GroupLowering:
             name,
             workspace,
             tuple(tasks),
-            remote=self._remote.nets(spec.remote, name) if spec else (),
+            remote=self._remote_nets(spec.remote, name) if spec and spec.remote else (),
             origin=self._context.source.key((name,)),
         )
         setups, reports = self._around(spec, group)
@@ -127,7 +128,7 @@ class GroupLowering:
         )
 
     def _around(self, spec: GroupSpec | None, group: GroupDraft) -> tuple[_Setups, _Reports]:
-        """Lower what is around the tasks of a group: set-up and reports, node by node."""
+        """Lower the set-ups and reports of a group that belong to nodes and not to tasks."""
         setups: _Setups = {}
         reports: _Reports = {}
         given = spec.setup if spec else ()
@@ -150,10 +151,15 @@ class GroupLowering:
         self._add_node_setups(used, group, setups)
         return setups, reports
 
+    def _remote_nets(self, entries: Sequence[RemoteSpec], group: str) -> tuple[RemoteNet, ...]:
+        from jobrun.compile.lowering.remote_nets import RemoteLowering  # noqa: PLC0415 - of few jobs
+
+        return RemoteLowering(self._context, self._steps).nets(entries, group)
+
     def _add_node_setups(self, used: dict[str, None], group: GroupDraft, setups: _Setups) -> None:
         """Lower a group's set-up, and that of each net once per node, however often it is used."""
         found: dict[str, dict[str, SetupNets]] = {}
-        for nets in self._steps.net_setups(used, "node"):
+        for nets in self._steps.nets.setups(used, "node") if used else ():
             for node in group.nodes():
                 found.setdefault(node, {}).setdefault(nets.name, nets)
         for task in group.tasks:
@@ -326,7 +332,7 @@ class TaskLowering:
     def _setups(
         self, spec: TaskSpec, at: Path, path: str, used: dict[str, None]
     ) -> dict[str, tuple[SetupNets, ...]]:
-        """Lower a task's ``setup`` by levels, including the set-up of nets that the task uses."""
+        """Lower a task's ``setup``, and that of its nets, by level: node, task or instance."""
         if not spec.setup and not used:
             return {"node": (), "task": (), "instance": ()}
         env = Env((), used=used)
@@ -338,7 +344,7 @@ class TaskLowering:
         }
         # After all own set-up is lowered: that may use nets too.
         return {
-            level: (*((own[level],) if level in own else ()), *self._steps.net_setups(used, level))
+            level: (*((own[level],) if level in own else ()), *self._steps.nets.setups(used, level))
             for level in ("node", "task", "instance")
         }
 

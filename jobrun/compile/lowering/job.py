@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import Groups, JobDraft, walk_readers
@@ -11,7 +12,6 @@ from jobrun.compile.lowering.checkpoint import lower_checkpoint, lower_saved_nod
 from jobrun.compile.lowering.conditions import ConditionLowering, lower_deadline
 from jobrun.compile.lowering.context import Context
 from jobrun.compile.lowering.groups import GroupLowering
-from jobrun.compile.lowering.nets import build_net_table
 from jobrun.compile.lowering.queues import build_queue_table
 from jobrun.compile.lowering.readers import build_reader_table
 from jobrun.core.codes import Code
@@ -24,6 +24,9 @@ from jobrun.graph.types import Cluster, Job, Node, TaskGroup
 from jobrun.spec.load import LoadedSpec
 from jobrun.spec.models.job import JobSpec, NodeSpec
 from jobrun.spec.yaml.source_map import Path, SourceMap, path_text
+
+if TYPE_CHECKING:
+    from jobrun.compile.lowering.net_table import NetDef
 
 _NOTIFY_MEND = (
     "write for example post: https://ntfy.sh/my-topic, or run: [mail, -s, jobrun, me@example.org]"
@@ -42,7 +45,7 @@ def lower_spec(loaded: LoadedSpec, faults: Faults) -> JobDraft:
         source,
         loaded.params,
         faults,
-        build_net_table(spec, source, faults),
+        _lower_nets(spec, source, faults),
         build_queue_table(spec, source, faults),
         NodeNames(nodes),
     )
@@ -109,7 +112,7 @@ def _layouts(spec: JobSpec, source: SourceMap) -> tuple[StateLayout, ...]:
 
 
 def lower_notify(spec: JobSpec, context: Context) -> tuple[NotifyTarget, ...]:
-    """Lower ``notify`` of a job's spec to targets; add a fault for an impossible one."""
+    """Lower ``notify`` of a job's spec to targets; add a fault for one that cannot be notified."""
     is_one = not isinstance(spec.notify, tuple)
     written = spec.notify if isinstance(spec.notify, tuple) else (spec.notify,)
     found = []
@@ -122,6 +125,14 @@ def lower_notify(spec: JobSpec, context: Context) -> tuple[NotifyTarget, ...]:
             continue
         found.append(target)
     return tuple(found)
+
+
+def _lower_nets(spec: JobSpec, source: SourceMap, faults: Faults) -> Mapping[str, NetDef]:
+    if not spec.nets:
+        return {}
+    from jobrun.compile.lowering.net_table import build_net_table  # noqa: PLC0415 - of few specs
+
+    return build_net_table(spec, source, faults)
 
 
 def build_cluster(spec: JobSpec, source: SourceMap) -> Cluster:

@@ -1,166 +1,338 @@
-"""Build the table of a spec's nets: which use which, how large, and which are recursive."""
+"""Lower the uses of nets: pass parameters, rename a net's names, and share its set-up.
+
+The nets themselves are in the ``net_table``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from jobrun.compile.faults import Faults, Place
-from jobrun.core.lazy_dataclass import dataclass, replace
-from jobrun.core.lazy_module import lazy_module
-from jobrun.spec.models.job import JobSpec
-from jobrun.spec.yaml.source_map import Path, SourceMap, path_text
+from jobrun.compile.faults import Place
+from jobrun.compile.job_draft.definite_assignment import FINDER
+from jobrun.compile.lowering.context import Context, Env, NetRenaming
+from jobrun.compile.lowering.expressions import ExpressionLowering
+from jobrun.compile.lowering.net_table import MAX_STEPS, NetDef
+from jobrun.core.errors import Origin
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.names import did_you_mean
+from jobrun.graph.expressions import Attribute, Call, Expr, Index, Name
+from jobrun.graph.query import blocks, expressions, op_expressions, walk
+from jobrun.graph.steps import Assign, Loop, NameTarget, Net, Op, Step, UseNet, While
+from jobrun.graph.traversal import walk_expr
+from jobrun.graph.types import SetupNets
+from jobrun.ops.operator_table import OPERATORS
+from jobrun.spec.yaml.source_map import Path
 
 if TYPE_CHECKING:
-    from jobrun.spec.models import control_flow
     from jobrun.spec.models import steps as models
-    from jobrun.spec.models.optional_parts import NetSpec
-    from jobrun.spec.models.steps import SetupSpec, Step, Steps
-else:
-    # Most steps are statements, which are text.
-    models = lazy_module("jobrun.spec.models.steps")
-    control_flow = lazy_module("jobrun.spec.models.control_flow")
 
-# More steps than any real job has, and few enough for memory.
-MAX_STEPS = 1_000_000
+# Operators that change or read a counter.
+_COUNTING = frozenset(name for name, one in OPERATORS.items() if one.atomic) | {"count_value"}
 
 
-@dataclass(frozen=True, slots=True)
-class NetDef:
-    """A net of the spec, as declared.
+class Lowering(Protocol):
+    """What lowers the steps of nets, and of their set-up."""
+
+    def steps(self, specs: models.Steps, at: Path, prefix: str, env: Env) -> tuple[Step, ...]:
+        """Lower a list of steps."""
+        ...
+
+    def setup(self, spec: models.SetupSpec, at: Path, path: str, env: Env) -> SetupNets:
+        """Lower the two lists of steps of a set-up."""
+        ...
+
+
+@dataclass(slots=True)
+class Parameters:
+    """The use that a net's steps make of its parameters.
 
     Attributes:
-        steps_path: The path of its list of steps in the spec.
-        own_names: It has parameters or results, so its names are local.
-        setup: By level: node, task, instance.
-        uses: The nets that it uses directly.
-        size: The number of steps that it expands to.
-        sound: It is not recursive.
+        names: Name in the steps → parameter.
+        counted: Those that are passed to operators on counters.
+        changed: Those whose value is changed in place, with the place.
+        bound: Those that are bound again, with the last place; None if that value is read.
     """
 
-    name: str
-    steps: Steps
-    steps_path: Path
-    own_names: bool = False
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    setup: dict[str, SetupSpec] = field(default_factory=dict)
-    uses: frozenset[str] = frozenset()
-    size: int = 0
-    sound: bool = True
+    names: Mapping[str, str]
+    counted: set[str] = field(default_factory=set)
+    changed: dict[str, Place] = field(default_factory=dict)
+    bound: dict[str, Place | None] = field(default_factory=dict)
+
+    def scan(self, steps: tuple[Step, ...]) -> set[str]:
+        """Scan the lowered steps of a net for the parameters that they read before binding them."""
+        read: set[str] = set()
+        for step in steps:
+            parts = step.ops if isinstance(step, Net) else (step,)
+            for part in parts:
+                read |= self._touch(part)
+            inner = {name for block in blocks(step) for name in self.scan(block)}
+            if isinstance(step, Loop | While):
+                # The next iteration reads what this one has bound.
+                self._read(inner)
+            read |= inner
+        return read
+
+    def _touch(self, part: Step | Op) -> set[str]:
+        is_step = not isinstance(part, Op)
+        access = FINDER.of_step(part) if is_step else FINDER.of_op(part)  # type: ignore[arg-type]
+        exprs = expressions(part) if is_step else op_expressions(part)  # type: ignore[arg-type]
+        place = Place(part.path, part.origin)
+        bound = {*access.binds, *access.deletes}
+        names = {self.names[name] for name in {*access.reads} - bound if name in self.names}
+        changed = {self.names[one] for one in {*access.changes} - bound if one in self.names}
+        self._read(names - changed)
+        for name in changed:
+            self.changed.setdefault(name, place)
+        for name in bound & self.names.keys():
+            self.bound[self.names[name]] = place
+        for expr in exprs:
+            for one in walk_expr(expr):
+                if isinstance(one, Call) and one.function in _COUNTING and one.args:
+                    counter = one.args[0]
+                    if isinstance(counter, Name) and counter.name in self.names:
+                        self.counted.add(self.names[counter.name])
+        return names - changed
+
+    def _read(self, names: set[str]) -> None:
+        for name in names & self.bound.keys():
+            self.bound[name] = None
 
     @property
-    def path(self) -> Path:
-        """The path in the spec, ``nets`` and a name, of a net that the table of nets defines."""
-        return ("nets", self.name)
+    def counters(self) -> set[str]:
+        """The parameters of a net with which its steps only count, so that uses share them."""
+        return self.counted - self.changed.keys() - self.bound.keys()
+
+    def dropped(self) -> dict[str, Place]:
+        """Return the parameters that lowered steps of a net rebind unread, and where they do."""
+        return {name: place for name, place in self.bound.items() if place is not None}
 
 
-def build_net_table(spec: JobSpec, source: SourceMap, faults: Faults) -> dict[str, NetDef]:
-    """Build the table of nets that a spec declares, refusing nets that use themselves."""
-    used = {name: _used_names(net) for name, net in spec.nets.items()}
-    order, cycles = _sort_inner_first(used)
-    for cycle in cycles:
-        shown = " -> ".join(cycle)
-        place = Place(path_text(("nets", cycle[0])), source.key(("nets", cycle[0])))
-        faults.error(
-            "E143",
-            f"net '{cycle[0]}' uses itself: {shown}",
-            "use a loop: a net cannot be recursive",
-            place,
-        )
-    unsound = {name for cycle in cycles for name in cycle}
-    table: dict[str, NetDef] = {}
-    for name in order:
-        # One that uses an unsound net is unsound too: it has no finite size.
-        sound = name not in unsound and all(
-            table[other].sound for other in used[name] if other in table
-        )
-        size = _own_size(spec.nets[name]) + sum(
-            table[other].size for other in used[name] if other in table
-        )
-        inner = frozenset(used[name])
-        table[name] = replace(
-            _definition(name, spec.nets[name]), uses=inner, size=size, sound=sound
-        )
-    return {name: table[name] for name in spec.nets}
+class NetLowering:
+    """Lowers steps that use nets, and the set-up of the nets that are used.
+
+    Attributes:
+        used: Every net that has been used so far.
+
+    Args:
+        context: Has the table of nets.
+        read: Lowers expressions.
+        steps: Lowers the steps of nets.
+        look_ahead: Returns what lowers nets ahead of their use; its faults are discarded.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        read: ExpressionLowering,
+        steps: Lowering,
+        look_ahead: Callable[[], Lowering],
+    ) -> None:
+        self._context = context
+        self._faults = context.faults
+        self._read = read
+        self._steps = steps
+        self._look_ahead = look_ahead
+        self._ahead: Lowering | None = None
+        self._expanded = 0
+        self.used: set[str] = set()
+        self._setups: dict[tuple[str, str], tuple[SetupNets, tuple[str, ...]]] = {}
+        self._shared: dict[str, frozenset[str]] = {}
+        self._parameters: dict[str, Parameters] = {}
+
+    def setups(self, used: dict[str, None], level: str) -> tuple[SetupNets, ...]:
+        """Lower the set-up steps of all nets that steps use, for one level, such as ``task``."""
+        nets = [self._context.nets[name] for name in used]
+        return tuple(self._setup(net, level)[0] for net in nets if level in net.setup)
+
+    def _setup(self, net: NetDef, level: str) -> tuple[SetupNets, tuple[str, ...]]:
+        """Lower the set-up steps of one net that steps use, for one level, such as ``task``."""
+        key = (net.name, level)
+        if key not in self._setups:
+            names = self._shared_names(net)
+            rename = NetRenaming(net.name, f"nets/{net.name}", names) if net.own_names else None
+            env = Env((), rename=rename, nets=(net.name,))
+            at = (*net.path, "setup", level)
+            path = f"nets/{net.name}/setup.{level}"
+            self._setups[key] = (
+                self._steps.setup(net.setup[level], at, path, env),
+                tuple(env.used),
+            )
+        return self._setups[key]
+
+    def _shared_names(self, net: NetDef) -> frozenset[str]:
+        """Lower the set-up steps of a net to find the names they bind, which all its uses share."""
+        if net.name not in self._shared:
+            bound: set[str] = set()
+            for level, setup in net.setup.items():
+                at = (*net.path, "setup", level)
+                lowered = self._steps.setup(setup, at, f"nets/{net.name}/setup.{level}", Env(()))
+                for step in walk((*lowered.init, *lowered.exit)):
+                    bound.update(FINDER.of_step(step).binds)
+            self._shared[net.name] = frozenset(bound)
+        return self._shared[net.name]
+
+    def use(
+        self, spec: models.NetStep, at: Path, place: Place, origin: Origin, env: Env
+    ) -> Step | None:
+        """Lower a step that uses a net: expand it to the net's steps; None if it has a fault."""
+        net = self._context.nets.get(spec.net)
+        if net is None:
+            mend = did_you_mean(spec.net, self._context.nets)
+            where = Place(place.path, self._context.source.at((*at, "net")))
+            self._faults.error("E145", f"unknown net '{spec.net}'", mend, where)
+            return None
+        self.used.add(net.name)
+        if not net.sound or not self._check_interface(spec, net, place):
+            return None
+        self._expanded += net.size
+        if self._expanded > MAX_STEPS:
+            self._faults.error(
+                "E146",
+                f"the nets expand to more than {MAX_STEPS:,} steps",
+                "use a loop instead of nested nets",
+                place,
+            )
+            return None
+        self._note_use(net, env)
+        return self._inline(spec, net, at, place, origin, env)
+
+    def read_unused(self, net: NetDef) -> None:
+        """Lower the steps of a net that no step uses, only to report the faults in them."""
+        path = f"nets/{net.name}"
+        env = Env((("task", path),), loops=(path,), nets=(net.name,), is_loose=True)
+        self._steps.steps(net.steps, net.steps_path, f"{path}/steps", env)
+
+    def _note_use(self, net: NetDef, env: Env) -> None:
+        if net.name in env.used:
+            return
+        env.used[net.name] = None
+        for level in net.setup:
+            for other in self._setup(net, level)[1]:
+                env.used.setdefault(other)
+
+    def _inline(
+        self, spec: models.NetStep, net: NetDef, at: Path, place: Place, origin: Origin, env: Env
+    ) -> Step:
+        path = place.path
+        if not net.own_names:
+            steps = self._steps.steps(
+                net.steps, net.steps_path, f"{path}.{net.name}", env.net(net.name, None)
+            )
+            return UseNet(net.name, steps, path, origin)
+        given = {
+            name: self._read.expression(value, (*at, "in", name), path, env)
+            for name, value in spec.inputs.items()
+        }
+        parameters = self._find_parameters(net)
+        counters = {
+            name: value.name
+            for name, value in given.items()
+            if name in parameters.counters and isinstance(value, Name)
+        }
+        rename = NetRenaming(net.name, path, self._shared_names(net), counters)
+        self._check_received(spec, given, parameters, place)
+        before = [
+            Assign((NameTarget(rename(name)),), value, path, origin)
+            for name, value in given.items()
+            if name not in counters
+        ]
+        prefix = f"{path}.{net.name}"
+        steps = self._steps.steps(net.steps, net.steps_path, prefix, env.net(net.name, rename))
+        after = []
+        for name, blob in spec.outputs.items():
+            target = self._read.blob(blob, place, env)
+            if target != rename(name):
+                after.append(Assign((NameTarget(target),), Name(rename(name)), path, origin))
+        return UseNet(net.name, _surround(before, steps, after), path, origin)
+
+    def _find_parameters(self, net: NetDef) -> Parameters:
+        """Lower the steps of a net before its use, to find which parameters they read or change."""
+        found = self._parameters.get(net.name)
+        if found is None:
+            self._ahead = ahead = self._ahead or self._look_ahead()
+            path = f"nets/{net.name}"
+            rename = NetRenaming(net.name, path, self._shared_names(net))
+            env = Env(
+                (("task", path),), loops=(path,), rename=rename, nets=(net.name,), is_loose=True
+            )
+            steps = (
+                ahead.steps(net.steps, net.steps_path, f"{path}/steps", env) if net.inputs else ()
+            )
+            found = Parameters({rename(name): name for name in net.inputs})
+            found.scan(steps)
+            self._parameters[net.name] = found
+        return found
+
+    def _check_received(
+        self, spec: models.NetStep, given: dict[str, Expr], parameters: Parameters, place: Place
+    ) -> None:
+        """Check that a step that uses a net takes back in ``out`` what the net changes."""
+        # A view of a blob would change the blob.
+        for kinds, parts in ((parameters.changed, True), (parameters.dropped(), False)):
+            for name, where in kinds.items():
+                value = given.get(name)
+                while parts and isinstance(value, Index | Attribute):
+                    value = value.value
+                if not isinstance(value, Name) or name in spec.outputs:
+                    continue
+                blob = value.name.rpartition(":")[2]
+                self._faults.error(
+                    "E511",
+                    f"net '{spec.net}' changes its parameter '{name}' at "
+                    f"{where.origin}, but the change is lost: '{blob}' is not changed",
+                    f"add '{name}' to the net's 'out', and out: {{{name}: {blob}}} here; or make "
+                    "the net a plain list of steps, which uses the blobs of the caller; or "
+                    "change a copy",
+                    place,
+                )
+
+    def _check_interface(self, spec: models.NetStep, net: NetDef, place: Place) -> bool:
+        name = net.name
+        if not net.own_names:
+            if spec.inputs or spec.outputs:
+                mend = f"write {{net: {name}}}, or declare 'in' and 'out' on the net"
+                message = f"net '{name}' uses the blobs of the caller and takes no 'in' or 'out'"
+                self._faults.error("E147", message, mend, place)
+                return False
+            return True
+        sound = True
+        for given, declared, what in (
+            (spec.inputs, net.inputs, "parameter"),
+            (spec.outputs, net.outputs, "result"),
+        ):
+            for one in given:
+                if one not in declared:
+                    self._faults.error(
+                        "E147",
+                        f"net '{name}' has no {what} '{one}'",
+                        did_you_mean(one, declared),
+                        place,
+                    )
+                    sound = False
+        for one in net.inputs:
+            if one not in spec.inputs:
+                self._faults.error(
+                    "E147",
+                    f"net '{name}' is missing a value for parameter '{one}'",
+                    f"write in: {{{one}: …}}",
+                    place,
+                )
+                sound = False
+        return sound
 
 
-def _definition(name: str, net: Steps | NetSpec) -> NetDef:
-    if isinstance(net, tuple):
-        return NetDef(name, net, ("nets", name))
-    # Without 'in' and 'out' it uses the names of its caller, like a plain list; otherwise such a
-    # net could not have set-up.
-    own_names = bool({"inputs", "outputs"} & net.model_fields_set)
-    setup = {str(level): one for level, one in net.setup.items()}
-    path = ("nets", name, "steps")
-    return NetDef(name, net.steps, path, own_names, net.inputs, net.outputs, setup)
-
-
-def _used_names(net: Steps | NetSpec) -> list[str]:
-    """Return the names of the nets that a net in the table of nets uses, with repetitions."""
-    steps = (step for step in all_steps(_all_of(net)) if not isinstance(step, str))
-    return [step.net for step in steps if isinstance(step, models.NetStep)]
-
-
-def _own_size(net: Steps | NetSpec) -> int:
-    return sum(1 for _ in all_steps(_all_of(net)))
-
-
-def _all_of(net: Steps | NetSpec) -> Steps:
-    if isinstance(net, tuple):
-        return net
-    return net.steps + tuple(
-        step for setup in net.setup.values() for step in (*setup.init, *setup.exit)
-    )
-
-
-def all_steps(steps: Steps) -> Iterator[Step]:
-    """Yield all steps of a net, outer before inner ones, for the table of nets."""
-    for step in steps:
-        yield step
-        for block in _blocks(step):
-            yield from all_steps(block)
-
-
-def _blocks(step: Step) -> tuple[Steps, ...]:
-    if isinstance(step, str):
-        return ()
-    match step:
-        case models.OpStep() | models.NetStep() | models.EffectStep():
-            return ()
-        case control_flow.LoopStep() | control_flow.WhileStep() | control_flow.GuardStep():
-            return (step.steps,)
-        case control_flow.IfStep():
-            return (step.then, *(branch.then for branch in step.elifs), step.otherwise)
-        case control_flow.ParallelStep():
-            return step.parallel
-        case _:
-            return ()
-
-
-def _sort_inner_first(used: dict[str, list[str]]) -> tuple[list[str], list[list[str]]]:
-    """Sort the nets so that each comes after the nets it uses; return cycles of recursive nets."""
-    order: list[str] = []
-    cycles: list[list[str]] = []
-    done: set[str] = set()
-    for start in used:
-        # An explicit stack: a chain of nets may be longer than Python's own.
-        stack_path: list[str] = []
-        on_path: dict[str, int] = {}
-        stack: list[tuple[str, bool]] = [(start, False)]
-        while stack:
-            name, leaving = stack.pop()
-            if leaving:
-                stack_path.pop()
-                del on_path[name]
-                done.add(name)
-                order.append(name)
-            elif name in on_path:
-                cycles.append([*stack_path[on_path[name] :], name])
-            elif name not in done and name in used:
-                on_path[name] = len(stack_path)
-                stack_path.append(name)
-                stack.append((name, True))
-                stack += [(other, False) for other in reversed(dict.fromkeys(used[name]))]
-    return order, cycles
+def _surround(
+    before: list[Assign], steps: tuple[Step, ...], after: list[Assign]
+) -> tuple[Step, ...]:
+    """Put assignments of inputs and outputs before and after the lowered steps of a used net."""
+    first = steps[0] if steps else None
+    if before and isinstance(first, Net):
+        steps = (Net((*before, *first.ops), before[0].path, before[0].origin), *steps[1:])
+    elif before:
+        steps = (Net(tuple(before), before[0].path, before[0].origin), *steps)
+    last = steps[-1] if steps else None
+    if after and isinstance(last, Net):
+        return (*steps[:-1], Net((*last.ops, *after), last.path, last.origin))
+    return (*steps, Net(tuple(after), after[0].path, after[0].origin)) if after else steps

@@ -265,7 +265,7 @@ class _ReaderLowering:
         return self._check_fields(found, at)
 
     def _check_ragged(self, fields: tuple[Field, ...], kind: str, at: Path) -> None:
-        """Check a reader's ``ragged`` key, and fields for which the key is missing."""
+        """Check that a reader's ``ragged`` fields are possible, and that none lacks its lengths."""
         ragged = [one for one in fields if one.lengths is not None]
         for one in ragged[:1] if kind in _NOT_RAGGED else ():
             why, mend = _NOT_RAGGED[kind]
@@ -370,7 +370,7 @@ def _field(name: str, written: str | RaggedField) -> Field:
 
 
 def _members(source: Source) -> tuple[str, ...] | None:
-    """Return the columns of a reader's source if the spec alone defines them; else None."""
+    """Return the columns of a reader's source that the spec itself names; None if a file does."""
     match source:
         case BlobSource(values=values):
             return tuple(name for name, _ in values)

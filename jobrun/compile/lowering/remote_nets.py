@@ -49,7 +49,7 @@ class RemoteLowering:
             mend = did_you_mean(entry.net, self._context.nets)
             faults.error("E145", f"unknown net '{entry.net}'", mend, place)
             return []
-        self._steps.used.add(net.name)
+        self._steps.nets.used.add(net.name)
         if not net.sound:
             return []
         used: dict[str, None] = {net.name: None}
@@ -59,7 +59,7 @@ class RemoteLowering:
         setup = tuple(
             one
             for level in ("node", "task", "instance")
-            for one in self._steps.net_setups(used, level)
+            for one in self._steps.nets.setups(used, level)
         )
         origin = source.at(at)
         nets = [

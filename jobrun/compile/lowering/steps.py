@@ -1,9 +1,8 @@
-"""Lower the steps of a spec: effects such as ``call`` and ``run``, blocks, loops, uses of nets."""
+"""Lower the steps of a spec: effects such as ``call`` and ``run``, blocks, loops and conditions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from functools import partial
 from operator import is_
 from types import NoneType
@@ -11,17 +10,14 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from jobrun.compile.expressions.calls import require_valid_call
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.definite_assignment import FINDER
-from jobrun.compile.lowering.context import Context, Env, NetRenaming
+from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.expressions import UNREADABLE, ExpressionLowering
-from jobrun.compile.lowering.nets import MAX_STEPS, NetDef
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import dataclass, replace
+from jobrun.core.lazy_dataclass import replace
 from jobrun.core.lazy_module import lazy_module
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.effects.effect import declared_keys, declared_sources
-from jobrun.graph.expressions import Attribute, Call, Const, Expr, Index, Name
-from jobrun.graph.query import blocks, expressions, op_expressions, walk
+from jobrun.graph.expressions import Call, Const, Expr, Name
 from jobrun.graph.steps import (
     Assign,
     CallPython,
@@ -41,10 +37,8 @@ from jobrun.graph.steps import (
     Save,
     Step,
     Stop,
-    UseNet,
     While,
 )
-from jobrun.graph.traversal import walk_expr
 from jobrun.graph.types import SetupNets
 from jobrun.ops.operator_table import MANY, OPERATORS, OpDef
 from jobrun.ops.plugins import find_operator
@@ -52,6 +46,7 @@ from jobrun.spec.yaml.source_map import Path
 
 if TYPE_CHECKING:
     from jobrun.compile.job_draft.repeated_flow import RepeatedFlow
+    from jobrun.compile.lowering.nets import NetLowering
     from jobrun.compile.lowering.repeated_steps import RepeatedSteps
     from jobrun.spec.models import control_flow
     from jobrun.spec.models import steps as models
@@ -63,73 +58,6 @@ else:
 _MAX_DEPTH = 64
 # From so many tasks on it pays to remember what the steps of each became.
 _MANY_TASKS = 50
-# Operators that change or read a counter.
-_COUNTING = frozenset(name for name, one in OPERATORS.items() if one.atomic) | {"count_value"}
-
-
-@dataclass(slots=True)
-class _Parameters:
-    """The use that a net's steps make of its parameters.
-
-    Attributes:
-        names: Name in the steps → parameter.
-        counted: Those that are passed to operators on counters.
-        changed: Those whose value is changed in place, with the place.
-        bound: Those that are bound again, with the last place; None if that value is read.
-    """
-
-    names: Mapping[str, str]
-    counted: set[str] = field(default_factory=set)
-    changed: dict[str, Place] = field(default_factory=dict)
-    bound: dict[str, Place | None] = field(default_factory=dict)
-
-    def scan(self, steps: tuple[Step, ...]) -> set[str]:
-        """Scan a used net's steps for parameters that they read before they bind them."""
-        read: set[str] = set()
-        for step in steps:
-            parts = step.ops if isinstance(step, Net) else (step,)
-            for part in parts:
-                read |= self._touch(part)
-            inner = {name for block in blocks(step) for name in self.scan(block)}
-            if isinstance(step, Loop | While):
-                # The next iteration reads what this one has bound.
-                self._read(inner)
-            read |= inner
-        return read
-
-    def _touch(self, part: Step | Op) -> set[str]:
-        is_step = not isinstance(part, Op)
-        access = FINDER.of_step(part) if is_step else FINDER.of_op(part)  # type: ignore[arg-type]
-        exprs = expressions(part) if is_step else op_expressions(part)  # type: ignore[arg-type]
-        place = Place(part.path, part.origin)
-        bound = {*access.binds, *access.deletes}
-        names = {self.names[name] for name in {*access.reads} - bound if name in self.names}
-        changed = {self.names[one] for one in {*access.changes} - bound if one in self.names}
-        self._read(names - changed)
-        for name in changed:
-            self.changed.setdefault(name, place)
-        for name in bound & self.names.keys():
-            self.bound[self.names[name]] = place
-        for expr in exprs:
-            for one in walk_expr(expr):
-                if isinstance(one, Call) and one.function in _COUNTING and one.args:
-                    counter = one.args[0]
-                    if isinstance(counter, Name) and counter.name in self.names:
-                        self.counted.add(self.names[counter.name])
-        return names - changed
-
-    def _read(self, names: set[str]) -> None:
-        for name in names & self.bound.keys():
-            self.bound[name] = None
-
-    @property
-    def counters(self) -> set[str]:
-        """The parameters that a used net's steps only count with; these are passed by reference."""
-        return self.counted - self.changed.keys() - self.bound.keys()
-
-    def dropped(self) -> dict[str, Place]:
-        """Return the parameters that a used net's steps rebind without reading them, and where."""
-        return {name: place for name, place in self.bound.items() if place is not None}
 
 
 class StepLowering:
@@ -141,14 +69,25 @@ class StepLowering:
         self.read = ExpressionLowering(context)
         self._effects = EffectLowering(context, self.read)
         self._repeated: RepeatedSteps | None = None
-        self._expanded = 0
-        # Every net that has been used so far.
-        self.used: set[str] = set()
-        self._setups: dict[tuple[str, str], tuple[SetupNets, tuple[str, ...]]] = {}
-        self._shared: dict[str, frozenset[str]] = {}
-        self._parameters: dict[str, _Parameters] = {}
-        # Lowers nets ahead of their use; its faults are discarded.
-        self._ahead: StepLowering | None = None
+        self._nets: NetLowering | None = None
+        self._is_ahead = False
+
+    @property
+    def nets(self) -> NetLowering:
+        """The lowering of uses of nets in these steps, which is imported if there are any."""
+        if self._nets is None:
+            from jobrun.compile.lowering.nets import NetLowering  # noqa: PLC0415 - of jobs with nets
+
+            self._nets = NetLowering(self._context, self.read, self, self._look_ahead)
+        return self._nets
+
+    def _look_ahead(self) -> StepLowering:
+        """Return what lowers the steps of a net ahead of its use, discarding faults."""
+        if self._is_ahead:
+            return self
+        ahead = StepLowering(replace(self._context, faults=Faults()))
+        ahead._is_ahead = True
+        return ahead
 
     def steps(self, specs: models.Steps, at: Path, prefix: str, env: Env) -> tuple[Step, ...]:
         """Lower a list of steps of a spec, with the steps inside them.
@@ -199,7 +138,7 @@ class StepLowering:
         return steps, None
 
     def setup(self, spec: models.SetupSpec, at: Path, path: str, env: Env) -> SetupNets:
-        """Lower set-up steps, of a task or a net, to two blocks ``path.init`` and ``path.exit``.
+        """Lower the set-up steps of a task or net to two blocks, ``path.init`` and ``path.exit``.
 
         ``env`` says which nets and names are around it; its blocks are not reachable.
         """
@@ -209,35 +148,6 @@ class StepLowering:
             inner = Env(((("", block),)), rename=env.rename, nets=env.nets, used=env.used)
             parts.append(self.steps(steps, (*at, part), block, inner))
         return SetupNets(parts[0], parts[1], path)
-
-    def net_setups(self, used: dict[str, None], level: str) -> tuple[SetupNets, ...]:
-        """Lower the set-up steps (of one level) of all nets that steps use, each net once."""
-        nets = [self._context.nets[name] for name in used]
-        return tuple(self._net_setup(net, level)[0] for net in nets if level in net.setup)
-
-    def _net_setup(self, net: NetDef, level: str) -> tuple[SetupNets, tuple[str, ...]]:
-        """Lower one net's set-up steps at a level; return them, and the nets used in them."""
-        key = (net.name, level)
-        if key not in self._setups:
-            names = self._shared_names(net)
-            rename = NetRenaming(net.name, f"nets/{net.name}", names) if net.own_names else None
-            env = Env((), rename=rename, nets=(net.name,))
-            at = (*net.path, "setup", level)
-            path = f"nets/{net.name}/setup.{level}"
-            self._setups[key] = (self.setup(net.setup[level], at, path, env), tuple(env.used))
-        return self._setups[key]
-
-    def _shared_names(self, net: NetDef) -> frozenset[str]:
-        """Return the names that a net's set-up binds, by lowering its set-up steps on their own."""
-        if net.name not in self._shared:
-            bound: set[str] = set()
-            for level, setup in net.setup.items():
-                at = (*net.path, "setup", level)
-                lowered = self.setup(setup, at, f"nets/{net.name}/setup.{level}", Env(()))
-                for step in walk((*lowered.init, *lowered.exit)):
-                    bound.update(FINDER.of_step(step).binds)
-            self._shared[net.name] = frozenset(bound)
-        return self._shared[net.name]
 
     def _step(self, spec: models.Step, at: Path, place: Place, env: Env) -> Step | Op | None:
         if isinstance(spec, str) and spec.strip() != "stop":
@@ -258,7 +168,7 @@ class StepLowering:
             case models.OpStep():
                 return self._effects.operator(spec, at, place, env)
             case models.NetStep():
-                return self._use_net(spec, at, place, origin, env)
+                return self.nets.use(spec, at, place, origin, env)
             case models.EffectStep():
                 return self._effects.step(spec, at, place, env)
             case control_flow.LoopStep():
@@ -378,173 +288,9 @@ class StepLowering:
                 place,
             )
 
-    def _use_net(
-        self, spec: models.NetStep, at: Path, place: Place, origin: Origin, env: Env
-    ) -> Step | None:
-        net = self._context.nets.get(spec.net)
-        if net is None:
-            mend = did_you_mean(spec.net, self._context.nets)
-            where = Place(place.path, self._context.source.at((*at, "net")))
-            self._faults.error("E145", f"unknown net '{spec.net}'", mend, where)
-            return None
-        self.used.add(net.name)
-        if not net.sound or not self._check_interface(spec, net, place):
-            return None
-        self._expanded += net.size
-        if self._expanded > MAX_STEPS:
-            self._faults.error(
-                "E146",
-                f"the nets expand to more than {MAX_STEPS:,} steps",
-                "use a loop instead of nested nets",
-                place,
-            )
-            return None
-        self._note_use(net, env)
-        return self._inline(spec, net, at, place, origin, env)
-
-    def read_net(self, net: NetDef) -> None:
-        """Lower the steps of an unused net, only to report the faults in them."""
-        path = f"nets/{net.name}"
-        env = Env((("task", path),), loops=(path,), nets=(net.name,), is_loose=True)
-        self.steps(net.steps, net.steps_path, f"{path}/steps", env)
-
-    def _note_use(self, net: NetDef, env: Env) -> None:
-        if net.name in env.used:
-            return
-        env.used[net.name] = None
-        for level in net.setup:
-            for other in self._net_setup(net, level)[1]:
-                env.used.setdefault(other)
-
-    def _inline(
-        self, spec: models.NetStep, net: NetDef, at: Path, place: Place, origin: Origin, env: Env
-    ) -> Step:
-        path = place.path
-        if not net.own_names:
-            steps = self.steps(
-                net.steps, net.steps_path, f"{path}.{net.name}", env.net(net.name, None)
-            )
-            return UseNet(net.name, steps, path, origin)
-        given = {
-            name: self.read.expression(value, (*at, "in", name), path, env)
-            for name, value in spec.inputs.items()
-        }
-        parameters = self._find_parameters(net)
-        counters = {
-            name: value.name
-            for name, value in given.items()
-            if name in parameters.counters and isinstance(value, Name)
-        }
-        rename = NetRenaming(net.name, path, self._shared_names(net), counters)
-        self._check_received(spec, given, parameters, place)
-        before = [
-            Assign((NameTarget(rename(name)),), value, path, origin)
-            for name, value in given.items()
-            if name not in counters
-        ]
-        prefix = f"{path}.{net.name}"
-        steps = self.steps(net.steps, net.steps_path, prefix, env.net(net.name, rename))
-        after = []
-        for name, blob in spec.outputs.items():
-            target = self.read.blob(blob, place, env)
-            if target != rename(name):
-                after.append(Assign((NameTarget(target),), Name(rename(name)), path, origin))
-        return UseNet(net.name, _surround(before, steps, after), path, origin)
-
-    def _find_parameters(self, net: NetDef) -> _Parameters:
-        """Lower a used net's steps ahead, to find which parameters they read, change or bind."""
-        found = self._parameters.get(net.name)
-        if found is None:
-            ahead = self._ahead or StepLowering(replace(self._context, faults=Faults()))
-            self._ahead = ahead._ahead = ahead
-            path = f"nets/{net.name}"
-            rename = NetRenaming(net.name, path, self._shared_names(net))
-            env = Env(
-                (("task", path),), loops=(path,), rename=rename, nets=(net.name,), is_loose=True
-            )
-            steps = (
-                ahead.steps(net.steps, net.steps_path, f"{path}/steps", env) if net.inputs else ()
-            )
-            found = _Parameters({rename(name): name for name in net.inputs})
-            found.scan(steps)
-            self._parameters[net.name] = found
-        return found
-
-    def _check_received(
-        self, spec: models.NetStep, given: dict[str, Expr], parameters: _Parameters, place: Place
-    ) -> None:
-        """Check that a step using a net receives back all blobs that the net changes."""
-        # A view of a blob would change the blob.
-        for kinds, parts in ((parameters.changed, True), (parameters.dropped(), False)):
-            for name, where in kinds.items():
-                value = given.get(name)
-                while parts and isinstance(value, Index | Attribute):
-                    value = value.value
-                if not isinstance(value, Name) or name in spec.outputs:
-                    continue
-                blob = value.name.rpartition(":")[2]
-                self._faults.error(
-                    "E511",
-                    f"net '{spec.net}' changes its parameter '{name}' at "
-                    f"{where.origin}, but the change is lost: '{blob}' is not changed",
-                    f"add '{name}' to the net's 'out', and out: {{{name}: {blob}}} here; or make "
-                    "the net a plain list of steps, which uses the blobs of the caller; or "
-                    "change a copy",
-                    place,
-                )
-
-    def _check_interface(self, spec: models.NetStep, net: NetDef, place: Place) -> bool:
-        name = net.name
-        if not net.own_names:
-            if spec.inputs or spec.outputs:
-                mend = f"write {{net: {name}}}, or declare 'in' and 'out' on the net"
-                message = f"net '{name}' uses the blobs of the caller and takes no 'in' or 'out'"
-                self._faults.error("E147", message, mend, place)
-                return False
-            return True
-        sound = True
-        for given, declared, what in (
-            (spec.inputs, net.inputs, "parameter"),
-            (spec.outputs, net.outputs, "result"),
-        ):
-            for one in given:
-                if one not in declared:
-                    self._faults.error(
-                        "E147",
-                        f"net '{name}' has no {what} '{one}'",
-                        did_you_mean(one, declared),
-                        place,
-                    )
-                    sound = False
-        for one in net.inputs:
-            if one not in spec.inputs:
-                self._faults.error(
-                    "E147",
-                    f"net '{name}' is missing a value for parameter '{one}'",
-                    f"write in: {{{one}: …}}",
-                    place,
-                )
-                sound = False
-        return sound
-
 
 def _net(run: list[Op]) -> Net:
     return Net(tuple(run), run[0].path, run[0].origin)
-
-
-def _surround(
-    before: list[Assign], steps: tuple[Step, ...], after: list[Assign]
-) -> tuple[Step, ...]:
-    """Lower the use of a net: merge assignments into its steps at the start and the end."""
-    first = steps[0] if steps else None
-    if before and isinstance(first, Net):
-        steps = (Net((*before, *first.ops), before[0].path, before[0].origin), *steps[1:])
-    elif before:
-        steps = (_net([*before]), *steps)
-    last = steps[-1] if steps else None
-    if after and isinstance(last, Net):
-        return (*steps[:-1], Net((*last.ops, *after), last.path, last.origin))
-    return (*steps, _net([*after])) if after else steps
 
 
 class EffectLowering:
@@ -593,7 +339,7 @@ class EffectLowering:
         return step
 
     def operator(self, spec: models.OpStep, at: Path, place: Place, env: Env) -> Op:
-        """Lower the effect of an operator step's long form, ``{op: …}``."""
+        """Lower an operator step in its long form, ``{op: …}``, to an ``Op``."""
         path, origin = place
         outputs = _as_tuple(spec.out)
         read = self._read.expression
@@ -623,7 +369,7 @@ class EffectLowering:
         return Assign(targets, value, path, origin) if targets else Perform(value, path, origin)
 
     def _checked(self, call: Call, definition: OpDef, place: Place) -> Expr:
-        """Check a lowered operator's arguments, only once for calls that differ in names alone."""
+        """Check the arguments of a lowered operator, once for calls that differ only in names."""
         key = _kinds_of_arguments(call)
         if key in self._valid:
             return call
@@ -756,7 +502,7 @@ _LOWERING: Mapping[str, Callable[[EffectLowering, Any, Path, Place, Env], Step]]
 
 
 def _kinds_of_arguments(call: Call) -> tuple[object, ...] | None:
-    """Return what alone decides if a lowered call is valid, names apart; None if all does.
+    """Build a key that lowered calls share if only names differ, to check them once; else None.
 
     Which blob a name means does not decide it.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 from jobrun.compile.analysis.reader_positions import (
     remove_position_setup,
 )
-from jobrun.compile.analysis.state import (
+from jobrun.compile.analysis.state_dirs import (
     remove_state_dir_setup,
 )
 from jobrun.compile.faults import Faults, Place
@@ -273,7 +273,7 @@ def _restore_task_order(group: TaskGroup, given: TaskGroup) -> TaskGroup:
 
 
 def _add_families(nodes: Cluster) -> Cluster:
-    """Lower the nodes of a Python job: make each node without a family a family of its own."""
+    """Make each node of a Python job that has no family, as ``worker-1`` has, a family of one."""
     return Cluster(tuple(replace(node, family=node.family or node.name) for node in nodes))
 
 
@@ -298,7 +298,7 @@ def _assign_paths(
 
 
 def _common_part(task: Task, node: str) -> Task:
-    """Return what a Python job's task, to be lowered, has in common with its copies on nodes."""
+    """Return a Python job's task without what differs between its copies on several nodes."""
     return replace(task, node=node, scopes=(), objects=(), apart=())
 
 

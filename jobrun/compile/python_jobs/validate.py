@@ -38,7 +38,7 @@ def check_file_name(name: str, what: str, place: Place, faults: Faults) -> None:
 
 
 def check_task(task: Task, params: Mapping[str, object], faults: Faults) -> None:
-    """Validate a task built in Python: its numbers, and words in its steps and outputs."""
+    """Validate a task built in Python: its instances, reports, set-up, steps and outputs."""
     place = Place(task.path, task.origin)
     if task.instances < 1:
         faults.error(

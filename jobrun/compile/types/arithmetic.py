@@ -240,7 +240,7 @@ def require_truth_value(known: Known) -> None:
 
 
 def require_in_place(left: Known, result: Known, sign: str) -> None:
-    """Refuse ``a += b`` if the inferred type of ``a + b`` does not fit the array ``a``.
+    """Refuse ``a += b`` if this arithmetic gives a shape or kind of dtype that ``a`` cannot have.
 
     Raises:
         MisfitError: Its shape would grow, or its dtype would change kind.

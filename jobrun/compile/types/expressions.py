@@ -119,7 +119,7 @@ class RuleCache:
         self._found: dict[tuple[object, ...], tuple[object, Known]] = {}
 
     def constant(self, expr: Const) -> Known:
-        """Return a constant's type, cached: the same object for equal texts."""
+        """Return the type of a constant in an expression, from the cache if inferred before."""
         found = self._found.get((id(expr),))
         if found is None:
             known = UNKNOWN if expr.ellipsis else scalar(expr.value)
@@ -127,7 +127,7 @@ class RuleCache:
         return found[1]
 
     def binary(self, left: Known, sign: str, right: Known) -> Known:
-        """Return what ``infer_binary`` infers from two types."""
+        """Infer the type of an expression ``a + b`` from its operands' types; cache the result."""
         key = (id(left), sign, id(right))
         found = self._found.get(key)
         if found is None:
@@ -143,7 +143,7 @@ class RuleCache:
         return found[1]
 
     def without_value(self, known: Known) -> Known:
-        """Return a type without its constant value, cached: the same object for the same type."""
+        """Return the type of an expression without its constant value; cache the result."""
         if known.value is None and known.items is None:
             return known
         key = ("without value", id(known))
@@ -177,7 +177,7 @@ class ExpressionInference:
         self._doubt = 0
 
     def whole(self, expr: Expr) -> Known:
-        """Infer the type of a whole expression, which is not part of another one."""
+        """Infer the type of a complete expression, which is not part of another one."""
         self._doubt = 0
         return self.infer(expr)
 

@@ -111,7 +111,7 @@ class _JobInference:
 
     @property
     def shared(self) -> Shared:
-        """The types of records in shared queues, as the walk through the whole job found them."""
+        """The types of records in shared queues that the inference of a whole job has found."""
         return self._sent.shared
 
     def types(self) -> Types:
@@ -235,7 +235,7 @@ class _JobInference:
                 names.pop(name, None)
 
     def _body(self, task: Task, walk: StepInference, queues: NodeQueues) -> None:
-        """Walk through a task's body, to infer what types it leaves in the whole job's types."""
+        """Infer the part of a job's types that the steps of a task give to its blobs."""
         match task.read:
             case ReadRecords(reader=reader):
                 fields = infer_record(reader, walk.names, self._headers, self._outputs)
@@ -277,7 +277,7 @@ def _by_node(group: TaskGroup) -> dict[str, tuple[Task, ...]]:
 
 
 def _volatile(group: TaskGroup, node: str, tasks: tuple[Task, ...]) -> frozenset[str]:
-    """Return the blobs of a job whose types stay unknown: reports or hogwild tasks write them."""
+    """Return a job's blobs of unknown type: reports or ``hogwild`` tasks write them at any time."""
     reports = [one.report.steps for one in group.reports if one.node == node]
     reports += [report.steps for task in tasks for report in task.reports]
     return frozenset(

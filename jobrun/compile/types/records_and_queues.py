@@ -55,7 +55,7 @@ class QueueTypes:
     shared: Shared = field(default_factory=dict)
 
     def on_node(self, group: GroupName, tasks: tuple[Task, ...]) -> NodeQueues:
-        """Return the types of records in a group's queues on one node, which are empty at first.
+        """Return the queues of a group on one node, whose types of records are not known yet.
 
         Args:
             group: The name of the group.
@@ -112,7 +112,7 @@ def _find_writers(tasks: Iterable[Task]) -> dict[str, list[Task]]:
 
 
 def sort_tasks(tasks: tuple[Task, ...]) -> list[Task]:
-    """Sort tasks so that the types in a queue are inferred before a task reads the queue.
+    """Sort tasks so that writers of a queue come before readers, and its types are known to these.
 
     Ties are in the order of the spec. If the queues form a cycle, they are ignored.
     """
@@ -177,7 +177,7 @@ def _check_same_type(queue: Queue, name: str, sent: Sent, faults: Faults) -> Non
 
 
 def _compared_part(queue: Queue, known: Known) -> object:
-    """Return the part of record types in which all records of one queue must agree."""
+    """Return the dtype and rank, in batches also row shape, that a queue's records must share."""
     if known.shape is None:
         return known.dtype, None
     return known.dtype, known.shape[1:] if queue.batch else None, len(known.shape)

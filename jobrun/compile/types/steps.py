@@ -121,7 +121,7 @@ class StepInference:
             names[name] = UNKNOWN
 
     def block(self, path: str, steps: tuple[Step, ...]) -> bool:
-        """Infer the types that the steps of a block leave; return if its end is reached."""
+        """Infer the types after the steps of a block; return whether the block's end is reached."""
         if len(steps) == 1 and isinstance(steps[0], Net):
             # Most tasks of a large job are that, which has no stop.
             return self._step(steps[0])
@@ -158,12 +158,12 @@ class StepInference:
         return self._inference.whole(expr)
 
     def output(self, expr: Expr, task: Task) -> Known:
-        """Infer the type of a task's output after the walk through the task's steps."""
+        """Infer the type of a task's output from the types that its steps have left."""
         self._of = task
         return self._inference.whole(expr)
 
     def _add_misfit(self, misfit: Misfit) -> None:
-        """Add the fault of an expression whose types do not fit, at the step that has it."""
+        """Add the fault of a misfit found while inferring the types of a step, at this step."""
         if self._of is not None:
             self._faults.add_misfit(misfit, self._of.path, self._of.origin)
 
@@ -188,7 +188,7 @@ class StepInference:
         return self._frames[-1]
 
     def _leave(self) -> None:
-        """Leave a block in type inference of steps, so that names it binds have types after it."""
+        """End a block as steps' types are inferred; the outer block takes over what it bound."""
         ended = self._frames.pop()
         around = self._frames[-1].before
         for name, known in ended.before.items():
@@ -344,7 +344,7 @@ class StepInference:
         return not holds
 
     def _note_leaving(self, target: str) -> None:
-        """Note the types at a ``stop`` step, with which it leaves the block of a given path."""
+        """Note the types that names have at a ``stop`` step, which ends the block of a path."""
         changed: dict[str, None] = {}
         for frame in reversed(self._frames):
             changed |= dict.fromkeys(frame.before)

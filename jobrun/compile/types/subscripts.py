@@ -142,7 +142,7 @@ class _IndexedShape:
         return taken
 
     def _basic(self, part: Expr, spare: int) -> None:
-        """Infer what a basic index in a subscript ``x[…]`` makes of the shape: a slice, '...'."""
+        """Infer which lengths a basic index of a subscript (slice, ``...``, None) adds."""
         if part == _NEW_AXIS:
             self._lengths.append(1)
             return

@@ -47,7 +47,7 @@ class BlobDifference:
 
 
 def compare_states(first: Inspection, second: Inspection) -> tuple[BlobDifference, ...]:
-    """Compare all blobs of two checkpoints in memory, in the order of the first."""
+    """Compare each blob of two checkpoints that are loaded in memory, in the order of the first."""
     ours, theirs = _values(first), _values(second)
     found = []
     for node, name in (*ours, *(key for key in theirs if key not in ours)):
@@ -90,7 +90,7 @@ def compare_stored(first: StoredEpoch, second: StoredEpoch) -> Iterator[BlobDiff
 
 
 def render_differences(blobs: Sequence[BlobDifference], *, equal_too: bool = False) -> list[str]:
-    """Render the differences between two checkpoints as lines, and count the equal blobs.
+    """Render how the blobs of two checkpoints differ, a line each, and how many are equal.
 
     Args:
         blobs: All that were compared.
@@ -128,7 +128,7 @@ def render_difference(how: ValueDifference) -> str:
 
 
 def align_columns(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Align the entries of a checkpoint diff in columns: names of blobs, then words."""
+    """Align a checkpoint diff in two columns: the names of blobs, and how each of them differs."""
     known = list(rows)
     width = max((len(name) for name, _ in known), default=0)
     return [f"  {name:<{width}}  {text}" for name, text in known]

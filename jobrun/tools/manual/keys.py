@@ -68,7 +68,7 @@ class Table:
 
 
 def read_tables(schema: Schema) -> tuple[Table, ...]:
-    """Read the tables of spec keys from the JSON schema, the whole file's first."""
+    """Read tables of spec keys from the JSON schema, first that of the keys at the top level."""
     definitions = schema["$defs"]
     found: dict[str, Table] = {}
     waiting = deque([("", "", schema)])
@@ -87,7 +87,7 @@ def read_tables(schema: Schema) -> tuple[Table, ...]:
 
 
 def find_tables(all_tables: tuple[Table, ...], given: str) -> tuple[Table, ...]:
-    """Find the tables of spec keys that a name refers to, and which keys it means in each.
+    """Find the tables of spec keys that match a name, each with only the keys that match.
 
     Args:
         all_tables: As ``read_tables`` gives them.
@@ -109,7 +109,7 @@ def find_tables(all_tables: tuple[Table, ...], given: str) -> tuple[Table, ...]:
 
 
 def list_key_words(all_tables: tuple[Table, ...]) -> tuple[str, ...]:
-    """List all spec keys that the manual can look up, to suggest one."""
+    """List all names and paths of spec keys, to suggest the nearest to an unknown one."""
     found = dict.fromkeys(one.path for one in all_tables if one.path)
     for one in all_tables:
         found |= dict.fromkeys(key.name for key in one.keys)
@@ -193,7 +193,7 @@ def _default(value: Schema) -> str:
 
 
 def _models(value: Any, definitions: Schema) -> Iterator[str]:
-    """Yield the mappings that a spec key's value may be, by the JSON schema, for the manual."""
+    """Yield the names of the schema's mappings that the value of a spec key may be."""
     if isinstance(value, list):
         for one in value:
             yield from _models(one, definitions)

@@ -92,7 +92,7 @@ def plan_trials(course: Course, count: int, seed: int = 0) -> tuple[Trial, ...]:
 
 
 def another_instant(course: Course, seed: int) -> AtTime:
-    """Plan another time at which to kill a copy, drawn from the course of an unbroken run."""
+    """Plan another time to kill a copy of a run at, within the time that an unkilled run took."""
     return _instant(course, random.Random(seed))  # noqa: S311
 
 
@@ -111,7 +111,7 @@ class _Places:
         self._has_drawn = False
 
     def draw(self) -> AtPoint | None:
-        """Draw the next failpoint to kill at, and which occurrence; None if no run reached any."""
+        """Draw the next failpoint to kill at, and at which pass; None if the run reached none."""
         if not self._deck:
             self._deck = sorted(self._reached)
             self._chance.shuffle(self._deck)

@@ -139,7 +139,7 @@ def prove(request: ProofRequest, listen: Callable[[Outcome], None]) -> Proof:
 
 
 def last_writer(job: Job, node: str, blob: str) -> str:
-    """Find the step that last writes a blob in an epoch, for the proof to name if it differs."""
+    """Find the step that last writes a blob in an epoch, which a proof names where runs differ."""
     found = ""
     for task in job.epoch.tasks:
         for path, access in _accesses(task.steps) if task.node == node else ():
@@ -222,12 +222,12 @@ def _all(
 
 
 def _nothing_compared(reference: Run, found: Run) -> None:
-    """Return no difference, as a proof compares no runs of an inexact job, which may differ."""
+    """Skip the comparison of a proof's runs where the job is inexact, so that they may differ."""
     del reference, found
 
 
 def _environment() -> dict[str, str]:
-    """Build the environment variables for all runs of a proof, which have no supervisor.
+    """Return the environment for runs of a proof, with the variable that turns supervision off.
 
     A supervisor would report the kill as it does to users.
     """
@@ -235,5 +235,5 @@ def _environment() -> dict[str, str]:
 
 
 def _variables() -> dict[str, str]:
-    """Return the environment for the processes of a proof, without variables of jobrun itself."""
+    """Return the environment for processes that a proof starts, without variables of jobrun."""
     return {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}

@@ -68,7 +68,7 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether nothing went wrong in the trial, even if its kills did not end a process."""
+        """Whether in this trial nothing failed, was lost or differed, even if no kill hit."""
         return not (self.lost or self.failure or self.difference)
 
 
@@ -78,7 +78,7 @@ Loss = Callable[[Path], str]
 
 
 def find_any_lost_epochs(folder: Path) -> str:
-    """Describe acknowledged epochs that any run in a trial's folder has lost."""
+    """Describe the acknowledged epochs that the runs of a trial have lost, if there are any."""
     return next((words for run in runs(folder) if (words := find_lost_epochs(run))), "")
 
 

@@ -54,7 +54,7 @@ class Charts:
 
 
 def build_charts(reports: Sequence[RunReport]) -> Charts:
-    """Build a report's charts: metrics first, in the order of their first value.
+    """Build a report's charts: of metrics, in the order they first occur, and then of times.
 
     A metric that is text has none; of a bool the curve is of 0 and 1.
     """
@@ -153,7 +153,7 @@ def _extremes(stretch: Sequence[Point]) -> list[Point]:
 
 
 def chart_section(charts: Charts, names: Sequence[str]) -> Html:
-    """Render the charts of a report as HTML: a figure each, and a legend if runs are compared."""
+    """Render the charts of a report as HTML: a figure for each, and a legend of compared runs."""
     if not charts.charts:
         return tag("p", "Nothing was measured; the spec's 'metrics' say what to measure.")
     parts = [tag("p", _HELP, class_="note help", id="chart-help")]

@@ -92,7 +92,7 @@ def tiles(value: Any, across: int = 8) -> Picture | None:
 
 
 def png(drawn: Picture) -> bytes:
-    """Encode a picture for the report as a PNG file: a pixel per item, clear between tiles."""
+    """Encode a report's picture as a PNG file, a pixel per item, with gaps between its squares."""
     height, width = drawn.shades.shape
     lines = np.concatenate([np.zeros((height, 1), np.uint8), drawn.shades], axis=1)
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
@@ -206,7 +206,7 @@ class Histogram:
 
 
 def histogram(value: Any, bins: int = 40) -> Histogram | None:
-    """Compute a report's histogram of an array; None with fewer than two finite numbers.
+    """Compute the histogram that a report draws of an array; None for too few finite numbers.
 
     Args:
         value: An array of any shape, or anything else, which has none.

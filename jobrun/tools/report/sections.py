@@ -231,7 +231,7 @@ def _runs(one: TaskTime) -> str:
 
 
 def _profile_rows(rows: Any, name: str) -> list[_Row]:
-    """Parse the rows that the report's section about the profile lists; skip malformed ones."""
+    """Parse the rows of a profile for the section about it; skip malformed ones."""
     if not isinstance(rows, list):
         return []
     found = []
@@ -246,7 +246,7 @@ def _profile_rows(rows: Any, name: str) -> list[_Row]:
 
 
 def _bars(what: str, rows: list[_Row], most_rows: int = _MOST_BARS) -> Html:
-    """Render a list of the longest times in a report's section, each with number and bar."""
+    """Render a section's list of the longest times, each with its number and a bar."""
     rows = sorted(rows, key=lambda row: -row[1])
     most = max((seconds for _, seconds, _ in rows), default=0.0) or 1.0
     items = (

@@ -204,7 +204,7 @@ def filter_runs(
 
 
 def sort_runs(runs: Sequence[RunSummary], text: str, now: datetime) -> list[RunSummary]:
-    """Sort runs by a column, descending behind ``-``; those without a value come last.
+    """Sort runs by a column, descending if its name begins with ``-``; missing values come last.
 
     Raises:
         UsageError: E449, no run has the column.
@@ -264,7 +264,7 @@ def _with_best(run: RunSummary, run_dir: Path, name: str, mode: str) -> RunSumma
 def group_runs(
     runs: Sequence[RunSummary], *, nest_forks: bool = True, always: Collection[str] = ()
 ) -> list[RunGroup]:
-    """Sort runs into groups by job or sweep; groups with newer runs come later.
+    """Group filtered and sorted runs by job or sweep; groups with newer runs come later.
 
     Args:
         runs: The runs, in the order that they are shown in.
@@ -321,7 +321,7 @@ def _differs(runs: Sequence[RunSummary], column: str) -> bool:
 
 
 def _union(runs: Sequence[RunSummary], prefix: str) -> list[str]:
-    """List, for the arranged runs, every column of params or metrics that at least one has."""
+    """List the columns of params or metrics that at least one of the filtered runs has."""
     values = map(_PARAMS_OF if prefix == PARAMS else _METRICS_OF, runs)
     # Nearly all runs of a job have the same names.
     names = dict.fromkeys(map(tuple, values))
@@ -329,7 +329,7 @@ def _union(runs: Sequence[RunSummary], prefix: str) -> list[str]:
 
 
 def render_csv(runs: Sequence[RunSummary]) -> str:
-    """Render filtered and sorted runs as CSV text, with all params and metrics and all digits."""
+    """Render the runs that a filter chose as CSV text, with all params, metrics and digits."""
     columns = [*_union(runs, PARAMS), *_union(runs, METRICS)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

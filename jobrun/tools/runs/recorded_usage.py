@@ -39,7 +39,7 @@ class RunUsage:
 
 
 def sum_usage(last: UsageMeasured | None) -> RunUsage:
-    """Return the usage of a run over all its starts from its last record; None for no record."""
+    """Sum up what all starts of a run have used, times and processes, from its last record."""
     if last is None:
         return RunUsage()
     return RunUsage(

@@ -85,7 +85,7 @@ class Status:
     usage: RunUsage = RunUsage()
 
     def __repr__(self) -> str:
-        """Show a run's ``Status`` in a line without its metrics, which may be thousands."""
+        """Show a run's ``Status`` in one line: status and epochs, without its many metrics."""
         saved = f", epoch {self.saved} saved" if self.saved >= 0 else ""
         return f"<Status of {self.run.name}: {self.status}, epoch {self.epoch}{saved}>"
 
@@ -176,7 +176,7 @@ class _EventSummary:
 
     @property
     def epoch_s(self) -> float | None:
-        """The seconds from one epoch's end to the next, with saves, for a run's status."""
+        """The mean seconds per epoch, with saves, by which the status estimates the time left."""
         if not self.seconds:
             return None
         computing_s = _mean_of_newest(self.seconds)
@@ -209,7 +209,7 @@ class _EventSummary:
                 pass
 
     def _end_epoch(self, at: datetime, seconds: float) -> None:
-        """Update a run's status at the end of an epoch with the time that the epoch took.
+        """Add an epoch's end to the summary of events from which a run's status is computed.
 
         A span that is negative, or many times what was measured with a monotonic clock, was none.
         """
@@ -221,7 +221,7 @@ class _EventSummary:
         self.epoch_at = at
 
     def tasks(self) -> Iterator[tuple[str, str, str]]:
-        """Yield each task of the last group in a ``Status``: waiting, running, ended or failed."""
+        """Yield each task of the newest group and its status: waiting, running, ended, failed."""
         facts = [one for one in self.facts if one.group == self.group]
         left = {one.task for one in facts if (one.node, one.task) not in self.ends}
         for one in facts:

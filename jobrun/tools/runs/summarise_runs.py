@@ -79,7 +79,7 @@ class RunSummary:
 
     @property
     def sweep(self) -> str:
-        """The sweep, by its tags, of which the summarised run is a point; empty for none."""
+        """The name of the sweep that made the summarised run, from its tags; empty for none."""
         tags = (tag for tag in self.tags if tag.startswith(_SWEEP))
         return next(tags, "").removeprefix(_SWEEP)
 
@@ -135,7 +135,7 @@ def _describe(error: Exception) -> str:
 
 
 def _with_present_status(run_dir: Path, one: RunSummary) -> RunSummary:
-    """Update the summary of a run recorded as running by its files' and lock's present state."""
+    """Return the summary of a run recorded as running with its present status and epoch."""
     from jobrun.runner.rundir.journal import JOURNAL_NAME, read_journal  # noqa: PLC0415 - few run
 
     run = run_dir / one.path
@@ -162,7 +162,7 @@ def _with_present_status(run_dir: Path, one: RunSummary) -> RunSummary:
 
 
 def _read(run: Path) -> list[Any]:
-    """Read the values of a run's summary from the run's files, in the order of the fields."""
+    """Read the fields of a run's summary, in their order, from the files in the run's directory."""
     from jobrun.tools.runs.metrics import read_last_values  # noqa: PLC0415 - if it has changed
 
     record = read_record(run)

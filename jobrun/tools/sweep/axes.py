@@ -82,7 +82,7 @@ class Axis:
 
     @property
     def samples(self) -> tuple[str, ...]:
-        """Return values along the sweep's axis with which to check the spec."""
+        """Return values of a sweep's axis with which to check the spec: all, or a range's ends."""
         return self.range.ends if self.range else self.values
 
 
@@ -165,7 +165,7 @@ def _parts(text: str) -> list[str] | None:
 
 
 def enumerate_points(axes: Sequence[Axis], count: int | None, seed: int) -> tuple[Point, ...]:
-    """Enumerate the points that a sweep's axes span: all combinations, or a random sample.
+    """Enumerate the points that some axes span: all combinations of values, or random ones.
 
     Args:
         axes: The axes.
@@ -209,7 +209,7 @@ def _drawn(axes: Sequence[Axis], seed: int, number: int) -> Point:
 
 
 def _numbered(axes: Sequence[Axis], number: int) -> Point:
-    """Return the combination of axis values with a number; the last axis varies fastest."""
+    """Return one combination of axes' values by its number; the last axis varies fastest."""
     found = []
     for axis in reversed(axes):
         number, place = divmod(number, len(axis.values))
@@ -233,7 +233,7 @@ def _shuffled(total: int, count: int, seed: int) -> list[int]:
 
 
 def restore_option_name(fault: Fault, places: dict[str, str]) -> Fault:
-    """Restore the text of a sweep's axis in a fault that names ``--set`` instead.
+    """Replace ``--set #2`` in a fault about a sweep by the axis from which the value came.
 
     Args:
         fault: Of the spec with all values of a point.
@@ -245,5 +245,5 @@ def restore_option_name(fault: Fault, places: dict[str, str]) -> Fault:
 
 
 def shown_value(value: object) -> str:
-    """Render a value on a sweep's axis as short as it can be read: ``3`` for 3.0."""
+    """Render a value on a sweep's axis in a short form: ``3`` for 3.0, ``0.1`` for 0.1."""
     return f"{value:g}" if isinstance(value, float) else str(value)

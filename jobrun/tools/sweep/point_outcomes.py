@@ -139,7 +139,7 @@ def rank_outcomes(outcomes: Sequence[Outcome], aim: Objective) -> list[Outcome]:
 
 
 def outcome_values(outcome: Outcome) -> dict[str, Any]:
-    """Convert the outcome of one point to JSON values."""
+    """Convert the outcome of one point of a sweep to JSON values."""
     return {
         "values": dict(outcome.point.values),
         "job": outcome.point.job,

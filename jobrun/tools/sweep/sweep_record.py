@@ -80,7 +80,7 @@ def read_request(folder: Path) -> SweepRequest:
 
 
 def build_tags(sweep: str, point: PlannedPoint) -> tuple[str, ...]:
-    """Build tags to record in the run of a sweep's point, such as ``sweep=walk``, ``lr=0.1``."""
+    """Build the tags that record a sweep and point in a run, such as ``sweep=walk``, ``lr=0.1``."""
     pairs = [("sweep", sweep), *point.values.items()]
     return tuple(
         _NOT_IN_TAGS.sub("_", f"{name}={shown_value(value)}")[:_LONGEST] for name, value in pairs
@@ -88,7 +88,7 @@ def build_tags(sweep: str, point: PlannedPoint) -> tuple[str, ...]:
 
 
 def tag_run(run: Path, sweep: str, point: PlannedPoint) -> None:
-    """Tag the run of a sweep's point with the recorded tags; ignore errors."""
+    """Record a run's sweep, and the values of its point there, in the run's tags; ignore errors."""
     wanted = build_tags(sweep, point)
     if set(wanted) <= set(read_tags(run)):
         return

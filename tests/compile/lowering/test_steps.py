@@ -1,12 +1,12 @@
-"""Blocks, branches, stops and nets, lowered."""
+"""Blocks, branches, loops and stops, lowered."""
 
 from __future__ import annotations
 
 import pytest
 
 from jobrun.graph.query import walk
-from jobrun.graph.steps import Assign, Guard, If, Loop, Net, Parallel, Stop, UseNet, While
-from tests.support.compiling import codes_of, compile_text, fault_of, job_of, task_of
+from jobrun.graph.steps import Guard, If, Loop, Net, Parallel, Stop, While
+from tests.support.compiling import codes_of, compile_text, fault_of, task_of
 
 
 def _steps(folder, steps, **more):
@@ -108,69 +108,6 @@ def test_a_loop_count_is_a_whole_number(tmp_path, count):
     assert fault_of(tmp_path, text).code == "E155"
 
 
-def test_a_plain_net_works_on_the_callers_names(tmp_path):
-    (use,) = _steps(tmp_path, "{net: f}", nets="{f: [y = w, {log: hi}, z = y]}")
-
-    assert isinstance(use, UseNet)
-    assert [step.path for step in use.steps] == [
-        "epoch/t/steps[0].f[0]",
-        "epoch/t/steps[0].f[1]",
-        "epoch/t/steps[0].f[2]",
-    ]
-    assert isinstance(use.steps[0], Net)
-    assert use.steps[0].ops[0].origin.line == 5
-
-
-def test_a_net_with_parameters_has_names_of_its_own(tmp_path):
-    (use,) = _steps(
-        tmp_path,
-        "{net: f, in: {a: w + 1}, out: {b: w}}",
-        nets="{f: {in: [a], out: [b], steps: [t = a * 2, b = t]}}",
-    )
-
-    assert isinstance(use, UseNet)
-    (net,) = use.steps
-    assert isinstance(net, Net)
-    names = [op.targets[0].name for op in net.ops if isinstance(op, Assign)]
-    assert names == [
-        "epoch/t/steps[0]:a",
-        "epoch/t/steps[0]:t",
-        "epoch/t/steps[0]:b",
-        "w",
-    ]
-
-
-def test_a_net_without_in_and_out_works_on_the_callers_names_in_its_long_form_too(tmp_path):
-    (use,) = _steps(tmp_path, "{net: f}", nets="{f: {steps: [y = w]}}")
-
-    assert isinstance(use, UseNet)
-    assert isinstance(use.steps[0], Net)
-    assert use.steps[0].ops[0].targets[0].name == "y"  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("use", "part"),
-    [
-        ("{net: g, in: {a: w}}", "unknown net"),
-        ("{net: f, in: {x: w, a: w}}", "no parameter 'x'"),
-        ("{net: f}", "missing a value for parameter 'a'"),
-        ("{net: f, in: {a: w}, out: {c: y}}", "no result 'c'"),
-        ("{net: plain, in: {a: w}}", "takes no 'in' or 'out'"),
-    ],
-)
-def test_a_net_is_called_as_it_was_declared(tmp_path, use, part):
-    fault = fault_of(
-        tmp_path,
-        f"""\
-        nets: {{f: {{in: [a], out: [b], steps: [b = a]}}, plain: [y = w]}}
-        epoch: [{{task: t, steps: [{{net: plain}}, {{net: f, in: {{a: 1}}}}, {use}]}}]
-        """,
-    )
-
-    assert fault.code in ("E145", "E147")
-    assert part in fault.message
-
-
 def test_each_kind_of_block_is_lowered(tmp_path):
     steps = _steps(
         tmp_path,
@@ -188,51 +125,3 @@ def test_deep_nesting_has_a_bound(tmp_path):
     text = f"nets: {{{nets}, n70: [x = 1]}}\nepoch: [{{task: t, steps: [{{net: n0}}]}}]"
 
     assert codes_of(tmp_path, text) == ["E144"]
-
-
-def test_set_up_of_a_net_runs_once_for_each_task_that_uses_it(tmp_path):
-    job = job_of(
-        tmp_path,
-        """\
-        nets:
-          f:
-            setup: {task: {init: [total = 0]}, instance: {init: [own = 1]}, node: {init: [g = 2]}}
-            steps: [total = total + own + g]
-        epoch:
-          - {task: a, steps: [{net: f}, {net: f}]}
-          - {task: b, steps: [{loop: 2, steps: [{net: f}]}]}
-        """,
-    )
-
-    for name in ("a", "b"):
-        task = task_of(job, name)
-        assert [setup.name for setup in task.setup] == ["nets/f/setup.task"]
-        assert [setup.name for setup in task.instance_setup] == ["nets/f/setup.instance"]
-    assert [around.nets.name for around in job.epoch.setup] == ["nets/f/setup.node"]
-
-
-def test_what_set_up_of_a_net_makes_is_shared_by_all_uses_in_a_task(tmp_path):
-    job = job_of(
-        tmp_path,
-        """\
-        nets:
-          f:
-            in: [x]
-            setup: {task: {init: [total = 0]}}
-            steps: [total = total + x]
-        epoch: [{task: t, steps: [{net: f, in: {x: 1}}, {net: f, in: {x: 2}}]}]
-        """,
-    )
-
-    names = [name for name, _ in task_of(job, "t").scopes]
-    assert names == ["epoch/t/steps[0]:x", "epoch/t/steps[1]:x", "nets/f:total"]
-
-
-def test_a_net_that_nothing_uses_is_read_all_the_same(tmp_path):
-    assert codes_of(tmp_path, "nets: {f: [x = nosuch(1), {stop: block}, y = iter]}") == ["E104"]
-
-
-def test_a_net_that_nothing_uses_gets_a_warning(tmp_path):
-    compiled = compile_text(tmp_path, "nets: {f: [{net: g}], g: [x = 1]}")
-
-    assert [(one.code, one.path) for one in compiled.warnings] == [("W134", "nets.f")]
