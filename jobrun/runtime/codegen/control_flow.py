@@ -182,11 +182,10 @@ class ControlFlow:
 
     def _outermost(self, step: Loop | While) -> list[ast.stmt]:
         """Generate the control flow of a loop that is in no other, after what is known before."""
-        rebound = collect_usage(step.steps).bound.union(_augmented(step.steps))
-        self._statements.steady = self._statements.shareable - rebound
+        self._statements.rebound = {*collect_usage(step.steps).bound, *_augmented(step.steps)}
         made = self._loop(step) if isinstance(step, Loop) else self._while(step)
         made = [*self._statements.look_ahead(), *made]
-        self._statements.steady, self._statements.viewable = (), {}
+        self._statements.rebound, self._statements.viewable = None, {}
         return made
 
     def _loop(self, step: Loop) -> list[ast.stmt]:

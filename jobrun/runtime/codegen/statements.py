@@ -98,9 +98,10 @@ class StatementBuilder:
         self.scratch: set[str] = set()
         # Whether operands may be of any kind, so that they are checked before an operator.
         self.checked = True
-        # Names that have one value in each pass of the outermost loop at hand, and of those that
-        # are looked at before it, the variables that say whether their parts need no check.
-        self.steady: Collection[str] = ()
+        # Names that passes of the present outermost loop bind; None outside of loops. Others have
+        # one value in each pass; of those that are looked at before the loop, the variables that
+        # say whether their parts need no check.
+        self.rebound: Collection[str] | None = None
         self.viewable: dict[str, str] = {}
 
     def of(self, op: Op) -> list[ast.stmt]:
@@ -196,11 +197,15 @@ class StatementBuilder:
         if gaps is None:
             return self._helper(coercion.as_own_value, value, *sources)
         made = self._helper(coercion.as_view if gaps else coercion.as_dense_view, value, *sources)
-        if gaps and (name := part_of_array(expr)) in self.steady:
+        if gaps and self._is_steady(name := part_of_array(expr)):
             number = len(self.viewable)
             flag = self.viewable.setdefault(self.private[name], f"w{number}")
             return ast.IfExp(load(flag), value, made)
         return made
+
+    def _is_steady(self, name: str) -> bool:
+        """Return whether a name has the same value in each pass of the loop around an operator."""
+        return self.rebound is not None and name in self.shareable and name not in self.rebound
 
     def look_ahead(self) -> list[ast.stmt]:
         """Generate, before a loop, the statements that find out which parts need no check."""
