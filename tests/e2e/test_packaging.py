@@ -85,5 +85,7 @@ def test_the_pythons_that_are_promised_are_those_that_are_tried():
         if line.startswith("Programming Language :: Python :: 3.")
     ]
 
-    assert tuple(promised) == release.PYTHONS
+    workflow = (ROOT / ".github" / "workflows" / "tests.yml").read_text()
+    assert tuple(promised) == release.PYTHONS + release.IN_WORKFLOW
+    assert all(f'"{version}"' in workflow for version in promised)
     assert release.PROJECT["requires-python"] == f">={release.PYTHONS[0]}"

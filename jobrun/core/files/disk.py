@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.text.patterns import lazy_pattern
 
 _DEVICE = "the device or file system reports an I/O error; check dmesg and the mount, then resume"
 _MEMORY = "raise the limits of memory and processes (ulimit -v, ulimit -u), or use less"
@@ -40,6 +41,7 @@ _MENDS = {
 _COPIED_BYTES = 1 << 20
 # Of a temporary name: 60 characters of 4 bytes, and its suffix, fit into the 255 of a name.
 _NAME_LENGTH = 60
+_UNFINISHED = lazy_pattern(r"\.[^/]{1,60}\.[0-9a-f]{16}")
 # Far more than any file that is read as a whole.
 MOST_BYTES = 64 << 20
 _CHUNK = 1 << 20
@@ -382,6 +384,7 @@ def replace_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> None
 @contextlib.contextmanager
 def _replacement(final: Path, mode: int) -> Iterator[int]:
     """Yield the descriptor of a temporary file on disk, renamed durably to ``final`` at the end."""
+    # As ``_UNFINISHED`` says.
     beside = final.with_name(f".{final.name[:_NAME_LENGTH]}.{os.urandom(8).hex()}")
     descriptor = create_file(beside, mode)
     try:
@@ -396,6 +399,20 @@ def _replacement(final: Path, mode: int) -> Iterator[int]:
             beside.unlink()
         raise
     sync_directory(final.parent)
+
+
+def remove_unfinished_files(directory: str | Path) -> None:
+    """Remove the temporary files below a directory that a killed process did not rename.
+
+    Nothing may be writing files there. It need not exist.
+
+    Raises:
+        OSError: One cannot be removed.
+    """
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            if _UNFINISHED.fullmatch(name):
+                os.unlink(os.path.join(folder, name))  # noqa: PTH108, PTH118 - there may be many
 
 
 def list_directory(path: str | Path) -> list[Path]:

@@ -14,7 +14,7 @@ from jobrun.checkpoint.store import CheckpointStore, Damage
 from jobrun.core.errors import CheckpointError
 from jobrun.core.events import CheckpointSkipped, Listener, Noted
 from jobrun.core.failpoints import reach
-from jobrun.core.files.disk import disk_faults, sync_directory
+from jobrun.core.files.disk import disk_faults, remove_unfinished_files, sync_directory
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runner.rundir.journal import Journal, JournalContents
 
@@ -142,6 +142,9 @@ def apply_recovery(
         store.set_aside(epochs, str(_unused_path(run / "superseded", f"g{generation}")))
     for leftover in store.sweep():
         listen(Noted(f"removed {leftover}, which an interrupted save had left behind"))
+    # Only tasks write there, and those of the process that was killed have ended.
+    with disk_faults("E354", f"remove unfinished files in {run / 'artifacts'}"):
+        remove_unfinished_files(run / "artifacts")
     reach("runner.recovered")
 
 

@@ -56,8 +56,12 @@ def schema_text() -> str:
 
 def schema() -> dict[str, Any]:
     """Build the JSON Schema of a whole spec file from the pydantic models."""
+    models = [*_models()]
+    for model in models:
+        # The defaults of one are written by the serializers of others.
+        model.model_rebuild()
     built = _referring(job.JobSpec.model_json_schema(by_alias=True, ref_template=_REF))
-    for model in _models():
+    for model in models:
         own = _referring(model.model_json_schema(by_alias=True, ref_template=_REF))
         built["$defs"] |= own.pop("$defs", {}) | {model.__name__: own}
     del built["$defs"][job.JobSpec.__name__]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import tracemalloc
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from jobrun.core.files.disk import (
     disk_faults,
     list_directory,
     read_regular,
+    remove_unfinished_files,
     replace_file,
     sync_directory,
     write_all,
@@ -277,3 +279,22 @@ def test_entries_are_listed_in_order_and_there_are_none_of_what_is_not_there(tmp
 
     assert [one.name for one in list_directory(tmp_path)] == ["a", "b", "c"]
     assert list_directory(tmp_path / "a") == list_directory(tmp_path / "gone") == []
+
+
+def test_files_that_a_killed_process_did_not_finish_are_removed_and_no_others(tmp_path):
+    (tmp_path / "below").mkdir()
+    # As it would be killed, with the file half written.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda *_, **__: None)
+        with pytest.raises(KeyboardInterrupt):
+            replace_file(tmp_path / "rank.npy", lambda _: signal.raise_signal(signal.SIGINT))
+    (unfinished,) = tmp_path.glob(".rank.npy.*")
+    (tmp_path / "below" / unfinished.name).touch()
+    ours = {"rank.npy", ".notes", ".rank.npy.old", "rank.0123456789abcdef"}
+    for name in ours:
+        (tmp_path / name).touch()
+
+    remove_unfinished_files(tmp_path)
+
+    assert {path.name for path in tmp_path.iterdir()} == {*ours, "below"}
+    assert not any((tmp_path / "below").iterdir())

@@ -204,3 +204,13 @@ def test_row_65_what_is_lost_is_said_and_the_journal_goes_back(tmp_path, store, 
 
     assert events[0].text.startswith("LOST: epoch 4 was saved and is gone; continuing from epoch 3")
     assert read_journal(tmp_path, "id-1").epochs == (0, 1, 2, 3)
+
+
+def test_unfinished_artifacts_of_a_killed_process_are_removed(tmp_path, store, journal):
+    unfinished = tmp_path / "artifacts" / "tables" / ".rank.npy.0123456789abcdef"
+    unfinished.parent.mkdir(parents=True)
+    unfinished.touch()
+
+    apply_recovery(RecoveryPlan(2, 0), store, journal, tmp_path, lambda _: None)
+
+    assert not unfinished.exists()
