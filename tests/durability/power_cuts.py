@@ -168,9 +168,7 @@ class _Trial:
         # The power goes at one instant between these two. The file system is shut down while calls
         # are under way, and a sync of that time may be reported as done although it is not.
         late = _promised(self._log, self._promise)
-        with self._log.open("r+b") as file:
-            file.truncate(self._noted)
-        early = _promised(self._log, self._promise)
+        early = _promised(self._log, self._promise, self._noted)
         self._promise = late
         with self._again() as place:
             wrong = self._explorer.judged(place / "work", late)
@@ -212,11 +210,11 @@ class _Trial:
         self._found.faults.append(f"{self._kind.name}, cut {self._found.cuts}: {text}")
 
 
-def _promised(log: Path, before: Promise) -> Promise:
+def _promised(log: Path, before: Promise, within: int | None = None) -> Promise:
     """What a run has promised, by the calls that it made, which are noted on another disk."""
     promises = Promises(before, KEPT)
     names: dict[int, str] = {}
-    for change in read_changes(log) if log.is_file() else []:
+    for change in read_changes(log, within) if log.is_file() else []:
         if change.kind == "created":
             names[change.inode] = Path(change.path).name
         promises.see(

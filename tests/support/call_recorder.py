@@ -37,9 +37,15 @@ class Change:
     data: bytes = b""
 
 
-def read_changes(log: Path) -> list[Change]:
-    """Read the recorded calls of a log, in their order."""
+def read_changes(log: Path, within: int | None = None) -> list[Change]:
+    """Read the recorded calls of a log, in their order.
+
+    Args:
+        log: The file.
+        within: Only those that are whole in so many bytes of it; None for all.
+    """
     data = log.read_bytes()
+    end = len(data) if within is None else within
     found, at = [], 0
     while at < len(data):
         kind, path, other, _, inode, offset, size = _HEAD.unpack_from(data, at)
@@ -49,6 +55,8 @@ def read_changes(log: Path) -> list[Change]:
             parts.append(data[at : at + length])
             at += length
         assert at <= len(data), "the log is torn"
+        if at > end:
+            break
         names = (parts[0].decode(), parts[1].decode())
         found.append(Change(_KINDS[kind - 1], inode, *names, offset, parts[2]))
     return found
