@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
 from jobrun.core.errors import (
     CheckpointError,
@@ -80,8 +80,11 @@ from jobrun.spec.load import LoadedSpec
 from jobrun.version import __version__
 
 if TYPE_CHECKING:
+    from jobrun.runner import invocation
     from jobrun.runner.resume import finished
 else:
+    # Its imports bring numpy in.
+    invocation = lazy_module("jobrun.runner.invocation")
     finished = lazy_module("jobrun.runner.resume.finished")
 
 # Of a new run's directory, what its ``run.json`` says of its parent.
@@ -161,7 +164,7 @@ def _start(
         reach("runner.run-made")
         point_latest(path)
         try:
-            return _invocation().run_new(run, job, lock, options, listener, warnings)
+            return invocation.run_new(run, job, lock, options, listener, warnings)
         except (CheckpointError, UsageError):
             # The parent's epoch cannot be had, or has nothing left to run: nothing was begun that
             # could be continued.
@@ -222,7 +225,7 @@ def resume_run(
     with exit_on_early_signal(), RunLock.acquire(run.path) as lock:
         # Read again: its holder may have come further since it was looked up.
         run = open_run(run.path)
-        return _invocation().continue_run(run, present, job, lock, options, listener)
+        return invocation.continue_run(run, present, job, lock, options, listener)
 
 
 def match_hash_seed(run: Run, options: RunOptions) -> None:
@@ -334,37 +337,6 @@ def _hash_seed_warning(job: Job) -> tuple[Fault, ...]:
     message = "this process has a random hash seed, so sets of text are iterated in another order "
     mend = "set PYTHONHASHSEED=0 before Python starts, or use the command line, which does"
     return (Fault("W188", f"{message}after each start", mend, severity="warning"),)
-
-
-class _Invocation(Protocol):
-    """The two functions of the module ``invocation`` that are used here."""
-
-    def run_new(
-        self,
-        run: Run,
-        job: Job,
-        lock: RunLock,
-        options: RunOptions,
-        listener: Listener,
-        warnings: tuple[Fault, ...] = (),
-    ) -> RunResult:
-        """Run a run that was just started, by ``invocation.run_new`` (protocol)."""
-
-    def continue_run(
-        self,
-        run: Run,
-        present: Authored,
-        job: Job,
-        lock: RunLock,
-        options: RunOptions,
-        listener: Listener,
-    ) -> RunResult:
-        """Continue a run that may be resumed, by ``invocation.continue_run`` (protocol)."""
-
-
-def _invocation() -> _Invocation:
-    # Its imports bring numpy in.
-    return cast("_Invocation", import_module("jobrun.runner.invocation"))
 
 
 def _new_record(path: Path, loaded: Authored, job: Job, options: RunOptions) -> RunRecord:

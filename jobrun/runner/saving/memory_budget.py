@@ -13,13 +13,6 @@ _WRITER_BYTES = 64 << 20
 _MEMORY_FRACTION = 0.5
 # A state that grows is looked at again when it has grown by this much.
 _GROWN = 1.125
-# Small blobs cost handling, not bytes, and the GIL lets no other thread run meanwhile. Ten thousand
-# of 4 KiB delayed a run by 160 ms in the background, and by 50 ms at the boundary.
-_MANY_BLOBS = 1_000
-_SMALL_BYTES = 16 << 10
-_BESIDE_S = 16e-6
-# The first save of a layout has more to do than the later ones.
-_TIMES_SLOWER = 3.0
 
 
 class MemoryBudget:
@@ -28,14 +21,11 @@ class MemoryBudget:
     Args:
         wanted: What the spec says; None: as is best.
         free_bytes: Asks for the memory that is free.
-        blobs: How many the state has.
     """
 
-    def __init__(self, wanted: bool | None, free_bytes: Callable[[], int], blobs: int = 0) -> None:
+    def __init__(self, wanted: bool | None, free_bytes: Callable[[], int]) -> None:
         self._wanted = wanted
         self._free_bytes = free_bytes
-        self._blobs = blobs
-        self._is_slow = False
         self._judged_bytes = -1
         self._allowed = False
         self.free_bytes = 0
@@ -52,18 +42,6 @@ class MemoryBudget:
             self._allowed = needed <= self.free_bytes * _MEMORY_FRACTION
             self._judged_bytes = state_bytes
         return self._allowed
-
-    def gains(self, state_bytes: int, last_s: float) -> bool:
-        """Return whether copying state to memory for a background save gains time over waiting.
-
-        Args:
-            state_bytes: Of all blobs.
-            last_s: How long the save before took. On a slow disk the background is better.
-        """
-        if self._wanted is not None or self._blobs < _MANY_BLOBS:
-            return True
-        self._is_slow |= last_s > _TIMES_SLOWER * _BESIDE_S * self._blobs
-        return self._is_slow or state_bytes > self._blobs * _SMALL_BYTES
 
 
 def free_memory_bytes(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> int:

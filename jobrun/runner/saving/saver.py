@@ -6,7 +6,7 @@
     epoch E + 1     |  write, commit, acknowledge, report, delete old ones
     boundary E + 1  wait for that; report the outcome; upload; snapshot again …
 
-Without memory for it, for many small blobs, or where the spec says so, all of it happens at the
+Without memory for it, or where the spec says so, all of it happens at the
 boundary.
 """
 
@@ -21,7 +21,6 @@ from jobrun.checkpoint.checkpoint_times import SavePause, build_times, stored_fi
 from jobrun.checkpoint.task_groups import (
     SETTINGS,
     TICKET_OUTPUT,
-    checkpointed_blobs,
     save_group,
 )
 from jobrun.core.errors import EnvironmentFaultError
@@ -189,8 +188,7 @@ class CheckpointSaver:
         self._commits = Committer(job, session, place, identity, listen, self._account)
         self._commits.saved = saved
         self._group = save_group(job, identity.run_id)
-        blobs = sum(map(len, checkpointed_blobs(job).values()))
-        self._headroom = MemoryBudget(job.checkpoint.asynchronous, free_memory_bytes, blobs)
+        self._headroom = MemoryBudget(job.checkpoint.asynchronous, free_memory_bytes)
         self._background = BackgroundThread("jobrun-save")
         self._outcome: _Outcome | None = None
         self._saved_at = time.monotonic()
@@ -341,8 +339,6 @@ class CheckpointSaver:
         return SaveRequest(progress, form, tickets, started, still)
 
     def _goes_beside(self, state_bytes: int) -> bool:
-        if not self._headroom.gains(state_bytes, self.seconds):
-            return False
         if self._headroom.allows(state_bytes):
             return True
         if self._job.checkpoint.asynchronous is None and not self._told_why:

@@ -38,26 +38,6 @@ def test_what_is_held_already_does_not_count_twice():
     assert room.allows(500 * MIB)
 
 
-@pytest.mark.parametrize(
-    ("blobs", "size", "gains"),
-    [(10_000, 40 * MIB, False), (300, MIB, True), (10_000, GIB, True), (1, 100 * MIB, True)],
-)
-def test_many_small_blobs_are_sooner_saved_than_handled_beside_the_run(blobs, size, gains):
-    assert MemoryBudget(None, lambda: GIB, blobs).gains(size, 0.05) is gains
-    assert MemoryBudget(True, lambda: GIB, blobs).gains(size, 0.05)
-
-
-def test_where_the_disk_is_slow_many_small_blobs_are_saved_beside_the_run_from_then_on():
-    room = MemoryBudget(None, lambda: GIB, 10_000)
-
-    assert [room.gains(40 * MIB, last_s) for last_s in (0.0, 0.3, 0.8, 0.1)] == [
-        False,
-        False,
-        True,
-        True,
-    ]
-
-
 def test_free_memory_is_what_the_system_and_the_group_leave(tmp_path):
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal:       100 kB\nMemAvailable:    64 kB\n")

@@ -20,7 +20,6 @@ from jobrun.runner.run_metadata_handler import RunMetadata
 from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.saved_progress import Progress, from_json
-from jobrun.runner.saving import memory_budget
 from jobrun.runner.saving import saver as saver_module
 from jobrun.runner.saving.commit import CheckpointTarget, RunIdentity
 from jobrun.runner.saving.saver import CheckpointSaver, NoSaver
@@ -440,15 +439,3 @@ def test_with_memory_for_it_a_save_goes_beside_the_run(beside, monkeypatch):
     beside.store.go_on.set()
     saver.close()
     assert saver.saved == 0
-
-
-def test_with_memory_for_it_many_small_blobs_are_saved_at_the_boundary(bench, monkeypatch):
-    monkeypatch.setattr(saver_module, "free_memory_bytes", lambda: 1 << 30)
-    monkeypatch.setattr(memory_budget, "_MANY_BLOBS", 1)
-    saver = bench.saver(asynchronous=None)
-
-    saver.save(Progress(epoch=0))
-
-    assert saver.saved == 0
-    (times,) = (event for event in bench.events if isinstance(event, CheckpointTimes))
-    assert not times.beside
