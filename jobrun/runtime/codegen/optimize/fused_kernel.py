@@ -482,11 +482,6 @@ def count_references(values: Sequence[Any], index: int) -> int:
     return sys.getrefcount(values[index])
 
 
-def counts_references() -> bool:
-    """Return whether a fused kernel can count references, and so reuse the memory of its inputs."""
-    return _of_one_variable >= 0
-
-
 def has_one_reference(array: np.ndarray[Any, Any], count: int) -> bool:
     """Return whether a fused kernel's input array has one reference only, and may be overwritten.
 

@@ -15,12 +15,12 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.graph.expression_text import render_expr
 from jobrun.graph.expressions import Const
 from jobrun.ops.load_implementation import implementation
-from jobrun.runtime.codegen.optimize.fused_kernel import SMALLEST, FusedKernel, counts_references
+from jobrun.runtime.codegen.optimize.fused_kernel import SMALLEST, FusedKernel
 from jobrun.runtime.codegen.optimize.fusion_candidates import build_chain, elementwise
 from jobrun.session.threads.thread_pool import ThreadPool
 from jobrun.testing.graphs import expr
 from jobrun.values.compare import same_bits
-from tests.support.step_bench import Bench
+from tests.support.step_bench import COUNTS_REFERENCES, Bench
 from tests.support.tables import each_case
 from tests.support.thinning import thinned
 
@@ -309,7 +309,7 @@ def test_a_result_in_the_memory_of_what_it_replaces(crew, text, dtype, shape):
 
             assert same_bits(bench.blobs["m"], wanted)
             fits = wanted.dtype == values["m"].dtype
-            assert (id(bench.blobs["m"]) == before) is (fits and counts_references())
+            assert (id(bench.blobs["m"]) == before) is (fits and COUNTS_REFERENCES)
             assert all(same_bits(bench.blobs[name], values[name]) for name in "xcr")
 
 
@@ -344,7 +344,7 @@ def test_a_result_in_the_memory_of_what_its_name_held_before(crew, text):
                 assert same_bits(bench.blobs["y"], written(text, x=x, c=c))
                 assert same_bits(bench.blobs["x"], x)
                 fits = np.asarray(old).dtype == x.dtype and np.shape(old) == x.shape
-                assert (id(bench.blobs["y"]) == before) is (fits and counts_references())
+                assert (id(bench.blobs["y"]) == before) is (fits and COUNTS_REFERENCES)
 
 
 def test_what_a_name_held_before_is_there_again_where_nothing_came_for_it():

@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-import sys
 import weakref
 
 import numpy as np
 
-from jobrun.runtime.codegen.optimize.fused_kernel import (
-    count_references,
-    counts_references,
-    has_one_reference,
-)
+from jobrun.runtime.codegen.optimize.fused_kernel import count_references, has_one_reference
+from tests.support.step_bench import COUNTS_REFERENCES
 from tests.support.tables import each_case
 
 
@@ -30,14 +26,7 @@ def test_one_variable_is_the_only_one():
     # Many times: calls that are made often are done in other ways.
     for _ in range(5000):
         found = ASKED(None, array)
-        assert found is counts_references()
-
-
-def test_references_are_counted_up_to_python_3_13():
-    is_locked = getattr(sys, "_is_gil_enabled", lambda: True)()
-
-    # From 3.14 on, variables that are only looked at may not count.
-    assert counts_references() is (sys.version_info < (3, 14) and is_locked)
+        assert found is COUNTS_REFERENCES
 
 
 @each_case(
