@@ -54,6 +54,7 @@ class Promises:
         self._newest = newest
         self._waiting: list[tuple[int, int]] = []
         self._copies: set[int] = set()
+        self._unfinished: dict[str, bytes] = {}
 
     def see(self, change: Change, name: str) -> None:
         """Take a call into account.
@@ -69,7 +70,11 @@ class Promises:
         elif change.kind == "renamed" and (copy := _COPY.search(change.other)):
             self._copies.add(int(copy[1]))
         elif change.kind == "written" and name in {JOURNAL, EVENTS}:
-            for line in change.data.splitlines():
+            # A file system that is shut down may write the beginning of a line only.
+            *lines, rest = (self._unfinished.pop(name, b"") + change.data).split(b"\n")
+            if rest:
+                self._unfinished[name] = rest
+            for line in lines:
                 self._read(json.loads(line))
 
     def _read(self, entry: dict[str, object]) -> None:

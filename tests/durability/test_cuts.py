@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.durability.power_cuts import FILE_SYSTEMS, Cuts, contents_after_a_cut, cut, obstacle
+from tests.durability.promises import EVENTS, NOTHING, Promises
+from tests.support.call_recorder import Change
 
 
 @pytest.mark.long
@@ -28,3 +30,16 @@ def test_a_cut_is_one(kind, tmp_path):
 
         assert found["synced"] == b"data"
         assert found.get("not synced", b"") == b""
+
+
+def test_a_line_promises_nothing_before_its_end_is_written():
+    """A file system that is shut down in the middle of a write takes a part of it."""
+    promises = Promises(NOTHING, 2)
+    line = b'{"event": "CheckpointCommitted", "epoch": 3}\n'
+
+    promises.see(Change("written", 1, "", "", 0, line[:15]), EVENTS)
+    before = promises.now.kept
+    promises.see(Change("written", 1, "", "", 15, line[15:]), EVENTS)
+
+    assert before == frozenset()
+    assert promises.now.kept == {3}
