@@ -36,7 +36,7 @@ from jobrun.ops.abstract_values import (
     scalar,
 )
 from jobrun.ops.definition import MANY, OpDef
-from jobrun.ops.load_implementation import implementation
+from jobrun.ops.operator_table import implementation
 from jobrun.runtime.codegen.evaluate_outside_tasks import evaluate
 from jobrun.values.atomic_counter import Counter
 

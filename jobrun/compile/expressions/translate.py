@@ -72,8 +72,7 @@ from jobrun.graph.steps import (
     Perform,
     Target,
 )
-from jobrun.ops.operator_table import DRAWS
-from jobrun.ops.plugins import find_operator
+from jobrun.ops.operator_table import DRAWS, find_operator
 
 BINARY: dict[type[ast.operator], BinaryOperator] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",

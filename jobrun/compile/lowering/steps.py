@@ -40,8 +40,8 @@ from jobrun.graph.steps import (
     While,
 )
 from jobrun.graph.types import SetupNets
-from jobrun.ops.operator_table import MANY, OPERATORS, OpDef
-from jobrun.ops.plugins import find_operator
+from jobrun.ops.definition import MANY, OpDef
+from jobrun.ops.operator_table import OPERATORS, find_operator
 from jobrun.spec.yaml.source_map import Path
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from jobrun.graph.query import expressions, walk
 from jobrun.graph.steps import RunProgram, Step
 from jobrun.graph.traversal import walk_expr
 from jobrun.graph.types import Report, Task
-from jobrun.ops.operator_table import DRAWS, OPERATORS
-from jobrun.ops.plugins import find_operator
+from jobrun.ops.operator_table import DRAWS, OPERATORS, find_operator
 
 
 def check_file_name(name: str, what: str, place: Place, faults: Faults) -> None:

@@ -56,8 +56,7 @@ from jobrun.ops.abstract_values import (
 )
 from jobrun.ops.definition import DrawDef, OpDef, wrong_kind
 from jobrun.ops.dtype_promotion import dtype_name
-from jobrun.ops.operator_table import DRAWS
-from jobrun.ops.plugins import find_operator
+from jobrun.ops.operator_table import DRAWS, find_operator
 
 
 @dataclass(frozen=True, slots=True)

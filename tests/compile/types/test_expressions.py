@@ -20,7 +20,7 @@ from jobrun.core.errors import Origin, SpecError
 from jobrun.graph.expressions import Binary, Const, Name, OutputRead
 from jobrun.ops.abstract_values import Known, scalar, without_value
 from jobrun.ops.dtype_promotion import dtype_name
-from jobrun.ops.load_implementation import implementation
+from jobrun.ops.operator_table import implementation
 from tests.support.tables import each_case
 
 BLOBS = {

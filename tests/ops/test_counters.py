@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from jobrun.ops.implementations.counters import (
+from jobrun.ops.implementations import (
     atomic_add,
     atomic_max,
     count_down,

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from jobrun.ops.implementations.scatter import (
+from jobrun.ops.implementations import (
     add_at,
     index_add,
     index_set,
