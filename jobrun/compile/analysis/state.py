@@ -10,9 +10,8 @@ from jobrun.compile.job_draft.definite_assignment import Status
 from jobrun.compile.types.job_types import infer_job_types
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
-from jobrun.graph.divided_state import StateLayout
 from jobrun.graph.readers import POSITION_PREFIX
-from jobrun.graph.types import Job, Scope
+from jobrun.graph.types import Job, Scope, StateLayout
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from jobrun.compile.faults import Place
 from jobrun.compile.job_draft.task_records import Records
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.blob_access import Access, AccessFinder
-from jobrun.graph.effects.effect import Effect
+from jobrun.graph.effects import Effect
 from jobrun.graph.expressions import Const
 from jobrun.graph.readers import record_path
 from jobrun.graph.steps import Guard, If, Loop, Net, Parallel, Step, Stop, UseNet, While

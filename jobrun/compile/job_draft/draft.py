@@ -20,7 +20,7 @@ from jobrun.compile.job_draft.task_order import TaskOrder
 from jobrun.compile.job_draft.task_records import NO_RECORDS, Records
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.effects import NOWHERE
 from jobrun.graph.readers import (
     Reader,
     ReadRecords,

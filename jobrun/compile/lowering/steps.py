@@ -16,7 +16,7 @@ from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.lazy_module import lazy_module
 from jobrun.core.text.names import did_you_mean
-from jobrun.graph.effects.effect import declared_keys, declared_sources
+from jobrun.graph.effects import declared_keys, declared_sources
 from jobrun.graph.expressions import Call, Const, Expr, Name
 from jobrun.graph.steps import (
     Assign,

@@ -10,6 +10,16 @@ from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import Probe, StopCondition, StopWhen
 from jobrun.graph.expression_text import render_expr
+from jobrun.graph.job_text import (
+    QueueLink,
+    find_queue_links,
+    read_name,
+    reader_notes,
+    render_op,
+    render_step,
+    render_stop,
+    used_readers,
+)
 from jobrun.graph.query import (
     blocks,
     find_objects,
@@ -21,15 +31,6 @@ from jobrun.graph.query import (
 )
 from jobrun.graph.readers import Field, Reader
 from jobrun.graph.steps import If, Net, Step
-from jobrun.graph.text.job import render_stop
-from jobrun.graph.text.notes import (
-    QueueLink,
-    find_queue_links,
-    read_name,
-    reader_notes,
-    used_readers,
-)
-from jobrun.graph.text.steps import render_op, render_step
 from jobrun.graph.types import Job, RemoteNet, Report, SetupNets, Task, TaskGroup
 from jobrun.ops.abstract_values import Known
 

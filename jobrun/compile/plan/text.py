@@ -9,6 +9,17 @@ from jobrun.core.garbage_collection import collector_paused
 from jobrun.graph.checkpoint_policy import WAIT_SHARE, CheckpointPolicy
 from jobrun.graph.conditions import Probe, StopCondition, StopWhen
 from jobrun.graph.expression_text import render_expr
+from jobrun.graph.job_text import (
+    find_queue_links,
+    node_notes,
+    reader_notes,
+    render_probe,
+    render_queue_link,
+    render_steps,
+    render_stop,
+    task_notes,
+    used_readers,
+)
 from jobrun.graph.query import (
     find_objects,
     remote_by_path,
@@ -17,16 +28,6 @@ from jobrun.graph.query import (
     tasks_by_name,
 )
 from jobrun.graph.readers import POSITION_PREFIX
-from jobrun.graph.text.job import render_probe, render_stop
-from jobrun.graph.text.notes import (
-    find_queue_links,
-    node_notes,
-    reader_notes,
-    render_queue_link,
-    task_notes,
-    used_readers,
-)
-from jobrun.graph.text.steps import render_steps
 from jobrun.graph.types import Job, Report, SetupNets, Task, TaskGroup
 from jobrun.ops.abstract_values import Known
 

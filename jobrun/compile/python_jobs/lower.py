@@ -36,7 +36,7 @@ from jobrun.compile.python_jobs.validate import (
 from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import StopCondition, StopWithoutImprovement
-from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.effects import NOWHERE
 from jobrun.graph.expressions import OutputRead
 from jobrun.graph.traversal import rewrite_parts
 from jobrun.graph.types import (

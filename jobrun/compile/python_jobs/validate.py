@@ -16,7 +16,7 @@ from jobrun.graph.conditions import (
     StopCondition,
     StopWithoutImprovement,
 )
-from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.effects import NOWHERE
 from jobrun.graph.expressions import BUILTINS, DTYPES, Builtin, Call, Draw, Dtype, Expr
 from jobrun.graph.query import expressions, walk
 from jobrun.graph.steps import RunProgram, Step

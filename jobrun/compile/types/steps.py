@@ -19,7 +19,7 @@ from jobrun.compile.types.expressions import ExpressionInference, Misfit, RuleCa
 from jobrun.compile.types.records_and_queues import Headers
 from jobrun.compile.types.subscripts import infer_index
 from jobrun.compile.types.type_faults import TypeFaults, render_short
-from jobrun.graph.effects.effect import Effect
+from jobrun.graph.effects import Effect
 from jobrun.graph.expressions import Binary, Expr, Index, Name
 from jobrun.graph.steps import (
     Assign,

@@ -6,7 +6,7 @@ from jobrun.api import prepare
 from jobrun.compile.plan.document import plan_json
 from jobrun.compile.plan.text import plan_text
 from jobrun.core.errors import SpecError
-from jobrun.graph.divided_state import StateLayout
+from jobrun.graph.types import StateLayout
 from tests.support.compiling import fault_of, job_of
 
 BODY = """\

@@ -12,7 +12,7 @@ from jobrun.compile.python_jobs.validate import (
 )
 from jobrun.core.errors import SpecError
 from jobrun.graph.conditions import StopAfterEpochs, StopAfterTime, StopWithoutImprovement
-from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.effects import NOWHERE
 from jobrun.graph.expressions import Builtin, Call, Const, Draw, Dtype, Name
 from jobrun.graph.steps import Assign, NameTarget, Net
 from jobrun.graph.types import Report, Task

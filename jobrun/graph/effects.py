@@ -1,8 +1,9 @@
-"""Define what generic code asks of a step without steps in it, and how such a kind is declared.
+"""Declare the kinds of steps that hold no other steps, such as ``log``, each with its effect.
 
-A declared kind is a frozen dataclass whose fields carry the keys that stand for them in a spec.
-The model of its form, the JSON Schema, the lowering and the line in a plan follow from these;
-``DeclaredEffect.action`` is what it does. So a new kind is one module and one line in ``table``.
+``Effect`` is what generic code asks of each such step. A declared kind (``Log``, ``Metric``,
+``Assert``, ``Sleep``) is a frozen dataclass whose fields carry the keys that stand for them in a
+spec. The model of its form, the JSON Schema, the lowering and the line in a plan follow from these;
+``DeclaredEffect.action`` is what it does. So a new kind is one class and one line in ``DECLARED``.
 """
 
 from __future__ import annotations
@@ -11,16 +12,14 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import field, fields
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
+from typing import Any, Literal, Protocol, assert_never
 
-from jobrun.core.errors import Origin
+from jobrun.core.errors import Origin, TaskFailedError
+from jobrun.core.events import Listener, Logged, Measured
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.expression_text import render_expr, render_text
 from jobrun.graph.expressions import Expr, Text
 from jobrun.graph.traversal import children
-
-if TYPE_CHECKING:
-    from jobrun.core.events import Listener
 
 NOWHERE: Origin = Origin("<python>")
 # In a spec → in the step: a text with '{expr:format}' → Text; an expression that is a bool → Expr;
@@ -195,3 +194,95 @@ def _render(kind: KeyKind, value: Any) -> str:
             return f"{value:g}s"
         case _:
             assert_never(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Assert(DeclaredEffect):
+    """Fail the task unless a condition holds."""
+
+    condition: Expr = field(metadata=key("assert", "condition", "a bool"))
+    message: Text = field(
+        metadata=key("message", "text", "the message; '{expr:format}' is substituted", "")
+    )
+    written: str = field(default="", metadata=source_of("condition"))
+
+    def action(self, compiler: ExpressionCompiler) -> Action:
+        """Build the function of an ``assert`` step, which raises E205 if the condition is false."""
+        holds, message = compiler.condition(self.condition), compiler.text(self.message)
+
+        def run(at: Surroundings) -> None:
+            if holds(at):
+                return
+            said = message(at)
+            text = "it does not hold"
+            if self.written:
+                text = f"the assertion '{self.written}' does not hold"
+            raise TaskFailedError.of(
+                "E205",
+                f"{text}: {said}" if said else text,
+                "mend what it guards, or the assertion; resume continues from the last saved epoch",
+            )
+
+        return run
+
+
+@dataclass(frozen=True, slots=True)
+class Log(DeclaredEffect):
+    """A line for the reader of the run; '{expr:format}' is filled in."""
+
+    text: Text = field(metadata=key("log", "text", "the line"))
+
+    def action(self, compiler: ExpressionCompiler) -> Action:
+        """Build the function of a ``log`` step, which logs the step's text."""
+        text, path = compiler.text(self.text), self.path
+
+        def run(at: Surroundings) -> None:
+            at.emit(Logged(text(at), at.task, at.node_name, at.instance, at.epoch, path))
+
+        return run
+
+
+@dataclass(frozen=True, slots=True)
+class Metric(DeclaredEffect):
+    """Named numbers for the run's metrics."""
+
+    values: tuple[tuple[str, Expr], ...] = field(
+        metadata=key("metric", "numbers", "name: a number")
+    )
+
+    def action(self, compiler: ExpressionCompiler) -> Action:
+        """Build the function of a ``metric`` step, which records all of its numbers or none."""
+        values = [(name, compiler.number(value, name)) for name, value in self.values]
+
+        def run(at: Surroundings) -> None:
+            # All of them first: either the whole step is emitted, or nothing of it.
+            for name, number in [(name, value(at)) for name, value in values]:
+                at.emit(Measured(name, number, at.epoch, at.task, at.node_name, at.instance))
+
+        return run
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep(DeclaredEffect):
+    """Wait, while other tasks continue; a stop of the run ends the wait."""
+
+    seconds: float = field(metadata=key("sleep", "duration", "how long, such as 250ms or 10s"))
+
+    def action(self, compiler: ExpressionCompiler) -> Action:
+        """Build the function of a ``sleep`` step, which waits for some seconds."""
+        del compiler
+        seconds = self.seconds
+
+        def run(at: Surroundings) -> None:
+            at.wait(seconds)
+
+        return run
+
+
+# By the first key of each kind, in the order in which a step's keys are searched for them.
+DECLARED: dict[str, type[DeclaredEffect]] = {
+    "log": Log,
+    "metric": Metric,
+    "assert": Assert,
+    "sleep": Sleep,
+}
