@@ -8,10 +8,10 @@ import pytest
 from pyarrow import parquet
 
 from jobrun.core.errors import JobrunError
+from jobrun.formats import parquet as row_parquet
 from jobrun.formats.headers import MemberInfo, describe, members
 from jobrun.formats.load_save import read_member
-from jobrun.formats.rows import parquet as row_parquet
-from jobrun.formats.rows.open_rows import open_rows
+from jobrun.formats.rows import open_rows
 
 
 def _file(folder, columns, **more):

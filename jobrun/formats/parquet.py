@@ -15,7 +15,7 @@ import numpy as np
 
 from jobrun.formats import errors as faults
 from jobrun.formats.headers import MemberInfo
-from jobrun.formats.rows.rows_protocol import Array, Column, Piece, restore_order, sort_rows
+from jobrun.formats.rows import Array, Column, Piece, restore_order, sort_rows
 
 # Row groups that are kept, at least one.
 _KEPT_BYTES = 256 << 20
