@@ -32,7 +32,7 @@ from jobrun.graph.readers import Reader, readers_in
 from jobrun.graph.traversal import map_expr
 from jobrun.spec.models.job import JobSpec, StopSpec
 from jobrun.spec.models.scalar_types import Model
-from jobrun.spec.yaml.source_map import Path, path_text
+from jobrun.spec.yaml.nodes import Path, path_text
 
 if TYPE_CHECKING:
     from jobrun.spec.models.optional_parts import OverNodes

@@ -12,8 +12,7 @@ from jobrun.compile.job_draft.node_names import NodeNames
 from jobrun.compile.lowering.queues import QueueTable
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.types import Cluster
-from jobrun.spec.yaml.nodes import path_text
-from jobrun.spec.yaml.source_map import SourceMap
+from jobrun.spec.yaml.nodes import SourceMap, path_text
 
 if TYPE_CHECKING:
     from jobrun.compile.lowering.net_table import NetDef

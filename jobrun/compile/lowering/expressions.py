@@ -27,7 +27,7 @@ from jobrun.graph.steps import (
     Target,
 )
 from jobrun.graph.traversal import map_expr
-from jobrun.spec.yaml.source_map import Path
+from jobrun.spec.yaml.nodes import Path
 
 _ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "**", "@", "<<", ">>"))
 _TARGETS = lazy_pattern(r"\s*([^\W\d]\w*(?:\s*,\s*[^\W\d]\w*)*)\s*=(?!=)")

@@ -18,7 +18,7 @@ from jobrun.graph.readers import record_path
 from jobrun.graph.types import GROUPS, GroupName, Output, RemoteNet, Report, Retry, SetupNets
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.models.tasks import TaskSpec
-from jobrun.spec.yaml.source_map import Path, SourceMap
+from jobrun.spec.yaml.nodes import Path, SourceMap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,7 +22,7 @@ from jobrun.graph.readers import readers_in
 from jobrun.graph.types import Cluster, Job, Node, StateLayout, TaskGroup
 from jobrun.spec.load import LoadedSpec
 from jobrun.spec.models.job import JobSpec, NodeSpec
-from jobrun.spec.yaml.source_map import Path, SourceMap, path_text
+from jobrun.spec.yaml.nodes import Path, SourceMap, path_text
 
 if TYPE_CHECKING:
     from jobrun.compile.lowering.net_table import NetDef

@@ -23,7 +23,7 @@ from jobrun.graph.steps import Assign, Loop, NameTarget, Net, Op, Step, UseNet, 
 from jobrun.graph.traversal import walk_expr
 from jobrun.graph.types import SetupNets
 from jobrun.ops.operator_table import OPERATORS
-from jobrun.spec.yaml.source_map import Path
+from jobrun.spec.yaml.nodes import Path
 
 if TYPE_CHECKING:
     from jobrun.spec.models import steps as models

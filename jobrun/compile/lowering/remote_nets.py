@@ -12,7 +12,7 @@ from jobrun.compile.lowering.steps import StepLowering
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.query import walk
 from jobrun.graph.types import Node, RemoteNet
-from jobrun.spec.yaml.source_map import Path
+from jobrun.spec.yaml.nodes import Path
 
 if TYPE_CHECKING:
     from jobrun.spec.models.optional_parts import RemoteNet as RemoteSpec

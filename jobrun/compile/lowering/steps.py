@@ -42,7 +42,7 @@ from jobrun.graph.steps import (
 from jobrun.graph.types import SetupNets
 from jobrun.ops.definition import MANY, OpDef
 from jobrun.ops.operator_table import OPERATORS, find_operator
-from jobrun.spec.yaml.source_map import Path
+from jobrun.spec.yaml.nodes import Path
 
 if TYPE_CHECKING:
     from jobrun.compile.job_draft.repeated_flow import RepeatedFlow

@@ -1,8 +1,8 @@
-"""Define the spec as a pydantic model: job, nodes, groups, tasks, readers, checkpoints."""
+"""Define the spec as a pydantic model: job, params, nodes, groups, stop conditions, checkpoints."""
 
 # Without postponed annotations: pydantic would evaluate each of two hundred texts.
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, Tag, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
@@ -23,6 +23,7 @@ from jobrun.spec.models.scalar_types import (
     NotNegative,
     Positive,
     Seconds,
+    SingleValue,
     Str,
     require_one_key,
 )
@@ -37,9 +38,7 @@ if TYPE_CHECKING:
         OverNodes,
         PartitionSpec,
     )
-    from jobrun.spec.models.params import ParamSpec
     from jobrun.spec.models.readers import QueueSpec, ReaderSpec
-    from jobrun.spec.models.retention import KeepSpec, UploadSpec
     from jobrun.spec.models.steps import Steps
 else:
     from jobrun.spec.models.step_forms import Steps
@@ -50,9 +49,7 @@ else:
     NotifySpec = Deferred("optional_parts", "NotifySpec")
     OverNodes = Deferred("optional_parts", "OverNodes")
     PartitionSpec = Deferred("optional_parts", "PartitionSpec")
-    ParamSpec = Deferred("params", "ParamSpec")
     QueueSpec, ReaderSpec = Deferred("readers", "QueueSpec"), Deferred("readers", "ReaderSpec")
-    KeepSpec, UploadSpec = Deferred("retention", "KeepSpec"), Deferred("retention", "UploadSpec")
 
 
 class NodeSpec(Model):
@@ -110,6 +107,32 @@ class StopSpec(Model):
         return self
 
 
+class BestSpec(Model):
+    """Those with the best value of a metric."""
+
+    metric: Name = Field(description="the name of a metric")
+    mode: Literal["min", "max"] = Field("min", description="which values are best")
+    n: Positive = Field(1, description="how many")
+
+
+class KeepSpec(Model):
+    """Which checkpoints stay; without it, all."""
+
+    last: Maybe[Annotated[Int, Field(ge=2)]] = Field(None, description="number of newest epochs")
+    every: Maybe[EveryValue] = Field(None, description="every N-th epoch, such as 10ep")
+    best: Maybe[BestSpec] = None
+
+
+class UploadSpec(Model):
+    """Where committed checkpoints are copied to."""
+
+    to: Str = Field(description="a directory, or the URL of an object store: s3://bucket/…")
+    when: Literal["end", "committed"] = Field(
+        "end", description="the last epoch at the end of the run, or each one when it is saved"
+    )
+    required: Bool = Field(False, description="the run fails if an upload fails")
+
+
 # Those of core.compression, which a test compares.
 Codec = Literal["none", "deflate", "zstd", "lz4", "blosc2", "bitshuffle"]
 
@@ -161,6 +184,21 @@ Notify = Annotated[
 ]
 
 
+class ParamSpec(Model):
+    """A declared parameter, long form."""
+
+    type: Maybe[Literal["int", "float", "bool", "text"]] = Field(
+        None, description="else the default's"
+    )
+    default: SingleValue = Field(None, description="without one, the value must be given")
+    min: Maybe[Float] = Field(None, description="the least value")
+    max: Maybe[Float] = Field(None, description="the greatest value")
+    choices: tuple[SingleValue, ...] = Field((), description="the only values")
+    help: Str = Field("", description="description, shown by plan and report")
+    secret: Bool = Field(False, description="true: only a digest of the value is recorded")
+    drift: Maybe[Literal["safe"]] = Field(None, description="safe: may change on resume")
+
+
 def _param(value: Any) -> Any:
     if isinstance(value, bool | int | float | str):
         return {"default": value}
@@ -169,8 +207,7 @@ def _param(value: Any) -> Any:
     raise PydanticCustomError("scalar", "expected a single value or a mapping")
 
 
-# Not by '|', which a deferred model does not have.
-_AnyParam = Union[bool, int, float, str, ParamSpec]  # noqa: UP007
+_AnyParam = bool | int | float | str | ParamSpec
 Param = Annotated[ParamSpec, BeforeValidator(_param, json_schema_input_type=_AnyParam)]
 
 

@@ -1,11 +1,167 @@
-"""Move the entries of mappings in YAML text to their usual order, with their comments."""
+"""Format the text of a spec: put its keys in the usual order, and check its meaning is kept.
+
+Quotes, indentation and line breaks stay as they are, and every comment: one above a key moves
+with it, as does one behind it, or deeper than it. What is above the first key of a file
+is about the file, and stays. That meaning and comments are the same is looked at each time.
+The text is parsed to a tree of spans (lines and columns), which are moved as text.
+"""
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import field
+from typing import Any
+
+from yaml import events
+
 from jobrun.core.errors import Origin, SpecError
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.spec.format.key_order import Kind
-from jobrun.spec.format.text_tree import Entries, Items, Leaf, Span, Tree
+from jobrun.spec.key_order import WHOLE, Kind
+from jobrun.spec.yaml.nodes import plain
+from jobrun.spec.yaml.parse import parser_events, read_document
+from jobrun.spec.yaml.spec_text import read_text
+
+_MOST_BLANK_LINES = 2
+
+_LEAVE = "the file is unchanged"
+
+
+_End = events.CollectionEndEvent
+
+
+def format_file(path: str) -> tuple[str, str]:
+    """Format the text of a spec file: return the present text, and the one with ordered keys.
+
+    Raises:
+        SpecError: It cannot be read, is not valid YAML, or E420.
+    """
+    text = read_text(path, path)
+    return text, format_text(text, path)
+
+
+def format_text(text: str, file: str) -> str:
+    """Format the text of a spec by putting the keys of every mapping in the usual order.
+
+    Args:
+        text: Of the whole file, as ``files.read_text`` lets it through.
+        file: Its name, for places.
+
+    Raises:
+        SpecError: The text is not valid YAML; or E420, it cannot be put in order.
+    """
+    unix = text.replace("\r\n", "\n")
+    before = _read(unix, file)
+    mover = EntryMover(unix, file)
+    moved = _tidy(mover.whole(tree_of(unix), WHOLE))
+    _expect_same(before, moved, unix, file)
+    return moved
+
+
+def _read(text: str, file: str) -> Any:
+    document = read_document(text, file)
+    if document.faults:
+        raise SpecError(*document.faults)
+    return plain(document.root)
+
+
+def _expect_same(before: Any, moved: str, text: str, file: str) -> None:
+    """Check that a formatted spec means the same as before and has the same comments.
+
+    Raises:
+        SpecError: E420, it does not.
+    """
+    where = Origin(file, 1, 1)
+    try:
+        after = _read(moved, file)
+    except SpecError as error:
+        late = _late_alias(tree_of(text), error)
+        if late is not None:
+            where = Origin(file, late.span.line + 1, late.span.column + 1)
+            message = f"in the usual order '*{late.value}' would come before its anchor"
+            mend = f"define '&{late.value}' under a key 'x-…' at the top; {_LEAVE}"
+            raise _refused(message, mend, where) from error
+        raise _refused("its keys cannot be moved safely", _LEAVE, where) from error
+    if not _same(before, after) or comments(text) != comments(moved):
+        raise _refused("its keys cannot be moved safely", _LEAVE, where)
+
+
+def _late_alias(tree: Tree, error: SpecError) -> Leaf | None:
+    """Find an alias before its anchor in a spec's formatted text, to explain the error."""
+    words = " ".join(fault.message for fault in error.faults)
+    match tree:
+        case Leaf():
+            return tree if tree.is_alias and f"'&{tree.value}'" in words else None
+        case _:
+            below = tree.values if isinstance(tree, Entries) else tree.items
+            return next((hit for one in below if (hit := _late_alias(one, error))), None)
+
+
+def _same(first: Any, second: Any) -> bool:
+    """Return whether the formatted spec's tree equals the former, but for the order of keys."""
+    if type(first) is not type(second):
+        return False
+    match first:
+        case dict():
+            return first.keys() == second.keys() and all(
+                _same(value, second[key]) for key, value in first.items()
+            )
+        case list():
+            return len(first) == len(second) and all(map(_same, first, second))
+        case float():
+            alike = first == second and math.copysign(1, first) == math.copysign(1, second)
+            return alike or (math.isnan(first) and math.isnan(second))
+        case _:
+            return bool(first == second)
+
+
+def comments(text: str) -> list[str]:
+    """List the comments in a spec's text, sorted, to compare them after reordering."""
+    found = []
+    for begin, end in _gaps(text):
+        found += [match[0].rstrip() for match in re.finditer(r"#[^\n]*", text[begin:end])]
+    return sorted(found)
+
+
+def _gaps(text: str) -> list[tuple[int, int]]:
+    """List what is between scalars, to check that formatting a spec's text keeps its comments."""
+    leaves = [leaf for leaf in _leaves(tree_of(text)) if leaf.span.end > leaf.span.start]
+    ends = [0, *(leaf.span.end for leaf in leaves)]
+    begins = [*(leaf.span.start for leaf in leaves), len(text)]
+    return list(zip(ends, begins, strict=True))
+
+
+def _leaves(tree: Tree) -> list[Leaf]:
+    match tree:
+        case Leaf():
+            return [tree]
+        case Entries():
+            pairs = zip(tree.keys, tree.values, strict=True)
+            return [leaf for pair in pairs for one in pair for leaf in _leaves(one)]
+        case _:
+            return [leaf for one in tree.items for leaf in _leaves(one)]
+
+
+def _tidy(text: str) -> str:
+    """Remove trailing spaces and repeated blank lines from formatted text; end with a line feed."""
+    kept: set[int] = set()
+    for leaf in _leaves(tree_of(text)):
+        kept |= set(range(leaf.span.line + leaf.is_block, leaf.span.last_line + leaf.is_block))
+    lines: list[str] = []
+    blank, needed = _MOST_BLANK_LINES, 0
+    for number, line in enumerate(text.split("\n")):
+        shown = line if number in kept else line.rstrip(" \t")
+        blank = 0 if shown or number in kept else blank + 1
+        if blank <= _MOST_BLANK_LINES:
+            lines.append(shown)
+        if blank == 0:
+            needed = len(lines)
+    return "\n".join(lines[:needed]) + "\n"
+
+
+def _refused(message: str, mend: str, where: Origin) -> SpecError:
+    return SpecError.of("E420", message, mend, where=where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,3 +400,125 @@ class EntryMover:
             "unchanged",
             where=Origin(self._file, span.line + 1, span.column + 1),
         )
+
+
+@dataclass(slots=True)
+class Span:
+    """The span of a YAML node in the text: where it starts and ends.
+
+    Attributes:
+        start: Index of its first character; of a block collection that of its first key or dash.
+        end: Index behind its last.
+        line: The line of ``start``, from 0.
+        column: Its column, from 0.
+        last_line: The last line that has something of it.
+    """
+
+    start: int
+    end: int
+    line: int
+    column: int
+    last_line: int
+
+
+@dataclass(slots=True)
+class Leaf:
+    """A YAML scalar or alias, with its span."""
+
+    span: Span
+    is_alias: bool = False
+    value: str = ""
+    is_block: bool = False
+
+
+@dataclass(slots=True)
+class Items:
+    """A YAML sequence, with its span."""
+
+    span: Span
+    is_flow: bool
+    items: list[Tree] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Entries:
+    """A YAML mapping with its span: each key and its value."""
+
+    span: Span
+    is_flow: bool
+    keys: list[Leaf] = field(default_factory=list)
+    values: list[Tree] = field(default_factory=list)
+
+
+Tree = Leaf | Items | Entries
+
+
+def tree_of(text: str) -> Tree:
+    """Parse YAML text into a tree of spans, to move parts of the text."""
+    stream = (one for one in parser_events(text) if isinstance(one, events.NodeEvent | _End))
+    return _node(next(stream), stream, text)
+
+
+def _node(event: Any, stream: Iterator[Any], text: str) -> Tree:
+    match event:
+        case events.MappingStartEvent():
+            mapping = Entries(_span(event), bool(event.flow_style))
+            while not isinstance(following := next(stream), _End):
+                key = _node(following, stream, text)
+                mapping.keys.append(key if isinstance(key, Leaf) else Leaf(key.span))
+                mapping.values.append(_node(next(stream), stream, text))
+            _close(mapping, following, mapping.keys, mapping.values)
+            return mapping
+        case events.SequenceStartEvent():
+            listed = Items(_span(event), bool(event.flow_style))
+            while not isinstance(following := next(stream), _End):
+                listed.items.append(_node(following, stream, text))
+            if event.anchor is not None and not listed.is_flow and listed.items:
+                _move_to_dash(listed, text)
+            _close(listed, following, (), listed.items)
+            return listed
+        case events.AliasEvent():
+            return Leaf(_span(event), is_alias=True, value=event.anchor or "")
+        case _:
+            return _scalar(event, text)
+
+
+def _close(node: Items | Entries, event: Any, keys: Any, values: list[Tree]) -> None:
+    """Complete the span of a mapping or list at its last event; a block ends with its last item."""
+    span = node.span
+    if node.is_flow:
+        span.end, span.last_line = event.end_mark.index, event.end_mark.line
+    elif values:
+        # With an anchor, the event begins there, and not at what can be moved.
+        if keys:
+            first = keys[0].span
+            span.start, span.line, span.column = first.start, first.line, first.column
+        last = values[-1].span
+        if keys and keys[-1].span.end > last.end:
+            last = keys[-1].span
+        span.end, span.last_line = last.end, last.last_line
+
+
+def _move_to_dash(listed: Items, text: str) -> None:
+    at = text.rfind("-", 0, listed.items[0].span.start)
+    begin = text.rfind("\n", 0, at) + 1
+    span = listed.span
+    span.start, span.line, span.column = at, text.count("\n", 0, at), at - begin
+
+
+def _scalar(event: Any, text: str) -> Leaf:
+    span = _span(event)
+    is_block = event.style in {"|", ">"}
+    if is_block:
+        keeps = "+" in text[span.start : text.find("\n", span.start)].partition("#")[0]
+        # It ends where the next thing begins; blank lines count only if they are kept.
+        body = text[span.start : span.end]
+        body = body.removesuffix("\n") if keeps else body.rstrip("\n\t ")
+        span.end = span.start + len(body)
+        span.last_line = span.line + body.count("\n")
+    return Leaf(span, value=event.value, is_block=is_block)
+
+
+def _span(event: Any) -> Span:
+    start, end = event.start_mark, event.end_mark
+    return Span(start.index, end.index, start.line, start.column, end.line)

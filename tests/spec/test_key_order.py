@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobrun.spec.format.key_order import WHOLE, Kind
+from jobrun.spec.key_order import WHOLE, Kind
 
 
 def ordered(kind, *keys):

@@ -7,7 +7,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobrun.core.errors import SpecError
-from jobrun.spec.format.format_text import comments, format_file, format_text
+from jobrun.spec.format_text import (
+    Entries,
+    EntryMover,
+    Items,
+    comments,
+    format_file,
+    format_text,
+    tree_of,
+)
+from jobrun.spec.key_order import WHOLE
 from jobrun.spec.yaml.nodes import plain
 from jobrun.spec.yaml.parse import read_document
 from tests.support.thinning import examples
@@ -153,3 +162,74 @@ def test_what_is_no_yaml_is_told_as_everywhere(tmp_path):
         format_file(str(path))
     with pytest.raises(SpecError, match="E001"):
         format_file(str(tmp_path / "none.yaml"))
+
+
+def moved(text):
+    return EntryMover(text, "f.yaml").whole(tree_of(text), WHOLE)
+
+
+def test_comments_move_with_the_key_below_and_beside_them():
+    text = (
+        "jobrun: 1\n# the stops\nstop:\n  - epochs: 3  # three\n    # deeper\n# the seed\nseed: 1\n"
+    )
+
+    assert moved(text) == (
+        "jobrun: 1\n# the seed\nseed: 1\n# the stops\nstop:\n  - epochs: 3  # three\n    # deeper\n"
+    )
+
+
+def test_what_stands_above_the_first_key_is_about_the_file():
+    assert moved("# a file\nname: x\njobrun: 1\n") == "# a file\njobrun: 1\nname: x\n"
+
+
+def test_blank_lines_stay_between_parts():
+    text = "stop: [epochs: 3]\n\njobrun: 1\nname: x\n"
+
+    assert moved(text) == "jobrun: 1\nname: x\n\nstop: [epochs: 3]\n"
+
+
+def test_the_first_key_behind_a_dash_changes_its_place_with_another():
+    text = "epoch:\n  - steps: [a]\n    # which\n    task: t\n"
+
+    assert moved(text) == "epoch:\n  # which\n  - task: t\n    steps: [a]\n"
+
+
+def test_in_brackets_keys_change_places_and_commas_stay():
+    text = "epoch: [{steps: [{out: c,  op: add, in: [a, b]}], task: t}]\n"
+
+    assert moved(text) == "epoch: [{task: t, steps: [{op: add,  in: [a, b], out: c}]}]\n"
+
+
+def test_a_comment_between_brackets_is_not_torn_away():
+    text = "epoch:\n  - {steps: [a],  # these\n     task: t}\n"
+
+    with pytest.raises(SpecError, match=r"E420.*f.yaml:2:5.*comment"):
+        moved(text)
+
+
+def test_a_key_behind_a_question_mark_is_not_moved():
+    with pytest.raises(SpecError, match=r"E420.*f.yaml:1:3"):
+        moved("? name\n: x\n? jobrun\n: 1\n")
+
+
+def test_each_key_and_value_knows_its_text():
+    text = "a: 1\nb:\n  - x y\n  - {c: [d]}\n"
+    tree = tree_of(text)
+
+    assert isinstance(tree, Entries)
+    assert [text[key.span.start : key.span.end] for key in tree.keys] == ["a", "b"]
+    items = tree.values[1]
+    assert isinstance(items, Items)
+    assert [text[one.span.start : one.span.end] for one in items.items] == ["x y", "{c: [d]}"]
+    assert (tree.span.last_line, items.span.line, items.span.column) == (3, 2, 2)
+
+
+def test_an_anchor_does_not_move_where_a_block_begins():
+    tree = tree_of("a: &x   # here\n  b: 1\nc: &y\n  - 1\n")
+
+    assert [(value.span.line, value.span.column) for value in tree.values] == [(1, 2), (3, 2)]
+
+
+def test_a_block_of_text_ends_with_its_last_line_unless_blank_lines_are_kept():
+    assert tree_of("a: |\n  x\n\n\nb: 1\n").values[0].span.last_line == 1
+    assert tree_of("a: |+\n  x\n\n\nb: 1\n").values[0].span.last_line == 3
