@@ -20,8 +20,8 @@ from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.cli.formatting import render_json
 from jobrun.compile.analysis import missing_blobs
-from jobrun.compile.plan.document import plan_json
-from jobrun.compile.plan.text import blob_lines, plan_text
+from jobrun.compile.plan_document import plan_json
+from jobrun.compile.plan_text import blob_lines, plan_text
 from jobrun.compile.types.job_types import infer_job_types
 from jobrun.core.errors import SpecError
 from jobrun.core.events import Measured

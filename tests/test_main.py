@@ -33,7 +33,7 @@ UNUSED = {
     "jobrun.runtime.steps.call", "jobrun.runtime.steps.run_program", "jobrun.session.ray",
     "jobrun.session.remote", "jobrun.spec.models.control_flow",
     "jobrun.spec.models.optional_parts", "jobrun.spec.models.readers",
-    "jobrun.spec.models.job", "jobrun.spec.models.steps",
+    "jobrun.spec.models.retention", "jobrun.spec.models.steps",
     "jobrun.spec.models.validation_errors",
 }  # fmt: skip
 # What the standard library imports since Python 3.14, in modules that are imported anyway.

@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from jobrun.compile.pipeline import compile_job
-from jobrun.compile.plan.text import plan_text
+from jobrun.compile.plan_text import plan_text
 from jobrun.compile.types.job_types import infer_job_types
 from jobrun.core.errors import Origin
 from jobrun.core.garbage_collection import collector_paused

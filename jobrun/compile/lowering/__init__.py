@@ -5,5 +5,5 @@
   ``remote_nets``: uses of them.
   ``repeated_steps``: lists that differ in names only, lowered once.
 - ``readers``, ``queues``: data. ``checkpoint``, ``conditions``: what is saved, metrics, ends.
-- ``expressions``, ``text_templates``: expressions and texts, in the place where they are written.
+- ``expressions``: expressions and texts, in the place where they are written.
 """

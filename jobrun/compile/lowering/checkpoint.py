@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
 from jobrun.compile.faults import Faults, Place
@@ -13,8 +13,11 @@ from jobrun.core.lazy_dataclass import replace
 from jobrun.core.object_url import SCHEMES, is_object_url, parse_object_url, scheme_of
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.checkpoint_policy import CheckpointPolicy, Rules, UploadPolicy
-from jobrun.spec.models.job import CheckpointSpec, JobSpec, KeepSpec, UploadSpec
+from jobrun.spec.models.job import CheckpointSpec, JobSpec
 from jobrun.spec.yaml.nodes import path_text
+
+if TYPE_CHECKING:
+    from jobrun.spec.models.retention import KeepSpec, UploadSpec
 
 MASTER = "master"
 _DIR = ("checkpoint", "node_dir")

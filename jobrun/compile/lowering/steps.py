@@ -9,9 +9,11 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, assert_never
 
 from jobrun.compile.expressions.calls import require_valid_call
+from jobrun.compile.expressions.translate import UNREADABLE
 from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.definite_assignment import RepeatedFlow
 from jobrun.compile.lowering.context import Context, Env
-from jobrun.compile.lowering.expressions import UNREADABLE, ExpressionLowering
+from jobrun.compile.lowering.expressions import ExpressionLowering
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.lazy_module import lazy_module
@@ -45,7 +47,6 @@ from jobrun.ops.operator_table import OPERATORS, find_operator
 from jobrun.spec.yaml.nodes import Path
 
 if TYPE_CHECKING:
-    from jobrun.compile.job_draft.repeated_flow import RepeatedFlow
     from jobrun.compile.lowering.nets import NetLowering
     from jobrun.compile.lowering.repeated_steps import RepeatedSteps
     from jobrun.spec.models import control_flow

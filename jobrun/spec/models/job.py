@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         PartitionSpec,
     )
     from jobrun.spec.models.readers import QueueSpec, ReaderSpec
+    from jobrun.spec.models.retention import KeepSpec, UploadSpec
     from jobrun.spec.models.steps import Steps
 else:
     from jobrun.spec.models.step_forms import Steps
@@ -50,6 +51,7 @@ else:
     OverNodes = Deferred("optional_parts", "OverNodes")
     PartitionSpec = Deferred("optional_parts", "PartitionSpec")
     QueueSpec, ReaderSpec = Deferred("readers", "QueueSpec"), Deferred("readers", "ReaderSpec")
+    KeepSpec, UploadSpec = Deferred("retention", "KeepSpec"), Deferred("retention", "UploadSpec")
 
 
 class NodeSpec(Model):
@@ -105,32 +107,6 @@ class StopSpec(Model):
     def _has_one_key(self) -> Self:
         require_one_key(self, tuple(type(self).model_fields))
         return self
-
-
-class BestSpec(Model):
-    """Those with the best value of a metric."""
-
-    metric: Name = Field(description="the name of a metric")
-    mode: Literal["min", "max"] = Field("min", description="which values are best")
-    n: Positive = Field(1, description="how many")
-
-
-class KeepSpec(Model):
-    """Which checkpoints stay; without it, all."""
-
-    last: Maybe[Annotated[Int, Field(ge=2)]] = Field(None, description="number of newest epochs")
-    every: Maybe[EveryValue] = Field(None, description="every N-th epoch, such as 10ep")
-    best: Maybe[BestSpec] = None
-
-
-class UploadSpec(Model):
-    """Where committed checkpoints are copied to."""
-
-    to: Str = Field(description="a directory, or the URL of an object store: s3://bucket/…")
-    when: Literal["end", "committed"] = Field(
-        "end", description="the last epoch at the end of the run, or each one when it is saved"
-    )
-    required: Bool = Field(False, description="the run fails if an upload fails")
 
 
 # Those of core.compression, which a test compares.

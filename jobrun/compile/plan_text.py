@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from jobrun.compile.plan.document import Made, Sizes
+from jobrun.compile.plan_document import Made, Sizes
 from jobrun.core.garbage_collection import collector_paused
 from jobrun.graph.checkpoint_policy import WAIT_SHARE, CheckpointPolicy
 from jobrun.graph.conditions import Probe, StopCondition, StopWhen

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.compile.plan.document import plan_json
-from jobrun.compile.plan.text import plan_text, size_text
+from jobrun.compile.plan_document import plan_json
+from jobrun.compile.plan_text import plan_text, size_text
 from jobrun.ops.abstract_values import Known
 from tests.support.compiling import compile_text, job_of
 from tests.support.golden import GOLDEN, check_golden

@@ -4,7 +4,7 @@ import pytest
 
 from jobrun.api import expression, steps
 from jobrun.compile.faults import Faults
-from jobrun.compile.python_jobs.step_paths import PathAssignment
+from jobrun.compile.step_paths import PathAssignment
 from jobrun.core.errors import SpecError
 from jobrun.graph.expressions import LoopIndex
 from jobrun.graph.query import expressions, ops, walk
