@@ -29,8 +29,8 @@ from jobrun.compile.lowering.checkpoint import (
     check_metric,
     resolve_upload,
 )
+from jobrun.compile.lowering.nets import check_remote_reads
 from jobrun.compile.lowering.queues import collect_queues
-from jobrun.compile.lowering.remote_nets import check_remote_reads
 from jobrun.compile.step_paths import PathAssignment
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import BLOB_NAME, FILE_NAME, did_you_mean

@@ -25,12 +25,9 @@ from jobrun.formats.headers import DELIMITERS, choose_columns, column_names, csv
 from jobrun.formats.rows import Array, Column, Piece, restore_order, sort_rows
 
 Kind = Literal["integer", "float", "text"]
-
 # When the index has this many places, every second one is dropped: 32 MiB at most.
 MOST_PLACES = 1 << 22
-
 _ROWS_AT_ONCE = 1 << 12
-
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 

@@ -33,15 +33,11 @@ from jobrun.formats.rows import (
 
 # What h5py raises for a file that is damaged.
 ERRORS = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError)
-
 # deflate makes a thousandth of zeros; what promises more, or promises data it has not, is
 # a trap for memory.
 _MOST_RATIO = 1100
-
 _ALWAYS_BYTES = 1 << 26
-
 _MOST_LISTED = 1000
-
 
 # libhdf5 keeps chunks that it has unpacked; more of them help rows in any order.
 _CACHE_BYTES = 64 << 20

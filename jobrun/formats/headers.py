@@ -24,16 +24,13 @@ from jobrun.formats import errors as faults
 HDF5 = frozenset({".h5", ".hdf5"})
 
 NPY_MAGIC = b"\x93NUMPY"
-
 # numpy writes at most 64 KiB; ``ast`` would take very long for very long texts.
 _MOST_HEADER_BYTES = 1 << 16
 
 # A dtype as ``numpy.dtype.str`` has it, or the text of its ``descr``; and the lengths of the axes.
 Form = tuple[str, tuple[int, ...]]
 
-
 _FIRST_LINE_BYTES = 1 << 20
-
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 

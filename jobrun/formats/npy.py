@@ -24,22 +24,16 @@ from jobrun.formats.headers import NpyHeader, choose_member, npz_members, open_z
 from jobrun.formats.rows import Array, Column, Piece, common_length
 
 _SHORT_HEADER = 1 << 15
-
 # The oldest a zip file knows: equal values give equal bytes.
 NO_TIME = (1980, 1, 1, 0, 0, 0)
 
-
 MOST_COMPRESSED_BYTES = 1 << 30
-
 # Rows in any order are taken from a mapping of what is no larger than this; of larger files they
 # are read one by one, for Linux maps much more around each than is asked for.
 _MAPPED_BYTES = 256 << 20
-
 # What is mapped counts as this process's memory until it is given back.
 _GIVE_BACK_BYTES = 128 << 20
-
 _AROUND_BYTES = 1 << 16
-
 _LOCAL_HEADER_BYTES = 30
 
 

@@ -30,7 +30,6 @@ from jobrun.formats import errors as faults
 from jobrun.formats.headers import describe_member, format_module, require_file, split_field_name
 
 Array = np.ndarray[Any, Any]
-
 Piece = tuple[Array, ...]
 
 

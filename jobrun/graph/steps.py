@@ -472,7 +472,6 @@ Step = (
     | PublishCopy
 )
 
-
 Reduction = Literal["mean", "sum", "stack", "concat", "first"]
 
 

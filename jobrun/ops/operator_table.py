@@ -27,11 +27,9 @@ from jobrun.ops.definition import DrawDef, OpDef, by_name
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-
 OPERATORS: Mapping[str, OpDef] = by_name(
     ELEMENTWISE, REDUCTION, CREATION, SHAPING, LINEAR, SIGNALS, SEARCHING, SEGMENTS_AND_SCATTER
 )
-
 DRAWS: Mapping[str, DrawDef] = {draw.name: draw for draw in DRAW_METHODS}
 
 # The group of entry points by which packages plug in operators.

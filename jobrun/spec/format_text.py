@@ -24,9 +24,7 @@ from jobrun.spec.yaml.parse import parser_events, read_document
 from jobrun.spec.yaml.spec_text import read_text
 
 _MOST_BLANK_LINES = 2
-
 _LEAVE = "the file is unchanged"
-
 
 _End = events.CollectionEndEvent
 

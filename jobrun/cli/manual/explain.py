@@ -48,7 +48,6 @@ _GENERATED = {
     _ALL_CODES: "All codes of errors and warnings",
 }
 
-
 TOPIC = CompletedText("topic", lambda _ctx, _word: ((name, "") for name in list_topics()))
 
 

@@ -51,9 +51,7 @@ from jobrun.graph.types import GROUPS, GroupName
 
 _CONSTANTS = ("inf", "nan", "pi")
 
-
 _BOUNDS = StopAfterEpochs | StopAfterTime | StopWithoutImprovement | Endless
-
 _ENDLESS_MEND = "add {epochs: N} to 'stop', or {endless: true}"
 
 

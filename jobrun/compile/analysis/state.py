@@ -24,7 +24,6 @@ from jobrun.graph.types import GroupName, Job, NodeSetup, Scope, SetupNets, Stat
 
 # Node → blob of a state directory → the first step that uses it.
 StateDirs = Mapping[str, Mapping[str, RunProgram]]
-
 _SETUP = "state_dirs"
 
 

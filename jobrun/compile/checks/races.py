@@ -21,7 +21,6 @@ from jobrun.graph.types import Scope
 
 _READS, _COUNTS, _WRITES = "reads", "counts in", "writes"
 
-
 # A blob, the nodes it is pulled from, and the place of the pull.
 _Pulled = tuple[str, tuple[str, ...], Place]
 

@@ -35,29 +35,20 @@ from jobrun.graph.steps import Delete, ItemTarget, NameTarget, Op
 
 _KINDS: dict[type, str] = {dict: "a mapping", set: "a set", bytes: "binary data"}
 
-
 # Not an attribute, not the end of a number, and not what no blob can be named.
 _WORD = lazy_pattern(r"(?<![\w.])((?!__)[A-Za-z_]\w{0,63})(?!\w)", re.ASCII)
-
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
 # The words of texts that agree after this are in the same places.
 _FLAT = str.maketrans({**dict.fromkeys(_LETTERS, "a"), **dict.fromkeys("0123456789", "0")})
-
 _NUMBER = lazy_pattern(r"[a0_]")
-
 # Among more, one is found faster by a table.
 _FEW_WORDS = 20
-
 _Words = tuple[str, ...]
-
 # Builds a part of a tree from the words of a text, and the offset of each of them in it.
 Make = Callable[[_Words, Sequence[int]], Any]
-
 # The numbers in a text, and for each word that of its first mention; or the word, if it has a
 # meaning.
 _Shape = tuple[str | int, ...]
-
 # The field of a node that is a name of the text.
 _NAMED: dict[type[Any], str] = {
     Name: "name", NameTarget: "name", ItemTarget: "name", OutputRead: "task",

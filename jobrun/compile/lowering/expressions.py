@@ -43,9 +43,7 @@ from jobrun.graph.traversal import map_expr
 from jobrun.spec.yaml.nodes import Path
 
 _ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "**", "@", "<<", ">>"))
-
 _TARGETS = lazy_pattern(r"\s*([^\W\d]\w*(?:\s*,\s*[^\W\d]\w*)*)\s*=(?!=)")
-
 
 MAX_TEXT_LENGTH = 64 * 1024
 
@@ -53,11 +51,8 @@ MAX_TEXT_LENGTH = 64 * 1024
 _FORMAT = lazy_pattern(
     r"(?:.?[<>=^])?[-+ ]?z?#?0?(?:[0-9]{1,3})?[,_]?(?:\.[0-9]{1,3})?[bcdeEfFgGnosxX%]?", re.DOTALL
 )
-
 _LITERAL = lazy_pattern(r"\$\$|\$\{[^{}]*\}?|\{\{|\}\}|\{|\}")
-
 _QUOTED = lazy_pattern(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
-
 _CONVERSION = lazy_pattern(r"![rsa]$")
 
 

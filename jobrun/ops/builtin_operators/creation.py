@@ -272,5 +272,4 @@ _RULES: dict[str, Rule] = {
     "one_hot": _one_hot,
 }  # fmt: skip
 
-
 CREATION = ruled(_CREATION, {**_RULES, **MESH_RULES})

@@ -136,5 +136,4 @@ _RULES: dict[str, Rule] = {
     "multivariate_normal": _rows("float64", "mean"),
 }
 
-
 DRAW_METHODS = ruled(_DRAW_METHODS, _RULES)

@@ -146,7 +146,6 @@ _OTHER = (
           "each item, and 0 where it is negative", "relu([-1.0, 2.0])"),
 )  # fmt: skip
 
-
 _Dtype = Callable[[str], str | None]
 Pair = Callable[[Known, Known], str | None]
 
@@ -397,6 +396,5 @@ _RULES: dict[str, Rule] = {
     "imag": _part,
     "isclose": _close,
 }  # fmt: skip
-
 
 ELEMENTWISE = ruled((*_UNARY, *_BINARY, *_OTHER), {**_RULES, **SELECTION_RULES})

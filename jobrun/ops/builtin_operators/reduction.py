@@ -99,7 +99,6 @@ _REDUCTION = (
           "log(softmax(x)), exact where that is tiny", "log_softmax([0.0, 1000.0])"),
 )  # fmt: skip
 
-
 _Dtype = Callable[[str], str | None]
 
 
@@ -273,6 +272,5 @@ _RULES: dict[str, Rule] = {
     "softmax": typed(lambda given: _floats_alone(given.dtype("x")), _weights),
     "log_softmax": typed(lambda given: _floats_alone(given.dtype("x")), _weights),
 }  # fmt: skip
-
 
 REDUCTION = ruled(_REDUCTION, _RULES)

@@ -187,5 +187,4 @@ _RULES: dict[str, Rule] = {
     "histogram": _histogram,
 }
 
-
 SEARCHING = ruled(_SEARCHING, {**_RULES, **INDEX_RULES})

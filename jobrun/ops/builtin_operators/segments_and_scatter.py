@@ -184,5 +184,4 @@ _RULES: dict[str, Rule] = {
     "count_down": _counts("bool"),
 }  # fmt: skip
 
-
 SEGMENTS_AND_SCATTER = ruled(_STATE, _RULES)

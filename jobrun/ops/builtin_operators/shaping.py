@@ -420,5 +420,4 @@ _RULES: dict[str, Rule] = {
     "pad": _of("array", _padded),
 }  # fmt: skip
 
-
 SHAPING = ruled(_SHAPING, {**_RULES, **PART_RULES})

@@ -74,7 +74,6 @@ Net = Annotated[
     ByKind,
 ]
 
-
 ProbeSpec = Annotated[
     Annotated[Expression, Tag("text")]
     | Annotated[Expression, Tag("list")]
@@ -154,7 +153,6 @@ Checkpoint = Annotated[
     Annotated[Literal["none"], Tag("text")] | Annotated[CheckpointSpec, Tag("mapping")], ByKind
 ]
 
-
 Notify = Annotated[
     Annotated[NotifySpec, Tag("mapping")] | Annotated[tuple[NotifySpec, ...], Tag("list")], ByKind
 ]
@@ -185,7 +183,6 @@ def _param(value: Any) -> Any:
 
 _AnyParam = bool | int | float | str | ParamSpec
 Param = Annotated[ParamSpec, BeforeValidator(_param, json_schema_input_type=_AnyParam)]
-
 
 StateSpec = Annotated[
     Annotated[Literal["replicated"], Tag("text")] | Annotated[PartitionSpec, Tag("mapping")],

@@ -23,7 +23,6 @@ Change = Callable[[Node], Node]
 # What a tree of another folder says first where it means a place of its own.
 _NOT_RELATIVE = ("/", "~", "${")
 
-
 _TYPE_NAMES: dict[type, str] = {bool: "bool", int: "int", float: "float", str: "text"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from jobrun.core.relayed_signals import MEANT, RELAYS
+from jobrun.core.system_calls import MEANT, RELAYS
 
 
 def test_each_has_a_number_of_its_own_among_the_real_time_ones():
