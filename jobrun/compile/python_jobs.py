@@ -16,7 +16,7 @@ from jobrun.compile.analysis.state import (
     remove_state_dir_setup,
 )
 from jobrun.compile.expressions.calls import check_call, check_draw
-from jobrun.compile.expressions.reserved_names import find_name_refusal
+from jobrun.compile.expressions.refusals import find_name_refusal
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.job_draft.draft import GroupDraft, JobDraft, TaskDraft

@@ -3,5 +3,5 @@
 - ``parse``: the entry points; texts that differ in names only are parsed once.
 - ``python_ast``: text to Python's own tree, with offsets, and placeholders in texts.
 - ``translate``: Python's tree to ours. ``calls``: arguments of calls.
-- ``reserved_names``, ``limits``, ``unsupported_syntax``: what may be written.
+- ``refusals``, ``limits``: what may not be written, and how much.
 """

@@ -24,7 +24,7 @@ from jobrun.compile.expressions.python_ast import (
     parse_python_expression,
     parse_python_statement,
 )
-from jobrun.compile.expressions.reserved_names import MEANINGFUL
+from jobrun.compile.expressions.refusals import MEANINGFUL
 from jobrun.compile.expressions.translate import UNREADABLE, Params, StatementTranslator, Translator
 from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.core.lazy_dataclass import dataclass, field_types

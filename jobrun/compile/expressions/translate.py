@@ -18,20 +18,18 @@ from jobrun.compile.expressions.python_ast import (
     SourceText,
     split_placeholders,
 )
-from jobrun.compile.expressions.reserved_names import (
-    NODE_PARTS,
-    explain_reserved,
-    find_name_refusal,
-)
-from jobrun.compile.expressions.unsupported_syntax import (
+from jobrun.compile.expressions.refusals import (
     LIBRARIES,
+    NODE_PARTS,
     OTHER_FORM,
     UNSUPPORTED_FORMS,
     explain_library_call,
     explain_library_name,
+    explain_reserved,
     explain_unknown_draw,
     explain_unknown_function,
     explain_unknown_method,
+    find_name_refusal,
 )
 from jobrun.core.errors import SpecError
 from jobrun.core.text.names import BLOB_NAME, did_you_mean

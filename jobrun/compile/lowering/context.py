@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from jobrun.compile.expressions.reserved_names import find_name_refusal
+from jobrun.compile.expressions.refusals import find_name_refusal
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.node_names import NodeNames
 from jobrun.compile.lowering.queues import QueueTable

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from jobrun.compile.expressions.parse import Constant, Learner, Make, TextShapes, tuple_of
-from jobrun.compile.expressions.reserved_names import MEANINGFUL
+from jobrun.compile.expressions.refusals import MEANINGFUL
 from jobrun.compile.faults import Place
 from jobrun.compile.job_draft.definite_assignment import FlowShape, RepeatedFlow
 from jobrun.core.errors import Origin

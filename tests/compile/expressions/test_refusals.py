@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.compile.expressions.unsupported_syntax import (
+from jobrun.compile.expressions.refusals import (
+    FUNCTIONS,
+    RESERVED,
     UNSUPPORTED_FORMS,
     explain_unknown_draw,
     explain_unknown_function,
+    find_name_refusal,
 )
 from jobrun.graph.expressions import DTYPES
 from jobrun.ops.operator_table import DRAWS, OPERATORS
@@ -81,3 +84,28 @@ def test_what_is_said_to_be_no_function_is_none(word):
 def test_what_is_said_to_be_no_draw_is_none(word):
     assert word not in DRAWS
     assert explain_unknown_draw(word).mend
+
+
+@each_case("word", ["sum", "rng", "iter", "epoch", "node", "pi", "float32", "if", "None", "stop"])
+def test_words_of_the_language_are_no_names_for_blobs(word):
+    refused = find_name_refusal(word, {})
+
+    assert refused is not None
+    assert (refused.code, refused.mend) == ("E151", f"write for example '{word}_'")
+
+
+def test_a_param_and_a_blob_cannot_have_one_name():
+    refused = find_name_refusal("k", {"k": 3})
+
+    assert refused is not None
+    assert refused.code == "E150"
+
+
+@pytest.mark.parametrize("word", ["w", "loss", "shape", "size", "gradient", "indices", "f"])
+def test_everyday_words_are_free(word):
+    assert find_name_refusal(word, {"k": 3}) is None
+
+
+def test_functions_of_later_versions_are_not_reserved():
+    assert {name for name in FUNCTIONS if OPERATORS[name].since != 1} == set()
+    assert FUNCTIONS <= RESERVED
