@@ -38,7 +38,6 @@ ERRORS = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError)
 _MOST_RATIO = 1100
 _ALWAYS_BYTES = 1 << 26
 _MOST_LISTED = 1000
-
 # libhdf5 keeps chunks that it has unpacked; more of them help rows in any order.
 _CACHE_BYTES = 64 << 20
 

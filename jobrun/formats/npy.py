@@ -26,7 +26,6 @@ from jobrun.formats.rows import Array, Column, Piece, common_length
 _SHORT_HEADER = 1 << 15
 # The oldest a zip file knows: equal values give equal bytes.
 NO_TIME = (1980, 1, 1, 0, 0, 0)
-
 MOST_COMPRESSED_BYTES = 1 << 30
 # Rows in any order are taken from a mapping of what is no larger than this; of larger files they
 # are read one by one, for Linux maps much more around each than is asked for.

@@ -22,7 +22,8 @@ ExtraLines = Mapping[str, Sequence[str]]
 # Each declared task once, with its nodes.
 Tasks = tuple[tuple[Task, tuple[str, ...]], ...]
 _NOTHING: ExtraLines = {}
-# Lengths in pixels, for a 12 px font.
+
+# Lengths in an SVG picture in pixels, for a 12 px font.
 _BOX, _LINE, _ACROSS, _DOWN, _MARGIN, _TITLE = 200, 16, 96, 14, 14, 26
 _MAX_LETTERS = 26
 # A letter of most sans-serif fonts is not wider, in the mean, at this size.

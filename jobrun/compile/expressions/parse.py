@@ -17,7 +17,6 @@ from operator import itemgetter
 from typing import Any
 
 from jobrun.compile.expressions import limits
-from jobrun.compile.expressions.limits import MAX_INT
 from jobrun.compile.expressions.python_ast import (
     SourceText,
     is_plain,
@@ -267,7 +266,7 @@ class ShapedParser:
         """Return the tree of a literal, or of a text equal to one parsed before; else None."""
         if type(value) is str:
             return self._equal.get(value)
-        if type(value) is int and abs(value) < MAX_INT:
+        if type(value) is int and abs(value) < limits.MAX_INT:
             found = self._integers.get(value)
             return found or self._integers.setdefault(value, Const(value))
         return Const(value) if value is None or type(value) in (bool, float) else None

@@ -44,7 +44,6 @@ from jobrun.spec.yaml.nodes import Path
 
 _ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "**", "@", "<<", ">>"))
 _TARGETS = lazy_pattern(r"\s*([^\W\d]\w*(?:\s*,\s*[^\W\d]\w*)*)\s*=(?!=)")
-
 MAX_TEXT_LENGTH = 64 * 1024
 
 # Python's format language, without its nested fields.
