@@ -34,7 +34,7 @@ class Effect:
 
     A kind overrides what is not empty for it. ``DeclaredEffect`` answers most of it from the
     declared fields; a kind that needs more has a form in ``spec.models.steps``, a row in the table
-    of ``compile.lowering.effects``, and one in that of ``runtime.steps.dispatch``.
+    of ``compile.lowering.steps``, and one in that of ``runtime.steps.dispatch``.
     """
 
     __slots__ = ()
@@ -100,7 +100,7 @@ def declared_sources(kind: type[Any]) -> dict[str, str]:
 
 
 class Surroundings(Protocol):
-    """What an effect sees of the block that runs it; ``runtime.frame.frame.Frame`` is one."""
+    """What an effect sees of the block that runs it; ``runtime.context.frame.Frame`` is one."""
 
     task: str
     instance: int
