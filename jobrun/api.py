@@ -17,7 +17,7 @@ from jobrun.compile.pipeline import Compiled, compile_job, complete
 from jobrun.core.errors import Fault, UsageError
 from jobrun.core.events import Listener, ignore
 from jobrun.core.lazy_dataclass import dataclass, replace
-from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.effects import NOWHERE
 from jobrun.graph.expressions import Expr
 from jobrun.graph.steps import Net, Op, Step
 from jobrun.graph.types import Job

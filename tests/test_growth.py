@@ -20,13 +20,13 @@ from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.cli.formatting import render_json
 from jobrun.compile.analysis import missing_blobs
-from jobrun.compile.plan.document import plan_json
-from jobrun.compile.plan.text import blob_lines, plan_text
+from jobrun.compile.plan_document import plan_json
+from jobrun.compile.plan_text import blob_lines, plan_text
 from jobrun.compile.types.job_types import infer_job_types
 from jobrun.core.errors import SpecError
 from jobrun.core.events import Measured
-from jobrun.graph.drawing import diagrams
-from jobrun.graph.drawing.svg import svg
+from jobrun.graph import drawing
+from jobrun.graph.drawing import svg
 from jobrun.runner.options import RunOptions
 from jobrun.runner.rundir.event_lines import event_json
 from jobrun.runner.rundir.run_directories import METRICS_NAME
@@ -299,7 +299,7 @@ def test_a_job_is_shown(name, write):
             types = infer_job_types(job)
             plan_text(job, types.owned, types.made)
             render_json(plan_json(job, types.owned, types.made))
-            for draw in (diagrams.ascii, diagrams.mermaid, diagrams.dot, svg):
+            for draw in (drawing.ascii, drawing.mermaid, drawing.dot, svg):
                 draw(job, blob_lines(types.made))
 
         return show

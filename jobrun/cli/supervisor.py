@@ -26,9 +26,10 @@ from types import FrameType
 from jobrun.cli.supervisor_memory import SharedState
 from jobrun.cli.supervisor_watchdog import OverdueDetector
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.relayed_signals import MEANT, RELAYS
 from jobrun.core.resource_usage import peak_memory_bytes
 from jobrun.core.system_calls import (
+    MEANT,
+    RELAYS,
     ReceivedSignal,
     adopt_orphans,
     die_with_parent,

@@ -14,10 +14,14 @@ from jobrun.compile.analysis.reader_positions import divide_read
 from jobrun.compile.analysis.scopes import NodeView, build_node_views
 from jobrun.compile.analysis.state import KeptNames, find_left_names, find_state
 from jobrun.compile.checks.exactness import add_probes, find_inexactness
-from jobrun.compile.checks.on_error import check_tolerant_tasks, check_tolerant_writes
-from jobrun.compile.checks.pulls import check_pulls
-from jobrun.compile.checks.races import check_races
-from jobrun.compile.checks.visibility import ProtectedNames, VisibilityCheck, note_problems
+from jobrun.compile.checks.races import check_pulls, check_races
+from jobrun.compile.checks.visibility import (
+    ProtectedNames,
+    VisibilityCheck,
+    check_tolerant_tasks,
+    check_tolerant_writes,
+    note_problems,
+)
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import GroupDraft, JobDraft, TaskDraft
 from jobrun.graph.checkpoint_policy import CheckpointPolicy

@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jobrun.compile.analyse_groups import Analysis, names_of, sort_by_node
-from jobrun.compile.analysis.conditions_and_metrics import Conditions, resolve_conditions
+from jobrun.compile.analysis.conditions_and_metrics import (
+    Conditions,
+    check_conditions_change,
+    check_readers_end,
+    find_end_of_data,
+    resolve_conditions,
+)
 from jobrun.compile.analysis.queues import check_pipelines
 from jobrun.compile.analysis.reader_positions import (
     add_position_setup,
@@ -19,18 +25,15 @@ from jobrun.compile.analysis.reader_positions import (
     check_saved_positions,
     find_state_nodes,
 )
-from jobrun.compile.analysis.state import KeptNames, check_layouts, check_types
-from jobrun.compile.analysis.state_dirs import (
+from jobrun.compile.analysis.state import (
+    KeptNames,
     StateDirs,
     add_state_dir_setup,
     add_state_dirs,
+    check_layouts,
     check_state_dirs,
+    check_types,
     find_state_dirs,
-)
-from jobrun.compile.analysis.stop_conditions import (
-    check_conditions_change,
-    check_readers_end,
-    find_end_of_data,
 )
 from jobrun.compile.checks.mid_epoch_saves import check_mid_epoch_saves
 from jobrun.compile.checks.warnings import warn_of_mistakes
@@ -80,7 +83,7 @@ def complete(job: Job) -> Compiled:
     """
     faults = Faults()
     # Not for jobs of specs.
-    from jobrun.compile.python_jobs.lower import lower_job, restore_task_order  # noqa: PLC0415
+    from jobrun.compile.python_jobs import lower_job, restore_task_order  # noqa: PLC0415
 
     compiled = _compile(lower_job(job, faults), faults)
     return replace(compiled, job=restore_task_order(compiled.job, job))

@@ -25,6 +25,21 @@ _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 _POLL_S = 0.02
 _PARENT_POLL_S = 0.2
 
+# The supervisor passes signals on to its child under numbers of its own: a signal that is sent to a
+# whole process group or container reaches the child by itself, too; the number distinguishes the
+# relayed copy, which is then counted once. The numbers are behind those that C libraries keep for
+# themselves. Where there are no real-time signals, each is relayed as itself, and a second copy is
+# recognised by its time alone.
+_FIRST = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
+_ASKING = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT)
+
+# By the signal that is meant, and by the number it comes under.
+RELAYS: dict[int, int] = {
+    int(meant): int(meant) if _FIRST is None else _FIRST + place
+    for place, meant in enumerate(_ASKING)
+}
+MEANT: dict[int, int] = {number: meant for meant, number in RELAYS.items()}
+
 
 class ReceivedSignal(NamedTuple):
     """A signal that was waited for.

@@ -1,24 +1,34 @@
-"""Read and write csv and tsv tables by columns; values are kept, dtypes are not.
+"""Read and write csv and tsv tables, by columns or row by row; values are kept, dtypes are not.
 
 Fields are quoted as RFC 4180 has it; the first line names the columns unless all of it is
 numbers. A column of integers is int64; of numbers (an empty field is NaN) float64; else text.
+Rows are read by an index that is made in one pass over the file; that pass also decides the dtype
+of each column, which therefore is the same in every piece: text is as wide as the widest field.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Literal
 
 import numpy as np
 
 from jobrun.core.file_formats import suffix_of
+from jobrun.core.lazy_dataclass import dataclass
 from jobrun.formats import errors as faults
-from jobrun.formats.csv_header import DELIMITERS, choose_columns, column_names, csv_columns
+from jobrun.formats.headers import DELIMITERS, choose_columns, column_names, csv_columns
+from jobrun.formats.rows import Array, Column, Piece, restore_order, sort_rows
 
-Array = np.ndarray[Any, Any]
+Kind = Literal["integer", "float", "text"]
+# When the index has this many places, every second one is dropped: 32 MiB at most.
+MOST_PLACES = 1 << 22
+_ROWS_AT_ONCE = 1 << 12
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def read_table(path: str, member: str) -> Array:
@@ -68,6 +78,187 @@ def write_table(file: IO[bytes], path: str, columns: Mapping[str, Array]) -> Non
     for parts in zip(*blocks.values(), strict=True):
         writer.writerow([str(item) for part in parts for item in part])
     text.detach()
+
+
+def open_file(path: str, members: tuple[str, ...]) -> TableRows:
+    """Open a csv or tsv table to read rows, as ``open_rows`` does for this format."""
+    return TableRows(path, members)
+
+
+class TableRows:
+    """Rows of a csv table; a member is a column, several with commas between, or all if empty."""
+
+    def __init__(self, path: str, members: tuple[str, ...]) -> None:
+        self._path = path
+        self._delimiter = DELIMITERS.get(suffix_of(path), ",")
+        names = column_names(path)
+        every = tuple(range(len(names)))
+        self._places = [choose_columns(path, one, names) if one else every for one in members]
+        self._single = [
+            bool(one) and len(places) == 1
+            for one, places in zip(members, self._places, strict=True)
+        ]
+        self._width = len(names)
+        self._index = array("q")
+        self._stride = 1
+        self._length = 0
+        self._known = [_Known() for _ in names]
+        self._scan(has_names=csv_columns(path) is not None)
+        self._columns = tuple(
+            self._column(member, places, single=single)
+            for member, places, single in zip(members, self._places, self._single, strict=True)
+        )
+        self._file: IO[bytes] = Path(path).open("rb")  # noqa: SIM115 - closed by close
+        # Rows in order go on where the last piece ended.
+        self._ahead: Iterator[list[str]] = iter(())
+        self._next = -1
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The dtype and shape that rows read from the csv table have, by column."""
+        return self._columns
+
+    def __len__(self) -> int:
+        return self._length
+
+    def take(self, start: int, stop: int) -> Piece:
+        """Read consecutive rows of a csv table."""
+        if start != self._next:
+            self._ahead = self._rows_from(start)
+        self._next = stop
+        rows = list(islice(self._ahead, stop - start))
+        if len(rows) < stop - start:
+            raise self._changed()
+        return self._piece(rows)
+
+    def pick(self, rows: Array) -> Piece:
+        """Read rows of a csv table in any order, by the index of their lines."""
+        ordered, place = sort_rows(rows)
+        found: list[list[str]] = []
+        # The row that comes next; out of reach at first.
+        at, ahead = -self._stride, iter(())  # type: tuple[int, Iterator[list[str]]]
+        for row in ordered.tolist():
+            if found and row == at - 1:
+                found.append(found[-1])
+                continue
+            if not at <= row < at + self._stride:
+                at, ahead = row, self._rows_from(row)
+            skipped = row - at
+            at = row + 1
+            fields = next(islice(ahead, skipped, None), None)
+            if fields is None:
+                raise self._changed()
+            found.append(fields)
+        self._next = -1
+        return restore_order(self._piece(found), place)
+
+    def close(self) -> None:
+        """Close the csv file whose rows were read."""
+        self._file.close()
+
+    def _column(self, member: str, places: tuple[int, ...], *, single: bool) -> Column:
+        if single:
+            return Column(member, self._known[places[0]].dtype, ())
+        kinds = [self._known[place] for place in places]
+        for place, known in zip(places, kinds, strict=True):
+            if known.kind == "text":
+                name = column_names(self._path)[place]
+                raise faults.no_column(self._path, name, "it is text, in a matrix of numbers")
+        floats = any(known.kind == "float" for known in kinds)
+        return Column(member, np.dtype(np.float64 if floats else np.int64), (len(places),))
+
+    def _scan(self, *, has_names: bool) -> None:
+        """Index all lines of a csv table, and determine what the columns hold."""
+        try:
+            with Path(self._path).open("rb") as file:
+                rows: list[list[str]] = []
+                for number, (line, offset, fields) in enumerate(self._parsed(file)):
+                    if number == 0 and has_names:
+                        continue
+                    if len(fields) != self._width:
+                        why = f"line {line} has {len(fields)} fields, expected {self._width}"
+                        raise faults.unreadable(self._path, why)
+                    self._note(offset)
+                    rows.append(fields)
+                    if len(rows) == _ROWS_AT_ONCE:
+                        self._learn(rows)
+                        rows.clear()
+                self._learn(rows)
+        except (OSError, ValueError, csv.Error) as error:
+            raise faults.unreadable(self._path, error) from error
+
+    def _parsed(self, file: IO[bytes]) -> Iterator[tuple[int, int, list[str]]]:
+        """Iterate over a csv file's rows to index them: line number, offset, fields of each."""
+        offset, waiting = 0, b""
+        for number, line in enumerate(file, 1):
+            waiting += line
+            # A line break inside quotes belongs to the field.
+            if waiting.count(b'"') % 2:
+                continue
+            fields = self._fields(waiting)
+            if fields:
+                yield number, offset, fields
+            offset += len(waiting)
+            waiting = b""
+        if waiting:
+            raise faults.unreadable(self._path, "a quoted field does not end")
+
+    def _fields(self, line: bytes) -> list[str]:
+        text = line.removeprefix(_BYTE_ORDER_MARK).decode()
+        if '"' not in text:
+            text = text.rstrip("\r\n")
+            return text.split(self._delimiter) if text else []
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter, strict=True)
+        return next(reader, [])
+
+    def _note(self, offset: int) -> None:
+        if self._length % self._stride == 0:
+            self._index.append(offset)
+            if len(self._index) > MOST_PLACES:
+                self._index = self._index[::2]
+                self._stride *= 2
+        self._length += 1
+
+    def _learn(self, rows: list[list[str]]) -> None:
+        if rows:
+            wanted = sorted({place for places in self._places for place in places})
+            for place in wanted:
+                self._known[place].see([row[place] for row in rows])
+
+    def _rows_from(self, row: int) -> Iterator[list[str]]:
+        if row >= self._length:
+            return iter(())
+        self._file.seek(self._index[row // self._stride])
+        ahead = (fields for _, _, fields in self._parsed(self._file))
+        for _ in range(row % self._stride):
+            next(ahead, None)
+        return ahead
+
+    def _piece(self, rows: list[list[str]]) -> Piece:
+        try:
+            return tuple(
+                self._values(rows, column, places)
+                for column, places in zip(self._columns, self._places, strict=True)
+            )
+        except (ValueError, IndexError, OverflowError) as error:
+            raise self._changed() from error
+
+    @staticmethod
+    def _values(rows: list[list[str]], column: Column, places: tuple[int, ...]) -> Array:
+        found = np.empty((len(rows), *column.shape), column.dtype)
+        flat = found.reshape(len(rows), len(places))
+        for at, place in enumerate(places):
+            fields = [row[place] for row in rows]
+            if column.dtype.kind == "f":
+                flat[:, at] = [float(field) if field.strip() else np.nan for field in fields]
+            elif column.dtype.kind == "i":
+                flat[:, at] = [int(field) for field in fields]
+            else:
+                flat[:, at] = fields
+        return found
+
+    def _changed(self) -> Exception:
+        return faults.unreadable(self._path, "it has changed since it was opened")
 
 
 def _rows(path: str, width: int) -> list[tuple[int, list[str]]]:
@@ -125,3 +316,27 @@ def _block(path: str, name: str, array: Array) -> Array:
             "save it to an .npy or .h5 file",
         )
     return array.reshape(len(array), -1) if array.ndim else array.reshape(1, 1)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What has been seen of one csv column so far."""
+
+    kind: Kind = "integer"
+    width: int = 1
+
+    def see(self, fields: list[str]) -> None:
+        """Update the dtype inferred for a csv reader's column from its fields in further rows."""
+        self.width = max(self.width, *map(len, fields))
+        kind = convert_column(fields).dtype.kind if self.kind != "text" else "U"
+        if kind == "U":
+            self.kind = "text"
+        elif kind == "f":
+            self.kind = "float"
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """The dtype that holds a csv column in every row indexed so far."""
+        if self.kind == "text":
+            return np.dtype(f"<U{self.width}")
+        return np.dtype(np.int64 if self.kind == "integer" else np.float64)

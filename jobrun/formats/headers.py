@@ -20,13 +20,6 @@ from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.file_formats import FileFormat, format_of, suffix_of
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.formats import errors as faults
-from jobrun.formats.csv_header import (
-    DELIMITERS,
-    choose_columns,
-    column_names,
-    csv_columns,
-    first_fields,
-)
 
 HDF5 = frozenset({".h5", ".hdf5"})
 
@@ -36,6 +29,9 @@ _MOST_HEADER_BYTES = 1 << 16
 
 # A dtype as ``numpy.dtype.str`` has it, or the text of its ``descr``; and the lengths of the axes.
 Form = tuple[str, tuple[int, ...]]
+
+_FIRST_LINE_BYTES = 1 << 20
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 def require_file(path: str) -> None:
@@ -70,12 +66,9 @@ def members(path: str) -> tuple[str, ...]:
                 return tuple(npz_members(archive))
         case suffix if suffix in DELIMITERS:
             return csv_columns(path) or ()
-        case suffix if suffix in HDF5:
-            found: tuple[str, ...] = _hdf5().members(path)
-            return found
         case suffix if known := format_of(suffix):
-            columns: tuple[str, ...] = rows_module(known).members(path)
-            return columns
+            found: tuple[str, ...] = format_module(known).members(path)
+            return found
         case _:
             raise faults.no_format(path)
 
@@ -149,12 +142,9 @@ def describe_member(path: str, member: str) -> MemberInfo:
             return _describe_npz(path, member)
         case suffix if suffix in DELIMITERS:
             return _describe_table(path, member)
-        case suffix if suffix in HDF5:
-            info: MemberInfo = _hdf5().describe(path, member)
-            return info
         case suffix if known := format_of(suffix):
-            column: MemberInfo = rows_module(known).describe(path, member)
-            return column
+            info: MemberInfo = format_module(known).describe(path, member)
+            return info
         case _:
             raise faults.no_format(path)
 
@@ -215,18 +205,77 @@ def _describe_table(path: str, member: str) -> MemberInfo:
     return MemberInfo("", ())
 
 
-def _hdf5() -> Any:
-    return importlib.import_module("jobrun.formats.hdf5")
+def csv_columns(path: str) -> tuple[str, ...] | None:
+    """Read a csv file's header: its column names, or None if its first line is data already.
+
+    It is data when each of its fields is a number or empty.
+
+    Raises:
+        EnvironmentFaultError: The file is empty, or not text.
+    """
+    first = first_fields(path)
+    if all(_is_number(field) or not field.strip() for field in first):
+        return None
+    return tuple(field.strip() for field in first)
 
 
-def rows_module(file_format: FileFormat) -> Any:
-    """Import the module that reads headers (and rows) of a file format, at its first use.
+def first_fields(path: str) -> list[str]:
+    """Read what may be a csv file's header: the fields of its first line with content.
+
+    Raises:
+        EnvironmentFaultError: The file is empty, or not text.
+    """
+    import csv  # noqa: PLC0415 - for tables only
+
+    delimiter = DELIMITERS[suffix_of(path)]
+    try:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:
+            lines = file.readlines(_FIRST_LINE_BYTES)
+        fields = next(filter(None, csv.reader(lines, delimiter=delimiter)), None)
+    except (OSError, ValueError, csv.Error) as error:
+        raise faults.unreadable(path, error) from error
+    if fields is None:
+        raise faults.unreadable(path, "it is empty")
+    if any("\0" in field for field in fields):
+        raise faults.unreadable(path, "it is not text")
+    return fields
+
+
+def column_names(path: str) -> tuple[str, ...]:
+    """Return a csv file's column names by its header, or positions as names if it has none."""
+    return csv_columns(path) or tuple(str(place) for place in range(len(first_fields(path))))
+
+
+def choose_columns(path: str, member: str, names: tuple[str, ...]) -> tuple[int, ...]:
+    """Find where in a csv file's header the columns named by ``member`` are, or refuse them.
+
+    Raises:
+        EnvironmentFaultError: There is no such column.
+    """
+    wanted = [member] if member in names else [part.strip() for part in member.split(",")]
+    for name in wanted:
+        if name not in names:
+            raise faults.missing_member(path, name, names)
+    return tuple(names.index(name) for name in wanted)
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    # Python takes 1_000 for a number; a table does not.
+    return "_" not in field
+
+
+def format_module(file_format: FileFormat) -> Any:
+    """Import the module that reads members and rows of a file format, at its first use.
 
     One that ``headers`` has no rule of its own for has ``members`` and ``describe`` there.
     """
     # h5py and pyarrow take long to import.
-    name = "arrays" if file_format in ("npy", "npz") else file_format
-    return importlib.import_module(f"jobrun.formats.rows.{name}")
+    name = "npy" if file_format == "npz" else file_format
+    return importlib.import_module(f"jobrun.formats.{name}")
 
 
 @dataclass(frozen=True, slots=True)

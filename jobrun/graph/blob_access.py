@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.effects.effect import Effect
+from jobrun.graph.effects import Effect
 from jobrun.graph.expressions import Binary, Call, Const, Expr, Name, OutputRead
 from jobrun.graph.query import expressions
 from jobrun.graph.steps import (

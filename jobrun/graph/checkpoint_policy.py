@@ -8,7 +8,7 @@ from typing import Literal
 
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.effects import NOWHERE
 
 # Of ``checkpoint.every: auto``: the part of a run's time that saves may cost.
 WAIT_SHARE = 0.05

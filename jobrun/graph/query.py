@@ -9,7 +9,7 @@ from typing import Any, assert_never
 
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import replace
-from jobrun.graph.effects.effect import Effect
+from jobrun.graph.effects import Effect
 from jobrun.graph.expressions import Expr, OutputRead
 from jobrun.graph.readers import CallSource, FileSource, Reader
 from jobrun.graph.steps import (

@@ -13,7 +13,7 @@ from typing import Literal
 from jobrun.core.errors import Origin
 from jobrun.core.file_formats import FileFormat
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.effects import NOWHERE
 from jobrun.graph.expressions import Expr, Text
 
 # The columns of the state blob of a reader's position, int64. There is one row for each share of

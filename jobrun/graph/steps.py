@@ -13,8 +13,7 @@ from typing import Any, Literal
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.checkpoint_policy import Rules
-from jobrun.graph.divided_state import FilePart
-from jobrun.graph.effects.effect import NOWHERE, DeclaredEffect, Effect
+from jobrun.graph.effects import NOWHERE, DeclaredEffect, Effect
 from jobrun.graph.expression_text import render_expr, render_text
 from jobrun.graph.expressions import Expr, Name, Text
 
@@ -337,6 +336,31 @@ class SaveState(Effect):
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """A part of a blob in a file: rows from ``first`` to before ``stop``; None: the whole value."""
+
+    name: str
+    first: int | None = None
+    stop: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """The blobs of a checkpoint file, perhaps of another node, that become a node's state.
+
+    Attributes:
+        file: The path of the file.
+        node: The node whose state it holds.
+        digest: The digest in the manifest; it is verified before anything is read.
+    """
+
+    file: str
+    node: str
+    digest: str
+    blobs: tuple[Rows, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LoadState(Effect):
     """Read the node's state blobs ``names`` from the checkpoint file ``file``, all or none.
 
@@ -447,7 +471,6 @@ Step = (
     | CopyState
     | PublishCopy
 )
-
 
 Reduction = Literal["mean", "sum", "stack", "concat", "first"]
 

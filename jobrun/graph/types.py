@@ -16,8 +16,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.notify_target import NotifyTarget
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import Deadline, Exactness, Probe, StopCondition
-from jobrun.graph.divided_state import StateLayout
-from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.effects import NOWHERE
 from jobrun.graph.expressions import Expr
 from jobrun.graph.readers import Queue, ReadQueue, ReadRecords, WriteQueue
 from jobrun.graph.steps import Step
@@ -36,6 +35,7 @@ class Scope(enum.Enum):
 
 
 Scopes = tuple[tuple[str, Scope], ...]
+Layout = Literal["rows", "replicated"]
 # Paths of ``call`` steps, each with two blobs that must not share memory after it.
 Apart = tuple[tuple[str, str, str], ...]
 
@@ -82,6 +82,26 @@ class Cluster:
             if node.name == name:
                 return node
         raise KeyError(name)
+
+
+@dataclass(frozen=True, slots=True)
+class StateLayout:
+    """The declared layout of the blobs of one name: divided by rows, or the same on all nodes.
+
+    On another number of nodes such state can be merged and divided again; any other state belongs
+    to its node.
+
+    Attributes:
+        layout: ``rows``: the nodes have parts of one array, along its first axis, in their order;
+            of ``n`` rows part ``k`` of ``m`` is ``k * n // m`` to ``(k + 1) * n // m``.
+            ``replicated``: all nodes have the same bits.
+        path: ``state.U``.
+    """
+
+    name: str
+    layout: Layout
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

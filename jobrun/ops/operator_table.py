@@ -1,9 +1,18 @@
-"""Index every built-in operator and every method of ``rng`` by name, without numpy."""
+"""Find operators by name, built in or of installed plug-in packages, and load their functions.
+
+The tables of the built-in operators and of the methods of ``rng`` need no numpy; the function that
+implements an operator is imported at its first use.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.text.names import did_you_mean
 from jobrun.ops.builtin_operators.creation import CREATION
 from jobrun.ops.builtin_operators.draws import DRAW_METHODS
 from jobrun.ops.builtin_operators.elementwise import ELEMENTWISE
@@ -12,11 +21,123 @@ from jobrun.ops.builtin_operators.reduction import REDUCTION
 from jobrun.ops.builtin_operators.searching import SEARCHING
 from jobrun.ops.builtin_operators.segments_and_scatter import SEGMENTS_AND_SCATTER
 from jobrun.ops.builtin_operators.shaping import SHAPING
-from jobrun.ops.definition import MANY, DrawDef, OpDef, by_name
+from jobrun.ops.builtin_operators.signals import SIGNALS
+from jobrun.ops.definition import DrawDef, OpDef, by_name
 
-__all__ = ["DRAWS", "MANY", "OPERATORS", "DrawDef", "OpDef"]
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 OPERATORS: Mapping[str, OpDef] = by_name(
-    ELEMENTWISE, REDUCTION, CREATION, SHAPING, LINEAR, SEARCHING, SEGMENTS_AND_SCATTER
+    ELEMENTWISE, REDUCTION, CREATION, SHAPING, LINEAR, SIGNALS, SEARCHING, SEGMENTS_AND_SCATTER
 )
 DRAWS: Mapping[str, DrawDef] = {draw.name: draw for draw in DRAW_METHODS}
+
+# The group of entry points by which packages plug in operators.
+GROUP = "jobrun.operators"
+
+
+def find_operator(name: str) -> OpDef | None:
+    """Find an operator by name, built in or of an installed plug-in package; None if unknown.
+
+    Raises:
+        EnvironmentFaultError: E128, if packages clash or one cannot be loaded.
+    """
+    known = OPERATORS.get(name)
+    return known if known is not None else _installed().get(name)
+
+
+@cache
+def implementation(name: str) -> Callable[..., Any]:
+    """Import the function that implements an operator; the same object each time.
+
+    Raises:
+        KeyError: There is no operator of that name.
+        EnvironmentFaultError: E129, if what it is made of cannot be imported.
+    """
+    operator = find_operator(name)
+    if operator is None:
+        raise KeyError(f"unknown operator '{name}': {did_you_mean(name, OPERATORS)}")
+    module, _, attribute = operator.implementation.partition(":")
+    try:
+        function: Callable[..., Any] = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise EnvironmentFaultError.of(
+            "E129",
+            f"the operator '{name}' cannot be loaded: {error}",
+            "install the package that it comes from, or its newer version",
+        ) from error
+    return function
+
+
+def installed_operators() -> dict[str, OpDef]:
+    """Return the operators of installed plug-ins by name.
+
+    Raises:
+        EnvironmentFaultError: E128, if packages clash or one cannot be loaded.
+    """
+    return dict(_installed())
+
+
+def has_loaded() -> bool:
+    """Return whether this process has looked for operators of installed plug-ins."""
+    return _installed.cache_info().currsize > 0
+
+
+def module_of(name: str) -> str:
+    """Return the module of the plug-in that defines an operator; empty for a built-in one."""
+    return "" if name in OPERATORS or name not in _installed() else _modules().get(name, "")
+
+
+def load_operators(points: tuple[EntryPoint, ...]) -> dict[str, OpDef]:
+    """Load the operators that plug-ins define by entry points, and return them by name.
+
+    Raises:
+        EnvironmentFaultError: E128, if two have one name, or one that is built in; if one
+            cannot be imported, is no ``OpDef``, or changes its arguments.
+    """
+    found: dict[str, OpDef] = {}
+    for point in points:
+        if point.name in OPERATORS or point.name in found:
+            raise _fault(point, "there is an operator of that name already")
+        found[point.name] = _loaded(point)
+    return found
+
+
+@cache
+def _modules() -> dict[str, str]:
+    return {point.name: point.module for point in installed_points()}
+
+
+@cache
+def _installed() -> dict[str, OpDef]:
+    return load_operators(installed_points())
+
+
+def installed_points() -> tuple[EntryPoint, ...]:
+    """Return the entry points by which installed packages plug in operators."""
+    # It imports e-mail, archives and sockets, for a name that hardly any job has.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    return tuple(entry_points(group=GROUP))
+
+
+def _loaded(point: EntryPoint) -> OpDef:
+    try:
+        operator = point.load()
+    except (ImportError, AttributeError) as error:
+        raise _fault(point, f"it cannot be imported: {error}") from error
+    if not isinstance(operator, OpDef) or operator.name != point.name:
+        raise _fault(point, f"{point.value} is not an OpDef of that name")
+    if operator.mutates:
+        # Who writes what is decided from the built-in table alone.
+        raise _fault(point, "an operator of a package cannot change its arguments in place")
+    return operator
+
+
+def _fault(point: EntryPoint, why: str) -> EnvironmentFaultError:
+    package = point.dist.name if point.dist is not None else point.value
+    return EnvironmentFaultError.of(
+        "E128",
+        f"the operator '{point.name}' of the package '{package}' cannot be used: {why}",
+        f"remove the package, or its entry point '{point.name}' of the group {GROUP}",
+    )

@@ -29,7 +29,7 @@ from typing import Any, Self
 
 from jobrun.core.errors import InterruptedRunError, StoppedEarlyError, UsageError
 from jobrun.core.files.disk import write_file
-from jobrun.core.relayed_signals import MEANT, RELAYS
+from jobrun.core.system_calls import MEANT, RELAYS
 from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.run_directories import Run
 

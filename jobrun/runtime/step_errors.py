@@ -9,7 +9,7 @@ from typing import NoReturn
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, TaskFailedError
 from jobrun.core.files.disk import mend_of
 from jobrun.core.lazy_dataclass import replace
-from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.effects import NOWHERE
 from jobrun.runtime.codegen.compiler import Block
 from jobrun.runtime.codegen.control_flow import StopBlock
 from jobrun.runtime.codegen.line_table import StepLocation, find_location

@@ -3,5 +3,5 @@
 - ``load``: the way in. ``yaml/``: text to a tree with places. ``resolve/``: include, merge,
   ``--set``, ``${…}``.
 - ``models/``: the language as pydantic models. ``dump``, ``recorded_origins``: the resolved spec.
-  ``format/``: ``jobrun fmt``.
+- ``format_text``: ``jobrun fmt``. ``key_order``: the usual order of a spec's keys.
 """

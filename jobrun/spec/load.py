@@ -18,12 +18,10 @@ from jobrun.core.garbage_collection import collector_paused
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.spec.models.job import JobSpec
-from jobrun.spec.resolve.include import SpecReader
-from jobrun.spec.resolve.merge import merge_specs, replaced
+from jobrun.spec.resolve.include import SpecReader, merge_specs, replaced
 from jobrun.spec.resolve.params import Param, ParamValues
 from jobrun.spec.resolve.substitute import Substitution
-from jobrun.spec.yaml.nodes import Mapping, Scalar, plain
-from jobrun.spec.yaml.source_map import SourceMap, path_text
+from jobrun.spec.yaml.nodes import Mapping, Scalar, SourceMap, path_text, plain
 
 if TYPE_CHECKING:
     from jobrun.spec.recorded_origins import Origins

@@ -11,7 +11,7 @@ from typing import Any
 
 from jobrun.graph import expressions as e
 from jobrun.graph import steps as s
-from jobrun.graph.effects.log import Log
+from jobrun.graph.effects import Log
 from jobrun.graph.types import (
     Cluster,
     Node,

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from jobrun.compile.expressions.parse import parse_expression, parse_statement
-from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.effects import NOWHERE
 from jobrun.graph.expressions import Call, Expr, Name, NodeBlob
 from jobrun.graph.steps import Assign, NameTarget, Perform
 from jobrun.graph.traversal import rewrite_parts
@@ -36,7 +36,7 @@ from jobrun.ops.abstract_values import (
     scalar,
 )
 from jobrun.ops.definition import MANY, OpDef
-from jobrun.ops.load_implementation import implementation
+from jobrun.ops.operator_table import implementation
 from jobrun.runtime.codegen.evaluate_outside_tasks import evaluate
 from jobrun.values.atomic_counter import Counter
 

@@ -27,8 +27,7 @@ from jobrun.core.errors import JobrunError, TaskFailedError
 from jobrun.core.events import Event, Logged, Measured, Noted, TaskEnded
 from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
-from jobrun.graph.effects.assertion import Assert
-from jobrun.graph.effects.metric import Metric
+from jobrun.graph.effects import Assert, Metric
 from jobrun.graph.expressions import Const
 from jobrun.graph.readers import (
     CounterSource,

@@ -18,8 +18,8 @@ from jobrun.graph.conditions import (
     StopWhen,
     StopWithoutImprovement,
 )
+from jobrun.graph.job_text import render_probe, render_stop
 from jobrun.graph.query import find_objects
-from jobrun.graph.text.job import render_probe, render_stop
 from jobrun.graph.types import Job
 from jobrun.runner.check_resume import ResumePreview, preview_resume
 from jobrun.runner.fork_first_state import describe_parent, require_parent

@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 
-from jobrun.compile.lowering.text_templates import parse_text
+from jobrun.compile.lowering.expressions import parse_text
 from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import Fault, SpecError
 from jobrun.spec.load import load_spec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from jobrun.compile.lowering.text_templates import parse_text
+from jobrun.compile.lowering.expressions import parse_text
 from jobrun.core.errors import SpecError
 from jobrun.core.text.names import BLOB_NAME
 from jobrun.graph.expressions import (

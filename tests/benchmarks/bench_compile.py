@@ -19,11 +19,11 @@ from typing import Any
 import yaml
 
 from jobrun.compile.pipeline import compile_job
-from jobrun.compile.plan.text import plan_text
+from jobrun.compile.plan_text import plan_text
 from jobrun.compile.types.job_types import infer_job_types
 from jobrun.core.errors import Origin
 from jobrun.core.garbage_collection import collector_paused
-from jobrun.graph.drawing import diagrams
+from jobrun.graph import drawing
 from jobrun.graph.traversal import find_parts
 from jobrun.graph.types import Job
 from jobrun.spec.load import load_spec
@@ -85,7 +85,7 @@ def show(path: Path, took_s: float) -> None:
         types = infer_job_types(job)
         plan_text(job, types.owned, types.made)
 
-    for name, act in (("types and plan", plan), ("the graph", lambda: diagrams.ascii(job))):
+    for name, act in (("types and plan", plan), ("the graph", lambda: drawing.ascii(job))):
         begun = time.process_time()
         act()
         found[name] = time.process_time() - begun

@@ -18,7 +18,7 @@ PROGRAM = """
 import os, signal, subprocess, sys, time
 from jobrun.cli import supervisor as guard, supervisor_watchdog as overdue
 from jobrun.cli.supervisor import run_supervised
-from jobrun.core.relayed_signals import MEANT, RELAYS
+from jobrun.core.system_calls import MEANT, RELAYS
 
 def work(shared):
     {work}
@@ -37,7 +37,6 @@ sys.exit(run_supervised(work, explain))
 """
 SAY = "print('child', os.getpid(), flush=True); "
 WAIT = f"signal.signal(signal.SIGTERM, lambda *_: sys.exit(3)); {SAY}time.sleep(60)"
-
 
 _STARTED: list[subprocess.Popen[str]] = []
 

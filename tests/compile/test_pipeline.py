@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import SpecError
-from jobrun.graph.text.job import render_job
+from jobrun.graph.job_text import render_job
 from jobrun.spec.load import load_spec
 from tests.support.compiling import compile_text, faults_of, job_of
 from tests.support.golden import GOLDEN, check_golden
@@ -176,7 +176,7 @@ def test_another_hash_seed_gives_the_same_graph(tmp_path):
     program = dedent(
         """\
         from jobrun.compile.pipeline import compile_job
-        from jobrun.graph.text.job import render_job
+        from jobrun.graph.job_text import render_job
         from jobrun.spec.load import load_spec
         print(render_job(compile_job(load_spec("kmeans.yaml")).job))
         """

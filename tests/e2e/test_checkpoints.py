@@ -16,7 +16,7 @@ from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.cli.process.run_command import invoke
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.events import CheckpointFailed, GroupStarted, Noted
-from jobrun.graph.effects.log import Log
+from jobrun.graph.effects import Log
 from jobrun.graph.expressions import Text
 from jobrun.graph.types import Task, TaskGroup
 from tests.support.command import jobrun

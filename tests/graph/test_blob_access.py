@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobrun.graph.blob_access import AccessFinder
-from jobrun.graph.effects.log import Log
+from jobrun.graph.effects import Log
 from jobrun.graph.expressions import Const, Hole, Name, OutputRead, Text
 from jobrun.graph.steps import (
     CallPython,

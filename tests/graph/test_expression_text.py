@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from hypothesis import given
 
-from jobrun.compile.lowering.text_templates import parse_text
+from jobrun.compile.lowering.expressions import parse_text
 from jobrun.graph.expression_text import render_expr, render_text
 from jobrun.graph.expressions import Binary, Const, LoopIndex, Name, NodeBlob, Unary
 from jobrun.graph.traversal import map_expr

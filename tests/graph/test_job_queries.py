@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobrun.graph.conditions import Probe, StopWhen
-from jobrun.graph.effects.log import Log
+from jobrun.graph.effects import Log
 from jobrun.graph.expressions import Binary, Const, OutputRead, Text
 from jobrun.graph.query import (
     group_outputs,

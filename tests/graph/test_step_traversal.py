@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from jobrun.graph.effects.assertion import Assert
-from jobrun.graph.effects.log import Log
+from jobrun.graph.effects import Assert, Log
 from jobrun.graph.expressions import Const, Hole, Name, Text
 from jobrun.graph.query import blocks, expressions, op_expressions, ops, walk
 from jobrun.graph.steps import Guard, If, Loop, Net, Parallel, Stop, UseNet, While

@@ -6,9 +6,20 @@ import pickle
 from typing import get_args
 
 from jobrun.core.errors import Origin
-from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.effects import NOWHERE
 from jobrun.graph.expressions import Const, Name
-from jobrun.graph.steps import Assign, ItemTarget, Loop, NameTarget, Net, Op, Step, Stop
+from jobrun.graph.steps import (
+    Assign,
+    FilePart,
+    ItemTarget,
+    Loop,
+    NameTarget,
+    Net,
+    Op,
+    Rows,
+    Step,
+    Stop,
+)
 
 
 def test_steps_are_compared_without_their_places_in_files():
@@ -39,3 +50,9 @@ def test_every_kind_of_step_and_operator_knows_its_path_and_place():
         assert fields["path"].default == ""
         assert fields["origin"].default is NOWHERE
         assert not fields["origin"].compare
+
+
+def test_rows_without_bounds_are_the_whole_value():
+    part = FilePart("t_0.h5", "t_0", "", (Rows("V"), Rows("U", 0, 2)))
+
+    assert [one.first for one in part.blobs] == [None, 0]

@@ -7,9 +7,10 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
+from jobrun.core.errors import Origin
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import Exactness
-from jobrun.graph.types import GROUPS, Cluster, Job, Node, OutputRef, Task, TaskGroup
+from jobrun.graph.types import GROUPS, Cluster, Job, Node, OutputRef, StateLayout, Task, TaskGroup
 
 JOB = Job(
     "j",
@@ -58,3 +59,11 @@ def test_by_default_epochs_are_saved_and_kept():
     policy = CheckpointPolicy()
 
     assert (policy.enabled, policy.is_automatic, policy.keep_last) == (True, True, 0)
+
+
+def test_a_declaration_is_the_same_wherever_it_is_written():
+    here = StateLayout("U", "rows", "state.U", Origin("a.yaml", 3, 9, 1))
+    there = StateLayout("U", "rows", "state.U", Origin("b.yaml", 7, 2, 1))
+
+    assert here == there
+    assert here != StateLayout("U", "replicated", "state.U")

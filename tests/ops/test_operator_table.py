@@ -2,9 +2,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 
+import numpy as np
+import pytest
+
+from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.text.names import BLOB_NAME
 from jobrun.graph.expressions import BUILTINS, DTYPES
+from jobrun.ops import operator_table
 from jobrun.ops.builtin_operators.creation import CREATION
 from jobrun.ops.builtin_operators.elementwise import ELEMENTWISE
 from jobrun.ops.builtin_operators.linear import LINEAR
@@ -12,7 +18,18 @@ from jobrun.ops.builtin_operators.reduction import REDUCTION
 from jobrun.ops.builtin_operators.searching import SEARCHING
 from jobrun.ops.builtin_operators.segments_and_scatter import SEGMENTS_AND_SCATTER
 from jobrun.ops.builtin_operators.shaping import SHAPING
-from jobrun.ops.operator_table import DRAWS, OPERATORS
+from jobrun.ops.builtin_operators.signals import SIGNALS
+from jobrun.ops.definition import OpDef
+from jobrun.ops.implementations import segment_sum
+from jobrun.ops.operator_table import (
+    DRAWS,
+    GROUP,
+    OPERATORS,
+    find_operator,
+    implementation,
+    load_operators,
+)
+from tests.support.expressions import expression, fault
 
 # They run code, read files or memory, make what no blob holds, or are no function of anything.
 NEVER = (
@@ -24,7 +41,9 @@ NEVER = (
 
 
 def test_every_family_is_in_the_table():
-    families = (ELEMENTWISE, REDUCTION, CREATION, SHAPING, LINEAR, SEARCHING, SEGMENTS_AND_SCATTER)
+    families = (
+        ELEMENTWISE, REDUCTION, CREATION, SHAPING, LINEAR, SIGNALS, SEARCHING, SEGMENTS_AND_SCATTER
+    )  # fmt: skip
 
     assert sum(map(len, families)) == len(OPERATORS)
 
@@ -68,3 +87,128 @@ def test_each_operator_and_draw_has_a_rule():
     unruled = [one.name for one in (*OPERATORS.values(), *DRAWS.values()) if one.rule is None]
 
     assert unruled == []
+
+
+def test_a_name_leads_to_its_function():
+    assert implementation("exp") is np.exp
+    assert implementation("segment_sum") is segment_sum
+    assert implementation("len") is len
+
+
+def test_the_function_is_the_same_each_time():
+    assert implementation("where") is implementation("where")
+
+
+def test_an_unknown_name_is_named_with_the_nearest():
+    with pytest.raises(KeyError, match=r"'sqrroot'.*'sqrt'"):
+        implementation("sqrroot")
+
+
+def test_an_operator_whose_package_is_gone_says_so(monkeypatch):
+    broken = OpDef("gone", "(x, /)", "no_such_package:gone", "does nothing", "gone(1)")
+    monkeypatch.setattr(
+        operator_table, "find_operator", lambda name: broken if name == "gone" else None
+    )
+
+    with pytest.raises(EnvironmentFaultError) as caught:
+        implementation("gone")
+
+    assert caught.value.faults[0].code == "E129"
+
+
+def test_own_operators_are_imported_at_their_first_use():
+    program = (
+        "import sys; from jobrun.ops.operator_table import implementation;"
+        "implementation('len');"
+        "assert 'jobrun.ops.implementations' not in sys.modules;"
+        "implementation('segment_sum');"
+        "assert 'jobrun.ops.implementations' in sys.modules"
+    )
+
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+MODULE = """
+from jobrun.ops.definition import OpDef
+
+twice = OpDef("twice", "(x, /)", "jobrun_extra:double", "x + x", "twice(2)")
+other_name = OpDef("other", "(x, /)", "jobrun_extra:double", "x + x", "other(2)")
+in_place = OpDef("in_place", "(x, /)", "jobrun_extra:double", "x", "in_place(2)", mutates=(0,))
+no_definition = 3
+
+
+def double(x):
+    return x + x
+"""
+
+
+@pytest.fixture
+def extra(tmp_path, monkeypatch):
+    """Entry points of a package, as if it were installed."""
+    (tmp_path / "jobrun_extra.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield lambda name, attribute=None: EntryPoint(name, f"jobrun_extra:{attribute or name}", GROUP)
+    sys.modules.pop("jobrun_extra", None)
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Sets which entry points there are."""
+
+    def install(*points):
+        monkeypatch.setattr(operator_table, "installed_points", lambda: points)
+        operator_table._installed.cache_clear()
+
+    yield install
+    operator_table._installed.cache_clear()
+    implementation.cache_clear()
+
+
+def test_an_operator_of_a_package_is_used_like_any_other(extra, installed):
+    installed(extra("twice"))
+
+    assert find_operator("twice").doc == "x + x"
+    assert implementation("twice")(4) == 8
+    assert expression("twice(x)").function == "twice"
+    assert fault(expression, "twice(x, y)")[0] == "E105"
+
+
+def test_packages_are_looked_at_only_for_a_name_that_is_not_built_in(monkeypatch):
+    def never():
+        raise AssertionError
+
+    monkeypatch.setattr(operator_table, "installed_points", never)
+    operator_table._installed.cache_clear()
+
+    assert find_operator("sum") is OPERATORS["sum"]
+
+
+def test_there_is_no_operator_of_another_name(installed):
+    installed()
+
+    assert find_operator("twice") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute", "part"),
+    [
+        ("sum", "twice", "already"),
+        ("twice", "other_name", "not an OpDef of that name"),
+        ("no_definition", None, "not an OpDef"),
+        ("in_place", None, "in place"),
+        ("missing", None, "cannot be imported"),
+    ],
+)
+def test_what_cannot_be_used_is_said_to_be_so(extra, name, attribute, part):
+    with pytest.raises(EnvironmentFaultError) as caught:
+        load_operators((extra(name, attribute),))
+
+    (found,) = caught.value.faults
+    assert found.code == "E128"
+    assert part in found.message
+    assert GROUP in found.mend
+
+
+def test_two_packages_with_one_name_clash(extra):
+    with pytest.raises(EnvironmentFaultError, match="already"):
+        load_operators((extra("twice"), extra("twice")))

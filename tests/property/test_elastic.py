@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from jobrun.checkpoint.checkpoint_file import write_state
 from jobrun.checkpoint.store import Manifest
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
-from jobrun.graph.divided_state import StateLayout
-from jobrun.graph.types import Cluster, Job, Node, TaskGroup
+from jobrun.graph.types import Cluster, Job, Node, StateLayout, TaskGroup
 from jobrun.runner.elastic.resize import plan_resize
 from jobrun.runner.saved_progress import Progress, to_json
 from jobrun.runtime.records.reader_position import share_bounds

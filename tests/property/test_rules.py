@@ -12,11 +12,12 @@ from jobrun.ops.builtin_operators.linear import LINEAR
 from jobrun.ops.builtin_operators.reduction import REDUCTION
 from jobrun.ops.builtin_operators.searching import SEARCHING
 from jobrun.ops.builtin_operators.shaping import SHAPING
+from jobrun.ops.builtin_operators.signals import SIGNALS
 from tests.support.sampling import LONG, QUICK, agree, calls, done, said
 
 FAMILIES = {
     "creation": CREATION, "elementwise": ELEMENTWISE, "linear": LINEAR, "reduction": REDUCTION,
-    "searching": SEARCHING, "shaping": SHAPING,
+    "searching": SEARCHING, "shaping": SHAPING, "signals": SIGNALS,
 }  # fmt: skip
 
 

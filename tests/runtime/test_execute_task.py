@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from jobrun.core.events import Logged, TaskEnded
-from jobrun.graph.effects.assertion import Assert
+from jobrun.graph.effects import Assert
 from jobrun.graph.expressions import Const, Name
 from jobrun.graph.types import Node, NodeReport, NodeSetup, Output, Scope, Task
 from jobrun.runtime.context.cancel import CancelledError

@@ -14,7 +14,7 @@ from jobrun.compile.expressions.parse import parse_expression, parse_statement
 from jobrun.core.errors import Origin, SpecError
 from jobrun.graph import expressions as e
 from jobrun.graph.steps import Assign, NameTarget, Perform
-from jobrun.ops.load_implementation import implementation
+from jobrun.ops.operator_table import implementation
 
 # The text begins in column 9: a fault at offset 4 stands in column 13.
 ORIGIN = Origin("job.yaml", 31, 9, 40, 9)

@@ -22,7 +22,7 @@ from jobrun.ops.abstract_values import (
     scalar,
 )
 from jobrun.ops.definition import OpDef, kind, wrong_kind
-from jobrun.ops.load_implementation import implementation
+from jobrun.ops.operator_table import implementation
 from jobrun.values.atomic_counter import Counter
 from tests.support.thinning import examples
 

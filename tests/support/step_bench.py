@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jobrun.core.events import Event
-from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.effects import NOWHERE
 from jobrun.graph.steps import Step
 from jobrun.graph.types import Node, Scope
 from jobrun.runtime.codegen.compiler import Block, compile_block

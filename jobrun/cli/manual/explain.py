@@ -25,7 +25,7 @@ from jobrun.core.error_catalogue import Entry, read_catalogue
 from jobrun.core.errors import UsageError
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.text.names import did_you_mean
-from jobrun.ops.plugins import installed_operators
+from jobrun.ops.operator_table import installed_operators
 from jobrun.tools.manual.keys import list_key_tables, render_key_page
 from jobrun.tools.manual.markdown_pages import list_pages, read_pages, render_for_terminal
 
@@ -47,7 +47,6 @@ _GENERATED = {
     _COMMANDS: "All commands with their options",
     _ALL_CODES: "All codes of errors and warnings",
 }
-
 
 TOPIC = CompletedText("topic", lambda _ctx, _word: ((name, "") for name in list_topics()))
 

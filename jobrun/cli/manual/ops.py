@@ -12,8 +12,8 @@ from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.text.names import did_you_mean
-from jobrun.ops.operator_table import DRAWS, OPERATORS, DrawDef, OpDef
-from jobrun.ops.plugins import installed_operators
+from jobrun.ops.definition import DrawDef, OpDef
+from jobrun.ops.operator_table import DRAWS, OPERATORS, installed_operators
 from jobrun.ops.unsupported_functions import LEFT_OUT
 
 Definition = OpDef | DrawDef

@@ -27,7 +27,7 @@ from jobrun.core.errors import (
     TaskFailedError,
 )
 from jobrun.core.events import Event, GroupEnded, GroupStarted, Listener, RunStarted
-from jobrun.core.relayed_signals import MEANT, RELAYS
+from jobrun.core.system_calls import MEANT, RELAYS
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.logs import append_left_output

@@ -16,7 +16,7 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.errors import Fault, ProofError, SpecError
 from jobrun.core.files.disk import disk_faults, replace_file
 from jobrun.core.text.fault_text import visible
-from jobrun.spec.format.format_text import format_file
+from jobrun.spec.format_text import format_file
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 

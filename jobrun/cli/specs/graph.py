@@ -11,9 +11,9 @@ from jobrun.cli.error_output import print_faults
 from jobrun.cli.options import Command, OneOf, option, value_options
 from jobrun.cli.specs.prepare_spec import override_texts, prepare
 from jobrun.cli.terminal import Shell
-from jobrun.compile.plan.text import blob_lines
-from jobrun.graph.drawing import diagrams as draw
-from jobrun.graph.drawing.svg import svg
+from jobrun.compile.plan_text import blob_lines
+from jobrun.graph import drawing as draw
+from jobrun.graph.drawing import svg
 from jobrun.runner.preflight.blob_types import infer_header_types
 
 _FORMATS = {"ascii": draw.ascii, "mermaid": draw.mermaid, "dot": draw.dot, "svg": svg}

@@ -12,8 +12,8 @@ from jobrun.cli.formatting import render_json, span, wrap_line
 from jobrun.cli.options import Command, json_option, run_dir_option, value_options
 from jobrun.cli.specs.prepare_spec import override_texts, prepare
 from jobrun.cli.terminal import Shell
-from jobrun.compile.plan.document import plan_json
-from jobrun.compile.plan.text import LABEL_COLUMNS, plan_text
+from jobrun.compile.plan_document import plan_json
+from jobrun.compile.plan_text import LABEL_COLUMNS, plan_text
 from jobrun.core.errors import Fault, SpecError, errors_only
 from jobrun.graph.query import has_callables
 from jobrun.graph.types import Job

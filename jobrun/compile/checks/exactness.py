@@ -17,7 +17,7 @@ from jobrun.graph.readers import ReadQueue, ReadRecords, readers_in, source_expr
 from jobrun.graph.steps import CallPython, Net, Perform, RunProgram, Step, Stop
 from jobrun.graph.traversal import children, walk_expr
 from jobrun.graph.types import GroupName, Report, Scope, SetupNets
-from jobrun.ops.plugins import find_operator
+from jobrun.ops.operator_table import find_operator
 
 # Steps that say whether they are deterministic.
 _DECLARING = (CallPython, RunProgram)

@@ -18,20 +18,18 @@ from jobrun.compile.expressions.python_ast import (
     SourceText,
     split_placeholders,
 )
-from jobrun.compile.expressions.reserved_names import (
-    NODE_PARTS,
-    explain_reserved,
-    find_name_refusal,
-)
-from jobrun.compile.expressions.unsupported_syntax import (
+from jobrun.compile.expressions.refusals import (
     LIBRARIES,
+    NODE_PARTS,
     OTHER_FORM,
     UNSUPPORTED_FORMS,
     explain_library_call,
     explain_library_name,
+    explain_reserved,
     explain_unknown_draw,
     explain_unknown_function,
     explain_unknown_method,
+    find_name_refusal,
 )
 from jobrun.core.errors import SpecError
 from jobrun.core.text.names import BLOB_NAME, did_you_mean
@@ -72,8 +70,7 @@ from jobrun.graph.steps import (
     Perform,
     Target,
 )
-from jobrun.ops.operator_table import DRAWS
-from jobrun.ops.plugins import find_operator
+from jobrun.ops.operator_table import DRAWS, find_operator
 
 BINARY: dict[type[ast.operator], BinaryOperator] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",

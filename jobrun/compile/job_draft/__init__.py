@@ -2,7 +2,6 @@
 
 - ``draft``: the frozen values. A draft knows places for messages, and neither YAML nor models.
 - ``definite_assignment``: which names a task needs, binds and deletes on every path.
-  ``repeated_flow``: the same for tasks whose steps differ in names only.
 - ``task_records``: what a task reads and writes.
 - ``task_order``: the order that ``needs`` gives. ``node_names``: which nodes a text names.
 """

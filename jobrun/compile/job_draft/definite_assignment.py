@@ -2,13 +2,15 @@
 
 Each block is analysed once, from an unknown start, and summarised relative to it; the summary
 is then applied at the place of the block. So the work is linear in the number of steps, also for
-nested loops, and one summary of a task serves all its nodes.
+nested loops, and one summary of a task serves all its nodes. Of tasks whose steps differ in names
+only, the first is analysed: what steps do to names does not depend on what these are, but on which
+of them are the same.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import assert_never
 
@@ -16,7 +18,7 @@ from jobrun.compile.faults import Place
 from jobrun.compile.job_draft.task_records import Records
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.blob_access import Access, AccessFinder
-from jobrun.graph.effects.effect import Effect
+from jobrun.graph.effects import Effect
 from jobrun.graph.expressions import Const
 from jobrun.graph.readers import record_path
 from jobrun.graph.steps import Guard, If, Loop, Net, Parallel, Step, Stop, UseNet, While
@@ -404,3 +406,88 @@ def _passes(step: Loop | While) -> bool:
         # A count with a fault is None; the loop was meant to run.
         return count is None or (isinstance(count, int) and count > 0)
     return False
+
+
+_Made = tuple[Summary, NameUses]
+# The name and the step of each use, by their numbers in the steps.
+_Numbers = tuple[tuple[int, int], ...]
+
+
+@dataclass(slots=True)
+class FlowShape:
+    """The flow of the drafts of all tasks with steps that differ in names only.
+
+    Attributes:
+        make: Makes it from the names in the steps, and the place of each step; None if there has
+            been no task yet, or if its flow has more than names and places.
+        is_tried: There has been one.
+    """
+
+    make: Callable[[Sequence[str], Sequence[Place]], _Made] | None = None
+    is_tried: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedFlow:
+    """The names and places of the steps in a task's draft, from which its flow follows.
+
+    Attributes:
+        shape: What is known of the flow of other tasks with such steps.
+        names: The words of the steps, in their order; a name may occur several times.
+        places: Those of the steps.
+    """
+
+    shape: FlowShape
+    names: Sequence[str]
+    places: Sequence[Place]
+
+    def find(self) -> _Made | None:
+        """Return the flow of the drafted task, if there was another one with such steps."""
+        make = self.shape.make
+        return make(self.names, self.places) if make is not None else None
+
+    def learn(self, total: Summary, uses: NameUses) -> None:
+        """Take the flow of the drafted task as that of all others with such steps."""
+        if not self.shape.is_tried:
+            self.shape.is_tried = True
+            if not (total.stops or total.dead or uses.outputs):
+                self.shape.make = _learn(total, uses, self.names, self.places)
+
+
+def _learn(
+    total: Summary, uses: NameUses, names: Sequence[str], places: Sequence[Place]
+) -> Callable[[Sequence[str], Sequence[Place]], _Made] | None:
+    """Return the function that makes the flow of a task's draft from names and places of steps."""
+    numbers = {name: names.index(name) for name in names}
+    steps = {place: number for number, place in enumerate(places)}
+    kinds = (uses.reads, uses.writes, uses.atomic, uses.deletes, uses.called, uses.lent, uses.firm)
+    if not numbers.keys() >= {*total.needs, *total.end}.union(*kinds):
+        return None
+    if not steps.keys() >= {*total.needs.values()}.union(*(one.values() for one in kinds)):
+        return None
+
+    def numbered(found: Mapping[str, Place]) -> _Numbers:
+        return tuple((numbers[name], steps[place]) for name, place in found.items())
+
+    needs, ends = numbered(total.needs), [(numbers[name], one) for name, one in total.end.items()]
+    reads, writes, atomic, deletes, called, lent, firm = map(numbered, kinds)
+    functions, is_firm = uses.functions, firm == writes
+
+    def make(names: Sequence[str], places: Sequence[Place]) -> _Made:
+        def placed(found: _Numbers) -> dict[str, Place]:
+            return {names[one]: places[step] for one, step in found} if found else {}
+
+        written = placed(writes)
+        return Summary(placed(needs), {names[one]: status for one, status in ends}), NameUses(
+            placed(reads),
+            written,
+            placed(atomic),
+            placed(deletes),
+            {},
+            placed(called),
+            placed(lent),
+            written.copy() if is_firm else placed(firm),
+            functions.copy(),
+        )
+
+    return make

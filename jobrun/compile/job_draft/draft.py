@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from jobrun.compile.faults import Place
 from jobrun.compile.job_draft.definite_assignment import (
@@ -13,6 +13,7 @@ from jobrun.compile.job_draft.definite_assignment import (
     FlowAnalysis,
     FlowProblem,
     NameUses,
+    RepeatedFlow,
     Status,
     Summary,
 )
@@ -20,7 +21,7 @@ from jobrun.compile.job_draft.task_order import TaskOrder
 from jobrun.compile.job_draft.task_records import NO_RECORDS, Records
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.effects import NOWHERE
 from jobrun.graph.readers import (
     Reader,
     ReadRecords,
@@ -36,9 +37,6 @@ from jobrun.graph.types import (
     Retry,
     SetupNets,
 )
-
-if TYPE_CHECKING:
-    from jobrun.compile.job_draft.repeated_flow import RepeatedFlow
 
 Workspace = Literal["private", "global"]
 FAILED = "failed"

@@ -7,7 +7,7 @@ from dataclasses import field
 
 from jobrun.compile.faults import Place
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.effects import NOWHERE
 from jobrun.graph.expressions import Call, Compare, Const, Expr, Index, NodeBlob, Sequence, Slice
 from jobrun.graph.readers import POSITION, Reader, ReadQueue, ReadRecords, WriteQueue
 

@@ -14,7 +14,7 @@ from jobrun.core.object_url import SCHEMES, is_object_url, parse_object_url, sch
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.checkpoint_policy import CheckpointPolicy, Rules, UploadPolicy
 from jobrun.spec.models.job import CheckpointSpec, JobSpec
-from jobrun.spec.yaml.source_map import path_text
+from jobrun.spec.yaml.nodes import path_text
 
 if TYPE_CHECKING:
     from jobrun.spec.models.retention import KeepSpec, UploadSpec

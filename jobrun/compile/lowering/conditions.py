@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from jobrun.compile.expressions.translate import UNREADABLE
 from jobrun.compile.faults import Place
 from jobrun.compile.job_draft.draft import Groups, walk_readers
 from jobrun.compile.job_draft.task_records import has_finished
 from jobrun.compile.lowering.checkpoint import check_metric
 from jobrun.compile.lowering.context import Context, Env
-from jobrun.compile.lowering.expressions import UNREADABLE, ExpressionLowering
+from jobrun.compile.lowering.expressions import ExpressionLowering
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.conditions import (
@@ -32,7 +33,7 @@ from jobrun.graph.readers import Reader, readers_in
 from jobrun.graph.traversal import map_expr
 from jobrun.spec.models.job import JobSpec, StopSpec
 from jobrun.spec.models.scalar_types import Model
-from jobrun.spec.yaml.source_map import Path, path_text
+from jobrun.spec.yaml.nodes import Path, path_text
 
 if TYPE_CHECKING:
     from jobrun.spec.models.optional_parts import OverNodes

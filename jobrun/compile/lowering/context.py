@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from jobrun.compile.expressions.reserved_names import find_name_refusal
+from jobrun.compile.expressions.refusals import find_name_refusal
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.node_names import NodeNames
 from jobrun.compile.lowering.queues import QueueTable
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.types import Cluster
-from jobrun.spec.yaml.nodes import path_text
-from jobrun.spec.yaml.source_map import SourceMap
+from jobrun.spec.yaml.nodes import SourceMap, path_text
 
 if TYPE_CHECKING:
     from jobrun.compile.lowering.net_table import NetDef

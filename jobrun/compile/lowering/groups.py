@@ -15,16 +15,13 @@ from jobrun.compile.lowering.steps import StepLowering
 from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.expressions import ATTRIBUTES, Expr, Name
 from jobrun.graph.readers import record_path
-from jobrun.graph.types import GROUPS, GroupName, Output, RemoteNet, Report, Retry, SetupNets
+from jobrun.graph.types import GROUPS, GroupName, Output, Report, Retry, SetupNets
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.models.tasks import TaskSpec
-from jobrun.spec.yaml.source_map import Path, SourceMap
+from jobrun.spec.yaml.nodes import Path, SourceMap
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from jobrun.spec.models.optional_parts import GroupSpec
-    from jobrun.spec.models.optional_parts import RemoteNet as RemoteSpec
     from jobrun.spec.models.steps import ReportSpec
 
 _Part = TypeVar("_Part")
@@ -107,7 +104,7 @@ class GroupLowering:
             name,
             workspace,
             tuple(tasks),
-            remote=self._remote_nets(spec.remote, name) if spec and spec.remote else (),
+            remote=self._steps.nets.remote(spec.remote, name) if spec and spec.remote else (),
             origin=self._context.source.key((name,)),
         )
         setups, reports = self._around(spec, group)
@@ -150,11 +147,6 @@ class GroupLowering:
         self._check_levels(used, group)
         self._add_node_setups(used, group, setups)
         return setups, reports
-
-    def _remote_nets(self, entries: Sequence[RemoteSpec], group: str) -> tuple[RemoteNet, ...]:
-        from jobrun.compile.lowering.remote_nets import RemoteLowering  # noqa: PLC0415 - of few jobs
-
-        return RemoteLowering(self._context, self._steps).nets(entries, group)
 
     def _add_node_setups(self, used: dict[str, None], group: GroupDraft, setups: _Setups) -> None:
         """Lower a group's set-up, and that of each net once per node, however often it is used."""

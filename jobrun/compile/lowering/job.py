@@ -18,12 +18,11 @@ from jobrun.core.codes import Code
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.notify_target import NotifyTarget, check_target
-from jobrun.graph.divided_state import StateLayout
 from jobrun.graph.readers import readers_in
-from jobrun.graph.types import Cluster, Job, Node, TaskGroup
+from jobrun.graph.types import Cluster, Job, Node, StateLayout, TaskGroup
 from jobrun.spec.load import LoadedSpec
 from jobrun.spec.models.job import JobSpec, NodeSpec
-from jobrun.spec.yaml.source_map import Path, SourceMap, path_text
+from jobrun.spec.yaml.nodes import Path, SourceMap, path_text
 
 if TYPE_CHECKING:
     from jobrun.compile.lowering.net_table import NetDef

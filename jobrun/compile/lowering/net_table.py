@@ -10,7 +10,7 @@ from jobrun.compile.faults import Faults, Place
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.lazy_module import lazy_module
 from jobrun.spec.models.job import JobSpec
-from jobrun.spec.yaml.source_map import Path, SourceMap, path_text
+from jobrun.spec.yaml.nodes import Path, SourceMap, path_text
 
 if TYPE_CHECKING:
     from jobrun.spec.models import control_flow

@@ -1,15 +1,16 @@
 """Lower the uses of nets: pass parameters, rename a net's names, and share its set-up.
 
-The nets themselves are in the ``net_table``.
+Remote nets are uses which a session keeps on nodes and runs on request. The nets themselves are in
+the ``net_table``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
-from jobrun.compile.faults import Place
+from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.lowering.context import Context, Env, NetRenaming
 from jobrun.compile.lowering.expressions import ExpressionLowering
@@ -21,12 +22,13 @@ from jobrun.graph.expressions import Attribute, Call, Expr, Index, Name
 from jobrun.graph.query import blocks, expressions, op_expressions, walk
 from jobrun.graph.steps import Assign, Loop, NameTarget, Net, Op, Step, UseNet, While
 from jobrun.graph.traversal import walk_expr
-from jobrun.graph.types import SetupNets
+from jobrun.graph.types import RemoteNet, SetupNets
 from jobrun.ops.operator_table import OPERATORS
-from jobrun.spec.yaml.source_map import Path
+from jobrun.spec.yaml.nodes import Path
 
 if TYPE_CHECKING:
     from jobrun.spec.models import steps as models
+    from jobrun.spec.models.optional_parts import RemoteNet as RemoteSpec
 
 # Operators that change or read a counter.
 _COUNTING = frozenset(name for name, one in OPERATORS.items() if one.atomic) | {"count_value"}
@@ -140,6 +142,7 @@ class NetLowering:
         self._setups: dict[tuple[str, str], tuple[SetupNets, tuple[str, ...]]] = {}
         self._shared: dict[str, frozenset[str]] = {}
         self._parameters: dict[str, Parameters] = {}
+        self._props = {node.name: node.props for node in context.nodes.cluster}
 
     def setups(self, used: dict[str, None], level: str) -> tuple[SetupNets, ...]:
         """Lower the set-up steps of all nets that steps use, for one level, such as ``task``."""
@@ -203,6 +206,52 @@ class NetLowering:
         path = f"nets/{net.name}"
         env = Env((("task", path),), loops=(path,), nets=(net.name,), is_loose=True)
         self._steps.steps(net.steps, net.steps_path, f"{path}/steps", env)
+
+    def remote(self, entries: Sequence[RemoteSpec], group: str) -> tuple[RemoteNet, ...]:
+        """Lower a group's ``remote`` entries to remote nets, one for each node an entry names."""
+        return tuple(
+            net
+            for index, entry in enumerate(entries)
+            for net in self._remote_entry(
+                entry, (group, "remote", index), f"{group}/remote[{index}]"
+            )
+        )
+
+    def _remote_entry(self, entry: RemoteSpec, at: Path, path: str) -> list[RemoteNet]:
+        source, faults = self._context.source, self._context.faults
+        nodes = self._context.nodes.resolve(
+            entry.node, Place(path, source.at((*at, "node"))), faults
+        )
+        place = Place(path, source.at((*at, "net")))
+        net = self._context.nets.get(entry.net)
+        if net is None:
+            mend = did_you_mean(entry.net, self._context.nets)
+            faults.error("E145", f"unknown net '{entry.net}'", mend, place)
+            return []
+        self.used.add(net.name)
+        if not net.sound:
+            return []
+        used: dict[str, None] = {net.name: None}
+        # It is not in a task: a stop leaves the net itself.
+        env = Env((("", path),), nets=(net.name,), used=used)
+        steps = self._steps.steps(net.steps, net.steps_path, f"{path}.{net.name}", env)
+        setup = tuple(
+            one for level in ("node", "task", "instance") for one in self.setups(used, level)
+        )
+        origin = source.at(at)
+        nets = [
+            RemoteNet(net.name, node, steps, self._props[node], setup, path, origin)
+            for node in nodes
+        ]
+        for one in nets[:1]:
+            check_remote_reads(one, faults)
+        faults.warn(
+            "W136",
+            f"the remote net '{net.name}' does not run in the session 'threads'",
+            "use a session whose nodes answer requests, or use the net in a task",
+            place,
+        )
+        return nets
 
     def _note_use(self, net: NetDef, env: Env) -> None:
         if net.name in env.used:
@@ -336,3 +385,16 @@ def _surround(
     if after and isinstance(last, Net):
         return (*steps[:-1], Net((*last.ops, *after), last.path, last.origin))
     return (*steps, Net(tuple(after), after[0].path, after[0].origin)) if after else steps
+
+
+def check_remote_reads(net: RemoteNet, faults: Faults) -> None:
+    """Refuse reads of a task's output in a remote net, as outputs exist only on their own node."""
+    around = [part for one in net.setup for part in (one.init, one.exit)]
+    for step in (step for block in (net.steps, *around) for step in walk(block)):
+        for read in FINDER.of_step(step).outputs:
+            faults.error(
+                "E125",
+                f"a remote net cannot read the output '{read.task}.{read.output}'",
+                "read a blob of the node instead",
+                Place(step.path, step.origin),
+            )

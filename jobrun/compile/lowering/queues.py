@@ -16,7 +16,7 @@ from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
 from jobrun.graph.types import GROUPS, GroupName, TaskGroup
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.models.tasks import TaskSpec
-from jobrun.spec.yaml.source_map import Path, SourceMap
+from jobrun.spec.yaml.nodes import Path, SourceMap
 
 
 @dataclass(frozen=True, slots=True)

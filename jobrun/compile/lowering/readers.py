@@ -32,7 +32,7 @@ from jobrun.graph.readers import (
 )
 from jobrun.graph.traversal import walk_expr
 from jobrun.spec.models.job import JobSpec
-from jobrun.spec.yaml.source_map import Path
+from jobrun.spec.yaml.nodes import Path
 
 if TYPE_CHECKING:
     from jobrun.spec.models.readers import RaggedField, ReaderSpec

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from jobrun.compile.expressions.parse_once import Constant, Learner, Make, TextShapes, tuple_of
-from jobrun.compile.expressions.reserved_names import MEANINGFUL
+from jobrun.compile.expressions.parse import Constant, Learner, Make, TextShapes, tuple_of
+from jobrun.compile.expressions.refusals import MEANINGFUL
 from jobrun.compile.faults import Place
-from jobrun.compile.job_draft.repeated_flow import FlowShape, RepeatedFlow
+from jobrun.compile.job_draft.definite_assignment import FlowShape, RepeatedFlow
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.expressions import Name

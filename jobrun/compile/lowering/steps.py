@@ -9,14 +9,16 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, assert_never
 
 from jobrun.compile.expressions.calls import require_valid_call
+from jobrun.compile.expressions.translate import UNREADABLE
 from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.definite_assignment import RepeatedFlow
 from jobrun.compile.lowering.context import Context, Env
-from jobrun.compile.lowering.expressions import UNREADABLE, ExpressionLowering
+from jobrun.compile.lowering.expressions import ExpressionLowering
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.lazy_module import lazy_module
 from jobrun.core.text.names import did_you_mean
-from jobrun.graph.effects.effect import declared_keys, declared_sources
+from jobrun.graph.effects import declared_keys, declared_sources
 from jobrun.graph.expressions import Call, Const, Expr, Name
 from jobrun.graph.steps import (
     Assign,
@@ -40,12 +42,11 @@ from jobrun.graph.steps import (
     While,
 )
 from jobrun.graph.types import SetupNets
-from jobrun.ops.operator_table import MANY, OPERATORS, OpDef
-from jobrun.ops.plugins import find_operator
-from jobrun.spec.yaml.source_map import Path
+from jobrun.ops.definition import MANY, OpDef
+from jobrun.ops.operator_table import OPERATORS, find_operator
+from jobrun.spec.yaml.nodes import Path
 
 if TYPE_CHECKING:
-    from jobrun.compile.job_draft.repeated_flow import RepeatedFlow
     from jobrun.compile.lowering.nets import NetLowering
     from jobrun.compile.lowering.repeated_steps import RepeatedSteps
     from jobrun.spec.models import control_flow

@@ -22,8 +22,8 @@ from jobrun.ops.abstract_values import (
     scalar,
     shape_text,
 )
+from jobrun.ops.builtin_operators import elementwise, linear
 from jobrun.ops.dtype_promotion import kind_of, same_kind
-from jobrun.ops.type_rules import elementwise, linear
 
 _PAIRS: dict[str, elementwise.Pair] = {
     "+": elementwise.sum_like, "*": elementwise.sum_like, "-": elementwise.difference,

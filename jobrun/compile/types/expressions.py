@@ -1,4 +1,7 @@
-"""Infer dtype, shape and value of expressions from those of blobs, without numpy."""
+"""Infer dtype, shape and value of expressions from those of blobs, without numpy.
+
+Types that do not fit become faults, with their places in the text.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import assert_never
 
+from jobrun.compile.faults import Faults, Place
 from jobrun.compile.types.arithmetic import (
     infer_binary,
     infer_comparison,
@@ -14,7 +18,9 @@ from jobrun.compile.types.arithmetic import (
     require_truth_value,
 )
 from jobrun.compile.types.subscripts import infer_index
+from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.expression_text import render_expr
 from jobrun.graph.expressions import (
     Attribute,
     Binary,
@@ -38,6 +44,7 @@ from jobrun.graph.expressions import (
     Text,
     Unary,
 )
+from jobrun.graph.traversal import walk_expr
 from jobrun.ops.abstract_values import (
     COUNTER,
     DTYPE,
@@ -56,8 +63,9 @@ from jobrun.ops.abstract_values import (
 )
 from jobrun.ops.definition import DrawDef, OpDef, wrong_kind
 from jobrun.ops.dtype_promotion import dtype_name
-from jobrun.ops.operator_table import DRAWS
-from jobrun.ops.plugins import find_operator
+from jobrun.ops.operator_table import DRAWS, find_operator
+
+_MAX_TEXT = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,3 +389,52 @@ def _infer_attribute(value: Known, name: str) -> Known:
     if name == "ndim":
         return scalar(len(known.shape))
     return scalar(math.prod(length for length in known.shape if length is not None))
+
+
+@dataclass(slots=True)
+class TypeFaults:
+    """Turns misfits into errors, or into warnings where it is not certain that they are reached.
+
+    Attributes:
+        faults: Collects them.
+        doubt: The number of conditions around the current step whose values are not known.
+    """
+
+    faults: Faults
+    doubt: int = 0
+
+    def add_misfit(self, misfit: Misfit, path: str, origin: Origin) -> None:
+        """Add the fault that a part of an expression has a type that does not fit."""
+        place = Place(path, _find_place(misfit.expr, origin))
+        self.add(
+            misfit.error, f"in {render_short(misfit.expr)}: ", place, perhaps=misfit.is_perhaps
+        )
+
+    def add(self, error: MisfitError, before: str, place: Place, *, perhaps: bool = False) -> None:
+        """Add the fault of an expression whose type does not fit, found in a step."""
+        message = f"{before}{error.message}"
+        if self.doubt or perhaps:
+            self.faults.warn("W138", f"{message}, if this is reached", error.mend, place)
+        else:
+            self.faults.error(error.code, message, error.mend, place)
+
+
+def render_short(expr: Expr) -> str:
+    """Render an expression for the message of a type fault, shortened if it is long."""
+    text = render_expr(expr)
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"
+
+
+def _find_place(expr: Expr, origin: Origin) -> Origin:
+    """Return the place of a type fault: that of the first name, call or draw in the expression."""
+    for part in walk_expr(expr):
+        match part:
+            case Name(name=name) if part.at:
+                return origin.inside(part.at, len(name))
+            case Call(function=name) | Draw(method=name) if part.at:
+                return origin.inside(part.at, len(name))
+            case OutputRead() if part.at:
+                return origin.inside(part.at)
+            case _:
+                continue
+    return origin

@@ -12,7 +12,13 @@ from dataclasses import field
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.types.arithmetic import require_truth_value
-from jobrun.compile.types.expressions import RuleCache, blob_key, infer_expression, output_key
+from jobrun.compile.types.expressions import (
+    RuleCache,
+    TypeFaults,
+    blob_key,
+    infer_expression,
+    output_key,
+)
 from jobrun.compile.types.records_and_queues import (
     Headers,
     NodeQueues,
@@ -22,7 +28,6 @@ from jobrun.compile.types.records_and_queues import (
     sort_tasks,
 )
 from jobrun.compile.types.steps import Names, StepInference
-from jobrun.compile.types.type_faults import TypeFaults
 from jobrun.core.errors import Fault
 from jobrun.core.garbage_collection import collector_paused
 from jobrun.core.lazy_dataclass import dataclass

@@ -15,11 +15,16 @@ from typing import assert_never
 
 from jobrun.compile.faults import Place
 from jobrun.compile.types.arithmetic import infer_binary, require_in_place
-from jobrun.compile.types.expressions import ExpressionInference, Misfit, RuleCache
+from jobrun.compile.types.expressions import (
+    ExpressionInference,
+    Misfit,
+    RuleCache,
+    TypeFaults,
+    render_short,
+)
 from jobrun.compile.types.records_and_queues import Headers
 from jobrun.compile.types.subscripts import infer_index
-from jobrun.compile.types.type_faults import TypeFaults, render_short
-from jobrun.graph.effects.effect import Effect
+from jobrun.graph.effects import Effect
 from jobrun.graph.expressions import Binary, Expr, Index, Name
 from jobrun.graph.steps import (
     Assign,

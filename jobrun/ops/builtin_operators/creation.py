@@ -1,11 +1,30 @@
-"""Declare the operators that create arrays from numbers, and change their dtype."""
+"""Declare the operators that create arrays from numbers and convert dtypes, with type rules."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from jobrun.ops.abstract_values import (
+    COUNTER,
+    INDICES,
+    KINDS,
+    SHAPES,
+    Arguments,
+    Known,
+    MisfitError,
+    Rule,
+    Shape,
+    UnclearError,
+    integer,
+    items_in,
+    scalar,
+    shape_text,
+    sure,
+    typed,
+)
+from jobrun.ops.builtin_operators.index_functions import MESH_RULES
 from jobrun.ops.definition import MANY, OpDef, ruled
-from jobrun.ops.type_rules.creation import CREATION_RULES
-from jobrun.ops.type_rules.index_functions import MESH_RULES
-from jobrun.ops.type_rules.transforms import POWER_RULES
+from jobrun.ops.dtype_promotion import join_dtypes, kind_of
 
 
 def _op(name: str, signature: str, doc: str, example: str, *, shares: bool = False) -> OpDef:
@@ -42,22 +61,215 @@ _CREATION = (
         "vander([1.0, 2.0, 3.0], 2)"),
     OpDef("meshgrid", "(*xi, sparse=False, indexing='xy')", "numpy:meshgrid",
           "coordinates of a grid, one array per axis", "meshgrid([1, 2], [3, 4])", results=MANY),
-    OpDef("array", "(object, dtype=None)", "jobrun.ops.implementations.non_numpy_functions:array",
+    OpDef("array", "(object, dtype=None)", "jobrun.ops.implementations:array",
           "an array of the numbers in a list, or a copy", "array([[1, 2], [3, 4]], float32)"),
     OpDef("copy", "(a)", "numpy:copy", "a copy; assignment makes one by itself", "copy([1, 2])"),
-    OpDef("astype", "(x, dtype)", "jobrun.ops.implementations.non_numpy_functions:astype",
+    OpDef("astype", "(x, dtype)", "jobrun.ops.implementations:astype",
           "the same numbers in another dtype", "astype([1.7, 2.2], int64)"),
-    OpDef("int", "(x, /)", "jobrun.ops.implementations.non_numpy_functions:to_int",
+    OpDef("int", "(x, /)", "jobrun.ops.implementations:to_int",
           "a Python int of one number, without its fraction", "int(2.9)"),
-    OpDef("float", "(x, /)", "jobrun.ops.implementations.non_numpy_functions:to_float",
+    OpDef("float", "(x, /)", "jobrun.ops.implementations:to_float",
           "a Python float of one number", "float(3)"),
-    OpDef("bool", "(x, /)", "jobrun.ops.implementations.non_numpy_functions:to_bool",
+    OpDef("bool", "(x, /)", "jobrun.ops.implementations:to_bool",
           "a Python bool of one number: whether it is not 0", "bool(2)"),
     OpDef("len", "(a, /)", "builtins:len", "length of the first axis, or of text",
           "len([[1, 2], [3, 4], [5, 6]])"),
     OpDef("one_hot", "(labels, length, dtype=float64)",
-          "jobrun.ops.implementations.non_numpy_functions:one_hot",
+          "jobrun.ops.implementations:one_hot",
           "rows with a 1 at the label and 0 elsewhere", "one_hot([2, 0], 3)"),
 )  # fmt: skip
 
-CREATION = ruled(_CREATION, {**CREATION_RULES, **MESH_RULES, **POWER_RULES})
+
+def checked_lengths(shape: Shape) -> Shape:
+    """Infer the shape of an array to create from its argument; refuse a negative length.
+
+    Raises:
+        MisfitError: One is.
+    """
+    for length in shape:
+        if length is not None and length < 0:
+            message = f"a length cannot be {length}"
+            raise MisfitError(INDICES, message, "give 0 or more")
+    return shape
+
+
+def asked_or(default: str | None) -> Callable[[Arguments], str | None]:
+    """Build the dtype rule of a created array: the ``dtype`` argument, else a default."""
+    return lambda given: given.asked_dtype() if given.has("dtype") else default
+
+
+def _asked_or_of(name: str) -> Callable[[Arguments], str | None]:
+    return lambda given: given.asked_dtype() if given.has("dtype") else given.dtype(name)
+
+
+def _shape(given: Arguments) -> Shape:
+    return checked_lengths(given.lengths("shape"))
+
+
+def _square(name: str) -> Callable[[Arguments], Shape]:
+    def shape(given: Arguments) -> Shape:
+        rows = integer(given.get(name))
+        columns = integer(given.get("M")) if given.has("M") else rows
+        return checked_lengths((rows, columns))
+
+    return shape
+
+
+def _triangular(given: Arguments) -> Shape:
+    if any((integer(given.get(name)) or 0) < 0 for name in ("N", "M")):
+        raise UnclearError
+    return _square("N")(given)
+
+
+def _arange(given: Arguments) -> Known:
+    names = ("start_or_stop", "stop", "step")
+    known = [given.get(name) for name in names if given.has(name)]
+    if given.has("step") and not given.has("stop"):
+        raise UnclearError
+    if given.has("dtype"):
+        return Known(given.asked_dtype(), (None,))
+    values = [integer(one) for one in known]
+    whole = [value for value in values if value is not None]
+    if len(whole) < len(values) or whole[2:] == [0]:
+        return Known("int64" if all(one.dtype == "int64" for one in known) else None, (None,))
+    return Known("int64", (len(range(*whole)),))
+
+
+def _steps(given: Arguments) -> Shape:
+    ends = given.array("start").shape, given.array("stop").shape
+    count = integer(given.get("num")) if given.has("num") else 50
+    if ends != ((), ()) or (given.has("base") and given.shape("base")):
+        raise UnclearError
+    return checked_lengths((count,))
+
+
+def _spaced(given: Arguments) -> str | None:
+    if given.has("base"):
+        raise UnclearError
+    if given.has("dtype"):
+        return given.asked_dtype()
+    ends = (given.array("start"), given.array("stop"))
+    real = all(one.weak and kind_of(one.dtype) in ("b", "i", "f") for one in ends)
+    return "float64" if real else None
+
+
+def _diagonal(given: Arguments) -> Shape:
+    shape, offset = given.shape("v"), given.integer("k", 0)
+    if len(shape) == 1:
+        length = None if shape[0] is None else shape[0] + abs(offset)
+        return (length, length)
+    if len(shape) != 2:
+        message = f"shape {shape_text(shape)} is neither a row nor a matrix"
+        raise MisfitError(SHAPES, message, "give a value with one axis or two")
+    return (diagonal_length(shape[0], shape[1], offset),)
+
+
+def diagonal_length(rows: int | None, columns: int | None, offset: int) -> int | None:
+    """Infer the length of a diagonal for the rules of creation functions; None if unknown."""
+    if rows is None or columns is None:
+        return None
+    return max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+
+
+def _flat_diagonal(given: Arguments) -> Shape:
+    count = items_in(given.shape("v"))
+    length = None if count is None else count + abs(given.integer("k", 0))
+    return (length, length)
+
+
+def _triangle(given: Arguments) -> Shape:
+    shape = given.shape("m")
+    if len(shape) < 2:
+        raise UnclearError
+    return shape
+
+
+def _array(given: Arguments) -> Shape:
+    known = given.array("object")
+    return sure(known.shape)
+
+
+def _array_dtype(given: Arguments) -> str | None:
+    return given.asked_dtype() if given.has("dtype") else given.dtype("object")
+
+
+def _number(dtype: str, convert: Callable[[int | float], int | float]) -> Rule:
+    def rule(given: Arguments) -> Known:
+        known = given.array("x")
+        if known.dtype == COUNTER:
+            return Known(dtype, (), weak=True)
+        count = None if known.shape is None else items_in(known.shape)
+        if known.shape and count is not None and count != 1 and dtype != "bool":
+            message = f"a value of shape {shape_text(known.shape)} is not one number"
+            raise MisfitError(KINDS, message, "reduce it first: sum(x), or take an item: x[0]")
+        if isinstance(known.value, bool | int | float):
+            try:
+                return scalar(convert(known.value))
+            except (ValueError, OverflowError):
+                return Known(dtype, (), weak=True)
+        return Known(dtype, (), weak=True)
+
+    return rule
+
+
+def _length(given: Arguments) -> Known:
+    known = given.get("a")
+    if known.items is not None:
+        return scalar(len(known.items))
+    if known.sequence or known.dtype in ("text", COUNTER):
+        return Known("int64", (), weak=True)
+    if known.shape == ():
+        message = "a single number has no length"
+        raise MisfitError(KINDS, message, "len is for values with an axis; size(x) is x.size")
+    known_length = known.shape[0] if known.shape else None
+    return scalar(known_length) if known_length is not None else Known("int64", (), weak=True)
+
+
+def _one_hot(given: Arguments) -> Known:
+    labels = given.array("labels")
+    if kind_of(labels.dtype) in ("b", "f", "c"):
+        message = f"labels are integers, not {labels.dtype}"
+        raise MisfitError(KINDS, message, "convert them: astype(labels, int64)")
+    dtype = asked_or("float64")(given)
+    if labels.shape is None:
+        return Known(dtype)
+    length = integer(given.get("length"))
+    return Known(dtype, (*labels.shape, None if (length or 0) < 0 else length))
+
+
+def _powers(given: Arguments) -> Shape:
+    shape = given.shape("x")
+    if len(shape) != 1:
+        raise UnclearError
+    return (*shape, given.integer("N", 0) if given.has("N") else shape[0])
+
+
+_RULES: dict[str, Rule] = {
+    "vander": typed(lambda given: join_dtypes((given.dtype("x"), "int64")), _powers),
+    "zeros": typed(asked_or("float64"), _shape),
+    "ones": typed(asked_or("float64"), _shape),
+    "full": typed(_asked_or_of("fill_value"), _shape),
+    **{name: typed(_asked_or_of("a"), lambda given: given.shape("a"))
+       for name in ("zeros_like", "ones_like", "full_like")},
+    "arange": _arange,
+    "linspace": typed(_spaced, _steps),
+    "logspace": typed(_spaced, _steps),
+    "geomspace": typed(_spaced, _steps),
+    "eye": typed(asked_or("float64"), _square("N")),
+    "tri": typed(asked_or("float64"), _triangular),
+    "identity": typed(asked_or("float64"), _square("n")),
+    "diag": typed(lambda given: given.dtype("v"), _diagonal),
+    "diagflat": typed(lambda given: given.dtype("v"), _flat_diagonal),
+    "tril": typed(lambda given: given.dtype("m"), _triangle),
+    "triu": typed(lambda given: given.dtype("m"), _triangle),
+    "array": typed(_array_dtype, _array),
+    "copy": typed(lambda given: given.dtype("a"), lambda given: given.shape("a")),
+    "astype": typed(asked_or(None), lambda given: given.shape("x")),
+    "int": _number("int64", int),
+    "float": _number("float64", float),
+    "bool": _number("bool", bool),
+    "len": _length,
+    "one_hot": _one_hot,
+}  # fmt: skip
+
+CREATION = ruled(_CREATION, {**_RULES, **MESH_RULES})

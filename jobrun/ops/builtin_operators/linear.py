@@ -1,10 +1,31 @@
-"""Declare the operators of linear algebra, signals and polynomials."""
+"""Declare matrix products and decompositions, with rules for dtype and shape."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
+from jobrun.ops.abstract_values import (
+    KINDS,
+    SHAPES,
+    Arguments,
+    Known,
+    MisfitError,
+    Rule,
+    Shape,
+    UnclearError,
+    as_array,
+    clash,
+    items_in,
+    joint_shape,
+    promote,
+    shape_text,
+    typed,
+)
+from jobrun.ops.builtin_operators.elementwise import half
+from jobrun.ops.builtin_operators.shaping import too_few_axes
 from jobrun.ops.definition import OpDef, ruled
-from jobrun.ops.type_rules.linear import LINEAR_RULES
-from jobrun.ops.type_rules.transforms import TRANSFORM_RULES
+from jobrun.ops.dtype_promotion import join_dtypes, kind_of
 
 
 def _op(name: str, signature: str, doc: str, example: str, *, shares: bool = False) -> OpDef:
@@ -13,12 +34,6 @@ def _op(name: str, signature: str, doc: str, example: str, *, shares: bool = Fal
 
 def _linalg(name: str, signature: str, doc: str, example: str, results: int = 1) -> OpDef:
     return OpDef(name, signature, f"numpy.linalg:{name}", doc, example, results=results)
-
-
-def _fft(
-    name: str, doc: str, example: str, signature: str = "(a, n=None, axis=-1, norm=None)"
-) -> OpDef:
-    return OpDef(name, signature, f"numpy.fft:{name}", doc, example)
 
 
 _PRODUCTS = (
@@ -63,31 +78,340 @@ _LINALG = (
     _linalg("cond", "(x, p=None)", "condition number", "cond(eye(2))"),
 )  # fmt: skip
 
-_SIGNALS = (
-    _op("convolve", "(a, v, mode='full')", "convolution of two rows", "convolve([1, 2], [1, 1])"),
-    _op("correlate", "(a, v, mode='valid')", "correlation of two rows",
-        "correlate([1, 2, 3], [0, 1])"),
-    _op("interp", "(x, xp, fp, left=None, right=None, period=None)",
-        "linear interpolation between points", "interp(1.5, [1.0, 2.0], [10.0, 20.0])"),
-    _op("unwrap", "(p, discont=None, axis=-1)", "angles without jumps of 2 pi",
-        "unwrap([0.0, 6.0])"),
-    _op("polyfit", "(x, y, deg)", "coefficients of the best polynomial, highest first",
-        "polyfit([0.0, 1.0, 2.0], [1.0, 3.0, 5.0], 1)"),
-    _op("polyval", "(p, x)", "value of a polynomial, highest coefficient first",
-        "polyval([2.0, 1.0], 3.0)"),
-    _fft("fft", "discrete Fourier transform", "fft([1.0, 0.0, 0.0, 0.0])"),
-    _fft("ifft", "inverse of fft", "ifft([1.0, 1.0, 1.0, 1.0])"),
-    _fft("rfft", "Fourier transform of real numbers", "rfft([1.0, 0.0, 0.0, 0.0])"),
-    _fft("irfft", "inverse of rfft", "irfft([1.0, 1.0, 1.0])"),
-    # Over no axes at all it is the very array.
-    OpDef("fft2", "(a, s=None, axes=(-2, -1))", "numpy.fft:fft2",
-          "Fourier transform over two axes", "fft2(eye(2))", shares_memory=True),
-    OpDef("ifft2", "(a, s=None, axes=(-2, -1))", "numpy.fft:ifft2", "inverse of fft2",
-          "ifft2(eye(2))", shares_memory=True),
-    _fft("fftfreq", "frequencies of the items of fft", "fftfreq(4, 0.5)", "(n, d=1.0)"),
-    _fft("rfftfreq", "frequencies of the items of rfft", "rfftfreq(4, 0.5)", "(n, d=1.0)"),
-    _fft("fftshift", "frequency 0 moved to the middle", "fftshift([0, 1, 2, 3])", "(x, axes=None)"),
-    _fft("ifftshift", "inverse of fftshift", "ifftshift([2, 3, 0, 1])", "(x, axes=None)"),
-)  # fmt: skip
 
-LINEAR = ruled((*_PRODUCTS, *_LINALG, *_SIGNALS), {**LINEAR_RULES, **TRANSFORM_RULES})
+def matmul(left: Known, right: Known) -> Known:
+    """Infer dtype and shape of a matrix product, for ``matmul`` and ``@`` in linear algebra.
+
+    Raises:
+        MisfitError: The inner lengths differ, or one is a single number.
+    """
+    shape = None
+    if left.shape is not None and right.shape is not None:
+        shape = product_shape(left.shape, right.shape)
+    for one in (left, right):
+        if one.shape == ():
+            raise MisfitError(SHAPES, "a single number cannot stand beside @", "write *")
+    return Known(promote(left, right), shape)
+
+
+def product_shape(left: Shape, right: Shape) -> Shape:
+    """Infer the shape of a matrix product from two shapes, for rules of linear algebra."""
+    if not left or not right:
+        raise MisfitError(SHAPES, "a single number cannot stand beside @", "write *")
+    inner = right[-2] if len(right) > 1 else right[0]
+    if clash(left[-1], inner):
+        message = (
+            f"shapes {shape_text(left)} and {shape_text(right)} cannot be multiplied: "
+            f"{left[-1]} is not {inner}"
+        )
+        mend = "the last length of the left must be the last but one of the right; .T turns one"
+        raise MisfitError(SHAPES, message, mend)
+    batch = joint_shape(left[:-2], right[:-2])
+    return batch + (left[-2:-1] if len(left) > 1 else ()) + (right[-1:] if len(right) > 1 else ())
+
+
+def _dot(given: Arguments) -> Shape:
+    left, right = given.shape("a"), given.shape("b")
+    if not left or not right:
+        return left or right
+    if len(right) > 2:
+        raise UnclearError
+    return product_shape(left, right)
+
+
+def pair_dtype(first: str, second: str) -> Callable[[Arguments], str | None]:
+    """Build the dtype rule of a function of two arrays, such as ``dot``: their common dtype."""
+    # A Python number is an array by itself there.
+    return lambda given: join_dtypes((given.array(first).dtype, given.array(second).dtype))
+
+
+def _outer(given: Arguments) -> Shape:
+    lengths = []
+    for name in ("a", "b"):
+        shape = given.shape(name)
+        if len(shape) > 1:
+            raise UnclearError
+        lengths.append(shape[0] if shape else 1)
+    return tuple(lengths)
+
+
+def _inner(given: Arguments) -> Shape:
+    left, right = given.shape("a"), given.shape("b")
+    if not left or not right:
+        return left or right
+    if clash(left[-1], right[-1]):
+        message = f"the last lengths of {shape_text(left)} and {shape_text(right)} differ"
+        raise MisfitError(SHAPES, message, "inner sums over the last axes of both")
+    return left[:-1] + right[:-1]
+
+
+def _trace(given: Arguments) -> Shape:
+    shape = given.shape("a")
+    if len(shape) < 2:
+        raise too_few_axes(shape, 2)
+    if given.has("axis1") or given.has("axis2"):
+        raise UnclearError
+    return shape[2:]
+
+
+def exact_dtype(dtype: str) -> str:
+    """Infer the dtype in which linear algebra (LAPACK) computes for a dtype.
+
+    Raises:
+        MisfitError: There is none.
+    """
+    if dtype == "float16":
+        message = "float16 is not known to linear algebra"
+        raise MisfitError(KINDS, message, "convert it first: astype(x, float32)")
+    return dtype if kind_of(dtype) in ("f", "c") else "float64"
+
+
+def square(shape: Shape) -> Shape:
+    """Infer the shape of a square matrix, or a stack of them, for linear algebra; refuse others.
+
+    Raises:
+        MisfitError: It is none.
+    """
+    if len(shape) < 2:
+        raise too_few_axes(shape, 2)
+    if clash(shape[-1], shape[-2]):
+        message = f"a matrix of shape {shape_text(shape)} is not square"
+        raise MisfitError(SHAPES, message, "give as many rows as columns, such as A @ A.T")
+    return shape
+
+
+def _matrix(shape: Shape) -> Shape:
+    if len(shape) < 2:
+        raise too_few_axes(shape, 2)
+    return shape
+
+
+def _squares(name: str, *results: tuple[Callable[[str], str], int]) -> Rule:
+    """Build the type rule of functions of linear algebra on square matrices."""
+
+    def rule(given: Arguments) -> Known | tuple[Known, ...]:
+        known = given.array(name)
+        shape = None if known.shape is None else square(known.shape)
+        dtype = exact_dtype(known.dtype) if kind_of(known.dtype) and known.dtype else None
+        made = tuple(
+            Known(
+                None if dtype is None else result(dtype),
+                None if shape is None else shape[: len(shape) - 2 + axes],
+            )
+            for result, axes in results
+        )
+        return made[0] if len(made) == 1 else made
+
+    return rule
+
+
+def _same(dtype: str) -> str:
+    return dtype
+
+
+def _solve(given: Arguments) -> Known:
+    matrix, right = given.array("a"), given.array("b")
+    shape = None
+    if matrix.shape is not None:
+        lengths = square(matrix.shape)
+        if right.shape is not None and len(right.shape) < 3 and len(lengths) == 2:
+            if right.shape and clash(lengths[0], right.shape[0]):
+                message = (
+                    f"shapes {shape_text(lengths)} and {shape_text(right.shape)} cannot be solved: "
+                    f"{lengths[0]} is not {right.shape[0]}"
+                )
+                raise MisfitError(SHAPES, message, "give as many right sides as rows")
+            shape = right.shape or None
+    dtypes = [
+        exact_dtype(one.dtype)
+        for one in (matrix, right)
+        if one.dtype is not None and kind_of(one.dtype)
+    ]
+    return Known(join_dtypes(dtypes) if len(dtypes) == 2 else None, shape)
+
+
+def _shortest(shape: Shape) -> int | None:
+    rows, columns = shape[-2:]
+    return None if rows is None or columns is None else min(rows, columns)
+
+
+def _qr(given: Arguments) -> tuple[Known, ...]:
+    shape, dtype = _matrix(given.shape("a")), exact_dtype(given.dtype("a"))
+    short = _shortest(shape)
+    return (
+        Known(dtype, (*shape[:-1], short)),
+        Known(dtype, (*shape[:-2], short, shape[-1])),
+    )
+
+
+def _svd(given: Arguments) -> tuple[Known, ...]:
+    shape, dtype = _matrix(given.shape("a")), exact_dtype(given.dtype("a"))
+    full = given.flag("full_matrices") if "full_matrices" in given.given else True
+    rows, columns = shape[-2:]
+    short = _shortest(shape)
+    batch = shape[:-2]
+    return (
+        Known(dtype, (*batch, rows, rows if full else short)),
+        Known(half(dtype), (*batch, short)),
+        Known(dtype, (*batch, columns if full else short, columns)),
+    )
+
+
+def _norm(given: Arguments) -> Shape:
+    shape = given.shape("x")
+    axes = given.axes("axis", len(shape))
+    keep = given.flag("keepdims")
+    if axes is None and given.has("ord") and len(shape) not in (1, 2):
+        raise UnclearError
+    gone = range(len(shape)) if axes is None else axes
+    if keep:
+        return tuple(1 if at in gone else length for at, length in enumerate(shape))
+    return tuple(length for at, length in enumerate(shape) if at not in gone)
+
+
+def _norm_dtype(given: Arguments) -> str | None:
+    dtype = given.dtype("x")
+    if given.has("ord"):
+        return None
+    return half(dtype) if kind_of(dtype) in ("f", "c") else "float64"
+
+
+def _pinv(given: Arguments) -> Shape:
+    shape = _matrix(given.shape("a"))
+    return (*shape[:-2], shape[-1], shape[-2])
+
+
+def _pinv_dtype(given: Arguments) -> str | None:
+    return exact_dtype(given.dtype("a")) if items_in(given.shape("a")) else None
+
+
+def _condition(given: Arguments) -> Shape:
+    return _matrix(given.shape("x"))[:-2]
+
+
+def _rank(given: Arguments) -> Shape:
+    shape = given.shape("A")
+    if len(shape) < 2 or given.has("tol"):
+        raise UnclearError
+    return shape[:-2]
+
+
+def _einsum(given: Arguments) -> Known:
+    subscripts = given.word("subscripts", "")
+    operands = [as_array(one) for one in given.rest]
+    dtype = join_dtypes(one.dtype for one in operands)
+    return Known(dtype, _einsum_shape(subscripts.replace(" ", ""), [one.shape for one in operands]))
+
+
+def _einsum_shape(subscripts: str, shapes: list[Shape | None]) -> Shape:
+    inputs, arrow, output = subscripts.partition("->")
+    terms = inputs.split(",")
+    letters = inputs.replace(",", "")
+    if not letters.isalpha() or len(terms) != len(shapes):
+        raise UnclearError
+    if not arrow:
+        output = "".join(sorted(one for one in set(letters) if letters.count(one) == 1))
+    lengths: dict[str, int | None] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        if shape is None:
+            continue
+        if len(term) != len(shape):
+            message = f"'{term}' names {len(term)} axes, and the shape is {shape_text(shape)}"
+            raise MisfitError(SHAPES, message, "name each axis by one letter")
+        for letter, length in zip(term, shape, strict=True):
+            known = lengths.get(letter)
+            if clash(known, length) and 1 not in (known, length):
+                message = f"axis '{letter}' is {known} long in one operand and {length} in another"
+                raise MisfitError(SHAPES, message, "axes of one letter must be of one length")
+            lengths[letter] = length if known in (None, 1) else known
+    return tuple(lengths.get(letter) for letter in output)
+
+
+def _tensordot(given: Arguments) -> Shape:
+    left, right = given.shape("a"), given.shape("b")
+    count = given.integer("axes", 2)
+    if count < 0 or count > min(len(left), len(right)):
+        raise UnclearError
+    inner = zip(left[len(left) - count :], right[:count], strict=True)
+    if any(clash(one, two) for one, two in inner):
+        message = f"{shape_text(left)} and {shape_text(right)} do not fit over {count} axes"
+        mend = "the last lengths of the left must be the first of the right"
+        raise MisfitError(SHAPES, message, mend)
+    return left[: len(left) - count] + right[count:]
+
+
+def _kronecker(given: Arguments) -> Shape:
+    left, right = given.shape("a"), given.shape("b")
+    rank = max(len(left), len(right))
+    padded = ((1,) * (rank - len(one)) + one for one in (left, right))
+    return tuple(
+        None if one is None or two is None else math.prod((one, two))
+        for one, two in zip(*padded, strict=True)
+    )
+
+
+def _crossed(given: Arguments) -> Shape:
+    left, right = given.shape("a"), given.shape("b")
+    if given.has("axis") or left[-1:] != (3,) or right[-1:] != (3,):
+        raise UnclearError
+    return joint_shape(left, right)
+
+
+def _eigen(given: Arguments) -> tuple[Known, ...]:
+    # Whether values are complex is decided by the values.
+    shape = square(given.shape("a"))
+    return Known(None, shape[:-1]), Known(None, shape)
+
+
+def _least_squares(given: Arguments) -> tuple[Known, ...]:
+    matrix, right = given.shape("a"), given.shape("b")
+    if len(matrix) != 2 or len(right) not in (1, 2):
+        raise UnclearError
+    if given.has("rcond") and given.shape("rcond"):
+        # An array of one number is taken too, and adds its axes to those of the results.
+        raise UnclearError
+    if clash(matrix[0], right[0]):
+        message = f"{shape_text(matrix)} and {shape_text(right)} differ in their rows"
+        raise MisfitError(SHAPES, message, "give as many right sides as the matrix has rows")
+    dtype = join_dtypes((exact_dtype(given.dtype("a")), exact_dtype(given.dtype("b"))))
+    rows, columns = matrix
+    short = None if rows is None or columns is None else min(rows, columns)
+    return (
+        Known(dtype, (columns, *right[1:])),
+        Known(None if dtype is None else half(dtype), (None,)),
+        Known(),
+        Known(None if dtype is None else half(dtype), (short,)),
+    )
+
+
+_RULES: dict[str, Rule] = {
+    "matmul": lambda given: matmul(given.array("x1"), given.array("x2")),
+    "dot": typed(pair_dtype("a", "b"), _dot),
+    "vdot": typed(pair_dtype("a", "b"), lambda _: ()),
+    "inner": typed(pair_dtype("a", "b"), _inner),
+    "outer": typed(pair_dtype("a", "b"), _outer),
+    "trace": typed(lambda _: None, _trace),
+    "einsum": _einsum,
+    "tensordot": typed(pair_dtype("a", "b"), _tensordot),
+    "norm": typed(_norm_dtype, _norm),
+    "solve": _solve,
+    "inv": _squares("a", (_same, 2)),
+    "det": _squares("a", (_same, 0)),
+    "slogdet": _squares("a", (_same, 0), (half, 0)),
+    "cholesky": _squares("a", (_same, 2)),
+    "eigh": _squares("a", (half, 1), (_same, 2)),
+    "eigvalsh": _squares("a", (half, 1)),
+    "matrix_power": typed(lambda _: None, lambda given: square(given.shape("a"))),
+    "qr": _qr,
+    "svd": _svd,
+    "pinv": typed(_pinv_dtype, _pinv),
+    "matrix_rank": typed(lambda _: "int64", _rank),
+    "cond": typed(lambda _: None, _condition),
+    "kron": typed(pair_dtype("a", "b"), _kronecker),
+    "cross": typed(pair_dtype("a", "b"), _crossed),
+    "eig": _eigen,
+    "eigvals": lambda given: _eigen(given)[0],
+    "lstsq": _least_squares,
+}
+
+LINEAR = ruled((*_PRODUCTS, *_LINALG), _RULES)

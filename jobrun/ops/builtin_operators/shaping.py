@@ -1,10 +1,34 @@
-"""Declare the operators that rearrange arrays: reshape, transpose, concatenate, pad, …."""
+"""Declare the operators that rearrange arrays, with rules for dtype and shape.
+
+Such as ``reshape``, ``transpose``, ``concatenate`` and ``pad``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from jobrun.ops.abstract_values import (
+    INDICES,
+    SHAPES,
+    Arguments,
+    Known,
+    MisfitError,
+    Rule,
+    Shape,
+    UnclearError,
+    as_array,
+    axis_of,
+    clash,
+    integer,
+    items_in,
+    shape_text,
+    sure,
+    typed,
+)
+from jobrun.ops.builtin_operators.creation import checked_lengths, diagonal_length
+from jobrun.ops.builtin_operators.index_functions import PART_RULES
 from jobrun.ops.definition import MANY, OpDef, ruled
-from jobrun.ops.type_rules.index_functions import PART_RULES
-from jobrun.ops.type_rules.shaping import SHAPING_RULES
+from jobrun.ops.dtype_promotion import join_dtypes
 
 
 def _view(name: str, signature: str, doc: str, example: str, *, results: int = 1) -> OpDef:
@@ -64,9 +88,336 @@ _SHAPING = (
     _new("roll", "(a, shift, axis=None)", "shifted round the end", "roll([1, 2, 3], 1)"),
     # No further keywords: numpy's 'mode' may be a function, and those of the modes differ.
     OpDef("pad", "(array, pad_width, mode='constant', *, constant_values=0)",
-          "jobrun.ops.implementations.non_numpy_functions:pad",
+          "jobrun.ops.implementations:pad",
           "with a border: constant, edge, reflect, symmetric, wrap",
           "pad([1, 2], 1, constant_values=9)"),
 )  # fmt: skip
 
-SHAPING = ruled(_SHAPING, {**SHAPING_RULES, **PART_RULES})
+
+def too_few_axes(shape: Shape, least: int) -> MisfitError:
+    """Build the error for an array with fewer axes than a reshape, transpose or the like needs."""
+    word = "axis" if least == 1 else "axes"
+    message = f"at least {least} {word} are needed, and the shape is {shape_text(shape)}"
+    return MisfitError(SHAPES, message, "reshape it, or add an axis: x[:, None]")
+
+
+def _at_least(least: int, find: Callable[[Shape], Shape], name: str) -> Rule:
+    def shape(given: Arguments) -> Shape:
+        found = given.shape(name)
+        if len(found) < least:
+            raise too_few_axes(found, least)
+        return find(found)
+
+    return typed(lambda given: given.dtype(name), shape)
+
+
+def _kept(shape: Shape) -> Shape:
+    return shape
+
+
+def _of(name: str, shape: Callable[[Arguments], Shape]) -> Rule:
+    return typed(lambda given: given.dtype(name), shape)
+
+
+def _reshape(given: Arguments) -> Shape:
+    wanted = given.lengths("shape")
+    unknown = [at for at, length in enumerate(wanted) if length is None]
+    open_at = [at for at, length in enumerate(wanted) if length == -1]
+    if unknown:
+        return tuple(None if length == -1 else length for length in wanted)
+    if len(open_at) > 1:
+        raise MisfitError(INDICES, "only one length can be -1", "write the others out")
+    fixed = tuple(length for length in wanted if length != -1)
+    if any(sure(length) < 0 for length in fixed):
+        raise UnclearError
+    count, have = sure(items_in(fixed)), _count(given)
+    if have is None:
+        return tuple(None if length == -1 else length for length in wanted)
+    fits = have == count if not open_at else count > 0 and have % count == 0
+    if not fits:
+        source = shape_text(given.shape("a"))
+        message = f"{have} items of shape {source} do not fit into shape {shape_text(wanted)}"
+        raise MisfitError(SHAPES, message, "the products of the lengths must be equal")
+    return tuple(have // count if length == -1 else length for length in wanted)
+
+
+def _count(given: Arguments) -> int | None:
+    try:
+        return items_in(given.shape("a"))
+    except UnclearError:
+        return None
+
+
+def _transpose(given: Arguments) -> Shape:
+    shape = given.shape("a")
+    if not given.has("axes"):
+        return shape[::-1]
+    wanted = given.lengths("axes")
+    if len(wanted) != len(shape):
+        message = f"{len(wanted)} axes are given for shape {shape_text(shape)}"
+        raise MisfitError(INDICES, message, "name each axis once")
+    return tuple(shape[axis_of(sure(axis), len(shape))] for axis in wanted)
+
+
+def _swapped(given: Arguments) -> Shape:
+    lengths = list(given.shape("a"))
+    first = axis_of(sure(integer(given.get("axis1"))), len(lengths))
+    second = axis_of(sure(integer(given.get("axis2"))), len(lengths))
+    lengths[first], lengths[second] = lengths[second], lengths[first]
+    return tuple(lengths)
+
+
+def _moved(given: Arguments) -> Shape:
+    shape = given.shape("a")
+    source = axis_of(sure(integer(given.get("source"))), len(shape))
+    target = axis_of(sure(integer(given.get("destination"))), len(shape))
+    rest = [length for at, length in enumerate(shape) if at != source]
+    rest.insert(target, shape[source])
+    return tuple(rest)
+
+
+def _squeezed(given: Arguments) -> Shape:
+    shape = given.shape("a")
+    axes = given.axes("axis", len(shape))
+    if axes is None:
+        return tuple(sure(length) for length in shape if sure(length) != 1)
+    for axis in axes:
+        if clash(shape[axis], 1):
+            message = f"axis {axis} of shape {shape_text(shape)} is not of length 1"
+            raise MisfitError(SHAPES, message, "only such axes can be taken out")
+    return tuple(length for at, length in enumerate(shape) if at not in axes)
+
+
+def _expanded(given: Arguments) -> Shape:
+    lengths = list(given.shape("a"))
+    at = axis_of(sure(integer(given.get("axis"))), len(lengths) + 1)
+    lengths.insert(at, 1)
+    return tuple(lengths)
+
+
+def _broadcast(given: Arguments) -> Shape:
+    source, target = given.shape("array"), checked_lengths(given.lengths("shape"))
+    fits = len(source) <= len(target) and not any(
+        length != 1 and clash(length, wanted)
+        for length, wanted in zip(source[::-1], target[::-1], strict=False)
+    )
+    if not fits:
+        message = f"shape {shape_text(source)} cannot be broadcast to {shape_text(target)}"
+        raise MisfitError(SHAPES, message, "each length must be that of the target, or 1")
+    return target
+
+
+def _diagonal(given: Arguments) -> Shape:
+    shape = given.shape("a")
+    if given.has("axis1") or given.has("axis2"):
+        raise UnclearError
+    if len(shape) < 2:
+        raise too_few_axes(shape, 2)
+    return (*shape[2:], diagonal_length(shape[0], shape[1], given.integer("offset", 0)))
+
+
+def _with_axes(least: int) -> Callable[[Arguments], Shape]:
+    def shape(given: Arguments) -> Shape:
+        found = given.shape("a")
+        if len(found) >= least:
+            return found
+        if least == 3:
+            return {0: (1, 1, 1), 1: (1, *found, 1), 2: (*found, 1)}[len(found)]
+        return (1,) * (least - len(found)) + found
+
+    return shape
+
+
+def _parts(given: Arguments, name: str) -> list[Known]:
+    """Return abstract values of the arrays to concatenate, or of the rows of a single array."""
+    known = given.get(name)
+    if known.items is not None:
+        return [as_array(item) for item in known.items]
+    shape = sure(known.shape)
+    if not shape:
+        raise UnclearError
+    return [Known(known.dtype, shape[1:])] * min(sure(shape[0]), 64)
+
+
+def _joined_dtype(name: str) -> Callable[[Arguments], str | None]:
+    def dtype(given: Arguments) -> str | None:
+        parts = _parts(given, name)
+        # What a Python number counts for beside an array differs from function to function.
+        return (
+            None
+            if any(part.weak is not False for part in parts)
+            else join_dtypes(part.dtype for part in parts)
+        )
+
+    return dtype
+
+
+def _shapes(given: Arguments, name: str) -> list[Shape]:
+    return [sure(part.shape) for part in _parts(given, name)]
+
+
+def _concatenated(shapes: list[Shape], axis: int) -> Shape:
+    """Infer the shape of arrays concatenated along an axis that each of them has."""
+    first = shapes[0] if shapes else ()
+    lengths: list[int | None] = list(first)
+    for other in shapes[1:]:
+        alike = len(first) == len(other) and not any(
+            clash(lengths[at], other[at]) for at in range(len(other)) if at != axis
+        )
+        if not alike:
+            message = (
+                f"shapes {shape_text(first)} and {shape_text(other)} cannot be joined "
+                f"along axis {axis}"
+            )
+            mend = "all lengths but that of the axis must be equal; stack makes a new axis"
+            raise MisfitError(SHAPES, message, mend)
+        lengths = [one if one is not None else two for one, two in zip(lengths, other, strict=True)]
+    if shapes:
+        along = [shape[axis] for shape in shapes]
+        lengths[axis] = None if None in along else sum(one for one in along if one is not None)
+    return tuple(lengths)
+
+
+def _concatenate(given: Arguments) -> Shape:
+    if given.get("axis").dtype == "none":
+        counts = [items_in(shape) for shape in _shapes(given, "arrays")]
+        return (sum(sure(count) for count in counts),)
+    shapes = _shapes(given, "arrays")
+    if not shapes:
+        raise UnclearError
+    if not shapes[0]:
+        message = "single numbers cannot be joined"
+        raise MisfitError(SHAPES, message, "write stack([a, b]) or array([a, b])")
+    return _concatenated(shapes, axis_of(given.integer("axis", 0), len(shapes[0])))
+
+
+def _stack(given: Arguments) -> Shape:
+    shapes = _shapes(given, "arrays")
+    first = shapes[0] if shapes else sure(None)
+    for other in shapes[1:]:
+        unequal = len(first) != len(other) or any(
+            clash(one, two) for one, two in zip(first, other, strict=True)
+        )
+        if unequal:
+            message = f"shapes {shape_text(first)} and {shape_text(other)} cannot be stacked"
+            raise MisfitError(SHAPES, message, "all shapes must be equal")
+    at = axis_of(given.integer("axis", 0), len(first) + 1)
+    return (*first[:at], len(shapes), *first[at:])
+
+
+def _as_rows(shape: Shape) -> Shape:
+    return (1,) * (2 - len(shape)) + shape
+
+
+def _as_columns(shape: Shape) -> Shape:
+    return (shape[0] if shape else 1, 1) if len(shape) < 2 else shape
+
+
+def _rows(given: Arguments) -> Shape:
+    return _concatenated([_as_rows(shape) for shape in _shapes(given, "tup")], 0)
+
+
+def _columns(given: Arguments) -> Shape:
+    shapes = [shape or (1,) for shape in _shapes(given, "tup")]
+    return _concatenated(shapes, 0 if shapes and len(shapes[0]) == 1 else 1)
+
+
+def _as_depth(shape: Shape) -> Shape:
+    rows = _as_rows(shape)
+    return (*rows, 1) if len(rows) == 2 else rows
+
+
+def _tiled(given: Arguments) -> Shape:
+    shape, times = given.shape("A"), given.lengths("reps")
+    if any(length is not None and length < 0 for length in times):
+        raise UnclearError
+    rank = max(len(shape), len(times))
+    padded = (1,) * (rank - len(shape)) + shape
+    factors = (1,) * (rank - len(times)) + times
+    pairs = zip(padded, factors, strict=True)
+    return tuple(None if one is None or two is None else one * two for one, two in pairs)
+
+
+def _repeated(given: Arguments) -> Shape:
+    shape, times = given.shape("a"), sure(integer(given.get("repeats")))
+    if times < 0:
+        raise UnclearError
+    if not given.has("axis"):
+        count = items_in(shape)
+        return (None if count is None else count * times,)
+    axis = axis_of(given.integer("axis", 0), len(shape))
+    length = shape[axis]
+    return (*shape[:axis], None if length is None else length * times, *shape[axis + 1 :])
+
+
+def _padded(given: Arguments) -> Shape:
+    width = sure(integer(given.get("pad_width")))
+    checked_lengths((width,))
+    return tuple(None if one is None else one + 2 * width for one in given.shape("array"))
+
+
+def _split(given: Arguments) -> tuple[Known, ...]:
+    known, parts = given.array("ary"), sure(integer(given.get("indices_or_sections")))
+    shape = sure(known.shape)
+    if parts < 1 or not shape:
+        raise UnclearError
+    axis = axis_of(given.integer("axis", 0), len(shape))
+    length = sure(shape[axis])
+    if length % parts:
+        message = f"axis {axis} of shape {shape_text(shape)} cannot be cut into {parts} equal parts"
+        raise MisfitError(SHAPES, message, "write array_split for nearly equal ones")
+    part = Known(known.dtype, (*shape[:axis], length // parts, *shape[axis + 1 :]))
+    return (part,) * parts
+
+
+def _rolled(given: Arguments) -> Shape:
+    shape = given.shape("a")
+    given.axes("axis", len(shape))
+    return shape
+
+
+def _turned(given: Arguments) -> Shape:
+    shape = given.shape("m")
+    if len(shape) < 2:
+        raise too_few_axes(shape, 2)
+    # An even number of turns keeps the lengths, an odd one exchanges them.
+    plane = given.axes("axes", len(shape)) or (0, 1)
+    return tuple(None if axis in plane else length for axis, length in enumerate(shape))
+
+
+_RULES: dict[str, Rule] = {
+    "reshape": _of("a", _reshape),
+    "transpose": _of("a", _transpose),
+    "matrix_transpose": _at_least(2, lambda one: (*one[:-2], one[-1], one[-2]), "x"),
+    "swapaxes": _of("a", _swapped),
+    "moveaxis": _of("a", _moved),
+    "ravel": _of("a", lambda given: (items_in(given.shape("a")),)),
+    "squeeze": _of("a", _squeezed),
+    "expand_dims": _of("a", _expanded),
+    "broadcast_to": _of("array", _broadcast),
+    "flip": _of("m", lambda given: (given.axes("axis", len(given.shape("m"))),
+                                    given.shape("m"))[1]),
+    "fliplr": _at_least(2, _kept, "m"),
+    "flipud": _at_least(1, _kept, "m"),
+    "rot90": _of("m", _turned),
+    "diagonal": _of("a", _diagonal),
+    "atleast_1d": _of("a", _with_axes(1)),
+    "atleast_2d": _of("a", _with_axes(2)),
+    "atleast_3d": _of("a", _with_axes(3)),
+    "split": _split,
+    "concatenate": typed(_joined_dtype("arrays"), _concatenate),
+    "stack": typed(_joined_dtype("arrays"), _stack),
+    "vstack": typed(_joined_dtype("tup"), _rows),
+    "hstack": typed(_joined_dtype("tup"), _columns),
+    "dstack": typed(_joined_dtype("tup"), lambda given: _concatenated(
+        [_as_depth(shape) for shape in _shapes(given, "tup")], 2)),
+    "column_stack": typed(_joined_dtype("tup"), lambda given: _concatenated(
+        [_as_columns(shape) for shape in _shapes(given, "tup")], 1)),
+    "tile": _of("A", _tiled),
+    "repeat": _of("a", _repeated),
+    "resize": _of("a", lambda given: checked_lengths(given.lengths("new_shape"))),
+    "roll": _of("a", _rolled),
+    "pad": _of("array", _padded),
+}  # fmt: skip
+
+SHAPING = ruled(_SHAPING, {**_RULES, **PART_RULES})

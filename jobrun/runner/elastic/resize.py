@@ -26,10 +26,9 @@ from jobrun.checkpoint.task_groups import (
 )
 from jobrun.core.errors import Fault
 from jobrun.core.lazy_dataclass import dataclass, replace
-from jobrun.graph.divided_state import FilePart
 from jobrun.graph.expressions import Call, Const, Dtype, Expr, Sequence
 from jobrun.graph.readers import ReadRecords, readers_in
-from jobrun.graph.steps import Assign, LoadState, NameTarget, Net
+from jobrun.graph.steps import Assign, FilePart, LoadState, NameTarget, Net
 from jobrun.graph.types import Job, Scope, Task, TaskGroup
 from jobrun.runner.elastic.row_plan import Blob, FamilyPlan, ResizedFamily
 from jobrun.runner.identity.drift import Change

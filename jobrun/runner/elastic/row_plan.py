@@ -19,9 +19,9 @@ from jobrun.checkpoint.task_groups import checkpointed_blobs
 from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin
 from jobrun.core.lazy_dataclass import dataclass, replace
-from jobrun.graph.divided_state import FilePart, Layout, Rows
 from jobrun.graph.readers import POSITION_PREFIX
-from jobrun.graph.types import Job, OutputRef
+from jobrun.graph.steps import FilePart, Rows
+from jobrun.graph.types import Job, Layout, OutputRef
 from jobrun.runner.locate_faults import iter_bindings
 from jobrun.runner.saved_progress import from_json
 from jobrun.values import compare

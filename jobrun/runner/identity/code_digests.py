@@ -34,7 +34,7 @@ from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import CallPython, RunProgram
 from jobrun.graph.traversal import find_parts
 from jobrun.graph.types import Job
-from jobrun.ops.plugins import has_loaded, module_of
+from jobrun.ops.operator_table import has_loaded, module_of
 from jobrun.runner.identity.callable_sources import (
     Module,
     digest_file,

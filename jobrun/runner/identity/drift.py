@@ -16,8 +16,7 @@ from jobrun.core.codes import Code
 from jobrun.core.errors import DriftError, Fault, Origin
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.spec.load import LoadedSpec
-from jobrun.spec.yaml.nodes import Scalar
-from jobrun.spec.yaml.source_map import path_text
+from jobrun.spec.yaml.nodes import Scalar, path_text
 
 Kind = Literal["safe", "declared safe", "numerics", "semantic"]
 _Path = tuple[str | int, ...]

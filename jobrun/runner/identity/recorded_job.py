@@ -18,7 +18,7 @@ from jobrun.compile.pipeline import complete
 from jobrun.core.errors import CheckpointError, DriftError, Fault, SpecError, UsageError
 from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.text.job import render_job
+from jobrun.graph.job_text import render_job
 from jobrun.graph.types import Job
 from jobrun.runner.identity.drift import Change, Kind, compare_specs
 from jobrun.runner.rundir.run_directories import Run

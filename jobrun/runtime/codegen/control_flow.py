@@ -9,7 +9,7 @@ from itertools import islice
 from typing import assert_never
 
 from jobrun.core.errors import Origin
-from jobrun.graph.effects.effect import Effect
+from jobrun.graph.effects import Effect
 from jobrun.graph.expressions import (
     Attribute,
     Binary,

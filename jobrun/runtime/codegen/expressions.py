@@ -16,8 +16,7 @@ from jobrun.core.text.big_integers import formatted_integer
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph import expressions as e
 from jobrun.graph.types import OutputRef
-from jobrun.ops.load_implementation import implementation
-from jobrun.ops.operator_table import DRAWS
+from jobrun.ops.operator_table import DRAWS, implementation
 from jobrun.runtime.codegen import bounded_arithmetic, coercion
 from jobrun.runtime.codegen.ast_nodes import call, item, load, store
 from jobrun.runtime.codegen.optimize.buffer_reuse import (

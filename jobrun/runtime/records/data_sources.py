@@ -16,10 +16,9 @@ from jobrun.core.captured_output import collect
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.file_formats import suffix_of
 from jobrun.formats.headers import HDF5, members
-from jobrun.formats.rows.arrays import ArrayRows
-from jobrun.formats.rows.open_rows import open_rows
-from jobrun.formats.rows.ragged import OpenMembers, open_ragged
-from jobrun.formats.rows.rows_protocol import Rows
+from jobrun.formats.npy import ArrayRows
+from jobrun.formats.ragged import OpenMembers, open_ragged
+from jobrun.formats.rows import Rows, open_rows
 from jobrun.graph.expressions import Expr
 from jobrun.graph.readers import (
     BlobSource,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from jobrun.core.errors import JobrunError, TaskFailedError
-from jobrun.formats.rows.rows_protocol import Array, Column, Rows
+from jobrun.formats.rows import Array, Column, Rows
 from jobrun.graph.readers import CounterSource
 from jobrun.runtime.codegen.coercion import as_blob_value
 from jobrun.runtime.records.reader_position import slice_stretches

@@ -20,8 +20,15 @@ from jobrun.checkpoint.stores.epoch_copy import copy_file, publish_copy
 from jobrun.checkpoint.stores.object_references import local_path
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.lazy_module import lazy_module
-from jobrun.graph.divided_state import FilePart, Rows
-from jobrun.graph.steps import AdoptState, CopyState, LoadState, PublishCopy, SaveState
+from jobrun.graph.steps import (
+    AdoptState,
+    CopyState,
+    FilePart,
+    LoadState,
+    PublishCopy,
+    Rows,
+    SaveState,
+)
 from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.snapshots.node_objects import load_object_state, require_state_taken
 from jobrun.runtime.snapshots.sharing_tracker import find_sharing

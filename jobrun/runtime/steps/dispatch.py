@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from jobrun.core.lazy_dataclass import replace
-from jobrun.graph.effects.effect import DeclaredEffect, Effect
+from jobrun.graph.effects import DeclaredEffect, Effect
 from jobrun.graph.expressions import Expr, Text
 from jobrun.graph.steps import (
     AdoptState,

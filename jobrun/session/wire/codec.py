@@ -29,9 +29,8 @@ from jobrun.core import object_url as objecturl
 from jobrun.core import resource_usage as usage
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph import checkpoint_policy, conditions, readers, steps, types
-from jobrun.graph import divided_state as state_division
 from jobrun.graph import expressions as expr
-from jobrun.graph.effects.table import declared_kinds
+from jobrun.graph.effects import DECLARED
 from jobrun.runtime.codegen import meter_protocol
 from jobrun.runtime.context import safe_point
 from jobrun.session.wire import file_messages as nodefiles
@@ -57,7 +56,7 @@ _PAIR, _U16 = struct.Struct("<dd"), struct.Struct("<H")
 _MODULES = (
     checkpoint_policy, checkpoint_times, conditions, readers, elsewhere, errors, events,
     expr, nodefiles, objects, objecturl, partition, safe_point, save_load_groups,
-    state_division, meter_protocol, steps, store, types, usage,
+    meter_protocol, steps, store, types, usage,
 )  # fmt: skip
 
 
@@ -458,7 +457,7 @@ def _list_wire_classes(module: ModuleType) -> list[type]:
 WIRE_TYPES = TypeTable(
     {
         SerializedError,
-        *declared_kinds().values(),
+        *DECLARED.values(),
         *(cls for module in _MODULES for cls in _list_wire_classes(module)),
     }
 )

@@ -1,8 +1,8 @@
-"""Define the spec as a pydantic model: job, nodes, groups, tasks, readers, checkpoints."""
+"""Define the spec as a pydantic model: job, params, nodes, groups, stop conditions, checkpoints."""
 
 # Without postponed annotations: pydantic would evaluate each of two hundred texts.
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, Tag, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
@@ -23,6 +23,7 @@ from jobrun.spec.models.scalar_types import (
     NotNegative,
     Positive,
     Seconds,
+    SingleValue,
     Str,
     require_one_key,
 )
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
         OverNodes,
         PartitionSpec,
     )
-    from jobrun.spec.models.params import ParamSpec
     from jobrun.spec.models.readers import QueueSpec, ReaderSpec
     from jobrun.spec.models.retention import KeepSpec, UploadSpec
     from jobrun.spec.models.steps import Steps
@@ -50,7 +50,6 @@ else:
     NotifySpec = Deferred("optional_parts", "NotifySpec")
     OverNodes = Deferred("optional_parts", "OverNodes")
     PartitionSpec = Deferred("optional_parts", "PartitionSpec")
-    ParamSpec = Deferred("params", "ParamSpec")
     QueueSpec, ReaderSpec = Deferred("readers", "QueueSpec"), Deferred("readers", "ReaderSpec")
     KeepSpec, UploadSpec = Deferred("retention", "KeepSpec"), Deferred("retention", "UploadSpec")
 
@@ -74,7 +73,6 @@ Net = Annotated[
     Annotated[Steps, Tag("list")] | Annotated[NetSpec, Tag("mapping")],
     ByKind,
 ]
-
 
 ProbeSpec = Annotated[
     Annotated[Expression, Tag("text")]
@@ -155,10 +153,24 @@ Checkpoint = Annotated[
     Annotated[Literal["none"], Tag("text")] | Annotated[CheckpointSpec, Tag("mapping")], ByKind
 ]
 
-
 Notify = Annotated[
     Annotated[NotifySpec, Tag("mapping")] | Annotated[tuple[NotifySpec, ...], Tag("list")], ByKind
 ]
+
+
+class ParamSpec(Model):
+    """A declared parameter, long form."""
+
+    type: Maybe[Literal["int", "float", "bool", "text"]] = Field(
+        None, description="else the default's"
+    )
+    default: SingleValue = Field(None, description="without one, the value must be given")
+    min: Maybe[Float] = Field(None, description="the least value")
+    max: Maybe[Float] = Field(None, description="the greatest value")
+    choices: tuple[SingleValue, ...] = Field((), description="the only values")
+    help: Str = Field("", description="description, shown by plan and report")
+    secret: Bool = Field(False, description="true: only a digest of the value is recorded")
+    drift: Maybe[Literal["safe"]] = Field(None, description="safe: may change on resume")
 
 
 def _param(value: Any) -> Any:
@@ -169,10 +181,8 @@ def _param(value: Any) -> Any:
     raise PydanticCustomError("scalar", "expected a single value or a mapping")
 
 
-# Not by '|', which a deferred model does not have.
-_AnyParam = Union[bool, int, float, str, ParamSpec]  # noqa: UP007
+_AnyParam = bool | int | float | str | ParamSpec
 Param = Annotated[ParamSpec, BeforeValidator(_param, json_schema_input_type=_AnyParam)]
-
 
 StateSpec = Annotated[
     Annotated[Literal["replicated"], Tag("text")] | Annotated[PartitionSpec, Tag("mapping")],

@@ -12,7 +12,6 @@ from jobrun.spec.models import (
     control_flow,
     job,
     optional_parts,
-    params,
     readers,
     retention,
     steps,
@@ -88,7 +87,7 @@ def schema() -> dict[str, Any]:
 
 def _models() -> Iterator[type[Model]]:
     """Yield the models that get a definition each in the JSON Schema: those of all parts."""
-    for module in (control_flow, job, optional_parts, params, readers, retention, steps, tasks):
+    for module in (control_flow, job, optional_parts, readers, retention, steps, tasks):
         for one in vars(module).values():
             if isinstance(one, type) and issubclass(one, Model) and one.model_fields:
                 yield one

@@ -8,7 +8,7 @@ from pydantic import Discriminator, Tag, WithJsonSchema
 from pydantic.types import StringConstraints
 from typing_extensions import TypeAliasType
 
-from jobrun.graph.effects.table import DECLARED
+from jobrun.graph.effects import DECLARED
 from jobrun.spec.models.deferred import Deferred
 from jobrun.spec.models.scalar_types import Model
 
@@ -29,7 +29,7 @@ MODELS = {
     "pull": ("steps", "PullStep"),
     "load": ("steps", "LoadStep"),
     "save": ("steps", "SaveStep"),
-    **{form: ("steps", f"{kind}Step") for form, (_, kind) in DECLARED.items()},
+    **{form: ("steps", f"{kind.__name__}Step") for form, kind in DECLARED.items()},
 }
 FORMS = tuple(MODELS)
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from annotated_types import Len
 from pydantic import Field, Tag, create_model
 
-from jobrun.graph.effects.effect import REQUIRED, DeclaredEffect, KeyKind, declared_keys
-from jobrun.graph.effects.table import declared_kinds
+from jobrun.graph.effects import DECLARED, REQUIRED, DeclaredEffect, KeyKind, declared_keys
 from jobrun.spec.models.scalar_types import (
     BlobName,
     Bool,
@@ -159,7 +158,7 @@ def _build_model(kind: type[DeclaredEffect]) -> type[EffectStep]:
 
 
 # The models of the declared kinds of steps, in the order of their table.
-DECLARED_MODELS = {_build_model(kind): kind for kind in declared_kinds().values()}
+DECLARED_MODELS = {_build_model(kind): kind for kind in DECLARED.values()}
 # Under the names by which step_forms finds them.
 globals().update({model.__name__: model for model in DECLARED_MODELS})
 

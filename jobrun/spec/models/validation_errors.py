@@ -22,9 +22,8 @@ from jobrun.spec.models.model_keys import (
 )
 from jobrun.spec.models.scalar_types import Model
 from jobrun.spec.models.step_forms import FORMS
-from jobrun.spec.yaml.nodes import Path, Scalar, path_text
+from jobrun.spec.yaml.nodes import Path, Scalar, SourceMap, path_text
 from jobrun.spec.yaml.scalars import both_readings
-from jobrun.spec.yaml.source_map import SourceMap
 
 _KEY_MARK = "[key]"
 _COUNTED = lazy_pattern(r"for (\w+) .*?(?:range\(([^(),]*)\))?")

@@ -1,5 +1,5 @@
 """Resolve a spec: include and merge files, apply ``--set`` and params, substitute ``${…}``.
 
-- ``include``, ``merge``: several files to one tree. ``overrides``: ``--set``.
+- ``include``: several files to one tree. ``overrides``: ``--set``.
 - ``params``: values. ``substitute``: references ``${…}``, also in a line for bash.
 """

@@ -9,8 +9,7 @@ from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.spec.models.job import JobSpec
-from jobrun.spec.resolve.include import rebased
-from jobrun.spec.resolve.merge import long_form, replaced
+from jobrun.spec.resolve.include import long_form, rebased, replaced
 from jobrun.spec.yaml.nodes import (
     Mapping,
     Node,

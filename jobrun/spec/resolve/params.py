@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin
 from jobrun.core.lazy_dataclass import replace
+from jobrun.spec.models.job import ParamSpec
 from jobrun.spec.resolve.substitute import Substitution, references
 from jobrun.spec.yaml.nodes import Mapping, Node, Path, Scalar, origin_of, path_text
 from jobrun.spec.yaml.scalars import both_readings, old_reading
-
-if TYPE_CHECKING:
-    from jobrun.spec.models.params import ParamSpec
 
 Param = bool | int | float | str
 
@@ -112,8 +110,6 @@ class ParamValues:
         if isinstance(node, Scalar):
             data = {"default": data}
             self._warn_of_number(node, path)
-        from jobrun.spec.models.params import ParamSpec  # noqa: PLC0415 - where there are params
-
         try:
             return ParamSpec.model_validate(data)
         except ValidationError:

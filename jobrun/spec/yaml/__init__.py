@@ -2,6 +2,6 @@
 
 - ``spec_text``: a file as text. ``parse``: text to a tree, from parser events.
   ``repeated_items``: items that differ only in letters and digits, parsed once.
-- ``nodes``: the tree. ``scalars``: what plain scalars mean. ``source_map``: paths to places.
+- ``nodes``: the tree, and paths in it as places. ``scalars``: what plain scalars mean.
 - ``syntax_errors``: what the parser refuses, as faults.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from jobrun.core.error_catalogue import Entry
-from jobrun.ops.operator_table import DrawDef, OpDef
+from jobrun.ops.definition import DrawDef, OpDef
 from jobrun.tools.manual.keys import Key, Table
 from jobrun.tools.manual.markdown_pages import read_pages, render_as_html
 from jobrun.tools.report.html import Html, joined, table, tag

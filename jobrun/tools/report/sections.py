@@ -8,7 +8,7 @@ from typing import Any
 
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.core.text.units import number, size, span
-from jobrun.graph.drawing.svg import svg
+from jobrun.graph.drawing import svg
 from jobrun.runner.identity.provenance import iter_code_rows
 from jobrun.tools.inspection import dtype_name, value_text
 from jobrun.tools.report.fork_lineage import Link

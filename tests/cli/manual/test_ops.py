@@ -7,8 +7,9 @@ import json
 import pytest
 
 from jobrun.cli.process.run_command import invoke
-from jobrun.ops import plugins
-from jobrun.ops.operator_table import DRAWS, OPERATORS, OpDef
+from jobrun.ops import operator_table
+from jobrun.ops.definition import OpDef
+from jobrun.ops.operator_table import DRAWS, OPERATORS
 
 
 def test_every_function_and_draw_is_listed_with_its_line(capsys):
@@ -30,7 +31,7 @@ def test_one_is_shown_with_signature_and_example(capsys):
 @pytest.mark.parametrize("command", ["ops", "explain"])
 def test_one_of_an_installed_package_is_shown(command, capsys, monkeypatch):
     twice = OpDef("twice", "(x, /)", "jobrun_extra:double", "x + x", "twice(2)")
-    monkeypatch.setattr(plugins, "_installed", lambda: {"twice": twice})
+    monkeypatch.setattr(operator_table, "_installed", lambda: {"twice": twice})
 
     assert invoke([command, "twice"]) == 0
     assert capsys.readouterr().out.startswith("twice(x, /)\n  x + x\n")

@@ -7,7 +7,7 @@ import pytest
 from jobrun.compile.pipeline import complete
 from jobrun.core.errors import SpecError
 from jobrun.graph.conditions import StopAfterEpochs
-from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.effects import NOWHERE
 from jobrun.graph.expressions import OutputRead
 from jobrun.graph.steps import Assign, NameTarget, Net
 from jobrun.graph.types import Cluster, Job, Node, NodeSetup, SetupNets, Task, TaskGroup

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 import jobrun
-from jobrun.compile.plan.document import plan_json
-from jobrun.compile.plan.text import plan_text
+from jobrun.compile.plan_document import plan_json
+from jobrun.compile.plan_text import plan_text
 from jobrun.core.errors import SpecError
 from jobrun.graph.query import walk
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue

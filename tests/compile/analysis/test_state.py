@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from jobrun.api import prepare
+from jobrun.compile.pipeline import complete
+from jobrun.compile.plan_document import plan_json
+from jobrun.compile.plan_text import plan_text
+from jobrun.core.errors import SpecError
+from jobrun.graph.types import Scope, StateLayout
 from tests.support.compiling import codes_of, fault_of, job_of
 
 
@@ -112,3 +120,146 @@ def test_what_anything_else_makes_may_not_be_lent(tmp_path, made):
         """
 
     assert codes_of(tmp_path, text) == ["E175"]
+
+
+STEP = "{run: make, state_dir: s}"
+
+
+def _state(job):
+    return dict(job.state)
+
+
+def test_it_is_state_of_the_node_that_runs_the_program(tmp_path):
+    job = job_of(
+        tmp_path,
+        f"""
+        nodes: {{a: {{}}, b: {{}}}}
+        init: [{{task: start, node: a, steps: [w = 1.0]}}]
+        epoch: [{{task: t, node: b, steps: [{STEP}]}}, {{task: u, node: a, steps: [w = w + 1]}}]
+        """,
+    )
+
+    assert _state(job) == {"a": ("w",), "b": ("state_dirs/s",)}
+    assert job.checkpoint.nodes == ("a", "b")
+    assert [(one.node, one.scopes) for one in job.init.setup] == [
+        ("b", (("state_dirs/s", Scope.NODE),))
+    ]
+
+
+@pytest.mark.parametrize("group", ["init", "epoch", "download", "exit"])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        f"[{STEP}]",
+        f"[{{if: epoch > 1, then: [{STEP}]}}]",
+        f"[{{loop: 3, steps: [{STEP}]}}]",
+        f"[{STEP}, {STEP}]",
+    ],
+)
+def test_it_is_there_from_the_start_wherever_it_is_used(group, steps, tmp_path):
+    start = "{task: start, steps: [w = 1.0]}, " if group == "init" else ""
+    spec = f"{group}: [{start}{{task: t, steps: {steps}}}]"
+    if group == "epoch":
+        spec += "\ninit: []"
+
+    assert "state_dirs/s" in _state(job_of(tmp_path, spec))["local"]
+
+
+def test_a_net_uses_the_folder_of_the_task_it_stands_in(tmp_path):
+    job = job_of(
+        tmp_path,
+        f"""
+        nets: {{f: {{in: [x], out: [y], steps: [y = x, {STEP}]}}}}
+        epoch: [{{task: t, steps: [{{net: f, in: {{x: "1.0"}}, out: {{y: w}}}}]}}]
+        """,
+    )
+
+    assert _state(job) == {"local": ("state_dirs/s", "w")}
+
+
+def test_two_tasks_at_once_are_refused(tmp_path):
+    two = f"epoch: [{{task: t, steps: [{STEP}]}}, {{task: u, steps: [{STEP}]}}]"
+
+    assert "state_dirs/s" in fault_of(tmp_path, two).message
+    assert codes_of(tmp_path, two.replace("task: u,", "task: u, needs: [t],")) == []
+
+
+def test_several_instances_are_refused(tmp_path):
+    fault = fault_of(tmp_path, f"epoch: [{{task: t, instances: 2, steps: [{STEP}]}}]")
+
+    assert "state_dirs/s" in fault.message
+
+
+def test_its_node_must_be_saved(tmp_path):
+    fault = fault_of(
+        tmp_path,
+        f"""
+        nodes: {{a: {{}}, b: {{}}}}
+        init: [{{task: start, node: a, steps: [w = 1.0]}}]
+        epoch: [{{task: t, node: b, steps: [{STEP}]}}, {{task: u, node: a, steps: [w = w + 1]}}]
+        checkpoint: {{nodes: [a]}}
+        """,
+    )
+
+    assert (fault.code, fault.mend) == ("E120", "add 'b'")
+    assert "state_dir" in fault.message
+
+
+def test_a_completed_job_stays_as_it_is(tmp_path):
+    job = job_of(tmp_path, f"epoch: [{{task: t, steps: [{STEP}]}}]")
+
+    assert complete(job).job == job
+
+
+BODY = """\
+nodes: {t: {count: 2}}
+state: {STATE}
+init: [{task: i, node: t, steps: ["U = zeros((4, 2))", V = 1.0, k = 0]}]
+epoch: [{task: e, node: t, steps: [U += V]}]
+"""
+
+
+def _body(state):
+    return BODY.replace("STATE", state)
+
+
+def test_declarations_are_part_of_the_job(tmp_path):
+    job = job_of(tmp_path, _body("U: {partition: rows}, V: replicated"))
+
+    assert job.layouts == (
+        StateLayout("U", "rows", "state.U"),
+        StateLayout("V", "replicated", "state.V"),
+    )
+
+
+def test_a_declaration_of_what_is_no_state_is_refused_with_its_place(tmp_path):
+    fault = fault_of(tmp_path, _body("U: {partition: rows}, Vv: replicated"))
+
+    assert (fault.code, fault.path, fault.mend) == ("E044", "state.Vv", "did you mean 'V'?")
+    assert fault.where is not None
+    assert fault.where.line > 1
+
+
+def test_a_single_value_has_no_rows(tmp_path):
+    fault = fault_of(tmp_path, _body("V: {partition: rows}"))
+
+    assert (fault.code, fault.path) == ("E045", "state.V")
+
+
+def test_a_job_built_in_python_is_checked_too(tmp_path):
+    job = job_of(tmp_path, _body("U: {partition: rows}"))
+    try:
+        prepare(replace(job, layouts=(StateLayout("nothing", "rows"),)))
+    except SpecError as error:
+        codes = [fault.code for fault in error.faults]
+
+    assert codes == ["E044"]
+
+
+def test_a_plan_says_what_another_number_of_nodes_would_mean(tmp_path):
+    job = job_of(tmp_path, _body("U: {partition: rows}, V: replicated"))
+    text = plan_text(job)
+
+    assert "other nodes a resume may use another 'count': U by rows, V the same on all" in text
+    assert "but not of nodes with k, not declared in 'state'" in text
+    assert [one["layout"] for one in plan_json(job)["layouts"]] == ["rows", "replicated"]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobrun.compile.lowering.steps import _LOWERING
-from jobrun.graph.effects.assertion import Assert
-from jobrun.graph.effects.log import Log
-from jobrun.graph.effects.metric import Metric
+from jobrun.graph.effects import Assert, Log, Metric
 from jobrun.graph.expressions import Call, Const, Name
 from jobrun.graph.steps import (
     Assign,

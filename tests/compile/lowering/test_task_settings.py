@@ -7,7 +7,7 @@ import pytest
 from jobrun import api
 from jobrun.compile.faults import Faults
 from jobrun.compile.lowering.groups import lower_retry
-from jobrun.compile.python_jobs.validate import check_settings
+from jobrun.compile.python_jobs import check_settings
 from jobrun.core.errors import SpecError
 from jobrun.graph.types import Retry, Task
 from jobrun.spec.models.tasks import TaskSpec

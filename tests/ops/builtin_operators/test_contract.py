@@ -13,13 +13,15 @@ from jobrun.ops.builtin_operators.reduction import REDUCTION
 from jobrun.ops.builtin_operators.searching import SEARCHING
 from jobrun.ops.builtin_operators.segments_and_scatter import SEGMENTS_AND_SCATTER
 from jobrun.ops.builtin_operators.shaping import SHAPING
+from jobrun.ops.builtin_operators.signals import SIGNALS
 from jobrun.ops.definition import OpDef
 from jobrun.testing.operators import OperatorContract
 from tests.support.tables import check_each
 
 FAMILIES = {
     "creation": CREATION, "elementwise": ELEMENTWISE, "linear": LINEAR, "reduction": REDUCTION,
-    "searching": SEARCHING, "shaping": SHAPING, "segments_and_scatter": SEGMENTS_AND_SCATTER,
+    "searching": SEARCHING, "shaping": SHAPING, "signals": SIGNALS,
+    "segments_and_scatter": SEGMENTS_AND_SCATTER,
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from jobrun.api import prepare, steps
 from jobrun.core.errors import UsageError
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import StopAfterEpochs
-from jobrun.graph.text.job import render_job
+from jobrun.graph.job_text import render_job
 from jobrun.graph.types import Cluster, Job, Node, Retry, Task, TaskGroup
 from jobrun.runner.identity.recorded_job import (
     PythonJob,

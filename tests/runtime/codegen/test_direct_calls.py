@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from jobrun.ops.load_implementation import implementation
+from jobrun.ops.operator_table import implementation
 from jobrun.runtime.codegen.expressions import choose_function
 from jobrun.values.compare import same_bits
 from tests.support.tables import each_case

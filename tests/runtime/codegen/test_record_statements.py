@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.effects import NOWHERE
 from jobrun.graph.steps import Guard, If, Loop, Stop
 from jobrun.runtime.codegen.compiler import compile_block
 from jobrun.runtime.codegen.line_table import StepLocation

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.graph.effects.assertion import Assert
+from jobrun.graph.effects import Assert
 from jobrun.graph.expressions import Const, Name
 from jobrun.graph.steps import CallPython, If, Loop, Parallel
 from jobrun.testing.graphs import expr, log, steps, text

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.effects import NOWHERE
 from jobrun.graph.readers import Queue, ReadQueue
 from jobrun.graph.steps import Guard, Stop
 from jobrun.graph.types import Task

@@ -9,11 +9,7 @@ import pytest
 from jobrun.checkpoint.store import StoredFile
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import Logged, Measured
-from jobrun.graph.effects.assertion import Assert
-from jobrun.graph.effects.effect import DeclaredEffect, Effect
-from jobrun.graph.effects.metric import Metric
-from jobrun.graph.effects.sleep import Sleep
-from jobrun.graph.effects.table import declared_kinds
+from jobrun.graph.effects import DECLARED, Assert, DeclaredEffect, Effect, Metric, Sleep
 from jobrun.graph.steps import LoadState, Parallel, SaveState, Step
 from jobrun.runtime.codegen.coercion import metric_number
 from jobrun.runtime.context.cancel import CancelledError
@@ -33,7 +29,7 @@ def bench(tmp_path):
 def test_each_kind_of_effect_can_be_carried_out():
     effects = {kind for kind in get_args(Step) if issubclass(kind, Effect)}
     assert set(_EFFECTS) == effects - {DeclaredEffect}
-    assert all(kind.action is not DeclaredEffect.action for kind in declared_kinds().values())
+    assert all(kind.action is not DeclaredEffect.action for kind in DECLARED.values())
 
 
 def test_a_log_step_says_who_and_where(bench):

@@ -5,7 +5,7 @@ import pytest
 
 from jobrun.checkpoint.checkpoint_file import write_state
 from jobrun.core.errors import CheckpointError
-from jobrun.graph.divided_state import FilePart, Rows
+from jobrun.graph.steps import FilePart, Rows
 from jobrun.runtime.steps.checkpoint_files import read_parts
 from jobrun.values.compare import same_bits
 

@@ -14,8 +14,7 @@ from jobrun.checkpoint.stores.object_store import upload_file
 from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.object_url import parse_object_url
-from jobrun.graph.divided_state import FilePart
-from jobrun.graph.steps import LoadState
+from jobrun.graph.steps import FilePart, LoadState
 from jobrun.session.node_files import collect_files as collecting
 from jobrun.session.node_files.collect_files import (
     is_visible,

@@ -10,10 +10,7 @@ from jobrun.checkpoint.checkpoint_times import NodeSave
 from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core.errors import EnvironmentFaultError, Fault, Origin, TaskFailedError
 from jobrun.core.events import Event
-from jobrun.graph.effects.effect import DeclaredEffect
-from jobrun.graph.effects.log import Log
-from jobrun.graph.effects.sleep import Sleep
-from jobrun.graph.effects.table import declared_kinds
+from jobrun.graph.effects import DECLARED, DeclaredEffect, Log, Sleep
 from jobrun.graph.expressions import Text
 from jobrun.graph.types import Node
 from jobrun.runtime.context.cancel import CancelledError
@@ -63,7 +60,7 @@ def test_the_traceback_comes_along_as_the_cause():
 def _classes(hint, found):
     """All classes that a value of this type may hold."""
     if hint is DeclaredEffect:
-        for one in declared_kinds().values():
+        for one in DECLARED.values():
             _classes(one, found)
         return found
     if is_dataclass(hint) and hint not in found:

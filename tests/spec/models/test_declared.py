@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from jobrun.spec.models.job import JobSpec
+from jobrun.spec.models.job import JobSpec, ParamSpec
 from jobrun.spec.models.optional_parts import PartitionSpec
-from jobrun.spec.models.params import ParamSpec
 
 
 def test_state_is_declared_in_two_ways():

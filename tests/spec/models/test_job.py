@@ -3,9 +3,8 @@ import pickle
 import pytest
 from pydantic import ValidationError
 
-from jobrun.spec.models.job import CheckpointSpec, JobSpec, StopSpec
+from jobrun.spec.models.job import CheckpointSpec, JobSpec, ParamSpec, StopSpec
 from jobrun.spec.models.optional_parts import GroupSpec, OverNodes
-from jobrun.spec.models.params import ParamSpec
 from jobrun.spec.models.readers import READER_SOURCES, ReaderSpec
 from tests.support.tables import each_case
 

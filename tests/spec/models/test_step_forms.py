@@ -1,7 +1,6 @@
-from jobrun.graph.effects.effect import declared_keys
-from jobrun.graph.effects.table import declared_kinds
+from jobrun.graph.effects import DECLARED, declared_keys
 
 
 def test_a_declared_kind_of_step_has_its_first_key_as_its_form():
-    for form, kind in declared_kinds().items():
+    for form, kind in DECLARED.items():
         assert next(iter(declared_keys(kind).values())).name == form

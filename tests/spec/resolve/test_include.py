@@ -1,8 +1,11 @@
+from __future__ import annotations
+
 import pytest
 
 from jobrun.spec.resolve import include
-from jobrun.spec.resolve.include import SpecReader
+from jobrun.spec.resolve.include import SpecReader, deep_merge, long_form, merge_specs, replaced
 from jobrun.spec.yaml.nodes import plain
+from jobrun.spec.yaml.parse import read_document
 from tests.support.specs import write
 
 
@@ -115,3 +118,60 @@ def test_the_number_of_files_is_bounded(tmp_path, monkeypatch):
     (fault,) = _tree(tmp_path)[0].faults
 
     assert "more than 3 files" in fault.message
+
+
+def _root(text, file="job.yaml"):
+    return read_document(text, file).root
+
+
+def _merged(base, over):
+    return plain(merge_specs(_root(base), _root(over)))
+
+
+def test_mappings_are_merged_key_by_key_and_the_rest_replaced():
+    merged = deep_merge(_root("a: {b: 1, c: [1, 2]}\nd: 1"), _root("a: {c: [3], e: 4}\nd: {x: 1}"))
+
+    assert plain(merged) == {"a": {"b": 1, "c": [3], "e": 4}, "d": {"x": 1}}
+
+
+def test_each_value_keeps_the_file_it_came_from():
+    merged = deep_merge(_root("a: {b: 1}", "one"), _root("a: {c: 2}", "two"))
+
+    assert merged.values["a"].values["b"].place[0] == "one"
+    assert merged.values["a"].keys["c"][0] == "two"
+
+
+def test_nothing_that_was_merged_is_changed():
+    base, over = _root("a: {b: 1}"), _root("a: {c: 2}")
+
+    deep_merge(base, over)
+
+    assert (plain(base), plain(over)) == ({"a": {"b": 1}}, {"a": {"c": 2}})
+
+
+def test_a_plain_value_for_a_param_keeps_its_bounds():
+    assert _merged("params: {k: {default: 1, min: 0}}", "params: {k: 5}") == {
+        "params": {"k": {"default": 5, "min": 0}}
+    }
+
+
+def test_a_plain_value_for_a_plain_param_keeps_its_type():
+    assert _merged("params: {tol: 1e-4, n: 1}", "params: {tol: 1}") == {
+        "params": {"tol": {"default": 1, "type": "float"}, "n": 1}
+    }
+
+
+def test_the_long_form_over_a_plain_value_keeps_the_value():
+    assert _merged("params: {k: 1}", "params: {k: {max: 9}}") == {
+        "params": {"k": {"default": 1, "type": "int", "max": 9}}
+    }
+
+
+def test_a_reference_has_no_type_to_keep():
+    assert plain(long_form(_root("a: ${env:X}").values["a"])) == {"default": "${env:X}"}
+
+
+def test_replacing_keeps_the_order_of_keys():
+    tree = _root("a: 1\nb: 2")
+
+    assert list(replaced(tree, "a", tree.values["b"]).values) == ["a", "b"]

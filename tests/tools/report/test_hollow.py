@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jobrun.api import prepare
-from jobrun.graph.drawing.diagrams import mermaid
+from jobrun.graph.drawing import mermaid
 from jobrun.runner.rundir.spec_folder import plan_text
 from jobrun.tools.report.report_data import strip_job
 from tests.support.command import SPECS

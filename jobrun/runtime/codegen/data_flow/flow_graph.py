@@ -6,9 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import field
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.effects.assertion import Assert
-from jobrun.graph.effects.log import Log
-from jobrun.graph.effects.metric import Metric
+from jobrun.graph.effects import Assert, Log, Metric
 from jobrun.graph.expressions import Expr
 from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.steps import (

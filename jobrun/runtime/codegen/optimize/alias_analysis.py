@@ -31,8 +31,7 @@ from jobrun.graph.expressions import (
     Unary,
 )
 from jobrun.graph.steps import Assign, NameTarget, Op
-from jobrun.ops.load_implementation import implementation
-from jobrun.ops.operator_table import OPERATORS
+from jobrun.ops.operator_table import OPERATORS, implementation
 
 Leaf = Name | OutputRead | NodeBlob
 

@@ -29,7 +29,7 @@ from jobrun.graph.expressions import (
     Slice,
     Unary,
 )
-from jobrun.ops.load_implementation import implementation
+from jobrun.ops.operator_table import implementation
 from jobrun.runtime.codegen.optimize.alias_analysis import is_fresh
 from jobrun.runtime.codegen.optimize.fusion_candidates import elementwise
 

@@ -17,8 +17,7 @@ import numpy as np
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.expressions import Binary, Call, Compare, Const, Expr, Name, Unary
-from jobrun.ops.load_implementation import implementation
-from jobrun.ops.operator_table import OPERATORS
+from jobrun.ops.operator_table import OPERATORS, implementation
 
 # With fewer operators than this there is next to nothing to gain.
 _SHORTEST = 3

@@ -12,7 +12,7 @@ import pytest
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import Noted
 from jobrun.graph.expressions import Call
-from jobrun.ops.load_implementation import implementation
+from jobrun.ops.operator_table import implementation
 from jobrun.runtime.codegen.optimize.buffer_reuse import find_reuse_chain, float64_constant
 from jobrun.runtime.codegen.optimize.fused_kernel import elides_temporaries
 from jobrun.runtime.codegen.optimize.fusion_candidates import elementwise

@@ -14,7 +14,7 @@ import pytest
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.expression_text import render_expr
 from jobrun.graph.expressions import Const
-from jobrun.ops.load_implementation import implementation
+from jobrun.ops.operator_table import implementation
 from jobrun.runtime.codegen.optimize.fused_kernel import SMALLEST, FusedKernel
 from jobrun.runtime.codegen.optimize.fusion_candidates import build_chain, elementwise
 from jobrun.session.threads.thread_pool import ThreadPool

@@ -1,0 +1,484 @@
+"""Lower a job built in Python to a draft, as a spec is lowered, and check what a parser refuses.
+
+The job is made of plain values; there is no registry. What a parser refuses in a spec are unknown
+words and bad numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from jobrun.compile.analysis.reader_positions import (
+    remove_position_setup,
+)
+from jobrun.compile.analysis.state import (
+    remove_state_dir_setup,
+)
+from jobrun.compile.expressions.calls import check_call, check_draw
+from jobrun.compile.expressions.refusals import find_name_refusal
+from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.definite_assignment import FINDER
+from jobrun.compile.job_draft.draft import GroupDraft, JobDraft, TaskDraft
+from jobrun.compile.job_draft.node_names import NodeNames
+from jobrun.compile.job_draft.task_order import PlaceOfNeed, resolve_needs
+from jobrun.compile.job_draft.task_records import Records
+from jobrun.compile.lowering.checkpoint import (
+    add_manifest_upload,
+    check_collection,
+    check_metric,
+    resolve_upload,
+)
+from jobrun.compile.lowering.nets import check_remote_reads
+from jobrun.compile.lowering.queues import collect_queues
+from jobrun.compile.step_paths import PathAssignment
+from jobrun.core.lazy_dataclass import replace
+from jobrun.core.text.names import BLOB_NAME, FILE_NAME, did_you_mean
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
+from jobrun.graph.conditions import (
+    StopAfterEpochs,
+    StopAfterTime,
+    StopCondition,
+    StopWithoutImprovement,
+)
+from jobrun.graph.effects import NOWHERE
+from jobrun.graph.expressions import BUILTINS, DTYPES, Builtin, Call, Draw, Dtype, Expr, OutputRead
+from jobrun.graph.query import expressions, walk
+from jobrun.graph.steps import RunProgram, Step
+from jobrun.graph.traversal import rewrite_parts, walk_expr
+from jobrun.graph.types import (
+    GROUPS,
+    Cluster,
+    GroupName,
+    Job,
+    NodeReport,
+    NodeSetup,
+    Report,
+    SetupNets,
+    Task,
+    TaskGroup,
+)
+from jobrun.ops.operator_table import DRAWS, OPERATORS, find_operator
+
+
+def lower_job(job: Job, faults: Faults) -> JobDraft:
+    """Lower a job that was built in Python to a draft, as a spec is lowered.
+
+    Raises:
+        SpecError: Names, needs or numbers are not valid; with all faults.
+    """
+    return _Lowering(job, faults).draft()
+
+
+def restore_task_order(completed: Job, given: Job) -> Job:
+    """Restore the order of tasks of a Python job after it was lowered and completed."""
+    return replace(
+        completed,
+        init=_restore_task_order(completed.init, given.init),
+        epoch=_restore_task_order(completed.epoch, given.epoch),
+        download=_restore_task_order(completed.download, given.download),
+        exit=_restore_task_order(completed.exit, given.exit),
+    )
+
+
+class _Lowering:
+    """Lowers one job that was built in Python."""
+
+    def __init__(self, job: Job, faults: Faults) -> None:
+        self._faults = faults
+        job = self._job = replace(
+            job,
+            cluster=_add_families(job.cluster),
+            init=remove_state_dir_setup(remove_position_setup(job.init)),
+        )
+        self._params = dict(job.params)
+        self._nodes = NodeNames(job.cluster)
+        paths = PathAssignment(self._faults)
+        groups = dict(zip(GROUPS, job.groups, strict=True))
+        self._groups = {
+            name: _assign_paths(group, name, job.cluster, paths) for name, group in groups.items()
+        }
+
+    def draft(self) -> JobDraft:
+        """Lower a whole job built in Python to its draft; check what a parser would refuse."""
+        self._check_parts()
+        drafts = {name: self._draft(group, name) for name, group in self._groups.items()}
+        ordered = self._resolve_needs(drafts)
+        self._check_rebuilt()
+        job = replace(
+            self._job,
+            checkpoint=self._policy(),
+            stop=self._stop(),
+            queues=collect_queues(self._groups.values(), self._faults),
+        )
+        # Faults of names and needs would cause others.
+        self._faults.raise_if_any()
+        return JobDraft(job, ordered, self._params, job.checkpoint.nodes or None)
+
+    def _check_parts(self) -> None:
+        faults = self._faults
+        check_file_name(self._job.name, "job", Place("name", NOWHERE), faults)
+        seen: set[str] = set()
+        for node in self._job.cluster:
+            place = Place(f"nodes.{node.name}", node.origin)
+            check_file_name(node.name, "node", place, faults)
+            if node.name in seen:
+                faults.error(
+                    "E197",
+                    f"there are two nodes '{node.name}'",
+                    "give each node a unique name",
+                    place,
+                )
+            seen.add(node.name)
+        for group in self._groups.values():
+            for task in group.tasks:
+                place = Place(task.path, task.origin)
+                check_file_name(task.name, "task", place, faults)
+                check_task(task, self._params, faults)
+                check_settings(task, faults)
+                if task.node not in self._nodes:
+                    self._nodes.note_unknown(task.node, place, faults)
+            self._check_setup_and_reports(group)
+        self._check_task_names()
+
+    def _check_setup_and_reports(self, group: TaskGroup) -> None:
+        nodes = {task.node for task in group.tasks}
+        parts: tuple[NodeSetup | NodeReport, ...] = (*group.setup, *group.reports)
+        for net in group.remote:
+            if net.node not in self._nodes:
+                self._nodes.note_unknown(net.node, Place(net.path, net.origin), self._faults)
+            check_remote_reads(net, self._faults)
+            check_steps(net.steps, self._params, self._faults)
+        for one in parts:
+            if isinstance(one, NodeReport):
+                check_report(
+                    one.report, Place(one.report.path, NOWHERE), self._params, self._faults
+                )
+            else:
+                check_steps((*one.nets.init, *one.nets.exit), self._params, self._faults)
+            if one.node not in nodes:
+                path = one.report.path if isinstance(one, NodeReport) else one.nets.name
+                message = f"this never runs: no task of '{group.name}' is on node '{one.node}'"
+                self._faults.error(
+                    "E169", message, "name a node of the group's tasks", Place(path, NOWHERE)
+                )
+
+    def _check_task_names(self) -> None:
+        taken: dict[str, tuple[str, Task]] = {}
+        for name, group in self._groups.items():
+            nodes: set[str] = set()
+            for task in group.tasks:
+                place = Place(task.path, task.origin)
+                other_group, other = taken.setdefault(task.name.casefold(), (name, task))
+                if other_group != name or other.name != task.name or task.full_name in nodes:
+                    where = f"in '{other_group}'" if other_group != name else "on this node"
+                    self._faults.error(
+                        "E174",
+                        f"'{task.name}' is already a task, {where} as '{other.name}'",
+                        "give each task of the job a unique name",
+                        place,
+                    )
+                elif _common_part(task, other.node) != _common_part(other, other.node):
+                    message = (
+                        f"task '{task.name}' on '{task.node}' differs from the one on "
+                        f"'{other.node}'"
+                    )
+                    mend = "give different tasks different names"
+                    self._faults.error("E197", message, mend, place)
+                nodes.add(task.full_name)
+
+    def _draft(self, group: TaskGroup, name: GroupName) -> GroupDraft:
+        by_name: dict[str, list[Task]] = {}
+        for task in group.tasks:
+            by_name.setdefault(task.name, []).append(task)
+        is_global = group.workspace == "global"
+        drafts = tuple(
+            _build_draft(tasks, name, position, is_global=is_global)
+            for position, tasks in enumerate(by_name.values())
+        )
+        setups: dict[str, tuple[SetupNets, ...]] = {}
+        for setup in group.setup:
+            setups[setup.node] = (*setups.get(setup.node, ()), setup.nets)
+        reports: dict[str, tuple[Report, ...]] = {}
+        for report in group.reports:
+            reports[report.node] = (*reports.get(report.node, ()), report.report)
+        return GroupDraft(
+            name, group.workspace, drafts, setups=setups, reports=reports, remote=group.remote
+        )
+
+    def _resolve_needs(self, drafts: dict[GroupName, GroupDraft]) -> dict[GroupName, GroupDraft]:
+        owners = {task.name: name for name, one in drafts.items() for task in one.tasks}
+        found = {}
+        for name, group in drafts.items():
+            table = {task.name: (task.needs, _place_of(task)) for task in group.tasks}
+            elsewhere = {task: owner for task, owner in owners.items() if owner != name}
+            order = resolve_needs(table, elsewhere, self._faults)
+            found[name] = replace(group, order=order)
+        return found
+
+    def _check_rebuilt(self) -> None:
+        rebuilt = {task.name: task.rebuild for task in self._groups["init"].tasks}
+        for group in self._groups.values():
+            for task in group.tasks if group.name != "init" else ():
+                if task.rebuild:
+                    message = (
+                        f"'rebuild' is only for tasks of init, but this one is in '{group.name}'"
+                    )
+                    self._faults.error(
+                        "E164",
+                        message,
+                        "remove it, or move the task to init",
+                        Place(task.path, task.origin),
+                    )
+        for task in self._groups["init"].tasks:
+            for need in task.needs if task.rebuild else ():
+                if rebuilt.get(need) is False:
+                    message = f"'{task.name}' runs again on resume, but '{need}' does not"
+                    mend = f"give '{need}' rebuild=True too, or remove the need"
+                    self._faults.error("E140", message, mend, Place(task.path, task.origin))
+
+    def _policy(self) -> CheckpointPolicy:
+        policy = self._job.checkpoint
+        for index, node in enumerate(policy.nodes):
+            if node not in self._nodes:
+                place = Place(f"checkpoint.nodes[{index}]", NOWHERE)
+                self._nodes.note_unknown(node, place, self._faults)
+        metric = policy.keep_best[0]
+        if metric:
+            place = Place("checkpoint.keep_best", NOWHERE)
+            check_metric(metric, dict(self._job.metrics), place, self._faults)
+        if policy.upload is not None:
+            place = Place("checkpoint.upload.to", NOWHERE)
+            policy = replace(policy, upload=resolve_upload(policy.upload, place, self._faults))
+        place, at = (Place(f"checkpoint.{one}", NOWHERE) for one in ("node_dir", "collect_to"))
+        check_collection(policy, place, at, self._faults)
+        if policy.collect_to:
+            policy = add_manifest_upload(policy, NOWHERE)
+        return policy
+
+    def _stop(self) -> tuple[StopCondition, ...]:
+        if not self._job.stop:
+            self._faults.error(
+                "E137",
+                "the job has no 'stop', so it would never end",
+                "use for example stop=(StopAfterEpochs(10),), or (Endless(),)",
+                Place("stop", NOWHERE),
+            )
+        found = []
+        for index, condition in enumerate(self._job.stop):
+            path = condition.path or f"stop[{index}]"
+            check_stop(condition, path, self._faults)
+            if isinstance(condition, StopWithoutImprovement):
+                place = Place(path, NOWHERE)
+                check_metric(condition.metric, dict(self._job.metrics), place, self._faults)
+            found.append(replace(condition, path=path))
+        return tuple(found)
+
+
+def _restore_task_order(group: TaskGroup, given: TaskGroup) -> TaskGroup:
+    found = {task.full_name: task for task in group.tasks}
+    return replace(group, tasks=tuple(found[task.full_name] for task in given.tasks))
+
+
+def _add_families(nodes: Cluster) -> Cluster:
+    """Make each node of a Python job that has no family, as ``worker-1`` has, a family of one."""
+    return Cluster(tuple(replace(node, family=node.family or node.name) for node in nodes))
+
+
+def _assign_paths(
+    group: TaskGroup, name: GroupName, nodes: Cluster, paths: PathAssignment
+) -> TaskGroup:
+    # The node of each output read is found again: tasks may have moved since.
+    group = rewrite_parts(group, OutputRead, lambda read: replace(read, node=""))
+    props = {node.name: node.props for node in nodes}
+    return replace(
+        group,
+        name=name,
+        tasks=tuple(paths.task(task, name) for task in group.tasks),
+        setup=paths.node_setups(group.setup, name),
+        reports=paths.node_reports(group.reports, name),
+        workspace="global" if name in ("init", "download") else group.workspace,
+        remote=tuple(
+            replace(net, props=props.get(net.node, net.props))
+            for net in paths.remote_nets(group.remote, name)
+        ),
+    )
+
+
+def _common_part(task: Task, node: str) -> Task:
+    """Return a Python job's task without what differs between its copies on several nodes."""
+    return replace(task, node=node, scopes=(), objects=(), apart=())
+
+
+def _build_draft(
+    tasks: list[Task], group: GroupName, position: int, *, is_global: bool
+) -> TaskDraft:
+    """Lower the tasks of one name in a Python job to one draft, for several nodes."""
+    task = tasks[0]
+    place = Place(task.path, task.origin)
+    return TaskDraft(
+        name=task.name,
+        place=place,
+        find_needs=lambda: place,
+        group=group,
+        position=position,
+        nodes=tuple(one.node for one in tasks),
+        is_global=is_global,
+        steps=task.steps,
+        needs=task.needs,
+        instances=task.instances,
+        hogwild=task.hogwild,
+        rebuild=task.rebuild,
+        on_error=task.on_error,
+        timeout_s=task.timeout_s,
+        retry=task.retry,
+        setup=task.setup,
+        instance_setup=task.instance_setup,
+        reports=task.reports,
+        outputs=task.outputs,
+        records=build_records(task),
+    )
+
+
+def build_records(task: Task) -> Records:
+    """Lower the records that a task of a Python job reads and writes to a draft."""
+    return Records(
+        task.read,
+        Place(f"{task.path}/read", task.origin),
+        task.write,
+        tuple(Place(f"{task.path}/write.{one.queue.name}", task.origin) for one in task.write),
+        is_loop=task.read is not None,
+    )
+
+
+def _place_of(task: TaskDraft) -> PlaceOfNeed:
+    return lambda _index: task.place
+
+
+def check_file_name(name: str, what: str, place: Place, faults: Faults) -> None:
+    """Validate the name of a job, a node or a task that was built in Python."""
+    if not FILE_NAME.fullmatch(name):
+        faults.error(
+            "E196",
+            f"'{name}' is not a valid name of a {what}: it becomes part of file names",
+            "use letters, digits, '_', '.' and '-', at most 64, not starting with '.' or '-'",
+            place,
+        )
+
+
+def check_task(task: Task, params: Mapping[str, object], faults: Faults) -> None:
+    """Validate a task built in Python: its instances, reports, set-up, steps and outputs."""
+    place = Place(task.path, task.origin)
+    if task.instances < 1:
+        faults.error(
+            "E198", f"invalid number of instances: {task.instances}", "use 1 or more", place
+        )
+    for report in task.reports:
+        check_report(report, Place(report.path, task.origin), params, faults)
+    for nets in (*task.setup, *task.instance_setup):
+        check_steps((*nets.init, *nets.exit), params, faults)
+    check_steps(task.steps, params, faults)
+    for output in task.outputs:
+        _check_words((output.value,), Place(f"{task.path}.{output.name}", task.origin), faults)
+
+
+def check_report(
+    report: Report, place: Place, params: Mapping[str, object], faults: Faults
+) -> None:
+    """Validate the interval and the steps of a periodic ``Report`` in a job built in Python."""
+    if not 0 < report.interval_s < math.inf:
+        message = f"a report's interval must be longer than 0, and is {report.interval_s:g} s"
+        faults.error("E163", message, "use for example 1.0 (seconds)", place)
+    check_steps(report.steps, params, faults)
+
+
+def check_stop(condition: StopCondition, path: str, faults: Faults) -> None:
+    """Validate the numbers in a stop condition that was built in Python."""
+    place = Place(path, NOWHERE)
+    if isinstance(condition, StopAfterEpochs | StopWithoutImprovement):
+        epochs: object = condition.epochs
+        if not isinstance(epochs, int) or epochs < 1:
+            message = f"invalid number of epochs: {epochs!r}"
+            faults.error("E198", message, "use an integer of 1 or more", place)
+    if isinstance(condition, StopAfterTime) and not 0 < condition.seconds < math.inf:
+        message = f"invalid time limit of {condition.seconds:g} s"
+        faults.error("E198", message, "use a number of seconds greater than 0", place)
+
+
+def check_steps(steps: tuple[Step, ...], params: Mapping[str, object], faults: Faults) -> None:
+    """Validate steps built in Python: no unknown words, no names that a blob cannot have."""
+    for step in walk(steps):
+        place = Place(step.path, step.origin)
+        _check_words(expressions(step), place, faults)
+        folders: tuple[str, ...] = ()
+        if isinstance(step, RunProgram) and step.state_dir:
+            folders = step.folders
+            check_file_name(step.state_dir, "state_dir", place, faults)
+        for name in FINDER.of_step(step).binds:
+            if name in folders:
+                continue
+            # Names of a compiled net carry the place of its use before a colon.
+            own = name.rpartition(":")[2]
+            refused = find_name_refusal(own, params)
+            if refused is not None:
+                faults.error(refused.code, refused.message, refused.mend, place)
+            elif not BLOB_NAME.fullmatch(own):
+                faults.error(
+                    "E151",
+                    f"'{own}' is not a valid name of a blob",
+                    "use letters, digits and '_', not starting with a digit",
+                    place,
+                )
+
+
+def _check_words(exprs: Iterable[Expr], place: Place, faults: Faults) -> None:
+    for expr in exprs:
+        for part in walk_expr(expr):
+            if isinstance(part, Call | Draw):
+                _check_call(part, place, faults)
+            elif isinstance(part, Builtin) and part.name not in BUILTINS:
+                _note_unknown("word", part.name, BUILTINS, place, faults)
+            elif isinstance(part, Dtype) and part.name not in DTYPES:
+                _note_unknown("dtype", part.name, DTYPES, place, faults)
+
+
+def _check_call(call: Call | Draw, place: Place, faults: Faults) -> None:
+    """Validate a call in a job built in Python: the function exists and accepts its arguments."""
+    if isinstance(call, Draw):
+        draw = DRAWS.get(call.method)
+        if draw is None:
+            _note_unknown("method of rng", call.method, DRAWS, place, faults)
+            return
+        problems = check_draw(call, draw)[1]
+    else:
+        operator = find_operator(call.function)
+        if operator is None:
+            _note_unknown("function", call.function, OPERATORS, place, faults)
+            return
+        problems = check_call(call, operator)[1]
+    for one in problems:
+        faults.error(one.code, one.message, one.mend, place)
+
+
+def _note_unknown(what: str, word: str, known: Iterable[str], place: Place, faults: Faults) -> None:
+    faults.error("E199", f"unknown {what} '{word}'", did_you_mean(word, known), place)
+
+
+def check_settings(task: Task, faults: Faults) -> None:
+    """Validate the time limit and the retry of a task built in Python."""
+    place = Place(task.path, task.origin)
+    if not 0 <= task.timeout_s < math.inf:
+        message = f"invalid time limit of {task.timeout_s:g} s"
+        faults.error("E123", message, "use a number of seconds, or 0 for none", place)
+    if task.retry is not None and not (
+        task.retry.most >= 1 and 0 <= task.retry.backoff_s < math.inf
+    ):
+        message = f"invalid retry: {task.retry.most} times after {task.retry.backoff_s:g} s"
+        faults.error("E123", message, "use Retry(1), or None for no retry", place)
+    if task.retry is not None and task.on_error == "warn":
+        faults.error(
+            "E124",
+            "'retry' has no effect with 'on_error: warn', which never fails the group",
+            "remove one of the two",
+            place,
+        )

@@ -1,0 +1,288 @@
+"""Declare the kinds of steps that hold no other steps, such as ``log``, each with its effect.
+
+``Effect`` is what generic code asks of each such step. A declared kind (``Log``, ``Metric``,
+``Assert``, ``Sleep``) is a frozen dataclass whose fields carry the keys that stand for them in a
+spec. The model of its form, the JSON Schema, the lowering and the line in a plan follow from these;
+``DeclaredEffect.action`` is what it does. So a new kind is one class and one line in ``DECLARED``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import field, fields
+from functools import cache
+from typing import Any, Literal, Protocol, assert_never
+
+from jobrun.core.errors import Origin, TaskFailedError
+from jobrun.core.events import Listener, Logged, Measured
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.expression_text import render_expr, render_text
+from jobrun.graph.expressions import Expr, Text
+from jobrun.graph.traversal import children
+
+NOWHERE: Origin = Origin("<python>")
+# In a spec → in the step: a text with '{expr:format}' → Text; an expression that is a bool → Expr;
+# {name: expression} → ((name, Expr), …); a duration such as 90s → seconds.
+KeyKind = Literal["text", "condition", "numbers", "duration"]
+REQUIRED = object()
+_KEY, _SOURCE = "jobrun.key", "jobrun.source"
+
+
+class Effect:
+    """A step that holds no other steps, and all that generic code asks of its kind.
+
+    A kind overrides what is not empty for it. ``DeclaredEffect`` answers most of it from the
+    declared fields; a kind that needs more has a form in ``spec.models.steps``, a row in the table
+    of ``compile.lowering.steps``, and one in that of ``runtime.steps.dispatch``.
+    """
+
+    __slots__ = ()
+
+    def expressions(self) -> tuple[Expr, ...]:
+        """Return the expressions that an effect evaluates; for kinds of effects to override."""
+        return ()
+
+    def reads(self) -> tuple[str, ...]:
+        """Return the blobs that an effect reads other than by its expressions."""
+        return ()
+
+    def binds(self) -> tuple[str, ...]:
+        """Return the blobs that an effect binds; for kinds of effects to override."""
+        return ()
+
+    def lends(self) -> tuple[str, ...]:
+        """Return the blobs that an effect lends to user code; for kinds of effects to override."""
+        return ()
+
+    def line(self) -> str:
+        """Render the effect as one line, close to how a spec writes the step."""
+        return type(self).__name__.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a step's form in a spec.
+
+    Attributes:
+        name: As it is written.
+        kind: What its value is, there and in the step.
+        description: For the JSON Schema and the manual.
+        default: Its value where it is left out; ``REQUIRED`` for none.
+    """
+
+    name: str
+    kind: KeyKind
+    description: str
+    default: Any = REQUIRED
+
+
+def key(name: str, kind: KeyKind, description: str, default: Any = REQUIRED) -> dict[str, Key]:
+    """Declare that a field of an effect's class gets its value from a key of the spec."""
+    return {_KEY: Key(name, kind, description, default)}
+
+
+def source_of(other: str) -> dict[str, str]:
+    """Declare a field of an effect's class that receives the text written for another field."""
+    return {_SOURCE: other}
+
+
+@cache
+def declared_keys(kind: type[Any]) -> dict[str, Key]:
+    """Map the field names of an effect's class to the spec keys that set them, in order."""
+    return {one.name: one.metadata[_KEY] for one in fields(kind) if _KEY in one.metadata}
+
+
+@cache
+def declared_sources(kind: type[Any]) -> dict[str, str]:
+    """Map fields that ``source_of`` declares in an effect's class to the fields they quote."""
+    return {one.name: one.metadata[_SOURCE] for one in fields(kind) if _SOURCE in one.metadata}
+
+
+class Surroundings(Protocol):
+    """What an effect sees of the block that runs it; ``runtime.context.frame.Frame`` is one."""
+
+    task: str
+    instance: int
+    epoch: int
+
+    @property
+    def node_name(self) -> str:
+        """The node on which the action of an effect runs."""
+        ...
+
+    @property
+    def emit(self) -> Listener:
+        """The listener to which the action of any effect sends events of the run."""
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Let any effect's action wait some seconds, or until the run is cancelled.
+
+        Raises:
+            CancelledError: The run was cancelled.
+        """
+        ...
+
+
+Action = Callable[[Any], None]
+
+
+class ExpressionCompiler(Protocol):
+    """Compiles the expressions of an effect to functions of its ``Surroundings``."""
+
+    def text(self, text: Text) -> Callable[[Any], str]:
+        """Compile an effect's text to a function that fills in its expressions' values."""
+        ...
+
+    def condition(self, expr: Expr) -> Callable[[Any], bool]:
+        """Compile an effect's condition to a function that returns a bool, or raises E203."""
+        ...
+
+    def number(self, expr: Expr, name: str) -> Callable[[Any], float | int | bool | str]:
+        """Compile an effect's expression to a function that returns one number, or raises E212."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredEffect(Effect):
+    """An effect that is defined by its declared keys and its action, a frozen dataclass."""
+
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+    @abstractmethod
+    def action(self, compiler: ExpressionCompiler) -> Action:
+        """Build the function that performs this effect, whose keys its class declares."""
+
+    def expressions(self) -> tuple[Expr, ...]:
+        """Return the expressions in the values of the declared keys of the effect."""
+        found: list[Expr] = []
+        kind: Any = type(self)
+        for name, one in declared_keys(kind).items():
+            value = getattr(self, name)
+            match one.kind:
+                case "text":
+                    found += children(value)
+                case "condition":
+                    found.append(value)
+                case "numbers":
+                    found += (number for _, number in value)
+                case "duration":
+                    pass
+                case _:
+                    assert_never(one.kind)
+        return tuple(found)
+
+    def line(self) -> str:
+        """Render this declared effect as one line: its first key and that key's value."""
+        kind: Any = type(self)
+        name, first = next(iter(declared_keys(kind).items()))
+        return f"{first.name} {_render(first.kind, getattr(self, name))}"
+
+
+def _render(kind: KeyKind, value: Any) -> str:
+    """Render the value of an effect's declared key as text, as it is written in a spec."""
+    match kind:
+        case "text":
+            return render_text(value)
+        case "condition":
+            return render_expr(value)
+        case "numbers":
+            return ", ".join(f"{name} = {render_expr(number)}" for name, number in value)
+        case "duration":
+            return f"{value:g}s"
+        case _:
+            assert_never(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Assert(DeclaredEffect):
+    """Fail the task unless a condition holds."""
+
+    condition: Expr = field(metadata=key("assert", "condition", "a bool"))
+    message: Text = field(
+        metadata=key("message", "text", "the message; '{expr:format}' is substituted", "")
+    )
+    written: str = field(default="", metadata=source_of("condition"))
+
+    def action(self, compiler: ExpressionCompiler) -> Action:
+        """Build the function of an ``assert`` step, which raises E205 if the condition is false."""
+        holds, message = compiler.condition(self.condition), compiler.text(self.message)
+
+        def run(at: Surroundings) -> None:
+            if holds(at):
+                return
+            said = message(at)
+            text = "it does not hold"
+            if self.written:
+                text = f"the assertion '{self.written}' does not hold"
+            raise TaskFailedError.of(
+                "E205",
+                f"{text}: {said}" if said else text,
+                "mend what it guards, or the assertion; resume continues from the last saved epoch",
+            )
+
+        return run
+
+
+@dataclass(frozen=True, slots=True)
+class Log(DeclaredEffect):
+    """A line for the reader of the run; '{expr:format}' is filled in."""
+
+    text: Text = field(metadata=key("log", "text", "the line"))
+
+    def action(self, compiler: ExpressionCompiler) -> Action:
+        """Build the function of a ``log`` step, which logs the step's text."""
+        text, path = compiler.text(self.text), self.path
+
+        def run(at: Surroundings) -> None:
+            at.emit(Logged(text(at), at.task, at.node_name, at.instance, at.epoch, path))
+
+        return run
+
+
+@dataclass(frozen=True, slots=True)
+class Metric(DeclaredEffect):
+    """Named numbers for the run's metrics."""
+
+    values: tuple[tuple[str, Expr], ...] = field(
+        metadata=key("metric", "numbers", "name: a number")
+    )
+
+    def action(self, compiler: ExpressionCompiler) -> Action:
+        """Build the function of a ``metric`` step, which records all of its numbers or none."""
+        values = [(name, compiler.number(value, name)) for name, value in self.values]
+
+        def run(at: Surroundings) -> None:
+            # All of them first: either the whole step is emitted, or nothing of it.
+            for name, number in [(name, value(at)) for name, value in values]:
+                at.emit(Measured(name, number, at.epoch, at.task, at.node_name, at.instance))
+
+        return run
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep(DeclaredEffect):
+    """Wait, while other tasks continue; a stop of the run ends the wait."""
+
+    seconds: float = field(metadata=key("sleep", "duration", "how long, such as 250ms or 10s"))
+
+    def action(self, compiler: ExpressionCompiler) -> Action:
+        """Build the function of a ``sleep`` step, which waits for some seconds."""
+        del compiler
+        seconds = self.seconds
+
+        def run(at: Surroundings) -> None:
+            at.wait(seconds)
+
+        return run
+
+
+# By the first key of each kind, in the order in which a step's keys are searched for them.
+DECLARED: dict[str, type[DeclaredEffect]] = {
+    "log": Log,
+    "metric": Metric,
+    "assert": Assert,
+    "sleep": Sleep,
+}

@@ -1,0 +1,236 @@
+"""Tests of ``formats.row_fields``, and of fields inside records in every format that has them."""
+
+from __future__ import annotations
+
+import csv
+
+import h5py
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from jobrun.core.errors import EnvironmentFaultError, JobrunError
+from jobrun.formats.headers import describe
+from jobrun.formats.load_save import read_member
+from jobrun.formats.rows import common_length, open_rows, restore_order, sort_rows
+
+COUNT = 500
+X = np.random.default_rng(0).normal(size=(COUNT, 3))
+Y = np.arange(COUNT)
+TEXT = np.array([f"w\n{row}" for row in Y])
+
+
+def _npy(folder):
+    np.save(folder / "a.npy", X)
+    return "npy", "a.npy", {"": X}
+
+
+def _fortran(folder):
+    np.save(folder / "a.npy", np.asfortranarray(X))
+    return "npy", "a.npy", {"": X}
+
+
+def _npz(folder):
+    np.savez(folder / "a.npz", x=X, y=Y.astype(">i2"))
+    return "npz", "a.npz", {"x": X, "y": Y.astype(">i2")}
+
+
+def _compressed(folder):
+    np.savez_compressed(folder / "a.npz", x=X, y=Y)
+    return "npz", "a.npz", {"x": X, "y": Y}
+
+
+def _hdf5(folder):
+    with h5py.File(folder / "a.h5", "w") as file:
+        file["g/x"], file["y"] = X, Y
+    return "hdf5", "a.h5", {"g/x": X, "y": Y}
+
+
+def _chunked(folder):
+    with h5py.File(folder / "a.h5", "w") as file:
+        file.create_dataset("x", data=X, chunks=(64, 3), compression="gzip")
+        file["y"] = Y
+        file["t"] = np.char.encode(TEXT, "utf-8").astype(h5py.string_dtype("utf-8", 8))
+    return "hdf5", "a.h5", {"x": X, "y": Y, "t": TEXT.astype("<U8")}
+
+
+def _csv(folder):
+    with (folder / "a.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["y", "f", "t"])
+        rows.writerows((y, float(x), t) for y, x, t in zip(Y, X[:, 0], TEXT, strict=True))
+    both = np.stack([Y, X[:, 0]], axis=1)
+    return "csv", "a.csv", {"y": Y, "f": X[:, 0], "t": TEXT, "y,f": both}
+
+
+def _parquet(folder):
+    lists = pyarrow.FixedSizeListArray.from_arrays(X.reshape(-1), 3)
+    columns = {"y": Y, "x": lists, "t": TEXT.tolist(), "f": X[:, 0].astype("f4")}
+    parquet.write_table(pyarrow.table(columns), folder / "a.parquet", row_group_size=77)
+    return "parquet", "a.parquet", {"y": Y, "x": X, "t": TEXT, "f": X[:, 0].astype("f4")}
+
+
+ALL = [_npy, _fortran, _npz, _compressed, _hdf5, _chunked, _csv, _parquet]
+
+
+@pytest.fixture(params=ALL, ids=lambda make: make.__name__.strip("_"))
+def source(request, tmp_path):
+    kind, name, expected = request.param(tmp_path)
+    rows = open_rows(kind, str(tmp_path / name), tuple(expected))
+    yield rows, tuple(expected.values())
+    rows.close()
+
+
+def _same(piece, columns, expected):
+    for found, column, wanted in zip(piece, columns, expected, strict=True):
+        assert found.dtype == column.dtype == wanted.dtype
+        assert found.shape[1:] == column.shape
+        assert np.array_equal(found, wanted)
+        assert found.flags.writeable
+        assert found.flags.c_contiguous
+
+
+def test_rows_in_order_are_those_of_the_member(source):
+    rows, expected = source
+
+    assert len(rows) == COUNT
+    for start, stop in [(0, 64), (64, 128), (490, 500), (7, 7), (3, 4), (0, 500)]:
+        _same(rows.take(start, stop), rows.columns, [one[start:stop] for one in expected])
+
+
+def test_rows_in_any_order_are_those_of_the_member(source):
+    rows, expected = source
+    wanted = np.random.default_rng(1).integers(0, COUNT, 90)
+
+    _same(rows.pick(wanted), rows.columns, [one[wanted] for one in expected])
+    _same(rows.take(5, 9), rows.columns, [one[5:9] for one in expected])
+
+
+def test_what_is_read_is_the_callers_own(source):
+    rows, expected = source
+
+    for piece in (rows.take(0, 9), rows.pick(np.arange(9))):
+        for column in piece:
+            column[...] = column[:1]
+    _same(rows.take(0, 9), rows.columns, [one[:9] for one in expected])
+
+
+def test_reading_goes_through_a_file_once():
+    wanted = np.array([5, 1, 9, 1])
+    ordered, place = sort_rows(wanted)
+
+    assert ordered.tolist() == [1, 1, 5, 9]
+    assert restore_order((ordered,), place)[0].tolist() == wanted.tolist()
+
+
+def test_members_of_different_lengths_are_told():
+    assert common_length("a", [("x", 3), ("y", 3)]) == 3
+    with pytest.raises(JobrunError, match="'x' has 3 rows, 'z' 4") as caught:
+        common_length("a", [("x", 3), ("y", 3), ("z", 4)])
+    assert caught.value.faults[0].code == "E288"
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_a_member_that_is_not_there_is_told(tmp_path, make):
+    kind, name, _ = make(tmp_path)
+
+    with pytest.raises(JobrunError) as caught:
+        open_rows(kind, str(tmp_path / name), ("nope",))
+    assert caught.value.faults[0].code == "E281"
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "hdf5", "csv", "parquet"])
+def test_a_file_that_is_missing_empty_or_something_else_is_told(tmp_path, kind):
+    path = tmp_path / f"a.{kind}"
+    codes = []
+    for make in (lambda: None, lambda: path.write_bytes(b""), lambda: path.write_bytes(b"\0" * 99)):
+        make()
+        with pytest.raises(JobrunError) as caught:
+            open_rows(kind, str(path), ("x",))
+        codes.append(caught.value.faults[0].code)
+
+    assert codes[0] == "E280"
+    assert codes[1] in {"E281", "E282"}
+    assert codes[2] in {"E281", "E282"}
+
+
+PEOPLE = np.zeros(7, [("id", "<i8"), ("pos", [("x", "<f8"), ("y", "<f4", (2,))])])
+PEOPLE["id"] = np.arange(7)
+PEOPLE["pos"]["x"] = np.arange(7) * 0.5
+PEOPLE["pos"]["y"] = np.arange(14).reshape(7, 2)
+FORMATS = ["npy", "npz", "hdf5", "chunked"]
+
+
+def _written(folder, form):
+    """The path, the format and what stands before the fields' names."""
+    if form == "npy":
+        np.save(folder / "a.npy", PEOPLE)
+        return str(folder / "a.npy"), "npy", ""
+    if form == "npz":
+        np.savez(folder / "a.npz", **{"all/people": PEOPLE, "age": np.arange(7)})
+        return str(folder / "a.npz"), "npz", "all/people/"
+    with h5py.File(folder / "a.h5", "w") as file:
+        chunks = (2,) if form == "chunked" else None
+        file.create_dataset("all/people", data=PEOPLE, chunks=chunks)
+        file["age"] = np.arange(7)
+    return str(folder / "a.h5"), "hdf5", "all/people/"
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_rows_of_fields_are_those_of_the_records(tmp_path, form):
+    path, kind, before = _written(tmp_path, form)
+    rows = open_rows(kind, path, [f"{before}pos/y", f"{before}id"])
+    order = np.array([5, 0, 5, 2])
+    ordered, picked = rows.take(2, 5), rows.pick(order)
+    rows.close()
+
+    assert [(one.dtype.str, one.shape) for one in rows.columns] == [("<f4", (2,)), ("<i8", ())]
+    for found, at in ((ordered, slice(2, 5)), (picked, order)):
+        for column, wanted in zip(found, (PEOPLE["pos"]["y"], PEOPLE["id"]), strict=True):
+            assert column.dtype == wanted.dtype
+            assert column.flags.c_contiguous
+            assert column.flags.owndata
+            assert column.tobytes() == wanted[at].tobytes()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_headers_tell_dtype_and_shape_of_a_field(tmp_path, form):
+    path, _, before = _written(tmp_path, form)
+    found = describe(path, f"{before}pos/y")
+
+    assert (found.dtype, found.shape) == ("<f4", (7, 2))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_field_can_be_loaded(tmp_path, form):
+    path, _, before = _written(tmp_path, form)
+    found = read_member(path, f"{before}pos/x")
+
+    assert found.dtype == np.float64
+    assert found.tolist() == PEOPLE["pos"]["x"].tolist()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("act", ["rows", "describe", "load"])
+def test_a_field_that_is_not_there_is_told_with_the_nearest(tmp_path, form, act):
+    path, kind, before = _written(tmp_path, form)
+    acts = {
+        "rows": lambda member: open_rows(kind, path, [member]),
+        "describe": lambda member: describe(path, member),
+        "load": lambda member: read_member(path, member),
+    }
+    with pytest.raises(EnvironmentFaultError) as caught:
+        acts[act](f"{before}pos/z")
+    (fault,) = caught.value.faults
+
+    assert fault.code == "E281"
+    assert f"{before}pos/" in fault.mend
+
+
+def test_fields_stand_beside_whole_members(tmp_path):
+    path, kind, _ = _written(tmp_path, "npz")
+    rows = open_rows(kind, path, ["age", "all/people/id"])
+
+    assert [one.tolist() for one in rows.take(0, 3)] == [[0, 1, 2], [0, 1, 2]]
+    rows.close()

@@ -1,0 +1,70 @@
+"""The order of keys."""
+
+from __future__ import annotations
+
+from jobrun.spec.key_order import WHOLE, Kind
+
+
+def ordered(kind, *keys):
+    return [keys[number] for number in kind.order(keys)]
+
+
+def test_a_job_reads_from_its_name_over_init_to_its_end():
+    keys = ("stop", "epoch", "x-notes", "init", "seed", "include", "name", "jobrun")
+
+    assert ordered(WHOLE, *keys) == [
+        "jobrun",
+        "include",
+        "name",
+        "x-notes",
+        "seed",
+        "init",
+        "epoch",
+        "stop",
+    ]
+
+
+def test_unknown_keys_stay_behind_in_their_order():
+    assert ordered(WHOLE, "zz", "stop", "aa", "jobrun") == ["jobrun", "stop", "zz", "aa"]
+
+
+def test_names_of_params_are_no_keys_of_a_model():
+    params = WHOLE.below(["params"], "params")
+
+    assert ordered(params, "max", "default") == ["max", "default"]
+    assert ordered(params.below(["z"], "z"), "max", "default") == ["default", "max"]
+
+
+def step(*keys):
+    task = WHOLE.below(["epoch"], "epoch").item()
+    return ordered(task.below(["steps"], "steps").item(), *keys)
+
+
+def test_a_step_is_told_by_its_key():
+    assert step("out", "in", "op") == ["op", "in", "out"]
+    assert step("axis", "in", "op", "out") == ["op", "in", "out", "axis"]
+    assert step("else", "then", "if") == ["if", "then", "else"]
+    assert step("message", "assert") == ["assert", "message"]
+
+
+def test_what_a_body_is_about_stands_before_it():
+    assert step("steps", "as", "loop", "name") == ["loop", "as", "name", "steps"]
+    task = WHOLE.below(["init"], "init").item()
+    assert ordered(task, "steps", "read", "instances", "node", "task") == [
+        "task",
+        "node",
+        "read",
+        "instances",
+        "steps",
+    ]
+
+
+def test_a_group_may_be_a_list_or_a_mapping():
+    group = WHOLE.below(["epoch"], "epoch")
+
+    assert ordered(group, "tasks", "workspace") == ["workspace", "tasks"]
+
+
+def test_where_no_model_is_known_nothing_moves():
+    assert ordered(Kind(), "b", "a") == ["b", "a"]
+    assert ordered(Kind().item().below(["b"], "b"), "b", "a") == ["b", "a"]
