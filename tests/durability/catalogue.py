@@ -237,7 +237,7 @@ ROWS: dict[int, Row] = {
     60: Row(
         "a file that its reader dies of",
         _of(
-            "tools/test_inspect_sandbox",
+            "tools/test_inspection",
             "row_60_the_readers_death_is_not_ours",
             "row_60_a_reader_that_does_not_end_is_ended",
         ),

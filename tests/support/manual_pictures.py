@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from jobrun.tools.manual.markdown_pages import FOLDER
+from jobrun.tools.manual import FOLDER
 from tests.support.command import environment, jobrun
 from tests.support.drawing import Curves, Points, svg
 from tests.support.manual_blocks import walk_spec

@@ -11,7 +11,7 @@ from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.runner.rundir.run_directories import open_run
 from jobrun.tools.checkpoint_maintenance import open_checkpoints
 from jobrun.tools.copy_run import copy_epoch
-from jobrun.tools.diff.checkpoint_diff import compare_stored
+from jobrun.tools.diff import compare_stored
 from jobrun.tools.inspection import inspect
 from jobrun.tools.lazy_blobs import find_stored_epoch
 from jobrun.tools.runs.metrics import read_metrics

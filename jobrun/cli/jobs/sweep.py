@@ -43,9 +43,11 @@ from jobrun.tools.sweep.point_outcomes import (
     read_outcome,
 )
 from jobrun.tools.sweep.process_pool import PointStarted, Pool, SweepEvent, run_command
-from jobrun.tools.sweep.sweep_design import Design, SweepBase, design_sweep
-from jobrun.tools.sweep.sweep_record import (
+from jobrun.tools.sweep.sweep_design import (
+    Design,
+    SweepBase,
     SweepRequest,
+    design_sweep,
     read_request,
     sweep_folder,
     tag_run,

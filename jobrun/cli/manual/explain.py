@@ -26,8 +26,13 @@ from jobrun.core.errors import UsageError
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.text.names import did_you_mean
 from jobrun.ops.plugins import installed_operators
-from jobrun.tools.manual.keys import list_key_tables, render_key_page
-from jobrun.tools.manual.markdown_pages import list_pages, read_pages, render_for_terminal
+from jobrun.tools.manual import (
+    list_key_tables,
+    list_pages,
+    read_pages,
+    render_for_terminal,
+    render_key_page,
+)
 
 _ALL_CODES = "codes"
 _COMMANDS = "commands"
@@ -149,7 +154,7 @@ def _contents() -> str:
 
 
 def _write_manual(path: str, shell: Shell) -> None:
-    from jobrun.tools.manual.html_manual import render_manual  # noqa: PLC0415 - brings numpy in
+    from jobrun.tools.html_manual import render_manual  # noqa: PLC0415 - brings numpy in
 
     topics = {_COMMANDS: _command_help(), **{name: text() for name, text in TOPICS.items()}}
     made = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"

@@ -11,8 +11,12 @@ from jobrun.compile.expressions import limits
 from jobrun.compile.expressions import python_ast as scalar
 from jobrun.graph.expressions import ATTRIBUTES, BUILTINS, DTYPES
 from jobrun.ops.operator_table import DRAWS, OPERATORS
-from jobrun.tools.manual.keys import list_key_tables, list_key_words, render_steps
-from jobrun.tools.manual.markdown_pages import read_pages
+from jobrun.tools.manual import (
+    list_key_tables,
+    list_key_words,
+    read_pages,
+    render_steps,
+)
 
 _EXPRESSIONS = """\
 Expressions: a subset of Python over blobs

@@ -7,9 +7,8 @@ import pytest
 
 from jobrun.cli.jobs.prove import _sum
 from jobrun.cli.process.run_command import invoke
-from jobrun.tools.prove.kill_plan import AtTime, Course, Trial
 from jobrun.tools.prove.proof import Proof
-from jobrun.tools.prove.trials import Outcome, Reference
+from jobrun.tools.prove.trials import AtTime, Course, Outcome, Reference, Trial
 
 SPEC = """
 jobrun: 1

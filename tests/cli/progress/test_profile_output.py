@@ -14,7 +14,7 @@ from jobrun.cli.progress.profile_output import profile_run, render_tables
 from jobrun.cli.terminal import Shell
 from jobrun.core.events import ignore
 from jobrun.runner.options import RunOptions
-from jobrun.tools.profile.table import InstanceRow, NodeRow, OperatorRow, StepRow, Table
+from jobrun.tools.profile import InstanceRow, NodeRow, OperatorRow, StepRow, Table
 from tests.support.command import jobrun
 from tests.support.stored_runs import only_run
 

@@ -7,9 +7,8 @@ import pytest
 from jobrun.core.error_catalogue import read_catalogue
 from jobrun.ops.operator_table import OPERATORS
 from jobrun.spec.models.json_schema import schema
-from jobrun.tools.manual.html_manual import render_manual
-from jobrun.tools.manual.keys import read_tables
-from jobrun.tools.manual.markdown_pages import read_pages
+from jobrun.tools.html_manual import render_manual
+from jobrun.tools.manual import read_pages, read_tables
 from tests.support.browser import browsing
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 
 from jobrun.core.error_catalogue import Entry
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.ops.operator_table import DrawDef, OpDef
-from jobrun.tools.manual.keys import Key, Table
-from jobrun.tools.manual.markdown_pages import read_pages, render_as_html
+from jobrun.tools.manual import FOLDER, LINK, Key, Table, read_pages
 from jobrun.tools.report.html import Html, joined, table, tag
 from jobrun.tools.report.page import document_page
 from jobrun.tools.report.sections import Section
 from jobrun.version import __version__
+
+_SCROLLED = '<div class="scroll" tabindex="0" role="group" aria-label="table"><table>'
+_IMAGE = lazy_pattern(r'<img src="pictures/([a-z-]+\.svg)"')
 
 Functions = Mapping[str, OpDef | DrawDef]
 
@@ -55,6 +60,32 @@ def render_manual(
         tag("output", "", id="found"),
     )
     return document_page("jobrun", joined((top, search)), parts, made, Html(""), "search.js")
+
+
+def render_as_html(text: str) -> str:
+    """Convert the Markdown of one page of the manual to HTML, without its title.
+
+    HTML inside the Markdown is escaped; pictures become parts of the page.
+    """
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - only for the page
+
+    body = LINK.sub(r"[\1](#\2)", text.partition("\n")[2])
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = parser.parse(body)
+    for token in tokens:
+        if token.tag == "h2":
+            # The title of the page is one there.
+            token.tag = "h3"
+    rendered = str(parser.renderer.render(tokens, parser.options, {}))
+    rendered = _IMAGE.sub(_embed_picture, rendered)
+    # A narrow screen scrolls a table, not the page.
+    return rendered.replace("<table>", _SCROLLED).replace("</table>", "</table></div>")
+
+
+def _embed_picture(image: re.Match[str]) -> str:
+    """Build an ``<img>`` element with an embedded picture for the manual's Markdown page."""
+    data = b64encode((FOLDER / "pictures" / image[1]).read_bytes()).decode()
+    return f'<img src="data:image/svg+xml;base64,{data}"'
 
 
 def _keys(one: Table) -> Html:

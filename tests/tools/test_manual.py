@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobrun.spec.models.json_schema import schema
-from jobrun.tools.manual.keys import (
+from jobrun.tools.manual import (
     Key,
     find_tables,
     list_key_tables,

@@ -1,14 +1,36 @@
-"""Read the keys of the spec language from its JSON schema, and render them as text pages."""
+"""Read the manual and render it as text: the Markdown pages, and the keys of the spec language.
+
+The pages are the files of ``jobrun/manual``; the keys come from the JSON schema.
+"""
 
 from __future__ import annotations
 
+import io
+import re
 import textwrap
 from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.patterns import lazy_pattern
+
+FOLDER = Path(__file__).parent.parent / "manual"
+# Pages by what a reader wants, in the order of reading.
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "Begin": ("tutorial",),
+    "How to": (
+        "runs", "killed", "drift", "batch", "nodes", "gpu", "object-stores", "ci", "python",
+        "sweeps", "notifications", "listeners", "moving-a-run", "prove", "plug-ins",
+    ),
+    "Understand": ("exactness", "saving", "data", "objects", "adapters", "other-tools"),
+    "Reference": ("exit-codes",),
+}  # fmt: skip
+_PICTURE = lazy_pattern(r"!\[([^\]]+)\]\(pictures/([a-z-]+\.svg)\)")
+# Of one page to another.
+LINK = lazy_pattern(r"\[([^\]]+)\]\(([a-z][a-z-]*)\.md\)")
 
 Schema = Mapping[str, Any]
 _FORMS = """\
@@ -28,6 +50,67 @@ _WORDS = {
 _GROUPS = ("init", "epoch", "download", "exit")
 _STEPS = "steps."
 _WIDTH = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of the manual.
+
+    Attributes:
+        name: As in ``jobrun explain NAME``.
+        title: Its first line.
+        text: All of it, as Markdown.
+    """
+
+    name: str
+    title: str
+    text: str
+
+
+@cache
+def read_pages() -> Mapping[str, Page]:
+    """Read all pages of the manual by their names, in the order of reading.
+
+    Raises:
+        FileNotFoundError: A page is missing: the package is not installed as a whole.
+    """
+    found = {}
+    for names in SECTIONS.values():
+        for name in names:
+            text = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+            found[name] = Page(name, text.partition("\n")[0].removeprefix("# "), text)
+    return found
+
+
+def render_for_terminal(text: str, width: int) -> str:
+    """Render a Markdown page of the manual as plain text, with links as commands to type.
+
+    Args:
+        text: As Markdown.
+        width: In columns.
+    """
+    # Take tens of milliseconds, for pages alone.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.markdown import Markdown  # noqa: PLC0415
+
+    title, _, rest = text.partition("\n")
+    # It can be seen in the page only (``jobrun explain --out``).
+    body = LINK.sub(r"\1 (`jobrun explain \2`)", _PICTURE.sub(r"\n> Picture: \1\n", rest))
+    output = io.StringIO()
+    Console(file=output, width=width, color_system=None).print(Markdown(body, hyperlinks=False))
+    lines = (line.rstrip() for line in output.getvalue().splitlines())
+    whole = "\n".join((title.removeprefix("# "), "", *lines))
+    return re.sub(r"\n{3,}", "\n\n", whole).rstrip()
+
+
+def list_pages() -> str:
+    """List the manual's Markdown pages by section, one line of name and title for each."""
+    pages = read_pages()
+    width = max(map(len, pages))
+    return "\n\n".join(
+        "\n".join((title, *(f"  {name:<{width}}  {pages[name].title}" for name in names)))
+        for title, names in SECTIONS.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)
