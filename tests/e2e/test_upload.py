@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobrun.checkpoint.stores.directory import DirectoryStore
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.core.failpoints import POINTS
 from tests.support.command import environment, jobrun
 from tests.support.stored_runs import blobs, epochs, only_run

@@ -50,7 +50,7 @@ def _child(order: dict[str, Any], library: Any) -> None:
             os.dup2(target, number)
         os.chdir(order["cwd"])
         os.environ.update(order["environment"])
-        invoke = importlib.import_module("jobrun.cli.process.run_command").invoke
+        invoke = importlib.import_module("jobrun.cli.run_command").invoke
         for name in order.get("patches", ()):
             module, _, function = name.partition(":")
             getattr(importlib.import_module(module), function)()

@@ -21,9 +21,9 @@ from jobrun.core.failpoints import arm
 
 # What a run needs, and what its import would take most of the time of a short one.
 _PRELOAD = (
-    "numpy", "h5py", "jobrun.cli.jobs.run_with_progress", "jobrun.runner.invocation",
-    "jobrun.session.threads.session", "jobrun.cli.app", "jobrun.cli.process.run_command",
-    "jobrun.cli.supervisor", "jobrun.cli.progress.plain", "jobrun.cli.progress.summary",
+    "numpy", "h5py", "jobrun.cli.jobs.run", "jobrun.runner.invocation",
+    "jobrun.session.threads.session", "jobrun.cli.app", "jobrun.cli.run_command",
+    "jobrun.cli.supervisor", "jobrun.cli.progress.display", "jobrun.cli.progress.summary",
     *(f"jobrun.cli.jobs.{name}" for name in ("run", "resume", "fork")),
     *(f"jobrun.cli.runs.{name}" for name in ("ckpt", "inspect_checkpoint", "runs", "status")),
     *(f"jobrun.cli.specs.{name}" for name in ("plan", "validate")),

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.runner.rundir.run_directories import open_run
 from jobrun.tools.checkpoint_maintenance import open_checkpoints

@@ -1,1 +1,1 @@
-"""Implement the commands that explain jobrun: explain, ops, and completion in shells."""
+"""Implement the commands that explain jobrun: explain and ops."""

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from jobrun.cli.jobs.prove import _sum
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.tools.prove.proof import Proof
 from jobrun.tools.prove.trials import AtTime, Course, Outcome, Reference, Trial
 

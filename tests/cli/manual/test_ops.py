@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.ops import plugins
 from jobrun.ops.operator_table import DRAWS, OPERATORS, OpDef
 

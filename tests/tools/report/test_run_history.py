@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.core.events import (
     CheckpointCommitted,
     CheckpointFailed,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.runner.rundir.run_directories import runs
 from jobrun.spec.format.format_text import format_text
 from jobrun.tools import templates

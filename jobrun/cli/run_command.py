@@ -15,7 +15,7 @@ from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, UsageE
 from jobrun.version import __version__
 
 if TYPE_CHECKING:
-    from jobrun.cli.supervisor_memory import SharedState
+    from jobrun.cli.supervisor import SharedState
 
 # Whose versions a crash report names.
 _LIBRARIES = ("click", "h5py", "numpy", "pydantic", "pyyaml", "rich")

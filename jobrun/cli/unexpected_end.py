@@ -13,8 +13,7 @@ from pathlib import Path
 import jobrun
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import size
-from jobrun.cli.supervisor import ChildExit
-from jobrun.cli.supervisor_memory import SharedState
+from jobrun.cli.supervisor import ChildExit, SharedState
 from jobrun.cli.supervisor_watchdog import LimitRecorder, build_timeout_fault, task_line_of
 from jobrun.cli.terminal import Shell
 from jobrun.core.captured_output import take_left_output

@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 
 import jobrun
-from jobrun.cli.process.run_command import invoke
-from jobrun.cli.process.unexpected_end import (
+from jobrun.cli.run_command import invoke
+from jobrun.cli.supervisor import ChildExit, SharedState
+from jobrun.cli.unexpected_end import (
     extract_frames,
     record_end,
     record_running,
     report_unexpected_end,
 )
-from jobrun.cli.supervisor import ChildExit
-from jobrun.cli.supervisor_memory import SharedState
 from jobrun.core.events import GroupEnded, GroupStarted, RunStarted, TaskLimited
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.run_directories import open_run
