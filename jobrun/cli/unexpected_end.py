@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import resource
 import signal
@@ -13,8 +14,7 @@ from pathlib import Path
 import jobrun
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import size
-from jobrun.cli.supervisor import ChildExit, SharedState
-from jobrun.cli.supervisor_watchdog import LimitRecorder, build_timeout_fault, task_line_of
+from jobrun.cli.supervisor import ChildExit, LimitRecorder, SharedState
 from jobrun.cli.terminal import Shell
 from jobrun.core.captured_output import take_left_output
 from jobrun.core.errors import (
@@ -22,6 +22,7 @@ from jobrun.core.errors import (
     Fault,
     InterruptedRunError,
     JobrunError,
+    Origin,
     StoppedEarlyError,
     TaskFailedError,
 )
@@ -118,6 +119,28 @@ def report_unexpected_end(
     for line in stack:
         shell.say(f"  {line}")
     return _exit_code(shared, ended)
+
+
+def build_timeout_fault(task: str, mend: str) -> Fault:
+    """Build the supervisor's fault for a task that exceeded its time limit while holding the GIL.
+
+    Args:
+        task: As ``OverdueDetector`` gives it.
+        mend: What to do.
+    """
+    said = json.loads(task)
+    message = (
+        f"the task took longer than its limit of {said['limit_s']:g} s (task {said['task']}, node "
+        f"{said['node']}, epoch {said['epoch']}), without releasing the interpreter (GIL), so "
+        f"its process was killed"
+    )
+    place = Origin(said["file"], said["line"], said["column"]) if said["line"] else None
+    return Fault("E220", message, mend, place, said["path"])
+
+
+def task_line_of(task: str) -> int:
+    """Return the spec's line of a task that the supervisor found over its limit; 0 if unknown."""
+    return int(json.loads(task)["line"]) if task else 0
 
 
 def record_end(path: Path, how: str) -> None:

@@ -3,8 +3,8 @@
 Each function returns a value or a text; the command of ``cli/`` with the same name parses the
 options and prints.
 
-- ``inspection``, ``lazy_blobs``, ``export``, ``copy_run``: what checkpoints hold,
-  and taking it out. ``checkpoint_maintenance``: verify, pin, prune.
+- ``inspection``, ``lazy_blobs``, ``export``: what checkpoints hold, and taking it out.
+  ``checkpoint_maintenance``: verify, pin, prune.
 - ``runs/``: how runs are. ``stored_run``: the same for programs in Python and notebooks.
   ``diff``: how they differ. ``report/``: pages about them. ``sweep/``: many at once.
   ``resume_dry_run``: what a resume would do.

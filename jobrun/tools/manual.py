@@ -1,6 +1,7 @@
-"""Read the manual and render it as text: the Markdown pages, and the keys of the spec language.
+"""Read the manual and render it as text: Markdown pages, keys of the spec, topics of the language.
 
-The pages are the files of ``jobrun/manual``; the keys come from the JSON schema.
+The pages are the files of ``jobrun/manual``; the keys come from the JSON schema, the topics from
+the tables that the program goes by.
 """
 
 from __future__ import annotations
@@ -9,13 +10,17 @@ import io
 import re
 import textwrap
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from jobrun.compile.expressions import limits
+from jobrun.compile.expressions import python_ast as scalar
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.patterns import lazy_pattern
+from jobrun.graph.expressions import ATTRIBUTES, BUILTINS, DTYPES
+from jobrun.ops.operator_table import DRAWS, OPERATORS
 
 FOLDER = Path(__file__).parent.parent / "manual"
 # Pages by what a reader wants, in the order of reading.
@@ -50,6 +55,95 @@ _WORDS = {
 _GROUPS = ("init", "epoch", "download", "exit")
 _STEPS = "steps."
 _WIDTH = 80
+
+
+_EXPRESSIONS = """\
+Expressions: a subset of Python over blobs
+
+A string where a value is expected is an expression; text inside it is quoted again. It is parsed
+before anything runs, and each fault has its file, line and column. What is not named here cannot
+be used: there is no import, lambda, comprehension, f-string, method, 'in', 'is' or ':='.
+
+Statements   x = e · a, b = e · U[i] = e · x += e, and so with every operator · U[i] += e
+             del a, b · a call for its side effect only, such as count_up(c)
+Operators    + - * / // % ** @   & | ^ ~ << >>   < <= > >= == != (chains too)   and or not
+             e if condition else e
+Values       1  2.5  1e-3  2j  'text'  True False None   (1, 2)  [1, 2]
+Indices      x[0]  x[1:3]  x[::2]  x[..., 0]  x[:, None]  x[mask]  x[[0, 2]]  x[i, j]
+Calls        f(x, axis=0) of the {functions} functions that 'jobrun ops' lists
+Draws        rng.normal(size=3), of the {draws} that 'jobrun ops' lists after the functions
+Attributes   {attributes}; no others
+Words        {words}
+             epoch (from 1 on), iter (iteration of the innermost loop), rng
+             task.output; node.blob in conditions
+Dtypes       {dtypes}
+
+Bounds
+  {characters} characters and {parts} parts in one expression, {depth} levels deep
+  {items} items in a list, {text_kib} KiB of text; a list is repeated to at most as many items
+  integers of 64 bits, also in constant expressions: 2 ** 65 and 1 << 65 are refused
+  text is concatenated with + and compared; not multiplied, and not formatted with %
+  at run time a power, shift or product of Python ints has at most a million bits
+
+What is known of dtypes and shapes before the run is followed through every statement; what cannot
+be computed is an error with its place (E290, E291, E292), in validate, plan and run alike.
+"""
+_OPERATORS = """\
+Operators: the same in expressions and in {op: …}
+
+  x = add(a, b)   is   {op: add, in: [a, b], out: x}
+
+'jobrun ops' lists them, 'jobrun ops NAME' shows one with what its parameters take, an example,
+and whether it is atomic. Of numpy's functions those that run code, reach files or memory, or write
+into their arguments are left out: 'jobrun ops --left-out' gives the reason for each.
+
+A package adds operators by entry points of the group jobrun.operators, each naming an OpDef; its
+tests subclass jobrun.testing.operators.OperatorContract.
+
+Common operators of Caffe2, and how to write them
+
+"""
+_RNG = """\
+rng: the random generator of a step
+
+One stream for each task and epoch, made from 'seed' of the spec: no draw depends on timing, on
+threads or on the session, and a resumed run draws what the killed one would have drawn. Use it in
+expressions
+  x = rng.normal(size=3)
+and in a called function that has an argument named rng, without naming it in 'with':
+  def step(x, rng): ...        # a numpy.random.Generator
+'jobrun explain objects' is about generators that a library keeps for itself. The draws:
+
+"""
+# Operators of Caffe2, how to write them here, and the functions that this names.
+ANCESTORS: tuple[tuple[str, str, str], ...] = (
+    ("Const, Fill, ConstantFill, GivenTensorFill", "full((2, 3), 0.5), array([1, 2])", "full"),
+    ("XavierFill, GaussianFill, UniformFill", "rng.normal(0.0, s, (n, m))", "rng"),
+    ("Add, Sub, Mul, Div, Negative", "a + b, a - b, a * b, a / b, -a", "add subtract multiply"),
+    ("Sqr, Sqrt, Exp, Log, Tanh, Sigmoid, Relu", "square(x), sqrt(x), …", "square sqrt sigmoid"),
+    ("EQ, NE, LT, LE, GT, GE", "a == b, a != b, a < b, …", "equal less greater_equal"),
+    ("And, Or, Xor, Not", "a & b, a | b, a ^ b, ~a", "logical_and logical_or logical_not"),
+    ("MatMul, FC", "x @ w, x @ w.T + b", "matmul"),
+    ("Sum, ReduceSum, ReduceMean, Max, ArgMax", "a + b + c, sum(x, axis=0), …", "sum mean argmax"),
+    ("Softmax, LogSoftmax", "softmax(x, axis=-1)", "softmax log_softmax"),
+    ("Reshape, Transpose, Concat, Split, Tile", "reshape(x, (2, -1)), x.T, …", "concatenate split"),
+    ("Cast", "astype(x, float32)", "astype"),
+    ("Where, Conditional", "where(c, x, y)", "where select"),
+    ("Gather, Slice", "x[i], x[1:3]", "take"),
+    ("ScatterAssign, ScatterWeightedSum", "U[i] = v, add_at(U, i, v)", "index_set index_add"),
+    ("SortedSegmentSum, UnsortedSegmentSum", "segment_sum(x, label, n)", "segment_sum bincount"),
+    ("TopK, Unique", "argpartition(x, k), unique(x)", "argpartition unique"),
+    ("Counter, CreateCounter, ResetCounter", "c = counter(3), count_reset(c)", "counter"),
+    ("CountUp, CountDown, RetrieveCount", "count_up(c), count_down(c), …", "count_up count_value"),
+    ("AtomicFetchAdd", "atomic_add(c, 5)", "atomic_add"),
+    ("Copy, EnsureCPUOutput, Alias", "b = a: a blob is a value", "copy"),
+    ("Python, PythonGradient", "{call: 'module:function', with: {…}, out: …}", ""),
+    ("Print, Summarize", "{log: 'loss {loss:.3g}'}", ""),
+    ("Load, Save, DBExists", "{load: …}, {save: …}", ""),
+    ("If, While, Do, AsyncNetWait", "{if: …}, {while: …}, {loop: …}, {parallel: …}", ""),
+    ("BlobsQueue, DequeueBlobs, EnqueueBlobs", "queues:, read:, write:", ""),
+    ("FillGradient, StopGradient, Iter", "none: there are no gradients; epoch, iter", ""),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,3 +435,67 @@ def _key(key: Key, width: int) -> list[str]:
     return textwrap.wrap(
         said, _WIDTH, initial_indent=f"  {key.name:<{width}}  ", subsequent_indent=indent
     )
+
+
+def _expressions() -> str:
+    return _EXPRESSIONS.format(
+        functions=len(OPERATORS),
+        draws=len(DRAWS),
+        attributes=" ".join(ATTRIBUTES),
+        words=" ".join(BUILTINS),
+        dtypes=_wrapped(DTYPES),
+        characters=scalar.MAX_TEXT_LENGTH,
+        parts=limits.MAX_NODES,
+        depth=scalar.MAX_DEPTH,
+        items=limits.MAX_ITEMS,
+        text_kib=limits.MAX_TEXT_BYTES // 1024,
+    ).rstrip()
+
+
+def _wrapped(words: tuple[str, ...]) -> str:
+    """Wrap a list of the language's words for a topic; later lines are aligned with the first."""
+    return textwrap.fill(" ".join(words), 84).replace("\n", "\n" + " " * 13)
+
+
+def _operators() -> str:
+    width = max(len(theirs) for theirs, _, _ in ANCESTORS)
+    return _OPERATORS + "\n".join(f"{theirs:<{width}}  {ours}" for theirs, ours, _ in ANCESTORS)
+
+
+def _rng() -> str:
+    width = max(map(len, DRAWS))
+    lines = (f"  rng.{name:<{width}}  {draw.doc}" for name, draw in sorted(DRAWS.items()))
+    return _RNG + "\n".join(lines)
+
+
+def _checkpoint_format() -> str:
+    # With numpy and h5py: not for those who ask about something else.
+    from jobrun.checkpoint.format_description import describe_format  # noqa: PLC0415
+
+    return describe_format()
+
+
+# Rendered from the tables that the program goes by; the other topics are pages of the manual.
+TOPICS: Mapping[str, Callable[[], str]] = {
+    "expressions": _expressions,
+    "operators": _operators,
+    "steps": render_steps,
+    "rng": _rng,
+    "checkpoint-format": _checkpoint_format,
+}
+
+
+def counterpart(given: str) -> str:
+    """Return the manual's words on what replaces an operator of Caffe2; empty for other names."""
+    for theirs, ours, _ in ANCESTORS:
+        for name in theirs.split(", "):
+            if name.casefold() == given.casefold():
+                return f"{name} of Caffe2 is here: {ours} (see 'jobrun explain operators')"
+    return ""
+
+
+def list_topics() -> list[str]:
+    """List the names of all topics: language, manual pages, operators, draws, spec keys."""
+    draws = (f"rng.{name}" for name in DRAWS)
+    keys = list_key_words(list_key_tables())
+    return [*TOPICS, *read_pages(), *OPERATORS, *draws, *keys]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.cli.manual import explain
 from jobrun.cli.run_command import environment_fault, invoke, write_report
+from jobrun.cli.specs import explain
 from jobrun.core.errors import (
     CheckpointError,
     DriftError,

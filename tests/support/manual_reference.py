@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 
 import jobrun
 from jobrun.cli.app import group
-from jobrun.cli.manual.ops import list_definitions
-from jobrun.cli.manual.topics import iter_command_help
+from jobrun.cli.specs.explain import iter_command_help
+from jobrun.cli.specs.ops import list_definitions
 from jobrun.core.error_catalogue import read_catalogue
 from jobrun.tools.manual import FOLDER, Table, list_key_tables
 

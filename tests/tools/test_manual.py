@@ -1,18 +1,26 @@
-"""The keys of the language, as they are read off its schema."""
+"""The keys of the language, as they are read off its schema, and its topics."""
 
 from __future__ import annotations
 
 import pytest
 
+from jobrun.compile.expressions import limits
+from jobrun.compile.expressions import python_ast as scalar
+from jobrun.ops.operator_table import OPERATORS
 from jobrun.spec.models.json_schema import schema
 from jobrun.tools.manual import (
+    ANCESTORS,
+    TOPICS,
     Key,
+    counterpart,
     find_tables,
     list_key_tables,
     list_key_words,
     read_tables,
     render_key_page,
 )
+from tests.support.expressions import expression
+from tests.support.tables import each_case
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +116,42 @@ def test_a_required_key_and_a_default_are_told():
 def test_what_is_no_key_has_no_page():
     assert render_key_page("nonsense") is None
     assert all(map(render_key_page, list_key_words(list_key_tables())))
+
+
+def test_the_bounds_are_those_that_hold():
+    text = TOPICS["expressions"]()
+
+    assert f"{scalar.MAX_TEXT_LENGTH} characters" in text
+    assert f"{limits.MAX_ITEMS} items" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+@each_case(("theirs", "ours", "names"), ANCESTORS)
+def test_an_everyday_operator_has_its_counterpart(theirs, ours, names):
+    known = {name for name in names.split() if name != "rng"}
+
+    assert theirs
+    assert known <= OPERATORS.keys()
+    assert ours in TOPICS["operators"]()
+
+
+@pytest.mark.parametrize("text", ["x[..., 0]", "x[:, None]", "e if condition else e", "2j",
+                                  "rng.normal(size=3)", "x[[0, 2]]", "f"])  # fmt: skip
+def test_what_is_shown_can_be_written(text):
+    assert expression(text)
+
+
+@each_case(
+    ("theirs", "ours"),
+    [
+        ("Const", "full((2, 3), 0.5)"), ("Fill", "full("), ("add", "a + b"), ("EQ", "a == b"),
+        ("LT", "a < b"), ("Counter", "counter(3)"), ("Python", "{call: "), ("Copy", "b = a"),
+        ("print", "{log: "), ("ENQUEUEBLOBS", "queues:"), ("segment_summ", ""), ("", ""),
+    ],
+)  # fmt: skip
+def test_an_operator_of_the_ancestor_has_one_line(theirs, ours):
+    line = counterpart(theirs)
+
+    assert ours in line
+    assert bool(line) is bool(ours)
+    assert "\n" not in line

@@ -405,7 +405,7 @@ def copy(shell: Shell, target: str, place: str, run_dir: str) -> None:
       jobrun ckpt copy kmeans@12 /backup/kmeans-12
       jobrun ckpt copy latest ../elsewhere && jobrun resume ../elsewhere
     """
-    from jobrun.tools.copy_run import copy_epoch  # noqa: PLC0415 - rarely needed
+    from jobrun.tools.export import copy_epoch  # noqa: PLC0415 - rarely needed
 
     name, at, epoch = target.rpartition("@")
     found = open_checkpoints(name if at else target, Path(run_dir))

@@ -79,7 +79,7 @@ def list_definitions() -> dict[str, Definition]:
 
 def _one(known: Mapping[str, Definition], name: str) -> dict[str, Definition]:
     if name not in known:
-        from jobrun.cli.manual.topics import counterpart  # noqa: PLC0415 - with the tables of all keys
+        from jobrun.tools.manual import counterpart  # noqa: PLC0415 - with the tables of all keys
 
         mend = counterpart(name) or did_you_mean(name, known)
         raise UsageError.of("E409", f"unknown function '{name}'", mend)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import textwrap
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,15 +12,8 @@ import click
 
 from jobrun.cli.completion_candidates import CompletedText
 from jobrun.cli.formatting import render_json_document
-from jobrun.cli.manual.ops import list_definitions, render_function
-from jobrun.cli.manual.topics import (
-    TOPICS,
-    counterpart,
-    iter_command_help,
-    list_topics,
-    render_command_help,
-)
 from jobrun.cli.options import Command, json_option, option
+from jobrun.cli.specs.ops import list_definitions, render_function
 from jobrun.cli.terminal import Shell
 from jobrun.core.error_catalogue import Entry, read_catalogue
 from jobrun.core.errors import UsageError
@@ -27,8 +21,11 @@ from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.text.names import did_you_mean
 from jobrun.ops.plugins import installed_operators
 from jobrun.tools.manual import (
+    TOPICS,
+    counterpart,
     list_key_tables,
     list_pages,
+    list_topics,
     read_pages,
     render_for_terminal,
     render_key_page,
@@ -37,6 +34,7 @@ from jobrun.tools.manual import (
 _ALL_CODES = "codes"
 _COMMANDS = "commands"
 _WIDEST = 100
+_HELP_WIDTH = 80
 # What people look for under another name.
 _ALIASES = {
     "submit": "batch", "slurm": "batch", "ray": "nodes", "s3": "object-stores",
@@ -111,7 +109,7 @@ def command(shell: Shell, code: str | None, out: str, as_json: bool) -> None:
 def _other_page(given: str) -> str | None:
     """Render the page that ``jobrun explain`` prints about a topic, function or key."""
     if given == _COMMANDS:
-        return _command_help()
+        return render_command_help(_root())
     if given in TOPICS:
         return TOPICS[given]()
     if given.strip("[]").upper() in read_catalogue():
@@ -137,14 +135,44 @@ def _help_of(given: str) -> str | None:
     return found.get(f"jobrun {given}")
 
 
-def _command_help() -> str:
-    return render_command_help(_root())
-
-
 def _root() -> click.Group:
     root = click.get_current_context().find_root().command
     assert isinstance(root, click.Group)  # noqa: S101 - explain is one of its commands
     return root
+
+
+def iter_command_help(root: click.Group) -> Iterator[tuple[str, str]]:
+    """Yield each command and its help in 80 columns, for the manual's topic of all commands.
+
+    Args:
+        root: Of all commands.
+    """
+    # With the group's own settings, so that its -h is shown, no matter what ran before.
+    settings = {**root.context_settings, "max_content_width": _HELP_WIDTH}
+    context = click.Context(root, info_name="jobrun", **settings)
+    for name in root.list_commands(context):
+        command = root.get_command(context, name)
+        if command is not None and not command.hidden:
+            yield from _help(command, f"jobrun {name}", context)
+
+
+def render_command_help(root: click.Group) -> str:
+    """Render the help of all commands, a topic of the manual, as one text."""
+    pages = (f"{path}\n\n{text}" for path, text in iter_command_help(root))
+    return "\n\n\n".join(("Commands and their options", *pages))
+
+
+def _help(command: click.Command, path: str, parent: click.Context) -> Iterator[tuple[str, str]]:
+    own = click.Context(
+        command,
+        info_name=path.rpartition(" ")[2],
+        parent=parent,
+        max_content_width=_HELP_WIDTH,
+        terminal_width=_HELP_WIDTH,
+    )
+    yield path, command.get_help(own).strip()
+    for name, part in getattr(command, "commands", {}).items():
+        yield from _help(part, f"{path} {name}", own)
 
 
 def _contents() -> str:
@@ -156,7 +184,10 @@ def _contents() -> str:
 def _write_manual(path: str, shell: Shell) -> None:
     from jobrun.tools.html_manual import render_manual  # noqa: PLC0415 - brings numpy in
 
-    topics = {_COMMANDS: _command_help(), **{name: text() for name, text in TOPICS.items()}}
+    topics = {
+        _COMMANDS: render_command_help(_root()),
+        **{name: text() for name, text in TOPICS.items()},
+    }
     made = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     text = render_manual(list_key_tables(), topics, list_definitions(), read_catalogue(), made)
     if path == "-":
