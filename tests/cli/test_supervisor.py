@@ -38,14 +38,8 @@ guard._ENDING_S = guard._LATE_S = 0.1
 print("parent", os.getpid(), flush=True)
 sys.exit(run_supervised(work, explain))
 """
-
-
 SAY = "print('child', os.getpid(), flush=True); "
-
-
 WAIT = f"signal.signal(signal.SIGTERM, lambda *_: sys.exit(3)); {SAY}time.sleep(60)"
-
-
 _STARTED: list[subprocess.Popen[str]] = []
 
 

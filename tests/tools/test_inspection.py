@@ -31,8 +31,6 @@ from tests.support.sample_events import written
 from tests.support.saved_checkpoints import RUN_ID, SPEC_DIGEST, save
 
 A = np.arange(3.0)
-
-
 STATE = {
     "C": np.array([[1.0, np.nan], [3.0, 5.0]]),
     "count": 3,

@@ -201,11 +201,7 @@ def test_instances_have_body_setup_and_reports_and_nodes_all_of_them():
 
 
 SPANS = (Span(10.5, 10.75, 1, 99), Span(11.0, 11.5, 2, 77))
-
-
 BLOCK = BlockTime(Owner("epoch", "n", "t", 3), "epoch/t", 2, 0.75, (), SPANS)
-
-
 STEPS = (
     StepRow("s[0]", "loop", 4, 1, 0.5, 2.5),
     StepRow("s[0].steps[0]", "+", 5, 9, 2.0, 2.0),

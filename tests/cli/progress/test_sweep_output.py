@@ -106,8 +106,6 @@ def test_what_ended_stays_on_the_screen(capsys):
 
 
 AIM = Objective("x")
-
-
 SOME = [
     outcome(x=3.0, k=1, kind="a"),
     outcome(x=1.5, k=2, kind="b"),

@@ -31,8 +31,6 @@ epoch:
   - {task: step, steps: ["x = x + 1", %s]}
 stop: [epochs: 4]
 """
-
-
 # It adds what it remembers: a process that starts in the middle remembers less.
 HIDDEN = "calls = []\ndef remember():\n    calls.append(1)\n    return len(calls)\n"
 
@@ -192,8 +190,6 @@ def test_a_copy_that_was_killed_before_its_first_save_has_loaded_nothing(forge, 
 
 
 REACHED = {"checkpoint.staged": 5, "checkpoint.renamed": 5, "runner.init-ended": 1}
-
-
 COURSE = Course(REACHED, 0.5, 2.0)
 
 

@@ -41,8 +41,6 @@ def _start(epoch: int = -1) -> RunStarted:
 
 
 START = _start()
-
-
 ENDED = RunEnded("stopped", 1, 1.0, "asked to")
 
 

@@ -1,4 +1,4 @@
-"""Do what KubeRay does with the manifest of a RayJob, on this host: run as ``ray_job.py FILE``.
+"""Do what KubeRay does with the manifest of a RayJob, on this host: run as ``kuberay.py FILE``.
 
 It starts a cluster, runs the entrypoint until it ends with 0, at most as often as the manifest
 says, and ends the cluster. The first attempt is stopped early.
