@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-    from jobrun.cli.supervisor import ChildExit
-    from jobrun.cli.supervisor_memory import SharedState
+    from jobrun.cli.supervisor import ChildExit, SharedState
     from jobrun.cli.supervisor_notifications import NewsSender
 
 # Commands that run tasks, which may end their process in any way.
@@ -76,7 +75,7 @@ def _run(given: list[str], shared: SharedState | None = None) -> int:
 
     collect_seldom()
     try:
-        from jobrun.cli.process.run_command import invoke  # noqa: PLC0415 - much less often
+        from jobrun.cli.run_command import invoke  # noqa: PLC0415 - much less often
 
         return invoke(given, shared)
     finally:
@@ -107,7 +106,7 @@ def _run_supervised(given: list[str]) -> int:
         return _run(given, shared)
 
     def explain(shared: SharedState, ended: ChildExit) -> int:
-        from jobrun.cli.process.unexpected_end import report_unexpected_end  # noqa: PLC0415 - seldom
+        from jobrun.cli.unexpected_end import report_unexpected_end  # noqa: PLC0415 - seldom
 
         return report_unexpected_end(shared, ended, lambda: _killed_for_memory() > killed_before)
 

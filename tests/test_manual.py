@@ -15,11 +15,8 @@ from jobrun.cli.terminal import Shell
 from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import JobrunError
 from jobrun.spec.load import load_spec
-from jobrun.tools.manual.markdown_pages import (
-    SECTIONS,
-    render_as_html,
-    render_for_terminal,
-)
+from jobrun.tools.html_manual import render_as_html
+from jobrun.tools.manual import SECTIONS, render_for_terminal
 from tests.support.command import ROOT, environment
 from tests.support.drawing import differs
 from tests.support.manual_blocks import (

@@ -4,11 +4,11 @@ What a command computes is in ``tools/`` or ``runner/``; here are its options an
 
 - ``app``: the table of commands, and commands with subcommands; ``options``: shared options.
   ``completion_script``, ``completion_candidates``: completion in shells.
-- ``jobs/``: commands that execute something. ``specs/``: commands about a spec. ``runs/``:
-  commands about runs and checkpoints. ``manual/``: explain, ops.
-- ``progress/``: what a running job shows. ``process/``: from words to an exit code, and the
-  explanation of unexpected ends. ``supervisor``: the parent process that relays signals;
-  ``supervisor_watchdog``: limits that it enforces; ``supervisor_memory``: what it and its child
-  share; ``supervisor_notifications``: news of a run that it sends.
+- ``jobs/``: commands that execute something. ``specs/``: commands about a spec and its
+  language. ``runs/``: commands about runs and checkpoints.
+- ``progress/``: what a running job shows. ``run_command``: from words to an exit code.
+- ``supervisor``: the parent process that relays signals and enforces limits, and the memory that it
+  and its child share; ``supervisor_notifications``: news of a run that it sends;
+  ``unexpected_end``: the explanation after SIGKILL, SIGSEGV or ``os._exit``.
 - ``terminal``, ``formatting``, ``error_output``: how anything is printed.
 """

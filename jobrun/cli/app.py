@@ -63,9 +63,9 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "lock": ("jobrun.cli.specs.lock", "Pin the data files of a spec by their digests."),
         "fmt": ("jobrun.cli.specs.fmt", "Format specs (usual order of keys)."),
         "schema": ("jobrun.cli.specs.schema", "Print the JSON schema of specs, for editors."),
-        "ops": ("jobrun.cli.manual.ops", "List the functions of expressions."),
+        "ops": ("jobrun.cli.specs.ops", "List the functions of expressions."),
         "explain": (
-            "jobrun.cli.manual.explain",
+            "jobrun.cli.specs.explain",
             "Show the manual, or explain a code, key or function.",
         ),
     },

@@ -1,8 +1,11 @@
-"""Define the options that commands share, each also set by a variable ``JOBRUN_<OPTION>``."""
+"""Define the options that commands share, each also set by a variable ``JOBRUN_<OPTION>``.
+
+Also load and compile the spec that such options name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +15,9 @@ from jobrun.cli.completion_candidates import SETTING
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.text.names import did_you_mean, nearest
+
+if TYPE_CHECKING:
+    from jobrun.api import Prepared
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Function], Function]
@@ -305,3 +311,22 @@ def _set_plain(context: click.Context, parameter: click.Parameter, value: bool) 
     del parameter
     shell: Shell = context.obj
     shell.plain = shell.plain or value
+
+
+def override_texts(overrides: Sequence[str]) -> dict[str, str]:
+    """Map the name that faults give each ``--set`` option (``--set #1``) to the option's text."""
+    return {f"--set #{number}": text for number, text in enumerate(overrides, 1)}
+
+
+def prepare(spec: str, values: Sequence[str] = (), overrides: Sequence[str] = ()) -> Prepared:
+    """Prepare the spec that a command line names: load and compile it.
+
+    Raises:
+        SpecError: It is not valid or does not compile; with all faults of the first stage
+            that finds any.
+        UsageError: An override is not ``PATH=VALUE``.
+    """
+    # Not for --help, or for what a shell asks when it completes an option.
+    from jobrun import api  # noqa: PLC0415
+
+    return api.prepare(api.load(spec, values=values, overrides=overrides))

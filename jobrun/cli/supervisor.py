@@ -10,21 +10,38 @@ library crashes, the kernel is out of memory. ::
              ends every process that the child has left behind, also one with a session of its own
 
 Ctrl-C and Ctrl-Z come from the terminal to both, and are not passed on.
+
+A task's time limit is watched by a thread of the process that runs it, which cannot do anything
+while code in C keeps the interpreter for itself. So the child also notes what runs and until when
+(``LimitRecorder``), and the parent ends it when that is over for long (``OverdueDetector``).
 """
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
+import json
+import mmap
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from threading import Lock
 from types import FrameType
+from typing import NoReturn
 
-from jobrun.cli.supervisor_memory import SharedState
-from jobrun.cli.supervisor_watchdog import OverdueDetector
+from jobrun.core.captured_output import STREAMS, open_output_files
+from jobrun.core.events import (
+    Event,
+    GroupStarted,
+    RunEnded,
+    TaskEnded,
+    TaskLimited,
+    TasksGivenUp,
+)
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.resource_usage import peak_memory_bytes
 from jobrun.core.system_calls import (
@@ -35,6 +52,7 @@ from jobrun.core.system_calls import (
     die_with_parent,
     has_children,
     list_processes,
+    open_anonymous_file,
     read_process_stat,
     wait_for_signal,
 )
@@ -55,6 +73,18 @@ _SECOND_REQUEST = 2
 _REACTION_S = 10.0
 # After the grace: what a session gives tasks to their next step boundary, and exit blocks.
 _ENDING_S = 35.0
+
+# Of the memory that the child shares with its parent, in which each short text has a slot.
+_PAGE_BYTES = 16384
+_SLOT_BYTES = 2048
+_SLOTS = ("run", "group", "exit", "limit", "grace", "hash", "keep")
+_MOST_STACK_BYTES = 1 << 20
+
+# After the limit and the grace: for exit blocks, and for the process to say so itself.
+_EXIT_S = 5.0
+# Of its own waking time; while a computer sleeps, or both processes are stopped, nothing counts.
+_LATE_S = 10.0
+_LONGEST_STEP_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,3 +346,170 @@ def _children() -> Iterator[int]:
     for pid in list_processes():
         if read_process_stat(pid)[1:2] == [own]:
             yield pid
+
+
+class SharedState:
+    """Shared memory in which the child leaves its state for the parent; made before the fork.
+
+    Attributes:
+        can_start_again: Whether the command can ask for another hash seed, in the slot ``hash``.
+        output: Where the child lets its standard descriptors lead while tasks run.
+        unexpected_end: How the child ended without an exit code, in words; known to the parent.
+        spared: Processes of the parent's own, which end by themselves.
+    """
+
+    def __init__(self, *, can_start_again: bool = False) -> None:
+        self.can_start_again = can_start_again
+        self.spared: set[int] = set()
+        self.unexpected_end = ""
+        self._page = mmap.mmap(-1, _PAGE_BYTES)
+        self.output = open_output_files()
+        self._stacks = open_anonymous_file("jobrun-stacks")
+        self._news = open_anonymous_file("jobrun-news")
+        self._news_read = 0
+        self._pid = 0
+
+    def write(self, slot: str, text: str) -> None:
+        """Write a short text of the child into a slot of the memory shared with its supervisor."""
+        data = text.encode(errors="replace")[: _SLOT_BYTES - 1] + b"\0"
+        place = 2 + _SLOT_BYTES * _SLOTS.index(slot)
+        self._page[place : place + len(data)] = data
+
+    def read(self, slot: str) -> str:
+        """Read a slot of supervisor memory: the text that the supervised child wrote there last."""
+        place = 2 + _SLOT_BYTES * _SLOTS.index(slot)
+        data = self._page[place : place + _SLOT_BYTES]
+        return data.partition(b"\0")[0].decode(errors="replace")
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code that the child wrote to memory shared with its supervisor, or None."""
+        return self._page[1] if self._page[0] else None
+
+    @property
+    def stacks(self) -> str:
+        """The stack traces of a crash that the child left in memory shared with its supervisor."""
+        return os.pread(self._stacks, _MOST_STACK_BYTES, 0).decode(errors="replace")
+
+    def keep(self, pid: int) -> None:
+        """Note in shared memory a process that the supervisor must not kill at the child's end."""
+        self.write("keep", f"{self.read('keep')} {pid}")
+
+    @property
+    def kept(self) -> set[int]:
+        """The processes, recorded in supervisor memory, that may outlive the child."""
+        return {int(pid) for pid in self.read("keep").split()}
+
+    def write_news(self, line: bytes) -> None:
+        """Append news of the child's run to shared memory, for the supervisor to notify users."""
+        os.pwrite(self._news, line + b"\n", os.fstat(self._news).st_size)
+
+    def read_news(self) -> list[bytes]:
+        """Read from supervisor memory the lines of news that the child added since last time."""
+        left = os.fstat(self._news).st_size - self._news_read
+        whole = os.pread(self._news, left, self._news_read).rpartition(b"\n")[0]
+        self._news_read += len(whole) + bool(whole)
+        return whole.splitlines()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the child has put news into supervisor memory that the parent has not read."""
+        return os.fstat(self._news).st_size > self._news_read
+
+    def run(self, work: Callable[[], int]) -> int:
+        """Run the child's command, and share its exit code or crash stacks with the supervisor."""
+        self._pid = os.getpid()
+        STREAMS.use_files(self.output)
+        faulthandler.enable(self._stacks)
+        if signal.getsignal(signal.SIGQUIT) is signal.SIG_DFL:
+            # Where each thread was; then it ends, as it would have without this.
+            faulthandler.register(signal.SIGQUIT, self._stacks, chain=True)
+        leave = os._exit
+        os._exit = self._record_caller(leave)  # type: ignore[assignment]
+        code = work()
+        if os.getpid() != self._pid:
+            # A callable has forked, and its copy has come all the way out here.
+            leave(code)
+        self._page[1] = code
+        self._page[0] = 1
+        return code
+
+    def _record_caller(self, leave: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
+        """Wrap ``os._exit`` in the child to record who called it in supervisor memory."""
+
+        def _exit(status: int) -> NoReturn:
+            if os.getpid() == self._pid and self.exit_code is None:
+                self.write("exit", f"os._exit({status})")
+                faulthandler.dump_traceback(self._stacks, all_threads=False)
+            leave(status)
+
+        return _exit
+
+
+class LimitRecorder:
+    """Records, in the process that computes, which task reaches its time limit first.
+
+    Args:
+        note: Keeps a text outside of this process, in place of the one before.
+    """
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._pid = os.getpid()
+        self._running: dict[tuple[str, str], tuple[float, TaskLimited]] = {}
+        self._lock = Lock()
+
+    def listen(self, event: Event) -> None:
+        """Note for the supervisor each running task, and when its limit will be far exceeded."""
+        match event:
+            case TaskLimited() if event.pid == self._pid:
+                over_s = time.monotonic() + event.limit_s + event.grace_s + _EXIT_S
+                self._change(lambda: self._running.update({_task_key(event): (over_s, event)}))
+            case TaskEnded() if _task_key(event) in self._running:
+                self._change(lambda: self._running.pop(_task_key(event), None))
+            case GroupStarted() | TasksGivenUp() | RunEnded() if self._running:
+                self._change(self._running.clear)
+            case _:
+                pass
+
+    def _change(self, change: Callable[[], object]) -> None:
+        with self._lock:
+            change()
+            first = min(self._running.values(), key=lambda one: one[0], default=None)
+            self._note("" if first is None else f"{first[0]}\n{json.dumps(asdict(first[1]))}")
+
+
+def _task_key(event: TaskLimited | TaskEnded) -> tuple[str, str]:
+    return event.task, event.node
+
+
+class OverdueDetector:
+    """Checks, in the parent process, whether the limit that ``LimitRecorder`` recorded has passed.
+
+    Args:
+        noted: The text.
+        clock: Monotonic, the same for all processes.
+    """
+
+    def __init__(
+        self, noted: Callable[[], str], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._noted = noted
+        self._clock = clock
+        self._looked_at = clock()
+        self._text = ""
+        self._late_s = 0.0
+
+    def poll(self) -> str:
+        """Return which task the supervisor finds far over its time limit, or an empty text."""
+        now = self._clock()
+        awake_s, self._looked_at = min(now - self._looked_at, _LONGEST_STEP_S), now
+        before, self._text = self._text, self._noted()
+        over, _, task = self._text.partition("\n")
+        try:
+            is_late = bool(task) and now > float(over)
+        except ValueError:
+            # Read while it was written.
+            is_late = False
+        self._late_s = self._late_s + awake_s if is_late and self._text == before else 0.0
+        return task if self._late_s > _LATE_S else ""

@@ -15,7 +15,7 @@ from jobrun.core.notify_target import NotifyTarget, news_of_exit
 if TYPE_CHECKING:
     import subprocess
 
-    from jobrun.cli.supervisor_memory import SharedState
+    from jobrun.cli.supervisor import SharedState
 
 # Enough for three attempts of five seconds at each of a few targets.
 _LONGEST_S = 60.0

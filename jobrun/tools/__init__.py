@@ -3,14 +3,14 @@
 Each function returns a value or a text; the command of ``cli/`` with the same name parses the
 options and prints.
 
-- ``inspection``, ``lazy_blobs``, ``export``, ``copy_run``: what checkpoints hold,
-  and taking it out. ``checkpoint_maintenance``: verify, pin, prune.
-- ``runs/``: how runs are. ``stored_run``, ``notebook``: the same for programs in Python and
-  notebooks. ``diff/``: how they differ. ``report/``: pages about them. ``sweep/``: many at once.
+- ``inspection``, ``lazy_blobs``, ``export``: what checkpoints hold, and taking it out.
+  ``checkpoint_maintenance``: verify, pin, prune.
+- ``runs/``: how runs are. ``stored_run``: the same for programs in Python and notebooks.
+  ``diff``: how they differ. ``report/``: pages about them. ``sweep/``: many at once.
   ``resume_dry_run``: what a resume would do.
-- ``prove/``: kill and compare. ``profile/``: where time went. ``smoke_tests``: specs as tests.
-  ``slurm``: batch jobs. ``manual/``: pages about the language. ``templates/``: new specs.
-- ``doctor``: fitness of the machine. ``inspect_sandbox``: reading untrusted files. ``notify``: news
-  of a run to a URL or a command; ``notify_from_python``: of a run started from Python, whose
-  process does not load what sends them.
+- ``prove/``: kill and compare. ``profile``: where time went. ``smoke_tests``: specs as tests.
+  ``slurm``: batch jobs. ``manual``, ``html_manual``: pages about the language.
+  ``templates/``: new specs.
+- ``doctor``: fitness of the machine. ``notify``: news of a run to a URL or a command;
+  ``notify_from_python``: of a run started from Python, whose process does not load what sends them.
 """

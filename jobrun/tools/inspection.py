@@ -1,8 +1,17 @@
-"""Build an ``Inspection``: what a checkpoint holds, as values or text; of a file, epoch or run."""
+"""Build an ``Inspection``: what a checkpoint holds, as values or text; of a file, epoch or run.
+
+A single file may come from elsewhere, made to crash libhdf5, to keep it busy for ever, or to have
+it take all memory. So a child process reads it first, with limits; and what is read afterwards must
+be the very bytes that the child has survived.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, field, replace
@@ -42,12 +51,34 @@ from jobrun.runner.rundir.run_json import RECORD_NAME
 from jobrun.runner.rundir.spec_folder import load_recorded_spec
 from jobrun.runner.saved_progress import from_json
 from jobrun.runtime.records.reader_position import Position, decode_positions
-from jobrun.tools.inspect_sandbox import inspect_guarded
 from jobrun.values.blob_kinds import Value
 
 _EPOCH = lazy_pattern(r"epoch-(\d+)")
 
 _MOST_ITEMS = 40
+
+_TIMEOUT_S = 60.0
+_CPU_S = 30
+# Of the child that reads an untrusted file: the interpreter, numpy and h5py; some copies of it.
+_ROOM_BYTES = 1 << 30
+_COPIES = 6
+_SANDBOX = """
+import json, resource, sys
+path, places, bytes_, seconds = sys.argv[1], json.loads(sys.argv[2]), *map(int, sys.argv[3:5])
+sys.path[:] = places
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+resource.setrlimit(resource.RLIMIT_AS, (bytes_, bytes_))
+from jobrun.checkpoint.checkpoint_file import inspect_state
+from jobrun.core.errors import JobrunError
+try:
+    said = {"digest": inspect_state(path).header.digest}
+except JobrunError as error:
+    fault = error.faults[0]
+    said = {"fault": [fault.code, fault.message, fault.mend]}
+print(json.dumps(said))
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,3 +431,57 @@ def value_text(value: Value) -> str:
     if array.ndim == 0:
         return str(array.item()) if array.dtype.kind in "biufc" else str(array[()])
     return np.array2string(array, threshold=_MOST_ITEMS, max_line_width=96)
+
+
+def inspect_guarded(path: str, *, timeout_s: float = _TIMEOUT_S) -> FileFacts:
+    """Inspect an untrusted checkpoint file in a sandbox, a child process that may crash.
+
+    Args:
+        path: The file.
+        timeout_s: How long reading may take.
+
+    Raises:
+        CheckpointError: It is no checkpoint, it is damaged, or E384: its reader died of it.
+    """
+    said = _read_in_child(path, timeout_s)
+    if "fault" in said:
+        code, message, mend = said["fault"]
+        raise CheckpointError.of(code, message, mend)
+    facts = inspect_state(path)
+    if facts.header.digest != said["digest"]:
+        raise _deadly(path, "it changes while it is read")
+    return facts
+
+
+def _read_in_child(path: str, timeout_s: float) -> dict[str, Any]:
+    size_bytes = Path(path).stat().st_size if Path(path).is_file() else 0
+    limits = (str(_ROOM_BYTES + _COPIES * size_bytes), str(_CPU_S + (size_bytes >> 26)))
+    places = json.dumps([place for place in sys.path if place])
+    try:
+        done = subprocess.run(  # noqa: S603 - this very program, on a path
+            [sys.executable, "-I", "-c", _SANDBOX, str(Path(path).absolute()), places, *limits],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+            env={"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        )
+    except subprocess.TimeoutExpired:
+        raise _deadly(path, f"reading it takes longer than {timeout_s:g} s") from None
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        raise _deadly(path, f"the process that read it was ended by {name}")
+    try:
+        said: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise _deadly(path, f"the process that read it failed ({last or 'no word'})") from None
+    return said
+
+
+def _deadly(path: str, why: str) -> CheckpointError:
+    return CheckpointError.of(
+        "E384",
+        f"{path} cannot be read safely: {why}",
+        "do not use it; no file written by jobrun does this",
+    )

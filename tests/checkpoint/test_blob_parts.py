@@ -9,7 +9,7 @@ from jobrun.checkpoint import blob_parts as parts
 from jobrun.checkpoint.blob_parts import capture_object, flatten_value, flatten_values, unflatten
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.hdf5.dataset_names import dataset_path, path_in_blob
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.core.errors import CheckpointError, TaskFailedError
 from jobrun.testing.stores import RUN_ID
 from jobrun.values.object_state import ObjectState

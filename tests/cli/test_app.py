@@ -9,7 +9,7 @@ import pytest
 
 from jobrun.cli.app import _OTHER_NAMES, COMMANDS, SubcommandGroup, group
 from jobrun.cli.options import Command
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.cli.terminal import Shell
 from tests.support.tables import each_case
 
@@ -98,3 +98,23 @@ def test_each_help_fits_a_screen_and_shows_two_examples(name, command, context):
     assert len(lines) <= (64 if name == "jobrun" else 40)
     assert max(map(len, lines)) <= 80
     assert sum(line.strip().startswith("jobrun ") for line in lines) >= 2
+
+
+def test_without_a_name_the_default_command_is_meant(tmp_path, capsys):
+    assert invoke(["runs", "--run-dir", str(tmp_path)]) == 0
+
+    assert "no runs in" in capsys.readouterr().err
+
+
+def test_the_help_lists_the_commands_in_their_order(capsys):
+    assert invoke(["runs", "--help"]) == 0
+
+    said = capsys.readouterr().out
+    places = [said.index(f"  {name} ") for name in ("list", "tag", "remove", "path")]
+    assert places == sorted(places)
+
+
+def test_an_unknown_option_has_a_suggestion(capsys):
+    assert invoke(["runs", "list", "--limt", "3"]) == 2
+
+    assert "did you mean '--limit'" in capsys.readouterr().err

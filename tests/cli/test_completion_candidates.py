@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from tests.support.sample_runs import make_run
 from tests.support.sweeps import grow_spec
 

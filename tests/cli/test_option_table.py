@@ -8,7 +8,7 @@ import click
 import pytest
 
 from jobrun.cli.app import group
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.cli.terminal import Shell
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import click
+import pytest
 
 from jobrun.cli.app import COMMANDS, CommandGroup
-from jobrun.cli.options import Command, option, value_options
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.options import Command, option, override_texts, prepare, value_options
+from jobrun.cli.run_command import invoke
 from jobrun.cli.terminal import Shell
+from jobrun.core.errors import SpecError
 from tests.support.tables import each_case
+from tests.support.walk_spec import SPEC
 
 
 def test_an_unknown_option_names_the_nearest(capsys):
@@ -102,3 +105,21 @@ def test_an_option_without_its_value_leads_to_the_help_of_its_command(capsys):
 def test_a_mistyped_choice_names_the_nearest(capsys):
     assert invoke(["runs", "list", "--status", "finishd"]) == 2
     assert "did you mean 'finished'?" in capsys.readouterr().err
+
+
+def test_a_spec_becomes_a_job(tmp_path):
+    (tmp_path / "walk.yaml").write_text(SPEC)
+    prepared = prepare(str(tmp_path / "walk.yaml"), (), ("params.rate=0.125",))
+    assert prepared.job.name == "walk"
+    assert dict(prepared.job.params)["rate"] == 0.125
+    assert prepared.warnings == ()
+
+
+def test_what_does_not_compile_is_a_spec_error(tmp_path):
+    (tmp_path / "walk.yaml").write_text(SPEC.replace("total + sum(x)", "total + sum(y)"))
+    with pytest.raises(SpecError, match="'y'"):
+        prepare(str(tmp_path / "walk.yaml"))
+
+
+def test_options_are_found_by_the_name_that_places_give_them():
+    assert override_texts(["a=1", "b=2"]) == {"--set #1": "a=1", "--set #2": "b=2"}

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import EnvironmentFaultError
 from tests.support.command import environment
@@ -68,7 +68,7 @@ def test_a_stream_that_cannot_say_a_character_says_a_question_mark(monkeypatch):
 
 PROGRAM = """
 import sys
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.cli.terminal import Shell
 shell = Shell({})
 for number in range(20000):

@@ -237,7 +237,7 @@ ROWS: dict[int, Row] = {
     60: Row(
         "a file that its reader dies of",
         _of(
-            "tools/test_inspect_sandbox",
+            "tools/test_inspection",
             "row_60_the_readers_death_is_not_ours",
             "row_60_a_reader_that_does_not_end_is_ended",
         ),
@@ -296,7 +296,7 @@ ROWS: dict[int, Row] = {
                 "row_69_a_program_that_ignores_sigterm_is_killed",
                 "row_69_code_that_keeps_the_interpreter_is_ended_by_the_second_signal",
             ),
-            *_of("cli/test_supervisor_watchdog", "a_task_is_overdue_some_time_after_its_end"),
+            *_of("cli/test_supervisor", "a_task_is_overdue_some_time_after_its_end"),
             *_of(
                 "session/processes/test_group_run",
                 "a_node_that_says_nothing_after_the_limit_of_its_task_is_ended",

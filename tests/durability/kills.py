@@ -20,10 +20,16 @@ from itertools import count
 from pathlib import Path
 
 from jobrun.runner.rundir.run_directories import Run
-from jobrun.tools.prove.fork_client import ForkClient
+from jobrun.tools.prove.fork_server import ForkClient
 from jobrun.tools.prove.judge import Difference
-from jobrun.tools.prove.kill_plan import Trial, plan_trials
-from jobrun.tools.prove.trials import Outcome, Reference, run_trial, run_unbroken
+from jobrun.tools.prove.trials import (
+    Outcome,
+    Reference,
+    Trial,
+    plan_trials,
+    run_trial,
+    run_unbroken,
+)
 from tests.durability.kill_scenarios import SCENARIOS, Scenario
 from tests.support.forked_commands import ROOT
 

@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 
 HEAD = "jobrun: 1\nname: bad\n"
 REST = """\

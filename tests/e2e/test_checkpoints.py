@@ -13,7 +13,7 @@ import pytest
 
 from jobrun.checkpoint.metadata_handler import Chosen
 from jobrun.checkpoint.stores.directory import DirectoryStore
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.events import CheckpointFailed, GroupStarted, Noted
 from jobrun.graph.effects import Log

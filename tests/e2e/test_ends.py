@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import JOBRUN, bash, environment, jobrun
-from tests.support.memory_group import memory_group
+from tests.support.limits import memory_group
 from tests.support.stored_runs import blobs, epochs, only_run
 from tests.support.thinning import thinned
 from tests.support.waiting import wait_until

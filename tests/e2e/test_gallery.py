@@ -15,7 +15,7 @@ import pytest
 from tests.support.command import JOBRUN, SPECS, environment, jobrun
 from tests.support.drawing import differs
 from tests.support.gallery import PICTURES, SWEEP, SWEPT, drawn, swept
-from tests.support.memory_group import memory_group
+from tests.support.limits import memory_group
 from tests.support.stored_runs import epochs, only_run
 from tests.support.waiting import wait_until
 

@@ -29,7 +29,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from tests.support.sample_events import epoch_ended, written
 from tests.support.thinning import thinned
 

@@ -13,9 +13,8 @@ from jobrun.core.errors import JobrunError
 from jobrun.core.events import Noted
 from jobrun.runner.options import RunOptions
 from tests.support.command import environment, jobrun
-from tests.support.mail_server import MailServer
 from tests.support.manual_blocks import PAGES, blocks, iter_blocks
-from tests.support.news_server import NewsServer
+from tests.support.news_servers import MailServer, NewsServer
 from tests.support.stored_runs import only_run
 
 SPEC = """\

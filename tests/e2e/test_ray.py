@@ -12,7 +12,7 @@ from jobrun.runner.options import RunOptions
 from jobrun.runner.rundir.run_directories import open_run
 from jobrun.runner.start_or_resume import resume_run, start_run
 from jobrun.spec.load import load_spec
-from jobrun.tools.profile.profiler import Profiler
+from jobrun.tools.profile import Profiler
 from tests.support.command import ROOT, SPECS, environment
 from tests.support.session_runs import AVERAGING, EXACT, run_here, same, same_in
 from tests.support.stored_runs import only_run

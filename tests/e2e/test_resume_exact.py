@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from tests.support.command import JOBRUN, SPECS, environment, jobrun
 from tests.support.stored_runs import blobs, epochs, only_run, progress
 from tests.support.thinning import thinned

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from jobrun.cli.app import COMMANDS
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from tests.support.command import ROOT, SPECS, jobrun
 from tests.support.drawing import differs
 from tests.support.gallery import PICTURES, drawn

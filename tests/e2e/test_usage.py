@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from tests.support.command import jobrun
 
 JOB = """

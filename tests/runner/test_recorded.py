@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.runner.rundir.run_directories import open_run
 from jobrun.runner.rundir.spec_folder import install_spec, load_recorded_spec, stage_spec
 from jobrun.spec.load import load_spec

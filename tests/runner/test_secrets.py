@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.core.errors import SpecError
 from jobrun.runner.rundir.run_directories import open_run
 from jobrun.spec.load import load_spec

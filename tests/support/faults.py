@@ -7,7 +7,9 @@ preloaded library (``faults.c``, compiled with gcc on first use). For a program 
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
+import importlib
 import json
 import os
 import subprocess
@@ -17,15 +19,20 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from tests.support.command import ROOT, environment
+from tests.support.command import environment
+from tests.support.forked_commands import ForkServer
 
 Action = Literal["fail", "short", "kill-before", "kill-after", "lie"]
 # Calls that change something on a disk, or promise that it stays; and those that look.
 CALLS = ("open", "write", "fsync", "close", "rename", "mkdir", "unlink", "ftruncate", "symlink")
 READING = ("open", "read")
 HUNG = -9999
+# What a run imports late, and this module, which runs the command in the forked process.
+_PRELOAD = (
+    "jobrun.api", "jobrun.cli.progress.live", "jobrun.tools.inspection", "tests.support.command",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -88,25 +95,18 @@ class FaultLab:
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
-        self._server: subprocess.Popen[str] | None = None
+        self._environment: dict[str, str] = {}
+        self._server: ForkServer | None = None
 
     def __enter__(self) -> Self:
         self._scratch.mkdir(parents=True, exist_ok=True)
-        self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.fault_server"],
-            cwd=ROOT,
-            env=environment(LD_PRELOAD=str(library())),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._server.stdout is not None
-        assert self._server.stdout.readline() == "ready\n"
+        self._environment = environment(LD_PRELOAD=str(library()))
+        self._server = ForkServer(self._environment, _PRELOAD)
         return self
 
     def __exit__(self, *error: object) -> None:
         assert self._server is not None
-        self._server.communicate()
+        self._server.close()
 
     def run(
         self,
@@ -127,44 +127,43 @@ class FaultLab:
             fault: What it meets.
             log: Note each call and its path.
             timeout_s: When it is ended.
-            record: A file to which all that it changes is added; see ``recorder``.
+            record: A file to which all that it changes is added; see ``call_recorder``.
             patches: ``module:function`` each, called before the command, in its process.
             with_nodes: Record also what programs do that the command starts, such as its nodes.
         """
-        paths = {name: self._scratch / name for name in ("stdout", "stderr", "log")}
-        paths["log"].unlink(missing_ok=True)
+        out, err, calls = (self._scratch / name for name in ("stdout", "stderr", "log"))
+        calls.unlink(missing_ok=True)
         order = {
             "arguments": [str(argument) for argument in arguments],
-            "cwd": str(below),
             "below": str(below),
-            "environment": (
-                {"FAULTS_ROOT": str(below), "FAULTS_RECORD": str(record)} if with_nodes else {}
-            ),
             "fault": fault.text if fault else "",
-            "stdout": str(paths["stdout"]),
-            "stderr": str(paths["stderr"]),
-            "log": str(paths["log"]) if log else "",
-            "timeout_s": timeout_s,
+            "log": str(calls) if log else "",
             "record": str(record) if record else "",
             "patches": list(patches),
         }
-        status = self._ask(order)
+        assert self._server is not None
+        nodes = {"FAULTS_ROOT": str(below), "FAULTS_RECORD": str(record)} if with_nodes else {}
+        code = self._server.run(
+            "tests.support.faults", [json.dumps(order)],
+            cwd=below, environment=self._environment | nodes, outputs=(out, err),
+            timeout_s=timeout_s,
+        )  # fmt: skip
         return Ended(
-            status, paths["stdout"].read_text(), paths["stderr"].read_text(), calls_of(paths["log"])
+            HUNG if code is None else code, out.read_text(), err.read_text(), calls_of(calls)
         )
 
-    def _ask(self, order: dict[str, object]) -> int:
-        server = self._server
-        assert server is not None
-        assert server.stdin is not None
-        assert server.stdout is not None
-        server.stdin.write(json.dumps(order) + "\n")
-        server.stdin.flush()
-        answer = server.stdout.readline()
-        assert answer, "the server of the lab has died"
-        status = json.loads(answer)["status"]
-        assert isinstance(status, int)
-        return status
+
+def _run_armed(order: dict[str, Any]) -> int:
+    """Run a command of jobrun in this process, which has the library, with a fault armed."""
+    loaded = ctypes.CDLL(None)
+    for name in order["patches"]:
+        module, _, function = name.partition(":")
+        getattr(importlib.import_module(module), function)()
+    if order["record"]:
+        loaded.faults_record(order["record"].encode())
+    loaded.faults_arm(*(order[name].encode() for name in ("fault", "below", "log")))
+    code: int = importlib.import_module("jobrun.cli.run_command").invoke(order["arguments"])
+    return code
 
 
 def library(name: str = "faults") -> Path:
@@ -216,3 +215,7 @@ def every(
         for action, number in actions
         if action != "short" or name == "write"
     ]
+
+
+if __name__ == "__main__":
+    sys.exit(_run_armed(json.loads(sys.argv[1])))

@@ -36,7 +36,7 @@ def note(frame, event, argument):
 import threading
 sys.setprofile(note)
 threading.setprofile(note)
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 code = invoke(sys.argv[2:])
 sys.setprofile(None)
 names = sorted(name for name in seen if "/jobrun/" in name and name.startswith(sys.argv[1]))

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobrun.tools.manual.markdown_pages import FOLDER
+from jobrun.tools.manual import FOLDER
 from tests.support.command import ROOT
 from tests.support.manual_services import Services
 from tests.support.manual_shell import Command, PageShell, read_commands, read_session

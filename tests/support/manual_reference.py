@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator
 
 import jobrun
 from jobrun.cli.app import group
-from jobrun.cli.manual.ops import list_definitions
-from jobrun.cli.manual.topics import iter_command_help
+from jobrun.cli.specs.explain import iter_command_help
+from jobrun.cli.specs.ops import list_definitions
 from jobrun.core.error_catalogue import read_catalogue
-from jobrun.tools.manual.keys import Table, list_key_tables
-from jobrun.tools.manual.markdown_pages import FOLDER
+from jobrun.tools.manual import FOLDER, Table, list_key_tables
 
 REFERENCE = FOLDER / "reference"
 

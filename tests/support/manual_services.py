@@ -19,8 +19,7 @@ from pathlib import Path
 
 from tests.support.command import ROOT, environment
 from tests.support.host_namespaces import Host, hosts
-from tests.support.mail_server import MailServer
-from tests.support.news_server import NewsServer
+from tests.support.news_servers import MailServer, NewsServer
 from tests.support.s3 import VARIABLES, serving
 from tests.support.slurm import slurm
 
@@ -41,7 +40,7 @@ exec {sys.executable} {_REMOTE_SHELL} run "$OTHER_ADDRESS" "$*"
 """,
     # What KubeRay does with a RayJob: a cluster, and the entrypoint until it ends with 0.
     "kubectl": f"""\
-test "$1 $2" = "apply -f" && exec {sys.executable} {ROOT}/tests/support/ray_job.py "$3"
+test "$1 $2" = "apply -f" && exec {sys.executable} {ROOT}/tests/support/kuberay.py "$3"
 """,
 }
 

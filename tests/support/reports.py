@@ -8,7 +8,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.runner.rundir.run_directories import runs
 from jobrun.tools.report.report_data import RunReport, read_report
 

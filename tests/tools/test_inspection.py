@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
+
 import numpy as np
 import pytest
 
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
+from jobrun.core.events import CheckpointTimes, NodeTime
 from jobrun.runner.rundir.run_json import RunRecord, write_record
+from jobrun.tools import inspection
 from jobrun.tools.inspection import (
     dtype_name,
     inspect,
+    inspect_guarded,
     inspection_values,
     render_position,
     render_structure,
+    saved_times,
     select_blobs,
     sort_objects_first,
+    value_text,
 )
 from jobrun.values.object_state import ObjectState
 from tests.support.mid_epoch_job import FailingAt, Stand
+from tests.support.resumable_job import Place
+from tests.support.sample_events import written
 from tests.support.saved_checkpoints import RUN_ID, SPEC_DIGEST, save
 
 A = np.arange(3.0)
@@ -203,3 +213,114 @@ def test_an_object_is_asked_for_with_all_its_parts(tmp_path):
     with pytest.raises(UsageError) as caught:
         select_blobs(found, "", "nett")
     assert "'net'" in caught.value.faults[0].mend
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    place = Place(tmp_path_factory.mktemp("sandbox") / "a")
+    place.start(max_epochs=1)
+    return place.run.path / "checkpoints" / "epoch-000001" / "a.h5"
+
+
+@pytest.fixture
+def file(saved, tmp_path):
+    return shutil.copy(saved, tmp_path / "from-elsewhere.h5")
+
+
+@pytest.mark.long
+def test_a_sound_file_is_read(file):
+    facts = inspect_guarded(str(file))
+
+    assert (facts.header.node, facts.header.epoch) == ("a", 1)
+    assert [blob.name for blob in facts.blobs] == ["k", "loss", "w"]
+
+
+@pytest.mark.long
+def test_what_is_no_checkpoint_is_told_as_ever(tmp_path):
+    (tmp_path / "x.h5").write_text("text")
+    with pytest.raises(CheckpointError) as raised:
+        inspect_guarded(str(tmp_path / "x.h5"))
+
+    assert raised.value.faults[0].code == "E301"
+    with pytest.raises(CheckpointError):
+        inspect_guarded(str(tmp_path / "missing.h5"))
+
+
+def dying(monkeypatch, line):
+    """Let the child do something bad as soon as it has its limits."""
+    place = "from jobrun.checkpoint.checkpoint_file"
+    text = inspection._SANDBOX.replace(place, f"{line}\n{place}")
+    monkeypatch.setattr(inspection, "_SANDBOX", text)
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended by SIGSEGV"),
+        ("import os; os._exit(0)", "no word"),
+        ("x = bytearray(1 << 40)", "MemoryError"),
+        ("import os; os.write(os.memfd_create('x'), b'x')", "SIGXFSZ|File too large"),
+    ],
+)
+def test_row_60_the_readers_death_is_not_ours(file, monkeypatch, line, word):
+    dying(monkeypatch, line)
+
+    with pytest.raises(CheckpointError, match=word) as raised:
+        inspect_guarded(str(file))
+
+    assert raised.value.faults[0].code == "E384"
+
+
+@pytest.mark.long
+def test_row_60_a_reader_that_does_not_end_is_ended(file, monkeypatch):
+    dying(monkeypatch, "while True: pass")
+
+    with pytest.raises(CheckpointError, match=r"takes longer than 0\.5 s"):
+        inspect_guarded(str(file), timeout_s=0.5)
+
+
+def test_row_60_a_file_that_changes_in_between_is_refused(file, monkeypatch):
+    other = hashlib.sha256(b"other").hexdigest()
+    monkeypatch.setattr(
+        inspection, "_read_in_child", lambda path, timeout_s: {"digest": f"sha256:{other}"}
+    )
+
+    with pytest.raises(CheckpointError, match="it changes while it is read"):
+        inspect_guarded(str(file))
+
+
+def test_long_values_are_cut():
+    assert value_text(np.float32(0.5)) == "0.5"
+    assert value_text("a\nb") == "'a\\nb'"
+    assert "..." in value_text(np.arange(1000))
+
+
+NODES = (NodeTime("a", 10, 0.5, 0.0),)
+
+
+def times(epoch, seconds=0.5, action="save"):
+    return CheckpointTimes(action, epoch, 10, seconds, 0.0, "a", NODES)
+
+
+def log(path, *entries):
+    lines = [written(event, generation=made) for event, made in entries]
+    (path / "events.jsonl").write_text("".join(lines) + '{"event": "CheckpointTimes", "ep')
+
+
+def test_the_times_of_a_save_are_those_of_its_epoch_and_generation(tmp_path):
+    log(tmp_path, (times(1), 0), (times(2, 0.7), 0), (times(2, 0.9), 1), (times(2, 5.0, "load"), 1))
+
+    assert saved_times(tmp_path, 2, 0) == times(2, 0.7)
+    assert saved_times(tmp_path, 2, 1) == times(2, 0.9)
+
+
+def test_of_an_epoch_that_was_saved_again_the_last_counts(tmp_path):
+    log(tmp_path, (times(1, 0.1), 0), (times(1, 0.2), 0))
+
+    assert saved_times(tmp_path, 1, 0) == times(1, 0.2)
+
+
+def test_without_a_log_or_an_entry_nothing_is_known(tmp_path):
+    assert saved_times(tmp_path, 1, 0) is None
+    log(tmp_path, (times(1), 0))
+    assert saved_times(tmp_path, 3, 0) is None

@@ -14,7 +14,7 @@ from jobrun.core.notify_target import (
 from jobrun.runner.rundir.run_json import RunRecord, write_record
 from jobrun.tools import notify
 from jobrun.tools.notify import build_message, send, send_all
-from tests.support.news_server import NewsServer
+from tests.support.news_servers import NewsServer
 
 MESSAGE = {"news": "finished", "text": "done"}
 

@@ -9,10 +9,17 @@ import click
 
 from jobrun.cli.completion_candidates import RUN_AT_EPOCH, SPEC
 from jobrun.cli.error_output import print_faults
+from jobrun.cli.jobs.run import run_under_progress
 from jobrun.cli.jobs.run_options import limit_options, spec_arguments
-from jobrun.cli.jobs.run_with_progress import run_under_progress
-from jobrun.cli.options import Command, RepeatableText, option, run_dir_option, value_options
-from jobrun.cli.specs.prepare_spec import override_texts, prepare
+from jobrun.cli.options import (
+    Command,
+    RepeatableText,
+    option,
+    override_texts,
+    prepare,
+    run_dir_option,
+    value_options,
+)
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.runner.fork import Fork, fork_run

@@ -14,8 +14,15 @@ from jobrun.cli.completion_candidates import SPEC
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import render_json_document, shorten_path, span
 from jobrun.cli.jobs.run_options import session_arguments, session_options
-from jobrun.cli.options import Command, json_option, option, run_dir_option, value_options
-from jobrun.cli.specs.prepare_spec import override_texts, prepare
+from jobrun.cli.options import (
+    Command,
+    json_option,
+    option,
+    override_texts,
+    prepare,
+    run_dir_option,
+    value_options,
+)
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ProofError, UsageError
 from jobrun.core.text.names import did_you_mean
@@ -31,9 +38,9 @@ _LIKELY = (
 )
 # What every command line of the proof would import again.
 _PRELOAD = (
-    "jobrun.cli.process.run_command",
+    "jobrun.cli.run_command",
     "jobrun.cli.jobs.run",
-    "jobrun.cli.progress.plain",
+    "jobrun.cli.progress.display",
     "jobrun.cli.progress.live",
 )
 

@@ -15,15 +15,14 @@ from jobrun import api
 from jobrun.cli.completion_candidates import RUN
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import render_json_document, wrap_line
+from jobrun.cli.jobs.run import run_under_progress
 from jobrun.cli.jobs.run_options import (
     build_run_options,
     drift_options,
     limit_options,
     spec_arguments,
 )
-from jobrun.cli.jobs.run_with_progress import run_under_progress
-from jobrun.cli.options import Command, option, run_dir_option, value_options
-from jobrun.cli.specs.prepare_spec import override_texts
+from jobrun.cli.options import Command, option, override_texts, run_dir_option, value_options
 from jobrun.cli.terminal import Shell
 from jobrun.core.object_url import is_object_url
 from jobrun.core.text.fault_text import visible

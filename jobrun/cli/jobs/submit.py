@@ -21,10 +21,11 @@ from jobrun.cli.options import (
     RepeatableText,
     json_option,
     option,
+    override_texts,
+    prepare,
     run_dir_option,
     value_options,
 )
-from jobrun.cli.specs.prepare_spec import override_texts, prepare
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.files.disk import disk_faults, make_directory

@@ -20,10 +20,10 @@ from jobrun.cli.options import (
     RepeatableText,
     json_option,
     option,
+    override_texts,
     run_dir_option,
     value_options,
 )
-from jobrun.cli.specs.prepare_spec import override_texts
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ExpectationError, LockedError, TaskFailedError, UsageError
 from jobrun.core.files.disk import disk_faults
@@ -43,9 +43,11 @@ from jobrun.tools.sweep.point_outcomes import (
     read_outcome,
 )
 from jobrun.tools.sweep.process_pool import PointStarted, Pool, SweepEvent, run_command
-from jobrun.tools.sweep.sweep_design import Design, SweepBase, design_sweep
-from jobrun.tools.sweep.sweep_record import (
+from jobrun.tools.sweep.sweep_design import (
+    Design,
+    SweepBase,
     SweepRequest,
+    design_sweep,
     read_request,
     sweep_folder,
     tag_run,
@@ -190,7 +192,7 @@ def _planned(shell: Shell, spec: str, run_dir: Path, given: dict[str, Any]) -> _
 
 def _run(sweep: _Sweep, shell: Shell, given: dict[str, Any]) -> int:
     """Run the unfinished points of the sweep under a display; return the signal that ended it."""
-    from jobrun.cli.progress.sweep_display import create_display  # noqa: PLC0415 - not for --status
+    from jobrun.cli.progress.sweep_output import create_display  # noqa: PLC0415 - not for --status
 
     epochs = given["epochs"] or 0
     with _held(sweep_folder(sweep.run_dir, sweep.design.name)) as folder:
@@ -256,7 +258,7 @@ def _show(sweep: _Sweep, found: Sequence[Outcome], shell: Shell, given: dict[str
         }
         shell.print(render_json_document("sweep", content))
         return
-    from jobrun.cli.progress.sweep_results import print_results  # noqa: PLC0415 - brings rich in
+    from jobrun.cli.progress.sweep_output import print_results  # noqa: PLC0415 - brings rich in
 
     print_results(found, sweep.aim, shell)
     left = {one.state for one in found} - set(OVER)

@@ -15,7 +15,7 @@ from jobrun.core.resource_usage import TimeUse
 from jobrun.runner.options import RunOptions
 
 if TYPE_CHECKING:
-    from jobrun.tools.profile.table import Table
+    from jobrun.tools.profile import Table
 
 Attach = Callable[[RunOptions, Listener], tuple[RunOptions, Listener]]
 _MOST_STEPS = 20
@@ -35,7 +35,7 @@ def profile_run(wanted: bool, shell: Shell) -> Iterator[Attach]:
     if not wanted:
         yield lambda options, listener: (options, listener)
         return
-    from jobrun.tools.profile.profiler import Profiler  # noqa: PLC0415 - only when asked for
+    from jobrun.tools.profile import Profiler  # noqa: PLC0415 - only when asked for
 
     profiler = Profiler()
 

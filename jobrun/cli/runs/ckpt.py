@@ -309,7 +309,7 @@ def diff(
       jobrun ckpt diff kmeans@5 backup/epoch-000005 --check
     """
     # Brings numpy in.
-    from jobrun.tools.diff.checkpoint_diff import compare_stored, render_differences  # noqa: PLC0415
+    from jobrun.tools.diff import compare_stored, render_differences  # noqa: PLC0415
     from jobrun.tools.lazy_blobs import find_stored_epoch  # noqa: PLC0415
 
     sides = [find_stored_epoch(text, Path(run_dir)) for text in (first, second)]
@@ -405,7 +405,7 @@ def copy(shell: Shell, target: str, place: str, run_dir: str) -> None:
       jobrun ckpt copy kmeans@12 /backup/kmeans-12
       jobrun ckpt copy latest ../elsewhere && jobrun resume ../elsewhere
     """
-    from jobrun.tools.copy_run import copy_epoch  # noqa: PLC0415 - rarely needed
+    from jobrun.tools.export import copy_epoch  # noqa: PLC0415 - rarely needed
 
     name, at, epoch = target.rpartition("@")
     found = open_checkpoints(name if at else target, Path(run_dir))

@@ -17,8 +17,13 @@ from jobrun.core.errors import ProofError, UsageError
 from jobrun.core.text.fault_text import visible
 from jobrun.runner.identity.drift import Change
 from jobrun.runner.rundir.run_directories import Run, find_run
-from jobrun.tools.diff.checkpoint_diff import align_columns, render_differences
-from jobrun.tools.diff.run_diff import RunDifference, compare_run_with_spec, compare_runs
+from jobrun.tools.diff import (
+    RunDifference,
+    align_columns,
+    compare_run_with_spec,
+    compare_runs,
+    render_differences,
+)
 
 
 @click.command("diff", cls=Command)

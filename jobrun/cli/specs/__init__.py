@@ -1,1 +1,1 @@
-"""Implement the commands about a spec that execute nothing: validate, plan, fmt and so on."""
+"""Implement the commands about specs, which execute nothing: validate, plan, fmt, explain."""

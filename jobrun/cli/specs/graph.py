@@ -8,8 +8,7 @@ import click
 
 from jobrun.cli.completion_candidates import SPEC
 from jobrun.cli.error_output import print_faults
-from jobrun.cli.options import Command, OneOf, option, value_options
-from jobrun.cli.specs.prepare_spec import override_texts, prepare
+from jobrun.cli.options import Command, OneOf, option, override_texts, prepare, value_options
 from jobrun.cli.terminal import Shell
 from jobrun.compile.plan_text import blob_lines
 from jobrun.graph import drawing as draw

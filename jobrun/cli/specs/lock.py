@@ -9,8 +9,7 @@ import click
 from jobrun.cli.completion_candidates import SPEC
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import render_json_document
-from jobrun.cli.options import Command, json_option, option, value_options
-from jobrun.cli.specs.prepare_spec import override_texts, prepare
+from jobrun.cli.options import Command, json_option, option, override_texts, prepare, value_options
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import Fault, ProofError
 from jobrun.runner.identity.data_lock import check_lock, lock_path, pin_data, read_lock, write_lock

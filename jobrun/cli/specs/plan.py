@@ -9,8 +9,14 @@ import click
 from jobrun.cli.completion_candidates import SPEC
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import render_json, span, wrap_line
-from jobrun.cli.options import Command, json_option, run_dir_option, value_options
-from jobrun.cli.specs.prepare_spec import override_texts, prepare
+from jobrun.cli.options import (
+    Command,
+    json_option,
+    override_texts,
+    prepare,
+    run_dir_option,
+    value_options,
+)
 from jobrun.cli.terminal import Shell
 from jobrun.compile.plan_document import plan_json
 from jobrun.compile.plan_text import LABEL_COLUMNS, plan_text

@@ -8,8 +8,16 @@ from pathlib import Path
 import click
 
 from jobrun.cli.completion_candidates import SPEC
-from jobrun.cli.options import Command, OneOf, choose_form, json_option, option, value_options
-from jobrun.cli.specs.prepare_spec import override_texts, prepare
+from jobrun.cli.options import (
+    Command,
+    OneOf,
+    choose_form,
+    json_option,
+    option,
+    override_texts,
+    prepare,
+    value_options,
+)
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import Fault, SpecError, errors_only
 from jobrun.core.lazy_dataclass import dataclass, replace

@@ -1,6 +1,6 @@
 """Prove a job: kill it in many places, resume it, and compare it with unbroken runs.
 
-- ``proof``: the whole. ``kill_plan``: where to kill. ``trials``: one copy, killed and resumed.
+- ``proof``: the whole. ``trials``: where to kill, and one copy, killed and resumed.
   ``judge``: what it has lost, or has different. ``original_program``: a port's model.
-- ``fork_client``, ``fork_server``: processes that start quickly.
+- ``fork_server``: processes that start quickly.
 """

@@ -20,16 +20,22 @@ from jobrun.graph.steps import Net, Step
 from jobrun.graph.types import Job
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runtime.codegen.liveness import access_finder
-from jobrun.tools.prove.fork_client import ForkClient
+from jobrun.tools.prove.fork_server import ForkClient
 from jobrun.tools.prove.judge import Difference, different_artifacts, find_difference
-from jobrun.tools.prove.kill_plan import Trial, plan_trials
 from jobrun.tools.prove.original_program import (
     JobArtifacts,
     Original,
     file_difference,
     run_original,
 )
-from jobrun.tools.prove.trials import Outcome, Reference, run_trial, run_unbroken
+from jobrun.tools.prove.trials import (
+    Outcome,
+    Reference,
+    Trial,
+    plan_trials,
+    run_trial,
+    run_unbroken,
+)
 
 # Imported once, before any run is forked; what else a job needs it imports itself.
 _PRELOAD = ("numpy", "h5py", "jobrun.runner.invocation", "jobrun.tools.inspection")

@@ -18,7 +18,7 @@ from jobrun.core.errors import JobrunError
 from jobrun.core.text.units import number, span
 from jobrun.runner.identity.drift import Change, compare_mappings, compare_specs
 from jobrun.runner.identity.recorded_job import is_from_python, load_recorded
-from jobrun.tools.diff.checkpoint_diff import compare_states
+from jobrun.tools.diff import compare_states
 from jobrun.tools.inspection import Inspection
 from jobrun.tools.report.charts import Charts, build_charts, chart_section, key
 from jobrun.tools.report.html import Html, data, joined, table, tag

@@ -23,10 +23,9 @@ from jobrun.runner.rundir.pins import read_pins
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.spec_folder import PLAN_NAME, RESOLVED_NAME, compile_recorded
 from jobrun.tools.inspection import Inspection, checkpoint_directory, inspect
-from jobrun.tools.profile.profiler import FOLDER as PROFILES
-from jobrun.tools.report.fork_lineage import Link, ancestors, children
+from jobrun.tools.profile import FOLDER as PROFILES
 from jobrun.tools.report.pictures import MOST_DRAWN, DrawnBlob, draw_each_blob
-from jobrun.tools.report.run_history import History, read_history
+from jobrun.tools.report.run_history import History, Link, ancestors, children, read_history
 from jobrun.tools.runs.metrics import Metrics
 from jobrun.tools.runs.recorded_usage import read_resources
 from jobrun.tools.runs.status import Status, read_status

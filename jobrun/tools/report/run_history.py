@@ -1,13 +1,18 @@
-"""Reconstruct the history of a run from its events: invocations, epochs, saves, times."""
+"""Reconstruct the history of a run: invocations, epochs, saves and times, from its events; forks.
+
+The forks are the ancestors that it was forked from, and the children forked from it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from jobrun.core.errors import CheckpointError
 from jobrun.core.events import (
     CheckpointCommitted,
     CheckpointFailed,
@@ -25,11 +30,13 @@ from jobrun.core.events import (
 from jobrun.core.files.json_lines import read_lines
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.runner.rundir.event_lines import EVENTS, RecordedEvent, read_events
-from jobrun.runner.rundir.run_directories import EVENTS_NAME
+from jobrun.runner.rundir.run_directories import EVENTS_NAME, Run, open_run, runs
 
 KILLED, RUNNING = "killed", "running"
 # The longest kind, of which nothing is wanted, is not parsed.
 _WANTED = tuple(kind for kind in EVENTS if kind is not CheckpointTimes)
+
+_MOST_FORKS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,3 +226,53 @@ class _Seen:
             case _:
                 return
         self.notices.append(Notice(at, epoch, words))
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A fork: which run, from which epoch of its parent, with which blobs (empty: all)."""
+
+    run: str
+    epoch: int
+    blobs: tuple[str, ...] = ()
+
+
+def ancestors(run: Run) -> tuple[Link, ...]:
+    """Find the ancestors of a fork: its parent, its parent's parent, and so on."""
+    return tuple(_upwards(run))
+
+
+def children(run: Run) -> tuple[Link, ...]:
+    """Find the children of a run, the forks made from it, oldest first."""
+    others = runs(run.path.parent.parent, run.record.job)
+    mine = [one for one in others if one.record.parent.get("run_id") == run.record.run_id]
+    return tuple(_link(one.name, one.record.parent) for one in mine[:_MOST_FORKS])
+
+
+def _upwards(run: Run) -> Iterator[Link]:
+    seen = {run.record.run_id}
+    while run.record.parent and len(seen) <= _MOST_FORKS:
+        parent = run.record.parent
+        yield _link(str(parent.get("run")), parent)
+        if parent.get("run_id") in seen:
+            return
+        seen.add(str(parent.get("run_id")))
+        above = _parent(run)
+        if above is None:
+            return
+        run = above
+
+
+def _parent(run: Run) -> Run | None:
+    """Find a run's parent in the fork lineage, if the parent's directory has not moved."""
+    place = Path(run.path, str(run.record.parent.get("checkpoints", ""))).parent
+    try:
+        found = open_run(place.resolve())
+    except CheckpointError:
+        return None
+    return found if found.record.run_id == run.record.parent.get("run_id") else None
+
+
+def _link(run: str, parent: Mapping[str, Any]) -> Link:
+    epoch = parent.get("epoch")
+    return Link(run, epoch if isinstance(epoch, int) else -1, tuple(parent.get("blobs") or ()))

@@ -11,12 +11,11 @@ from jobrun.core.text.units import number, size, span
 from jobrun.graph.drawing import svg
 from jobrun.runner.identity.provenance import iter_code_rows
 from jobrun.tools.inspection import dtype_name, value_text
-from jobrun.tools.report.fork_lineage import Link
+from jobrun.tools.report.charts import legend, timeline
 from jobrun.tools.report.html import Html, facts, joined, table, tag, text
 from jobrun.tools.report.pictures import DrawnBlob, Histogram, Picture, png
 from jobrun.tools.report.report_data import RunReport, Stored
-from jobrun.tools.report.run_history import History, Invocation, TaskTime
-from jobrun.tools.report.timeline import legend, timeline
+from jobrun.tools.report.run_history import History, Invocation, Link, TaskTime
 
 _LOOKS = {"finished": "good", "running": "good", "stopped": "warn", "interrupted": "warn"}
 _MOST_ROWS = 25

@@ -1,5 +1,5 @@
 """Run one spec at many points of its params, each as an ordinary run.
 
-- ``axes``: the points of axes. ``sweep_design``: the points as checked jobs. ``process_pool``:
-  their processes. ``point_outcomes``: what came out. ``sweep_record``: the request, and tags.
+- ``axes``: the points of axes. ``sweep_design``: the points as checked jobs; the recorded request,
+  and tags. ``process_pool``: their processes. ``point_outcomes``: what came out.
 """

@@ -1,7 +1,9 @@
-"""Design a sweep: compile the job of each point, named by its values, before any starts.
+"""Design a sweep: compile the job of each point before any starts; and record what was requested.
 
-Each point has a job's name of its own, so that its runs are found, and continued, by nothing but
-``jobrun run --resume auto``, and never get in the way of the runs of the spec itself.
+Each point has a job's name of its own, made of its values, so that its runs are found, and
+continued, by nothing but ``jobrun run --resume auto``, and never get in the way of the runs of the
+spec itself. The recorded request lets a sweep be shown and resumed without repeating it; the status
+of its points is in their own runs, whose tags let ``jobrun runs --tag sweep=walk`` find them.
 """
 
 from __future__ import annotations
@@ -9,10 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any, TypeVar
 
 from jobrun.compile.pipeline import compile_job
-from jobrun.core.errors import Fault, SpecError, UsageError
+from jobrun.core.errors import Fault, JobrunError, SpecError, UsageError
+from jobrun.core.files.disk import disk_faults, write_file
+from jobrun.core.files.json_files import build, read_json
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import FILE_NAME
 from jobrun.core.text.patterns import lazy_pattern
@@ -20,6 +26,7 @@ from jobrun.graph.conditions import StopWithoutImprovement
 from jobrun.graph.types import Job
 from jobrun.spec.dump import spec_digest
 from jobrun.spec.load import LoadedSpec, load_spec
+from jobrun.tools.runs.tag_and_remove_runs import change_tags, read_tags
 from jobrun.tools.sweep.axes import Axis, Point, restore_option_name, short_name, shown_value
 
 _LONGEST_NAME = 64
@@ -28,6 +35,13 @@ _NOT_IN_NAMES = lazy_pattern(r"[^A-Za-z0-9_.-]+")
 _MOST_COMPILED = 100
 _MOST_FAULTS = 20
 Made = TypeVar("Made")
+
+# Begins with a dot, as no job's name does: it is not taken for a folder of runs.
+FOLDER = ".sweeps"
+_REQUEST_NAME = "sweep.json"
+_REQUEST_FORMAT = 1
+_NOT_IN_TAGS = lazy_pattern(r"[^A-Za-z0-9_.=-]+")
+_LONGEST_TAG = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,3 +238,76 @@ def _best(job: Job) -> tuple[str, str]:
     if metric:
         return metric, mode
     return (job.metrics[0][0] if job.metrics else ""), "min"
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRequest:
+    """The part of a sweep's command line that decides which points there are.
+
+    Attributes:
+        grid: The axes as written.
+        random: How many points are drawn; None for all.
+        seed: For the random points.
+    """
+
+    grid: tuple[str, ...]
+    random: int | None = None
+    seed: int = 0
+
+
+def sweep_folder(run_dir: Path, name: str) -> Path:
+    """Return the folder that holds the record and the lock of a sweep."""
+    return run_dir / FOLDER / name
+
+
+def write_request(folder: Path, request: SweepRequest) -> None:
+    """Write the record of a sweep's request to its folder, atomically.
+
+    Raises:
+        EnvironmentFaultError: Writing or deleting fails.
+    """
+    with disk_faults("E354", f"write {folder / _REQUEST_NAME}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        content = {"format": _REQUEST_FORMAT, **asdict(request)}
+        write_file(folder / _REQUEST_NAME, json.dumps(content, indent=2).encode() + b"\n")
+
+
+def read_request(folder: Path) -> SweepRequest:
+    """Read from a sweep's record the request with which the sweep was run last.
+
+    Raises:
+        UsageError: E438, there is no such sweep yet.
+    """
+    cause: Exception | None = None
+    try:
+        request = build(SweepRequest, read_json(folder / _REQUEST_NAME))
+        if request.grid:
+            return request
+    except (OSError, ValueError) as error:
+        cause = error
+    raise UsageError.of(
+        "E438",
+        f"there is no sweep '{folder.name}' in {folder.parent.parent} yet",
+        "give the values to try, such as --grid lr=0.1,0.01",
+    ) from cause
+
+
+def build_tags(sweep: str, point: PlannedPoint) -> tuple[str, ...]:
+    """Build the tags that record a sweep and point in a run, such as ``sweep=walk``, ``lr=0.1``."""
+    pairs = [("sweep", sweep), *point.values.items()]
+    return tuple(
+        _NOT_IN_TAGS.sub("_", f"{name}={shown_value(value)}")[:_LONGEST_TAG]
+        for name, value in pairs
+    )
+
+
+def tag_run(run: Path, sweep: str, point: PlannedPoint) -> None:
+    """Record a run's sweep, and the values of its point there, in the run's tags; ignore errors."""
+    wanted = build_tags(sweep, point)
+    if set(wanted) <= set(read_tags(run)):
+        return
+    try:
+        change_tags(run, wanted, ())
+    except (JobrunError, OSError):
+        # If the run directory cannot be written to, the run itself reports it.
+        return

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from tests.support.stored_runs import blobs, epochs
 from tests.support.walk_spec import SPEC
 

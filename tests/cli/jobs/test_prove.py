@@ -6,10 +6,9 @@ import re
 import pytest
 
 from jobrun.cli.jobs.prove import _sum
-from jobrun.cli.process.run_command import invoke
-from jobrun.tools.prove.kill_plan import AtTime, Course, Trial
+from jobrun.cli.run_command import invoke
 from jobrun.tools.prove.proof import Proof
-from jobrun.tools.prove.trials import Outcome, Reference
+from jobrun.tools.prove.trials import AtTime, Course, Outcome, Reference, Trial
 
 SPEC = """
 jobrun: 1

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.runner.rundir.lock import RunLock
 from tests.support.sample_runs import make_run
 

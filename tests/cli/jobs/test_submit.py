@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 
 SPEC = """\
 jobrun: 1

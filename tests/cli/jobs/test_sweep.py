@@ -7,10 +7,10 @@ import subprocess
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.run_directories import runs
-from jobrun.tools.sweep.sweep_record import sweep_folder
+from jobrun.tools.sweep.sweep_design import sweep_folder
 from tests.support.command import JOBRUN, environment
 from tests.support.sweeps import grow_spec
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
 from jobrun.cli.progress import display
 from jobrun.cli.progress.profile_output import profile_run, render_tables
+from jobrun.cli.run_command import invoke
 from jobrun.cli.terminal import Shell
 from jobrun.core.events import ignore
 from jobrun.runner.options import RunOptions
-from jobrun.tools.profile.table import InstanceRow, NodeRow, OperatorRow, StepRow, Table
+from jobrun.tools.profile import InstanceRow, NodeRow, OperatorRow, StepRow, Table
 from tests.support.command import jobrun
 from tests.support.stored_runs import only_run
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobrun.cli.formatting import shorten_path
-from jobrun.cli.progress.display import create_display
-from jobrun.cli.progress.plain import PlainProgress
+from jobrun.cli.progress.display import PlainProgress, create_display
 from jobrun.cli.progress.run_state import RunState
 from jobrun.cli.progress.summary import (
     note_saved_epoch,

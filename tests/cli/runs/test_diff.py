@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from tests.support.sample_runs import make_run
 
 

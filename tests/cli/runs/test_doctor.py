@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.cli.runs import doctor
 from jobrun.tools.doctor import Finding
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.runner.rundir.lock import RunLock
 from tests.support.command import JOBRUN, environment
 from tests.support.sample_runs import make_run

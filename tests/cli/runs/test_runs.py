@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.cli.terminal import Shell
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.run_json import read_record, write_record

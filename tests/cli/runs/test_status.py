@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.cli.runs import status
 from jobrun.cli.terminal import Shell
 from jobrun.runner.rundir import run_json

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 
 MIXED = "name: x  # its name\njobrun: 1\n"
 ORDERED = "jobrun: 1\nname: x  # its name\n"

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 
 SPEC = """\
 jobrun: 1

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jobrun.cli.completion_candidates import TEMPLATE
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.tools.templates import TEMPLATES, template_text
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.cli.terminal import Shell
 from tests.support.command import SPECS
 from tests.support.sample_runs import make_run

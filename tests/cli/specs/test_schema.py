@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from tests.support.command import ROOT
 
 

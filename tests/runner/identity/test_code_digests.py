@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from jobrun.api import prepare
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.runner.identity.code_digests import digest_code
 from jobrun.runner.rundir.run_directories import open_run
 from tests.support.stored_runs import only_run

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.graph.types import Cluster, Job, TaskGroup
 from jobrun.runner.identity.provenance import collect_provenance, iter_code_rows
 from jobrun.runner.identity.recorded_job import PythonJob

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import Fault, SpecError
 from jobrun.runner.preflight.blob_types import check_types, infer_header_types

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.core.errors import SpecError
 from jobrun.spec.load import load_spec
 from tests.support.stored_runs import only_run

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobrun.checkpoint.stores.directory import DirectoryStore
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.runner.rundir.run_directories import Run, runs
 from jobrun.tools.prove.judge import different_artifacts, find_difference, find_lost_epochs
 

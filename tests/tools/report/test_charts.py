@@ -5,12 +5,24 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 
 from jobrun.tools.report import charts
-from jobrun.tools.report.charts import build_charts, metric_points
+from jobrun.tools.report.charts import (
+    Chart,
+    Charts,
+    Curve,
+    build_charts,
+    chart_section,
+    legend,
+    metric_points,
+    thin_points,
+    timeline,
+)
 from jobrun.tools.report.report_json import chart_values
+from jobrun.tools.report.run_history import Epoch, History, Invocation, Saved
 from jobrun.tools.runs.metrics import Metrics
 from tests.support.reports import a_report
 
@@ -72,3 +84,111 @@ def test_json_has_no_nan():
     values = chart_values(build_charts([a_report()]))
 
     assert json.loads(json.dumps(values, allow_nan=False))[0]["curves"][0]["y"][1] == "nan"
+
+
+ONE = Chart("loss", (Curve(0, ((1, 4.0), (2, 1.0)), 2),))
+
+
+def test_a_chart_tells_its_numbers_without_a_script():
+    found = chart_section(Charts((ONE,)), ["a"])
+
+    assert 'aria-label="loss: last 1, min 1, max 4"' in found
+    assert "legend" not in found
+
+
+def test_thinned_curves_say_so():
+    chart = Chart("loss", (Curve(0, ((1, 4.0), (9, 1.0)), 9),))
+
+    assert "2 of 9 values are drawn" in chart_section(Charts((chart,)), ["a"])
+
+
+def test_several_runs_have_a_legend_of_buttons():
+    found = chart_section(Charts((ONE,)), ["a", "<b>"])
+
+    assert found.count("data-run=") == 2
+    assert "&lt;b&gt;" in found
+
+
+def test_metrics_without_room_are_named():
+    assert "No room for 1 more metrics: other" in chart_section(Charts((ONE,), ("other",)), ["a"])
+
+
+def test_a_run_that_measured_nothing_says_what_to_do():
+    assert "the spec&#x27;s &#x27;metrics&#x27;" in chart_section(Charts(()), ["a"])
+
+
+CURVE = [(x, math.sin(x / 50)) for x in range(10_000)]
+
+
+def test_a_short_curve_stays_as_it_is():
+    assert thin_points(CURVE[:20], 20) == CURVE[:20]
+
+
+def test_a_long_one_keeps_its_ends_and_no_more_than_was_asked_for():
+    kept = thin_points(CURVE, 300)
+
+    assert (kept[0], kept[-1]) == (CURVE[0], CURVE[-1])
+    assert len(kept) <= 300
+    assert kept == sorted(kept)
+
+
+def test_no_peak_is_lost():
+    curve = [*CURVE[:7000], (7000, 99.0), *CURVE[7001:8000], (8000, -99.0), *CURVE[8001:]]
+    kept = thin_points(curve, 100)
+
+    assert (7000, 99.0) in kept
+    assert (8000, -99.0) in kept
+
+
+def test_a_value_that_is_no_number_is_not_lost():
+    curve = [*CURVE[:500], (500, math.nan), *CURVE[501:]]
+
+    assert 500 in [x for x, _ in thin_points(curve, 50)]
+
+
+TWO = History(
+    (
+        Invocation(0.0, 10.0, -1, 5, 0, "killed"),
+        Invocation(100.0, 110.0, 3, 8, 1, "finished", "</svg><script>"),
+    ),
+    tuple(Epoch(number, 2.0 * number, 1.0, 0) for number in range(1, 6)),
+    (Saved(1, 2.0, 10, 0.1), Saved(2, 4.0, 10, 0.1)),
+)
+
+
+def _titles(history, width=900):
+    root = ElementTree.fromstring(timeline(history, width, "words"))
+    return [one.text for one in root.iter("title")]
+
+
+def test_ends_gaps_and_new_starts_are_marked():
+    assert _titles(TWO) == [
+        "killed",
+        "went on from epoch 3, generation 1",
+        "finished </svg><script>",
+        "nothing ran for 1 m 30 s",
+    ]
+
+
+def test_it_is_well_formed_with_very_many_processes_on_a_narrow_screen():
+    many = History(tuple(Invocation(9.0 * n, 9.0 * n + 1, n, n, 0) for n in range(500)))
+    root = ElementTree.fromstring(timeline(many, 340, "words"))
+    spans = [one for one in root.iter("rect") if one.get("class") == "span"]
+
+    assert len(spans) == 60
+
+
+def test_a_long_run_has_no_more_points_than_pixels():
+    epochs = tuple(Epoch(n, n / 1000, 0.001, 0) for n in range(10_000))
+    long = History((Invocation(0.0, 10.0, -1, 9999, 0),), epochs)
+
+    assert len(timeline(long, 900, "words")) < 30_000
+
+
+def test_a_run_that_did_nothing_is_drawn():
+    assert _titles(History((Invocation(5.0, 5.0, -1, -1, 0, "failed", "why"),))) == ["failed why"]
+
+
+def test_the_legend_names_each_mark():
+    for word in ("a save", "finished", "failed", "killed"):
+        assert word in legend()

@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 import jobrun
+from jobrun.api import prepare
+from jobrun.graph.drawing import mermaid
 from jobrun.runner.rundir.run_directories import open_run
-from jobrun.tools.report.report_data import read_report
+from jobrun.runner.rundir.spec_folder import plan_text
+from jobrun.tools.report.report_data import read_report, strip_job
+from tests.support.command import SPECS
 from tests.support.reports import a_report, make_report
 
 
@@ -105,3 +111,15 @@ def test_where_many_runs_share_a_page_fewer_blobs_of_each_are_drawn(tmp_path):
     blobs = read_report(run, tmp_path / "runs", runs=120).stored.blobs
 
     assert [one.histogram for one in blobs] == [None, None, None]
+
+
+def test_it_looks_like_the_job():
+    job = prepare(str(SPECS / "digits-kmeans.yaml")).job
+
+    assert mermaid(strip_job(json.loads(plan_text(job)))) == mermaid(job)
+
+
+@pytest.mark.parametrize("plan", [{}, {"job": 1, "nodes": [], "groups": {}, "seed": 0}])
+def test_a_plan_of_another_form_is_refused(plan):
+    with pytest.raises(KeyError):
+        strip_job(plan)

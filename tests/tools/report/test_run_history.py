@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
+from jobrun.cli.run_command import invoke
 from jobrun.core.events import (
     CheckpointCommitted,
     CheckpointFailed,
@@ -13,7 +16,9 @@ from jobrun.core.events import (
     RunStarted,
     TaskEnded,
 )
-from jobrun.tools.report.run_history import Saved, TaskTime, read_history
+from jobrun.runner.rundir.run_directories import runs
+from jobrun.tools.report.run_history import Link, Saved, TaskTime, ancestors, children, read_history
+from tests.support.reports import make_report
 from tests.support.sample_events import written
 
 
@@ -94,3 +99,26 @@ def test_torn_and_foreign_lines_are_left_out(tmp_path, tail):
 
 def test_a_run_without_events_has_no_history(tmp_path):
     assert read_history(tmp_path, live=False).invocations == ()
+
+
+def _forked(folder, *words):
+    where = ["--run-dir", str(folder / "runs"), "--quiet"]
+    invoke(["fork", *words, *where, "--set", "stop=[{epochs: 5}]"])
+    return runs(folder / "runs", "pages")[-1]
+
+
+def test_a_fork_knows_its_ancestors_and_each_its_forks(tmp_path):
+    first = make_report(tmp_path).run
+    second = _forked(tmp_path, f"{first.path}@2")
+    third = _forked(tmp_path, f"{second.path}@3", "--blobs", "x")
+
+    assert ancestors(third) == (Link(second.name, 3, ("x",)), Link(first.name, 2))
+    assert children(first) == (Link(second.name, 2),)
+
+
+def test_where_the_parent_is_gone_its_name_is_left(tmp_path):
+    first = make_report(tmp_path).run
+    second = _forked(tmp_path, f"{first.path}@2")
+    shutil.rmtree(first.path)
+
+    assert ancestors(second) == (Link(first.name, 2),)

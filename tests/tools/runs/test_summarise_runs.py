@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.runner.rundir import run_index
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.run_directories import find_run

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.core.errors import UsageError
 from jobrun.runner.rundir.run_directories import newest_run
 from jobrun.tools.sweep.axes import enumerate_points, parse_axes

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.cli.process.run_command import invoke
+from jobrun.cli.run_command import invoke
 from jobrun.runner.rundir.run_directories import runs
 from jobrun.spec.format_text import format_text
 from jobrun.tools import templates
-from jobrun.tools.diff.checkpoint_diff import compare_stored
+from jobrun.tools.diff import compare_stored
 from jobrun.tools.lazy_blobs import find_stored_epoch
 from jobrun.tools.templates import (
     COMPANIONS,

@@ -1,1 +1,0 @@
-"""Implement the commands that explain jobrun: explain, ops, and completion in shells."""

@@ -1,0 +1,448 @@
+"""Show the progress of ``jobrun sweep``, and print its results: a table, a plot, the best point.
+
+While it runs, points that ended are lines, and the running ones a live display.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.measure import Measurement
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from jobrun.cli.formatting import STATUS_COLOURS, number, shorten_path, span, wrap_line
+from jobrun.cli.progress.screen import Screen
+from jobrun.cli.runs.chart import draw_chart, sparkline
+from jobrun.cli.terminal import Shell
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.fault_text import visible
+from jobrun.tools.runs.metrics import read_last_epoch
+from jobrun.tools.sweep.axes import shown_value
+from jobrun.tools.sweep.point_outcomes import (
+    OVER,
+    UNEXPECTED,
+    Objective,
+    Outcome,
+    rank_outcomes,
+    score,
+)
+from jobrun.tools.sweep.process_pool import PointEnded, PointStarted, SweepEvent
+from jobrun.tools.sweep.sweep_design import Design, PlannedPoint
+
+_LOOK_EVERY_S = 1.0
+_HISTORY = 64
+_MOST_SHOWN = 12
+_MOST_METRICS = 3
+_MOST_FAULTS = 3
+_ENDINGS = {
+    0: "finished",
+    9: "finished, but an expectation does not hold",
+    75: "stopped",
+    130: "interrupted",
+}
+_ENDING_COLOURS = {0: "green", 75: "yellow", 130: "yellow"}
+_BAR_WIDTH = 48
+
+_STATE_COLOURS = STATUS_COLOURS | {UNEXPECTED: "red", "not started": "dim"}
+_MOST_BARS = 20
+_PLOT_WIDTH = (30, 72)
+_PIPE_WIDTH = 500
+_PARTS = "▏▎▍▌▋▊▉█"
+# Beyond it a linear axis would show nothing of the small ones.
+_LOG_FROM = 50.0
+_MOST_WHY = 72
+_LEAST_ROOM = 30
+_LONGEST_HEAD = 24
+_GAP = 4
+
+
+def create_display(shell: Shell, design: Design, todo: int, jobs: int) -> Any:
+    """Create the context manager that shows a sweep's progress: live, or plain lines."""
+    count = len(design.points)
+    state = SweepState(count, count - todo, todo, jobs)
+    if shell.live and todo:
+        return LiveSweep(shell, state)
+    return PlainSweep(shell, state)
+
+
+class PlainSweep:
+    """Prints a line for each point that has ended.
+
+    Args:
+        shell: Where to.
+        state: Updated by each event first.
+    """
+
+    def __init__(self, shell: Shell, state: SweepState) -> None:
+        self._shell = shell
+        self._state = state
+
+    def __enter__(self) -> Self:
+        self._state.started_at = self._state.clock()
+        self._say(render_heading(self._state))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Do nothing at the end of a sweep's plain display, whose last line is printed already."""
+
+    def listen(self, event: SweepEvent) -> None:
+        """Show an event of a sweep in the plain display."""
+        self._state.update(event)
+        if isinstance(event, PointEnded):
+            for line in render_ended(event, self._state, self._shell):
+                self._say(line)
+
+    def _say(self, text: str) -> None:
+        self._shell.say(text)
+
+
+class LiveSweep:
+    """Prints a line for each point that has ended, above a live display of the running ones."""
+
+    def __init__(self, shell: Shell, state: SweepState) -> None:
+        self._shell = shell
+        self._state = state
+        console = Console(stderr=True, no_color=not shell.colours, highlight=False)
+        self._screen = Screen(console, lambda: render_display(state))
+
+    def __enter__(self) -> Self:
+        self._state.started_at = self._state.clock()
+        self._screen.__enter__()
+        self._screen.say(Text(render_heading(self._state)))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._screen.__exit__(kind, error, trace)
+
+    def listen(self, event: SweepEvent) -> None:
+        """Show an event of a sweep in the live display."""
+        self._state.update(event)
+        if isinstance(event, PointEnded):
+            for line in render_ended(event, self._state, self._shell):
+                self._screen.say(Text.from_ansi(line))
+
+
+@dataclass(slots=True)
+class SweepState:
+    """The state of a running sweep, updated by its events.
+
+    Attributes:
+        count: How many points there are.
+        done: How many are over, before or now.
+        todo: How many there were to run.
+        jobs: How many run at a time.
+    """
+
+    count: int
+    done: int
+    todo: int
+    jobs: int
+    clock: Callable[[], float] = time.monotonic
+    running: dict[str, tuple[PlannedPoint, RunningPoint]] = field(default_factory=dict)
+    ended: int = 0
+    failed: int = 0
+    started_at: float = 0.0
+    looked_at: float = 0.0
+
+    def update(self, event: SweepEvent) -> None:
+        """Update the displayed state of a sweep by an event."""
+        match event:
+            case PointStarted():
+                self.running[event.point.job] = (
+                    event.point,
+                    RunningPoint(event.run, event.total_epochs),
+                )
+            case PointEnded():
+                self.running.pop(event.point.job, None)
+                self.ended += 1
+                self.done += event.exit_code in (0, 9)
+                self.failed += event.exit_code not in _ENDINGS
+            case _:
+                pass
+        if self.clock() >= self.looked_at + _LOOK_EVERY_S:
+            self.looked_at = self.clock()
+            for _, one in self.running.values():
+                one.refresh()
+
+    @property
+    def left_s(self) -> float | None:
+        """Estimated seconds until all points of the sweep have ended; None while unknown."""
+        if not self.ended:
+            return None
+        return (self.clock() - self.started_at) / self.ended * max(0, self.todo - self.ended)
+
+
+@dataclass(slots=True)
+class RunningPoint:
+    """The progress of one running point, read from the files of its run."""
+
+    run: Path
+    total_epochs: int | None
+    epoch: int = -1
+    metrics: dict[str, list[float]] = field(default_factory=dict)
+
+    def refresh(self) -> None:
+        """Update a running point's progress in the sweep's display from files of its run."""
+        epoch, values = read_last_epoch(self.run)
+        if epoch == self.epoch:
+            return
+        self.epoch = epoch
+        for name, value in values.items():
+            if isinstance(value, int | float):
+                history = self.metrics.setdefault(name, [])
+                history.append(float(value))
+                del history[:-_HISTORY]
+
+
+def render_heading(state: SweepState) -> str:
+    """Render the heading of a sweep's display: ``12 points: 3 finished before, 9 to run``."""
+    before = f"{state.done} finished before, " if state.done else ""
+    points = "1 point" if state.count == 1 else f"{state.count} points"
+    if not state.todo:
+        return f"{points}: all finished before"
+    return f"{points}: {before}{state.todo} to run, {min(state.jobs, state.todo)} at a time"
+
+
+def render_ended(event: PointEnded, state: SweepState, shell: Shell) -> list[str]:
+    """Render a line about a point that ended, with its faults, for the sweep's display."""
+    word = _ENDINGS.get(event.exit_code, f"failed with exit code {event.exit_code}")
+    if event.exit_code < 0:
+        word = f"killed by signal {-event.exit_code}"
+    colour = _ENDING_COLOURS.get(event.exit_code, "red")
+    lines = [
+        f"[{state.done} of {state.count}] {visible(event.point.label)}: {shell.paint(word, colour)}"
+    ]
+    if event.exit_code in (0, 75, 130):
+        return lines
+    for fault in event.faults[:_MOST_FAULTS]:
+        place = f"{fault['file']}:{fault['line']}  " if fault.get("line") else ""
+        lines.append(visible(f"  error[{fault['code']}] {place}{fault['message']}"))
+        if fault.get("mend"):
+            lines.append(visible(f"      = {fault['mend']}"))
+    if not event.faults:
+        lines += [f"  {visible(line)}" for line in event.said]
+    return lines
+
+
+def running_rows(state: SweepState) -> list[tuple[str, str, str]]:
+    """List the label, epoch and metrics of each running point, for the sweep's display."""
+    rows = []
+    for point, one in list(state.running.values())[:_MOST_SHOWN]:
+        total = f" of at most {one.total_epochs}" if one.total_epochs else ""
+        where = f"epoch {one.epoch}{total}" if one.epoch >= 0 else "starts"
+        metrics = [
+            f"{visible(name)} {number(values[-1])} {sparkline(values, 12)}".rstrip()
+            for name, values in list(one.metrics.items())[:_MOST_METRICS]
+        ]
+        rows.append((visible(point.label), where, "  ".join(metrics)))
+    return rows
+
+
+def render_counts(state: SweepState) -> str:
+    """Render the counts in a sweep's display: ``3 of 12 finished, 2 running, 1 failed``."""
+    text = f"{state.done} of {state.count} finished, {len(state.running)} running"
+    if state.failed:
+        text += f", {state.failed} failed"
+    return text if state.left_s is None else f"{text}   about {span(state.left_s)} left"
+
+
+def render_display(state: SweepState) -> RenderableType:
+    """Render a sweep's live display: running points, a progress bar, and counts."""
+    rows = Table.grid(padding=(0, 2))
+    for style in ("cyan", "", ""):
+        rows.add_column(style=style, no_wrap=True, overflow="ellipsis")
+    for row in running_rows(state):
+        rows.add_row(*map(Text, row))
+    bar = Table.grid()
+    # In a row: by itself it would not end its line.
+    bar.add_row(ProgressBar(total=max(1, state.count), completed=state.done, width=_BAR_WIDTH))
+    line = Text(render_counts(state), no_wrap=True, overflow="ellipsis")
+    return Group(*([rows] if rows.row_count else []), bar, line)
+
+
+def print_results(found: Sequence[Outcome], aim: Objective, shell: Shell) -> None:
+    """Print a sweep's table of points, its plot, and which point is best."""
+    best = rank_outcomes(found, aim)
+    width = min(shell.result_width, _PIPE_WIDTH)
+    coloured = shell.result_colours
+    console = Console(
+        width=width,
+        highlight=False,
+        force_terminal=coloured,
+        color_system="standard" if coloured else None,
+    )
+    names = metrics_of(found, aim)
+    shown = list(names)
+    # Unbounded, to measure what the cells need.
+    options = console.options.update(width=_PIPE_WIDTH)
+    while True:
+        table = build_table(found, best[:1], aim, shown)
+        room = width - Measurement.get(console, options, table).maximum
+        if room >= 0 or len(shown) <= 1:
+            break
+        shown.pop()
+    with console.capture() as caught:
+        console.print(build_table(found, best[:1], aim, shown, room))
+    lines = [line.rstrip() for line in caught.get().splitlines()]
+    if left := names[len(shown) :]:
+        text = f"no room for: {', '.join(_head(name) for name in left)} (--csv prints all)"
+        lines += textwrap.wrap(text, width, break_on_hyphens=False)
+    lines += render_reasons(found) if room < _LEAST_ROOM else []
+    shell.print("\n".join([*lines, *render_plot(best, aim, width)]))
+    verdict = render_verdict(found, best, aim).splitlines()
+    shell.print("\n".join(["", *(part for line in verdict for part in wrap_line(line, width, 2))]))
+
+
+def build_table(
+    found: Sequence[Outcome],
+    best: Sequence[Outcome],
+    aim: Objective,
+    names: Sequence[str] | None = None,
+    room: int = 0,
+) -> Table:
+    """Build the printed table of a sweep's points, one row each; the best one is marked.
+
+    Args:
+        found: The points.
+        best: The best of them, or none.
+        aim: What is judged by.
+        names: The metrics to show; all without it.
+        room: Columns of the terminal for why points are not finished; too few for none of it.
+    """
+    axes = list(found[0].point.values) if found else []
+    names = metrics_of(found, aim) if names is None else names
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for head in ("", *map(_head, axes)):
+        grid.add_column(head, no_wrap=True)
+    for head in ("state", "epoch", *map(_head, names)):
+        grid.add_column(head, no_wrap=True, justify="left" if head == "state" else "right")
+    whys = [_why(one) for one in found] if room >= _LEAST_ROOM else []
+    if any(whys):
+        grid.add_column("why", no_wrap=True, overflow="ellipsis", max_width=room - _GAP)
+    for at, one in enumerate(found):
+        cells = [
+            Text("*" if one in best else ""),
+            *(Text(visible(shown_value(value))) for value in one.point.values.values()),
+            Text(one.state, _STATE_COLOURS.get(one.state, "dim")),
+            Text(str(one.epoch) if one.epoch >= 0 else "-"),
+            *(Text(number(one.metrics[name]) if name in one.metrics else "-") for name in names),
+        ]
+        cells += [Text(whys[at])] if any(whys) else []
+        grid.add_row(*cells, style="bold" if one in best else "")
+    return grid
+
+
+def metrics_of(found: Sequence[Outcome], aim: Objective) -> list[str]:
+    """List the metrics of a sweep's points; the one by which points are ranked comes first."""
+    names = list(dict.fromkeys(name for one in found for name in one.metrics))
+    return sorted(names, key=lambda name: name != aim.metric)
+
+
+def _head(name: str) -> str:
+    text = visible(name)
+    return text if len(text) <= _LONGEST_HEAD else f"{text[: _LONGEST_HEAD - 1]}…"
+
+
+def render_reasons(found: Sequence[Outcome]) -> list[str]:
+    """Render the lines of a sweep's results that say why points are not finished."""
+    return [f"  {visible(one.point.label)}: {why}" for one in found if (why := _why(one))]
+
+
+def _why(one: Outcome) -> str:
+    why = "" if one.state in ("finished", "running") else visible(one.reason)
+    return why if len(why) <= _MOST_WHY else f"{why[: _MOST_WHY - 1]}…"
+
+
+def render_verdict(found: Sequence[Outcome], best: Sequence[Outcome], aim: Objective) -> str:
+    """Render the last line of a sweep's results: how many points finished, and the best one."""
+    over = sum(one.state in OVER for one in found)
+    text = f"{over} of {len(found)} points finished"
+    bad = [one.state for one in found if one.state not in OVER]
+    text += "".join(f", {bad.count(state)} {state}" for state in dict.fromkeys(bad))
+    if not best:
+        return text
+    word = "greatest" if aim.mode == "max" else "least"
+    value = number(best[0].metrics[aim.metric])
+    where = shorten_path(str(best[0].run))
+    point = visible(best[0].point.label)
+    return f"{text}\nbest ({word} {visible(aim.metric)}): {point}  {value}  {where}"
+
+
+def render_plot(best: Sequence[Outcome], aim: Objective, width: int) -> list[str]:
+    """Render the plot below a sweep's printed results: a curve over a numeric axis, else bars.
+
+    Args:
+        best: Those with a score, in the order of their rank.
+        aim: What is shown.
+        width: Of the terminal.
+    """
+    if len(best) < 2:
+        return []
+    least, most = _PLOT_WIDTH
+    room = min(most, max(least, width - 30))
+    points, title = _over_axis(best, aim)
+    if len(points) > 2:
+        return ["", title, *draw_chart(points, room)]
+    return ["", visible(aim.metric), *_bars(best[:_MOST_BARS], aim, room), *_left_out(len(best))]
+
+
+def _over_axis(best: Sequence[Outcome], aim: Objective) -> tuple[list[tuple[float, float]], str]:
+    """Return the plot points of a sweep along its numeric axis, and a title; [] without one."""
+    axes = list(best[0].point.values)
+    pairs = [(one.point.values[axes[0]], score(one, aim)) for one in best]
+    points = sorted(
+        (float(x), y)
+        for x, y in pairs
+        if isinstance(x, int | float) and not isinstance(x, bool) and y is not None
+    )
+    if len(axes) != 1 or len(points) < len(best):
+        return [], ""
+    title = f"{visible(aim.metric)} over {visible(axes[0])}"
+    first, last = points[0][0], points[-1][0]
+    if first > 0 and last / first >= _LOG_FROM:
+        return [(math.log10(x), y) for x, y in points], f"{title} (powers of 10)"
+    return points, title
+
+
+def _bars(shown: Sequence[Outcome], aim: Objective, room: int) -> list[str]:
+    values = [value for one in shown if (value := score(one, aim)) is not None]
+    # From zero where that says something; else from a little below the least.
+    low, high = min(values), max(values)
+    start = 0.0 if low >= 0 and high < 4 * (high - low) else low - (high - low) / 4
+    names = [visible(one.point.label) for one in shown]
+    margin = max(map(len, names))
+    whole = (high - start) or 1.0
+    return [
+        f"  {name:<{margin}}  {_bar((value - start) / whole, room)} {number(value)}"
+        for name, value in zip(names, values, strict=True)
+    ]
+
+
+def _bar(part: float, room: int) -> str:
+    eighths = max(1, round(part * room * 8))
+    whole, rest = divmod(eighths, 8)
+    return _PARTS[-1] * whole + (_PARTS[rest - 1] if rest else "")
+
+
+def _left_out(count: int) -> list[str]:
+    return [f"  and {count - _MOST_BARS} more"] if count > _MOST_BARS else []

@@ -1,0 +1,267 @@
+"""Explain on stderr how a run's process died: signal, place, stack, and what to do next."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import jobrun
+from jobrun.cli.error_output import print_faults
+from jobrun.cli.formatting import size
+from jobrun.cli.supervisor import ChildExit, LimitRecorder, SharedState
+from jobrun.cli.terminal import Shell
+from jobrun.core.captured_output import take_left_output
+from jobrun.core.errors import (
+    EnvironmentFaultError,
+    Fault,
+    InterruptedRunError,
+    JobrunError,
+    Origin,
+    StoppedEarlyError,
+    TaskFailedError,
+)
+from jobrun.core.events import Event, GroupEnded, GroupStarted, Listener, RunStarted
+from jobrun.core.system_calls import MEANT, RELAYS
+from jobrun.core.text.patterns import lazy_pattern
+from jobrun.runner.rundir.lock import RunLock
+from jobrun.runner.rundir.logs import append_left_output
+from jobrun.runner.rundir.run_directories import open_run
+from jobrun.runner.rundir.run_json import RECORD_NAME
+
+_LOOK_FOR_KILLER = (
+    "if no user killed it, it was probably the OOM killer: see dmesg | grep -i "
+    "oom, or the report of the batch system"
+)
+# What a limit is compared with is counted in ticks, more coarsely than what a process has used.
+_CPU_SHARE, _CPU_CLOSE_S = 0.8, 0.5
+_FRAME = lazy_pattern(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
+_MOST_FRAMES = 12
+_OWN = str(Path(jobrun.__file__).parent)
+# The script that pip makes.
+_PROGRAM = str(Path(sys.prefix, "bin", "jobrun"))
+_CRASHES = {
+    signal.SIGSEGV: "segmentation fault",
+    signal.SIGBUS: "bus error, for example in a truncated mapped file",
+    signal.SIGABRT: "abort() was called",
+    signal.SIGFPE: "arithmetic fault, such as an integer division by zero",
+    signal.SIGILL: "illegal instruction for this processor",
+}
+_LIMITS = {
+    signal.SIGXCPU: "CPU time limit reached (ulimit -t)",
+    signal.SIGXFSZ: "file size limit reached (ulimit -f)",
+}
+
+
+def record_running(shared: SharedState, grace_s: float) -> Listener:
+    """Create a listener that records what runs, to explain a later unexpected end.
+
+    Args:
+        shared: The shared.
+        grace_s: How long an epoch may still take after the first request to end.
+    """
+    shared.write("grace", str(grace_s))
+    limits = LimitRecorder(lambda text: shared.write("limit", text))
+
+    def listen(event: Event) -> None:
+        limits.listen(event)
+        match event:
+            case RunStarted():
+                shared.write("run", event.directory)
+            case GroupStarted():
+                shared.write("group", f"{event.group}\n{event.epoch}\n{', '.join(event.tasks)}")
+            case GroupEnded():
+                shared.write("group", "")
+            case _:
+                pass
+
+    return listen
+
+
+def report_unexpected_end(
+    shared: SharedState, ended: ChildExit, lacked_memory: Callable[[], bool]
+) -> int:
+    """Explain on stderr how a run's process ended: signal, place, stack; return a code.
+
+    After a signal that asked for the end, the code is that of a run which obeyed it; after
+    a kill, be it for lack of memory, it is that of a fault of the machine.
+
+    Args:
+        shared: What the process left behind.
+        ended: How it ended.
+        lacked_memory: Whether the kernel has ended a process for lack of memory meanwhile.
+    """
+    shell = Shell()
+    left = take_left_output(shared.output)
+    if (run := shared.read("run")) and Path(run, RECORD_NAME).is_file():
+        append_left_output(Path(run), left)
+    stack = extract_frames(shared.stacks, task_line_of(ended.overdue))
+    lacked = lacked_memory()
+    mend = "saved epochs are intact"
+    if run and Path(run, RECORD_NAME).is_file():
+        mend += f"; to continue: jobrun resume {run}"
+    how = f"{_how(shared, ended, lacked=lacked)} {_where(shared)}"
+    if ended.overdue:
+        fault = build_timeout_fault(ended.overdue, mend)
+    elif -ended.status == signal.SIGKILL and not (lacked or ended.ignored_signal):
+        fault = Fault("E386", how, f"{mend}; {_LOOK_FOR_KILLER}")
+    else:
+        fault = Fault("E386", how, mend)
+    shared.unexpected_end = fault.message
+    if run:
+        record_end(Path(run), fault.message)
+    print_faults((fault,), shell)
+    for line in stack:
+        shell.say(f"  {line}")
+    return _exit_code(shared, ended)
+
+
+def build_timeout_fault(task: str, mend: str) -> Fault:
+    """Build the supervisor's fault for a task that exceeded its time limit while holding the GIL.
+
+    Args:
+        task: As ``OverdueDetector`` gives it.
+        mend: What to do.
+    """
+    said = json.loads(task)
+    message = (
+        f"the task took longer than its limit of {said['limit_s']:g} s (task {said['task']}, node "
+        f"{said['node']}, epoch {said['epoch']}), without releasing the interpreter (GIL), so "
+        f"its process was killed"
+    )
+    place = Origin(said["file"], said["line"], said["column"]) if said["line"] else None
+    return Fault("E220", message, mend, place, said["path"])
+
+
+def task_line_of(task: str) -> int:
+    """Return the spec's line of a task that the supervisor found over its limit; 0 if unknown."""
+    return int(json.loads(task)["line"]) if task else 0
+
+
+def record_end(path: Path, how: str) -> None:
+    """Record the unexpected end of a run's process in ``run.json``, unless another one runs it now.
+
+    Its status stays what it was: that it ended is seen by its lock.
+    """
+    with contextlib.suppress(JobrunError), RunLock.acquire(path):
+        run = open_run(path)
+        if run.record.status == "running":
+            run.write(reason=how)
+
+
+def _exit_code(shared: SharedState, ended: ChildExit) -> int:
+    asked = ended.ignored_signal or (-ended.status if ended.status < 0 else 0)
+    asked = MEANT.get(asked, asked)
+    if ended.overdue:
+        return TaskFailedError.exit_code
+    if asked in (signal.SIGINT, signal.SIGQUIT):
+        return InterruptedRunError.exit_code
+    if asked in RELAYS:
+        return StoppedEarlyError.exit_code
+    # What ends before anything of the job has run is ended by a library, or by a limit.
+    is_by_itself = ended.status >= 0 and _nothing_ran(shared)
+    is_killed = ended.status == -signal.SIGKILL or is_by_itself or _lacked_space(shared, ended)
+    return (EnvironmentFaultError if is_killed else TaskFailedError).exit_code
+
+
+def extract_frames(stacks: str, task_line: int = 0) -> tuple[str, ...]:
+    """Extract the user's frames from the stacks that a crash wrote, for the unexpected end.
+
+    Of a process that was ended from outside, no thread did it: then of one that does something.
+
+    Args:
+        stacks: As the interpreter writes them when it crashes, or is asked to.
+        task_line: Of the spec, at which the task begins of which the thread is wanted; 0 for any.
+    """
+    # The last of several that were written down.
+    _, _, last = stacks.rpartition("Fatal Python error")
+    threads = re.split(r"^(?=Current thread |Thread 0x|Stack \()", last, flags=re.MULTILINE)
+    found = {one: _frames(one) for one in threads}
+    if task_line:
+        threads.sort(key=lambda one: _lines_after_start(found[one], task_line))
+    by_itself = [one for one in threads if one.startswith(("Current", "Stack")) and not task_line]
+    for one in (*by_itself[-1:], *threads):
+        if found[one]:
+            return found[one]
+    return ()
+
+
+def _lines_after_start(frames: tuple[str, ...], task_line: int) -> float:
+    """Count the spec's lines from the first one of a task to the one at which its process ended."""
+    # Generated code has the lines of the spec, which is the outermost file that is not ours.
+    number = re.search(r", line (\d+),", frames[0]) if frames else None
+    behind = int(number[1]) - task_line if number else -1
+    return behind if behind >= 0 else float("inf")
+
+
+def _frames(thread: str) -> tuple[str, ...]:
+    frames = []
+    for file, number, name in _FRAME.findall(thread):
+        is_ours = file.startswith((_OWN, _PROGRAM, "<frozen")) or "/click/" in file
+        if not is_ours and Path(file).name != "threading.py":
+            frames.append(f'File "{file}", line {number}, in {name}')
+    return tuple(reversed(frames[:_MOST_FRAMES]))
+
+
+def _how(shared: SharedState, ended: ChildExit, *, lacked: bool) -> str:
+    who = "the process that computes"
+    if ended.status >= 0:
+        left = shared.read("exit")
+        if left:
+            return f"{who} was ended by a call of {left}"
+        why = _limit_text() if _nothing_ran(shared) else ""
+        return f"{who} exited with status {ended.status} without a message{why},"
+    number = signal.Signals(-ended.status)
+    if ended.ignored_signal:
+        name = signal.Signals(MEANT.get(ended.ignored_signal, ended.ignored_signal)).name
+        if ended.is_second:
+            return f"{who} did not react to the second {name}, and was killed"
+        return f"{who} got {name}, did not stop within its grace period, and was killed"
+    if number in _CRASHES:
+        why = _limit_text() if _lacked_space(shared, ended) else ""
+        return f"{who} crashed ({number.name}: {_CRASHES[number]}{why})"
+    if number in _LIMITS:
+        return f"{who} was killed ({number.name}: {_LIMITS[number]})"
+    if number in RELAYS or number == signal.SIGQUIT:
+        return f"{who} was killed by {number.name} before it could save,"
+    if number != signal.SIGKILL:
+        return f"{who} was killed by {number.name}"
+    reason = " by the kernel: out of memory" if lacked else ""
+    limit_s = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    if limit_s != resource.RLIM_INFINITY and ended.cpu_s >= _CPU_SHARE * limit_s - _CPU_CLOSE_S:
+        reason = f"; its CPU time limit of {limit_s} s was reached (ulimit -t)"
+    return f"{who} was killed (SIGKILL{reason}; it had used up to {size(ended.most_bytes)})"
+
+
+def _nothing_ran(shared: SharedState) -> bool:
+    return not (shared.read("group") or shared.read("run"))
+
+
+def _lacked_space(shared: SharedState, ended: ChildExit) -> bool:
+    """Return whether a process ended unexpectedly because a library lacked address space.
+
+    The allocators of Rust and C++, and libgcc where a thread ends, call ``abort`` then.
+    """
+    is_crash = -ended.status in _CRASHES and _nothing_ran(shared)
+    return bool(_limit_text()) and (is_crash or ended.status == -signal.SIGABRT)
+
+
+def _limit_text() -> str:
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return ""
+    return f"; its memory is limited to {size(limit)} (ulimit -v)"
+
+
+def _where(shared: SharedState) -> str:
+    group, _, rest = shared.read("group").partition("\n")
+    epoch, _, tasks = rest.partition("\n")
+    if not group:
+        return "between two groups of tasks" if shared.read("run") else "before any task ran"
+    what = f"in epoch {epoch}" if group == "epoch" else f"in the group '{group}'"
+    return f"{what} (tasks: {tasks})" if tasks else what

@@ -1,0 +1,129 @@
+"""Render the whole manual as one HTML page: keys, functions, error codes, file format."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+
+from jobrun.core.error_catalogue import Entry
+from jobrun.core.text.patterns import lazy_pattern
+from jobrun.ops.operator_table import DrawDef, OpDef
+from jobrun.tools.manual import FOLDER, LINK, Key, Table, read_pages
+from jobrun.tools.report.html import Html, joined, table, tag
+from jobrun.tools.report.page import document_page
+from jobrun.tools.report.sections import Section
+from jobrun.version import __version__
+
+_SCROLLED = '<div class="scroll" tabindex="0" role="group" aria-label="table"><table>'
+_IMAGE = lazy_pattern(r'<img src="pictures/([a-z-]+\.svg)"')
+
+Functions = Mapping[str, OpDef | DrawDef]
+
+
+def render_manual(
+    keys: tuple[Table, ...],
+    topics: Mapping[str, str],
+    functions: Functions,
+    codes: Mapping[str, Entry],
+    made: str,
+) -> str:
+    """Render the whole manual as one HTML page.
+
+    Args:
+        keys: All tables of keys.
+        topics: Texts by their names, shown as they are.
+        functions: By the name in a spec.
+        codes: By the code.
+        made: When, in words.
+    """
+    parts: list[Section] = [
+        *((one.name, one.title, Html(render_as_html(one.text))) for one in read_pages().values()),
+        ("keys", "The spec: its keys", joined(_keys(one) for one in keys)),
+        ("functions", "Functions and draws", _functions(functions)),
+        *(
+            (name, name.capitalize().replace("-", " "), _as_is(text))
+            for name, text in topics.items()
+        ),
+        ("codes", "Errors and warnings", joined(_code(*item) for item in codes.items())),
+    ]
+    top = tag(
+        "p",
+        f"Language, functions, messages and file format of jobrun {__version__}, made from "
+        "what the program itself goes by.",
+        class_="note",
+    )
+    search = tag(
+        "p",
+        tag("label", "Search ", tag("input", type="search", id="search")),
+        " ",
+        tag("output", "", id="found"),
+    )
+    return document_page("jobrun", joined((top, search)), parts, made, Html(""), "search.js")
+
+
+def render_as_html(text: str) -> str:
+    """Convert the Markdown of one page of the manual to HTML, without its title.
+
+    HTML inside the Markdown is escaped; pictures become parts of the page.
+    """
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - only for the page
+
+    body = LINK.sub(r"[\1](#\2)", text.partition("\n")[2])
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = parser.parse(body)
+    for token in tokens:
+        if token.tag == "h2":
+            # The title of the page is one there.
+            token.tag = "h3"
+    rendered = str(parser.renderer.render(tokens, parser.options, {}))
+    rendered = _IMAGE.sub(_embed_picture, rendered)
+    # A narrow screen scrolls a table, not the page.
+    return rendered.replace("<table>", _SCROLLED).replace("</table>", "</table></div>")
+
+
+def _embed_picture(image: re.Match[str]) -> str:
+    """Build an ``<img>`` element with an embedded picture for the manual's Markdown page."""
+    data = b64encode((FOLDER / "pictures" / image[1]).read_bytes()).decode()
+    return f'<img src="data:image/svg+xml;base64,{data}"'
+
+
+def _keys(one: Table) -> Html:
+    head = tag("h3", tag("code", one.path) if one.path else "a spec file", id=_anchor(one.path))
+    rows = ((tag("code", key.name), _kind(key), key.about) for key in one.keys)
+    return joined((head, tag("p", one.about, class_="note"), table(("key", "value", ""), rows)))
+
+
+def _kind(key: Key) -> Html:
+    after = " (required)" if key.required else f", else {key.default}" if key.default else ""
+    return joined((key.kind, after))
+
+
+def _functions(functions: Functions) -> Html:
+    rows = (
+        (tag("code", f"{name}{one.signature}"), one.doc, tag("code", one.example))
+        for name, one in functions.items()
+    )
+    return table(("function", "what it gives", "such as"), rows, class_="wide")
+
+
+def _code(name: str, entry: Entry) -> Html:
+    summary = tag("summary", tag("code", name), f"  {entry.title}")
+    fix = f"Fix: {entry.fix}" if entry.fix else ""
+    prose = (tag("p", *_inline(one)) for one in (*entry.explanation.split("\n\n"), fix) if one)
+    example = tag("pre", entry.example) if entry.example else ""
+    return tag("details", summary, *prose, example, id=name)
+
+
+def _inline(text: str) -> Iterator[str]:
+    """Yield the parts of a Markdown paragraph in the manual as HTML; text in backticks is code."""
+    for place, piece in enumerate(text.split("`")):
+        yield tag("code", piece) if place % 2 else piece
+
+
+def _as_is(text: str) -> Html:
+    return tag("pre", text)
+
+
+def _anchor(path: str) -> str:
+    return f"key-{path.replace('.', '-') or 'file'}"

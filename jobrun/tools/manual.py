@@ -1,0 +1,501 @@
+"""Read the manual and render it as text: Markdown pages, keys of the spec, topics of the language.
+
+The pages are the files of ``jobrun/manual``; the keys come from the JSON schema, the topics from
+the tables that the program goes by.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import textwrap
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jobrun.compile.expressions import limits
+from jobrun.compile.expressions import python_ast as scalar
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.patterns import lazy_pattern
+from jobrun.graph.expressions import ATTRIBUTES, BUILTINS, DTYPES
+from jobrun.ops.operator_table import DRAWS, OPERATORS
+
+FOLDER = Path(__file__).parent.parent / "manual"
+# Pages by what a reader wants, in the order of reading.
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "Begin": ("tutorial",),
+    "How to": (
+        "runs", "killed", "drift", "batch", "nodes", "gpu", "object-stores", "ci", "python",
+        "sweeps", "notifications", "listeners", "moving-a-run", "prove", "plug-ins",
+    ),
+    "Understand": ("exactness", "saving", "data", "objects", "adapters", "other-tools"),
+    "Reference": ("exit-codes",),
+}  # fmt: skip
+_PICTURE = lazy_pattern(r"!\[([^\]]+)\]\(pictures/([a-z-]+\.svg)\)")
+# Of one page to another.
+LINK = lazy_pattern(r"\[([^\]]+)\]\(([a-z][a-z-]*)\.md\)")
+
+Schema = Mapping[str, Any]
+_FORMS = """\
+Steps of a task
+
+A step is a statement such as 'x += 1' (see 'jobrun explain expressions'), or a
+mapping with one of these keys; 'jobrun explain KEY' shows what belongs to it."""
+_REF = "#/$defs/"
+# A value may always be a reference such as ${k}: that is said once, and not of every key.
+_REFERENCE = "Reference"
+_WORDS = {
+    "boolean": "true or false", "integer": "whole number", "number": "number", "string": "text",
+    "object": "mapping", "array": "list", "null": "nothing",
+    "Name": "name", "BlobName": "blob", "Expression": "expression", "Duration": "duration",
+    "Every": "epochs or duration", "Step": "step", "Reference": "reference",
+}  # fmt: skip
+_GROUPS = ("init", "epoch", "download", "exit")
+_STEPS = "steps."
+_WIDTH = 80
+
+
+_EXPRESSIONS = """\
+Expressions: a subset of Python over blobs
+
+A string where a value is expected is an expression; text inside it is quoted again. It is parsed
+before anything runs, and each fault has its file, line and column. What is not named here cannot
+be used: there is no import, lambda, comprehension, f-string, method, 'in', 'is' or ':='.
+
+Statements   x = e · a, b = e · U[i] = e · x += e, and so with every operator · U[i] += e
+             del a, b · a call for its side effect only, such as count_up(c)
+Operators    + - * / // % ** @   & | ^ ~ << >>   < <= > >= == != (chains too)   and or not
+             e if condition else e
+Values       1  2.5  1e-3  2j  'text'  True False None   (1, 2)  [1, 2]
+Indices      x[0]  x[1:3]  x[::2]  x[..., 0]  x[:, None]  x[mask]  x[[0, 2]]  x[i, j]
+Calls        f(x, axis=0) of the {functions} functions that 'jobrun ops' lists
+Draws        rng.normal(size=3), of the {draws} that 'jobrun ops' lists after the functions
+Attributes   {attributes}; no others
+Words        {words}
+             epoch (from 1 on), iter (iteration of the innermost loop), rng
+             task.output; node.blob in conditions
+Dtypes       {dtypes}
+
+Bounds
+  {characters} characters and {parts} parts in one expression, {depth} levels deep
+  {items} items in a list, {text_kib} KiB of text; a list is repeated to at most as many items
+  integers of 64 bits, also in constant expressions: 2 ** 65 and 1 << 65 are refused
+  text is concatenated with + and compared; not multiplied, and not formatted with %
+  at run time a power, shift or product of Python ints has at most a million bits
+
+What is known of dtypes and shapes before the run is followed through every statement; what cannot
+be computed is an error with its place (E290, E291, E292), in validate, plan and run alike.
+"""
+_OPERATORS = """\
+Operators: the same in expressions and in {op: …}
+
+  x = add(a, b)   is   {op: add, in: [a, b], out: x}
+
+'jobrun ops' lists them, 'jobrun ops NAME' shows one with what its parameters take, an example,
+and whether it is atomic. Of numpy's functions those that run code, reach files or memory, or write
+into their arguments are left out: 'jobrun ops --left-out' gives the reason for each.
+
+A package adds operators by entry points of the group jobrun.operators, each naming an OpDef; its
+tests subclass jobrun.testing.operators.OperatorContract.
+
+Common operators of Caffe2, and how to write them
+
+"""
+_RNG = """\
+rng: the random generator of a step
+
+One stream for each task and epoch, made from 'seed' of the spec: no draw depends on timing, on
+threads or on the session, and a resumed run draws what the killed one would have drawn. Use it in
+expressions
+  x = rng.normal(size=3)
+and in a called function that has an argument named rng, without naming it in 'with':
+  def step(x, rng): ...        # a numpy.random.Generator
+'jobrun explain objects' is about generators that a library keeps for itself. The draws:
+
+"""
+# Operators of Caffe2, how to write them here, and the functions that this names.
+ANCESTORS: tuple[tuple[str, str, str], ...] = (
+    ("Const, Fill, ConstantFill, GivenTensorFill", "full((2, 3), 0.5), array([1, 2])", "full"),
+    ("XavierFill, GaussianFill, UniformFill", "rng.normal(0.0, s, (n, m))", "rng"),
+    ("Add, Sub, Mul, Div, Negative", "a + b, a - b, a * b, a / b, -a", "add subtract multiply"),
+    ("Sqr, Sqrt, Exp, Log, Tanh, Sigmoid, Relu", "square(x), sqrt(x), …", "square sqrt sigmoid"),
+    ("EQ, NE, LT, LE, GT, GE", "a == b, a != b, a < b, …", "equal less greater_equal"),
+    ("And, Or, Xor, Not", "a & b, a | b, a ^ b, ~a", "logical_and logical_or logical_not"),
+    ("MatMul, FC", "x @ w, x @ w.T + b", "matmul"),
+    ("Sum, ReduceSum, ReduceMean, Max, ArgMax", "a + b + c, sum(x, axis=0), …", "sum mean argmax"),
+    ("Softmax, LogSoftmax", "softmax(x, axis=-1)", "softmax log_softmax"),
+    ("Reshape, Transpose, Concat, Split, Tile", "reshape(x, (2, -1)), x.T, …", "concatenate split"),
+    ("Cast", "astype(x, float32)", "astype"),
+    ("Where, Conditional", "where(c, x, y)", "where select"),
+    ("Gather, Slice", "x[i], x[1:3]", "take"),
+    ("ScatterAssign, ScatterWeightedSum", "U[i] = v, add_at(U, i, v)", "index_set index_add"),
+    ("SortedSegmentSum, UnsortedSegmentSum", "segment_sum(x, label, n)", "segment_sum bincount"),
+    ("TopK, Unique", "argpartition(x, k), unique(x)", "argpartition unique"),
+    ("Counter, CreateCounter, ResetCounter", "c = counter(3), count_reset(c)", "counter"),
+    ("CountUp, CountDown, RetrieveCount", "count_up(c), count_down(c), …", "count_up count_value"),
+    ("AtomicFetchAdd", "atomic_add(c, 5)", "atomic_add"),
+    ("Copy, EnsureCPUOutput, Alias", "b = a: a blob is a value", "copy"),
+    ("Python, PythonGradient", "{call: 'module:function', with: {…}, out: …}", ""),
+    ("Print, Summarize", "{log: 'loss {loss:.3g}'}", ""),
+    ("Load, Save, DBExists", "{load: …}, {save: …}", ""),
+    ("If, While, Do, AsyncNetWait", "{if: …}, {while: …}, {loop: …}, {parallel: …}", ""),
+    ("BlobsQueue, DequeueBlobs, EnqueueBlobs", "queues:, read:, write:", ""),
+    ("FillGradient, StopGradient, Iter", "none: there are no gradients; epoch, iter", ""),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of the manual.
+
+    Attributes:
+        name: As in ``jobrun explain NAME``.
+        title: Its first line.
+        text: All of it, as Markdown.
+    """
+
+    name: str
+    title: str
+    text: str
+
+
+@cache
+def read_pages() -> Mapping[str, Page]:
+    """Read all pages of the manual by their names, in the order of reading.
+
+    Raises:
+        FileNotFoundError: A page is missing: the package is not installed as a whole.
+    """
+    found = {}
+    for names in SECTIONS.values():
+        for name in names:
+            text = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+            found[name] = Page(name, text.partition("\n")[0].removeprefix("# "), text)
+    return found
+
+
+def render_for_terminal(text: str, width: int) -> str:
+    """Render a Markdown page of the manual as plain text, with links as commands to type.
+
+    Args:
+        text: As Markdown.
+        width: In columns.
+    """
+    # Take tens of milliseconds, for pages alone.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.markdown import Markdown  # noqa: PLC0415
+
+    title, _, rest = text.partition("\n")
+    # It can be seen in the page only (``jobrun explain --out``).
+    body = LINK.sub(r"\1 (`jobrun explain \2`)", _PICTURE.sub(r"\n> Picture: \1\n", rest))
+    output = io.StringIO()
+    Console(file=output, width=width, color_system=None).print(Markdown(body, hyperlinks=False))
+    lines = (line.rstrip() for line in output.getvalue().splitlines())
+    whole = "\n".join((title.removeprefix("# "), "", *lines))
+    return re.sub(r"\n{3,}", "\n\n", whole).rstrip()
+
+
+def list_pages() -> str:
+    """List the manual's Markdown pages by section, one line of name and title for each."""
+    pages = read_pages()
+    width = max(map(len, pages))
+    return "\n\n".join(
+        "\n".join((title, *(f"  {name:<{width}}  {pages[name].title}" for name in names)))
+        for title, names in SECTIONS.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of the spec language.
+
+    Attributes:
+        name: As it is written.
+        kind: What its value is, in a few words.
+        required: It must be there.
+        default: What counts without it, as YAML would write it; empty where that is nothing.
+        about: What it means.
+        leads_to: The tables of mappings that may be its value.
+    """
+
+    name: str
+    kind: str
+    required: bool
+    default: str
+    about: str
+    leads_to: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The keys of one mapping of the spec language.
+
+    Attributes:
+        name: Of the model.
+        path: Its path in a spec, such as ``checkpoint.keep``; empty for the file itself.
+        about: What it is.
+    """
+
+    name: str
+    path: str
+    about: str
+    keys: tuple[Key, ...]
+
+
+def read_tables(schema: Schema) -> tuple[Table, ...]:
+    """Read tables of spec keys from the JSON schema, first that of the keys at the top level."""
+    definitions = schema["$defs"]
+    found: dict[str, Table] = {}
+    waiting = deque([("", "", schema)])
+    seen = {""}
+    while waiting:
+        name, path, body = waiting.popleft()
+        table = _table(name, path, body, definitions)
+        found[name] = table
+        for key in table.keys:
+            for other in key.leads_to:
+                if other not in seen:
+                    seen.add(other)
+                    place = _place(path, key.name, other, definitions)
+                    waiting.append((other, place, definitions[other]))
+    return tuple(found.values())
+
+
+def find_tables(all_tables: tuple[Table, ...], given: str) -> tuple[Table, ...]:
+    """Find the tables of spec keys that match a name, each with only the keys that match.
+
+    Args:
+        all_tables: As ``read_tables`` gives them.
+        given: A key such as ``state_dir``, a path or the end of one such as ``keep.last``, or a
+            table's own path, for all of its keys; also a step such as ``run``.
+    """
+    own = tuple(one for one in all_tables if given and one.path == given)
+    if own:
+        return own
+    steps = tuple(one for one in all_tables if one.path == f"{_STEPS}{given}")
+    parent, _, last = given.rpartition(".")
+    return steps + tuple(
+        Table(one.name, one.path, one.about, keys)
+        for one in all_tables
+        if one not in steps
+        if one.path == parent or one.path.endswith(f".{parent}") or not parent
+        if (keys := tuple(key for key in one.keys if key.name == last))
+    )
+
+
+def list_key_words(all_tables: tuple[Table, ...]) -> tuple[str, ...]:
+    """List all names and paths of spec keys, to suggest the nearest to an unknown one."""
+    found = dict.fromkeys(one.path for one in all_tables if one.path)
+    for one in all_tables:
+        found |= dict.fromkeys(key.name for key in one.keys)
+        if one.path:
+            found |= dict.fromkeys(f"{one.path}.{key.name}" for key in one.keys)
+    return tuple(found)
+
+
+@cache
+def list_key_tables() -> tuple[Table, ...]:
+    """List the tables of spec keys that the manual shows, built from the JSON schema of specs."""
+    # Builds all models of the spec: not for those who ask about something else.
+    from jobrun.spec.models.json_schema import schema  # noqa: PLC0415
+
+    return read_tables(schema())
+
+
+def render_key_page(given: str) -> str | None:
+    """Render the manual page of a spec key such as ``checkpoint.keep``; None if unknown."""
+    found = find_tables(list_key_tables(), given)
+    return "\n\n".join(map(_page, found)) if found else None
+
+
+def render_steps() -> str:
+    """Render the keys of the steps of the spec language, and what each does, from the schema."""
+    found = [one for one in list_key_tables() if one.path.startswith(_STEPS)]
+    width = max(len(one.path) for one in found) - len(_STEPS)
+    lines = [
+        textwrap.fill(
+            one.about,
+            _WIDTH,
+            initial_indent=f"  {one.path.removeprefix(_STEPS):<{width}}  ",
+            subsequent_indent=" " * (width + 4),
+        )
+        for one in found
+    ]
+    return "\n".join((_FORMS, "", *lines))
+
+
+def _table(name: str, path: str, body: Schema, definitions: Schema) -> Table:
+    required = set(body.get("required", ()))
+    keys = tuple(
+        Key(
+            name=key,
+            kind=_kind(value),
+            required=key in required,
+            default=_default(value),
+            about=_about(value, definitions),
+            leads_to=tuple(dict.fromkeys(_models(value, definitions))),
+        )
+        for key, value in body["properties"].items()
+    )
+    return Table(name, path, str(body.get("description", "")), keys)
+
+
+def _place(path: str, key: str, model: str, definitions: Schema) -> str:
+    if model.endswith("Step"):
+        # A step is known by the key that makes it one.
+        first = next(iter(definitions[model]["properties"]))
+        return f"{_STEPS}{first}"
+    if path == "" and key in _GROUPS:
+        return "group" if "tasks" in definitions[model]["properties"] else "task"
+    return f"{path}.{key}" if path else key
+
+
+def _about(value: Schema, definitions: Schema) -> str:
+    said = value.get("description", "")
+    if said:
+        return str(said)
+    models = [one for one in _models(value, definitions) if not one.endswith("Step")]
+    return str(definitions[models[0]].get("description", "")) if len(models) == 1 else ""
+
+
+def _default(value: Schema) -> str:
+    default = value.get("default")
+    if default in (None, [], {}, "") or isinstance(default, dict | list):
+        return ""
+    if isinstance(default, bool):
+        return str(default).lower()
+    return str(default)
+
+
+def _models(value: Any, definitions: Schema) -> Iterator[str]:
+    """Yield the names of the schema's mappings that the value of a spec key may be."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _models(one, definitions)
+        return
+    if not isinstance(value, Mapping):
+        return
+    name = str(value.get("$ref", "")).removeprefix(_REF)
+    if name in definitions:
+        if "properties" in definitions[name]:
+            yield name
+        elif name == "Step":
+            yield from _models(definitions[name], definitions)
+    for key in ("oneOf", "anyOf", "items", "additionalProperties"):
+        yield from _models(value.get(key), definitions)
+    yield from _models(list(value.get("patternProperties", {}).values()), definitions)
+
+
+def _kind(value: Schema) -> str:
+    """Describe the type of a key's value for the manual: ``list of names``, ``text or mapping``."""
+    return " or ".join(dict.fromkeys(_kinds(value))) or "anything"
+
+
+def _kinds(value: Schema) -> Iterator[str]:
+    if "$ref" in value:
+        name = value["$ref"].removeprefix(_REF)
+        if name != _REFERENCE:
+            yield _WORDS.get(name, "mapping")
+    elif "oneOf" in value or "anyOf" in value:
+        for one in value.get("oneOf", value.get("anyOf")):
+            yield from _kinds(one)
+    elif "enum" in value:
+        yield from map(str, value["enum"])
+    elif "const" in value:
+        const = value["const"]
+        yield str(const).lower() if isinstance(const, bool) else str(const)
+    elif value.get("type") == "array":
+        items = " or ".join(dict.fromkeys(_kinds(value.get("items", {}))))
+        yield f"list of {_plural(items)}" if items else "list"
+    else:
+        yield _WORDS.get(value.get("type", ""), "anything")
+
+
+def _plural(words: str) -> str:
+    words = words.replace("true or false", "bool")
+    return " or ".join(one if one.endswith("s") else f"{one}s" for one in words.split(" or "))
+
+
+def _page(one: Table) -> str:
+    about = one.about.partition("\n")[0]
+    lines = [*textwrap.wrap(f"{one.path or 'a spec file'}: {about}", _WIDTH), ""]
+    width = max(len(key.name) for key in one.keys)
+    for key in one.keys:
+        lines += _key(key, width)
+    return "\n".join(lines)
+
+
+def _key(key: Key, width: int) -> list[str]:
+    extra = "required" if key.required else f"else {key.default}" if key.default else ""
+    kind = ", ".join(filter(None, (key.kind, extra)))
+    said = f"{kind}: {key.about}" if key.about else kind
+    indent = " " * (width + 4)
+    return textwrap.wrap(
+        said, _WIDTH, initial_indent=f"  {key.name:<{width}}  ", subsequent_indent=indent
+    )
+
+
+def _expressions() -> str:
+    return _EXPRESSIONS.format(
+        functions=len(OPERATORS),
+        draws=len(DRAWS),
+        attributes=" ".join(ATTRIBUTES),
+        words=" ".join(BUILTINS),
+        dtypes=_wrapped(DTYPES),
+        characters=scalar.MAX_TEXT_LENGTH,
+        parts=limits.MAX_NODES,
+        depth=scalar.MAX_DEPTH,
+        items=limits.MAX_ITEMS,
+        text_kib=limits.MAX_TEXT_BYTES // 1024,
+    ).rstrip()
+
+
+def _wrapped(words: tuple[str, ...]) -> str:
+    """Wrap a list of the language's words for a topic; later lines are aligned with the first."""
+    return textwrap.fill(" ".join(words), 84).replace("\n", "\n" + " " * 13)
+
+
+def _operators() -> str:
+    width = max(len(theirs) for theirs, _, _ in ANCESTORS)
+    return _OPERATORS + "\n".join(f"{theirs:<{width}}  {ours}" for theirs, ours, _ in ANCESTORS)
+
+
+def _rng() -> str:
+    width = max(map(len, DRAWS))
+    lines = (f"  rng.{name:<{width}}  {draw.doc}" for name, draw in sorted(DRAWS.items()))
+    return _RNG + "\n".join(lines)
+
+
+def _checkpoint_format() -> str:
+    # With numpy and h5py: not for those who ask about something else.
+    from jobrun.checkpoint.format_description import describe_format  # noqa: PLC0415
+
+    return describe_format()
+
+
+# Rendered from the tables that the program goes by; the other topics are pages of the manual.
+TOPICS: Mapping[str, Callable[[], str]] = {
+    "expressions": _expressions,
+    "operators": _operators,
+    "steps": render_steps,
+    "rng": _rng,
+    "checkpoint-format": _checkpoint_format,
+}
+
+
+def counterpart(given: str) -> str:
+    """Return the manual's words on what replaces an operator of Caffe2; empty for other names."""
+    for theirs, ours, _ in ANCESTORS:
+        for name in theirs.split(", "):
+            if name.casefold() == given.casefold():
+                return f"{name} of Caffe2 is here: {ours} (see 'jobrun explain operators')"
+    return ""
+
+
+def list_topics() -> list[str]:
+    """List the names of all topics: language, manual pages, operators, draws, spec keys."""
+    draws = (f"rng.{name}" for name in DRAWS)
+    keys = list_key_words(list_key_tables())
+    return [*TOPICS, *read_pages(), *OPERATORS, *draws, *keys]

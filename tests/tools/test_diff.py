@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+import math
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as nps
+
+import jobrun
+from jobrun.checkpoint.checkpoint_file import write_state
+from jobrun.core.errors import CheckpointError
+from jobrun.tools.diff import (
+    BlobDifference,
+    ValueDifference,
+    align_columns,
+    compare_run_with_spec,
+    compare_runs,
+    compare_states,
+    compare_stored,
+    compare_values,
+    render_difference,
+    render_differences,
+)
+from jobrun.tools.inspection import inspect
+from jobrun.tools.lazy_blobs import find_stored_epoch
+from jobrun.values.atomic_counter import Counter
+from tests.support.sample_runs import make_run
+
+
+def test_runs_of_one_spec_do_not_differ(tmp_path):
+    found = compare_runs(make_run(tmp_path), make_run(tmp_path))
+
+    assert (found.spec, found.code, found.environment) == ((), (), ())
+    assert found.state_is_equal
+    assert found.epochs == (4, 4)
+    assert found.metrics == (("x", 0.5, 0.5),)
+
+
+def test_specs_states_and_metrics_of_others_do(tmp_path):
+    found = compare_runs(make_run(tmp_path), make_run(tmp_path, "other", limit=3.0))
+
+    assert {change.field for change in found.spec} >= {"name"}
+    assert not found.state_is_equal
+    assert found.epochs == (4, 1)
+    assert found.metrics == (("x", 0.5, 4.0),)
+
+
+def test_named_epochs_are_compared(tmp_path):
+    run = make_run(tmp_path)
+
+    assert compare_runs(run, run, ("2", "2")).state_is_equal
+    assert compare_runs(run, run, ("1", "2")).state[0].apart.largest == 2.0
+    with pytest.raises(CheckpointError):
+        compare_runs(run, run, ("1", "9"))
+
+
+def test_a_run_is_compared_with_its_spec_as_it_is_now(tmp_path):
+    run = make_run(tmp_path)
+    spec = tmp_path / "shrink.yaml"
+    assert compare_run_with_spec(run, jobrun.load(spec)).spec == ()
+    spec.write_text(spec.read_text().replace("x / 2", "x / 3"))
+
+    (change,) = compare_run_with_spec(run, jobrun.load(spec)).spec
+
+    assert change.kind == "semantic"
+    assert "x / 3" in change.after
+
+
+def test_each_blob_of_either_is_told(tmp_path):
+    first, second = (inspect(f"{make_run(tmp_path).path}@{epoch}", tmp_path) for epoch in (1, 2))
+
+    (blob,) = compare_states(first, second)
+
+    assert (blob.node, blob.name) == ("local", "x")
+    assert blob.apart.largest == 2.0
+
+
+def test_a_blob_that_one_side_lacks_is_told_in_words(tmp_path):
+    path = make_run(tmp_path).path
+    whole, empty = inspect(str(path), tmp_path), inspect(str(path), tmp_path)
+    object.__setattr__(empty, "files", ())
+
+    assert compare_states(whole, empty)[0].apart.words == "Python float | not there"
+    assert compare_states(empty, whole)[0].apart.words == "not there | Python float"
+
+
+def test_a_difference_says_how_many_how_far_and_how_far_in_steps_of_the_type():
+    how = compare_values(np.array([1.0, 2.0]), np.array([1.0, np.nextafter(2.0, 3.0)]))
+
+    assert render_difference(how).startswith("1 of 2 differ, max ")
+    assert ", 1 ULP, relative norm " in render_difference(how)
+
+
+def test_a_type_that_differs_is_said_in_words():
+    assert "float32" in render_difference(compare_values(np.zeros(2), np.zeros(2, np.float32)))
+
+
+def test_equal_blobs_are_counted_and_shown_only_when_asked_for():
+    blobs = [
+        BlobDifference("a", "x", ValueDifference(equal=True)),
+        BlobDifference("a", "long", ValueDifference(equal=False, words="1 | 2")),
+    ]
+
+    assert render_differences(blobs) == ["  long  1 | 2", "  1 of 2 blobs have the same bits"]
+    assert render_differences(blobs, equal_too=True)[0] == "  x     the same bits"
+
+
+def test_of_several_nodes_the_node_is_named():
+    blobs = [
+        BlobDifference(node, "x", ValueDifference(equal=False, words="1 | 2")) for node in "ab"
+    ]
+
+    assert render_differences(blobs) == ["  a.x  1 | 2", "  b.x  1 | 2"]
+
+
+def test_columns_line_up():
+    assert align_columns([("a", "1"), ("bbb", "2")]) == ["  a    1", "  bbb  2"]
+
+
+def stored(folder, name, **values):
+    path = folder / f"{name}.h5"
+    write_state(str(path), node="local", epoch=1, run_id="r", values=values)
+    return find_stored_epoch(str(path), Path("runs"))
+
+
+def found(first, second):
+    return {blob.name: blob for blob in compare_stored(first, second)}
+
+
+def test_each_kind_of_difference_is_told(tmp_path):
+    first = stored(tmp_path, "a", same=np.arange(3), w=np.zeros(4), d=np.zeros(2), s=1.0, gone=1)
+    second = stored(
+        tmp_path, "b", same=np.arange(3), w=np.full(4, 0.5), d=np.zeros(2, "f4"), s=1, new="x"
+    )
+
+    by_name = found(first, second)
+
+    assert by_name["same"].apart.equal
+    assert (by_name["w"].apart.count, by_name["w"].apart.largest) == (4, 0.5)
+    assert "float32" in by_name["d"].apart.words
+    assert by_name["s"].apart.words
+    assert (by_name["gone"].only_in, by_name["new"].only_in) == ("first", "second")
+    assert list(by_name)[-1] == "new"
+
+
+def test_one_blob_is_in_memory_at_a_time(tmp_path):
+    values = {f"b{n}": np.full(250_000, float(n)) for n in range(16)}
+    first, second = stored(tmp_path, "a", **values), stored(tmp_path, "b", **values)
+
+    tracemalloc.start()
+    count = sum(blob.apart.equal for blob in compare_stored(first, second))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert count == 16
+    # 32 MB on each side; a blob has two, and reading and comparing take a few times that.
+    assert most < 20_000_000
+
+
+def test_damage_is_an_error_not_a_difference(tmp_path):
+    first = stored(tmp_path, "a", w=np.zeros(100_000))
+    stored(tmp_path, "b", w=np.zeros(100_000))
+    path = tmp_path / "b.h5"
+    data = bytearray(path.read_bytes())
+    data[500_000] ^= 1
+    path.write_bytes(data)
+
+    with pytest.raises(CheckpointError, match="E303"):
+        found(first, find_stored_epoch(str(path), Path("runs")))
+
+
+def test_the_same_bits_are_equal():
+    assert compare_values(np.array([1.0, math.nan]), np.array([1.0, math.nan])).equal
+
+
+def test_floats_are_told_by_count_distance_ulps_and_norm():
+    first = np.array([3.0, 4.0, 0.0])
+    second = first.copy()
+    second[1] = np.nextafter(np.nextafter(4.0, 5.0), 5.0)
+
+    found = compare_values(first, second)
+
+    assert (found.count, found.size, found.ulps) == (1, 3, 2)
+    assert found.largest == second[1] - 4.0
+    assert found.relative == (second[1] - 4.0) / 5.0
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_ulps_are_counted_across_zero(dtype):
+    tiny = np.nextafter(np.zeros(1, dtype), np.ones(1, dtype))
+
+    # -tiny, -0.0, 0.0, tiny
+    assert compare_values(-tiny, tiny).ulps == 3
+
+
+def test_both_zeros_differ_by_one_place_and_by_nothing():
+    found = compare_values(np.array(0.0), np.array(-0.0))
+
+    assert (found.equal, found.count, found.ulps, found.largest) == (False, 1, 1, 0.0)
+
+
+def test_integers_at_both_ends_of_their_range_are_as_far_apart_as_they_are():
+    found = compare_values(np.array([-(2**63)]), np.array([2**63 - 1]))
+
+    assert found.largest == 2**64 - 1
+
+
+def test_complex_numbers_and_bools_are_compared_too():
+    found = compare_values(np.array([1 + 1j]), np.array([1 + 2j]))
+    assert (found.largest, found.count) == (1.0, 1)
+    assert compare_values(np.array([True, False]), np.array([True, True])).largest == 1
+
+
+def test_values_that_are_not_finite_count_but_have_no_distance():
+    found = compare_values(np.array([math.nan, 1.0]), np.array([0.0, 1.5]))
+
+    assert (found.count, found.largest, found.relative) == (2, 0.5, None)
+    assert compare_values(np.array([math.inf]), np.array([0.0])).largest is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        (1.0, 1, "Python float 1.0 | Python int 1"),
+        (np.zeros(2), np.zeros(3), "float64 array of shape (2,) | float64 array of shape (3,)"),
+        (np.zeros(1), np.zeros(1, ">f8"), "float64 array of shape (1,) | >f8 array of shape (1,)"),
+        ("a", "b", "'a' | 'b'"),
+        ("a" * 90, "b", "other values"),
+        (np.array(["a"]), np.array(["b"]), "other values"),
+    ],
+)
+def test_what_is_no_number_is_told_in_words(first, second, words):
+    found = compare_values(first, second)
+
+    assert not found.equal
+    assert found.words == words
+
+
+def test_python_numbers_and_counters_have_distances():
+    assert compare_values(1.0, 1.5).largest == 0.5
+    assert compare_values(Counter(3), Counter(8)).largest == 5
+    assert compare_values(np.float32(1), np.float32(2)).relative == 1.0
+
+
+DTYPES = st.sampled_from(["f2", "f4", "f8", ">f4", "i1", "u2", "i8", "u8", "c8", "?"])
+
+
+@given(DTYPES.flatmap(lambda dtype: st.tuples(*[nps.arrays(dtype, (4,))] * 2)))
+def test_the_count_is_that_of_elements_with_other_bits(pair):
+    first, second = pair
+
+    found = compare_values(first, second)
+
+    expected = sum(a.tobytes() != b.tobytes() for a, b in zip(first, second, strict=True))
+    assert found.count == expected
+    assert found.equal == (expected == 0)
+    assert found.largest is None or found.largest >= 0
+
+
+def test_numbers_of_bfloat16_are_compared_as_numbers():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    one = np.array([1, 2, 3], ml_dtypes.bfloat16)
+
+    how = compare_values(one, np.array([1, 2, 3.5], ml_dtypes.bfloat16))
+
+    assert (how.count, how.size, how.largest, how.ulps) == (1, 3, 0.5, None)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        (0.0, np.float64(2.5), "Python float 0.0 | numpy float64 scalar 2.5"),
+        (1, True, "Python int 1 | Python bool True"),
+    ],
+)
+def test_numbers_of_other_kinds_are_shown(first, second, words):
+    assert compare_values(first, second).words == words
