@@ -1,4 +1,4 @@
-"""Define the Session protocol: what anything that runs task groups must do.
+"""Define the Session protocol: what anything that runs task groups must do, and how it fails.
 
 A session holds one global workspace per node of the job and runs one task group at a time.
 Nodes live as long as the session is open. Whatever crosses a node boundary is copied, in
@@ -22,17 +22,37 @@ from typing import Any, Protocol
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
 from jobrun.checkpoint.task_groups import Ticket
+from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, TaskFailedError
 from jobrun.core.events import Listener, ignore
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Cluster, OutputRef, TaskGroup
 from jobrun.runtime.codegen.meter_protocol import Instrumenter
 from jobrun.runtime.context.safe_point import SafePointHooks
-from jobrun.session.wire.file_messages import NodeFiles
 from jobrun.values.blob_kinds import Value
 
 Outputs = Mapping[OutputRef, Value]
 # What a session keeps of its nodes' workspaces; only the session that made it can read it.
 Snapshot = Any
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFiles:
+    """Where nodes write their files of epochs, as a run wants it.
+
+    Attributes:
+        nodes: Those that write such files, and read them.
+        epochs_dir: Absolute path of the directory of all epochs, which each of these nodes has to
+            see. Empty where they need not: nothing is saved, or it is collected.
+        node_dir: Absolute path of a directory of each node's machine, in which there is nothing
+            else, and from which files are collected; empty for none.
+        objects: URL of the place in an object store to which nodes bring the files that they have
+            written there; empty where the master gets them.
+    """
+
+    nodes: tuple[str, ...] = ()
+    epochs_dir: str = ""
+    node_dir: str = ""
+    objects: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,3 +194,74 @@ class Session(Protocol):
 
     def close(self) -> None:
         """Shut down all nodes of the session. May be called twice (protocol)."""
+
+
+class NodeLostError(EnvironmentFaultError):
+    """The process of a node has ended. The other nodes live; their workspaces are undefined.
+
+    Attributes:
+        node: Its name.
+    """
+
+    node: str = ""
+
+    @classmethod
+    def of_node(cls, node: str, how: str) -> NodeLostError:
+        """Build the error for a node that a group lost as its process ended, with the reason."""
+        error = cls.of(
+            "E395",
+            f"node '{node}' is lost: its process {how}",
+            "see what ended it: lack of memory (dmesg | grep -i oom), a limit (ulimit -t), a "
+            "crash, or kill; resume continues from the last saved epoch",
+        )
+        error.node = node
+        return error
+
+
+class GroupCancelledError(Exception):
+    """``request_stop`` ended the group. Not a failure: the caller who asked for it handles it."""
+
+
+class TasksStuckError(TaskFailedError):
+    """Tasks did not end within the time allowed after a failure or a stop request.
+
+    Their threads may still run, so nothing that they can reach may be used or saved any
+    more: the caller has to end the process.
+    """
+
+
+def merge_errors(errors: Sequence[BaseException], tasks: Sequence[str] = ()) -> BaseException:
+    """Merge a group run's errors: the first one, with the faults of the others as notes.
+
+    The first decides the class, and thereby the exit code. The others follow in an order
+    that does not depend on threads. An error that is no ``JobrunError`` is a defect, or an
+    interrupt, and goes before all others.
+
+    Args:
+        errors: At least one, in the order of their happening.
+        tasks: For each error the task it is of, if that may be tried again, else "".
+    """
+    whole = _merge(errors)
+    if isinstance(whole, JobrunError):
+        whole.tasks = tuple(sorted(set(tasks))) if all(tasks) else ()
+    return whole
+
+
+def _merge(errors: Sequence[BaseException]) -> BaseException:
+    first = next((one for one in errors if not isinstance(one, JobrunError)), errors[0])
+    others = sorted((one for one in errors if one is not first), key=str)
+    if not isinstance(first, JobrunError):
+        for other in others:
+            first.add_note(f"also: {other}")
+        return first
+    if not others:
+        return first
+    faults: dict[Fault, None] = dict.fromkeys(first.faults)
+    for other in others:
+        faults.update(dict.fromkeys(getattr(other, "faults", ())))
+    whole: JobrunError = type(first)(*faults)
+    whole.__cause__ = first.__cause__ or first
+    for one in (first, *others):
+        for note in getattr(one, "__notes__", ()):
+            whole.add_note(note)
+    return whole

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import Noted
-from jobrun.session.base import RunContext
+from jobrun.session.base import RunContext, merge_errors
 
 
 def test_a_context_without_a_listener_drops_events():
@@ -10,3 +11,50 @@ def test_a_context_without_a_listener_drops_events():
 
 def test_contexts_are_compared_without_their_listener():
     assert RunContext(7, "a", "b", print) == RunContext(7, "a", "b")
+
+
+def failure(code, message, kind=TaskFailedError):
+    return kind.of(code, message, "mend it", path="p")
+
+
+def test_one_error_stays_itself():
+    error = failure("E200", "a")
+
+    assert merge_errors([error]) is error
+
+
+def test_the_first_decides_the_class_and_the_others_follow_in_a_fixed_order():
+    first = failure("E285", "first", EnvironmentFaultError)
+    first.__cause__ = cause = ValueError("why")
+    others = [failure("E200", "b"), failure("E200", "a"), failure("E200", "b")]
+
+    whole = merge_errors([first, *others])
+
+    assert type(whole) is EnvironmentFaultError
+    assert [fault.message for fault in whole.faults] == ["first", "a", "b"]
+    assert whole.__cause__ is cause
+
+
+def test_notes_are_kept():
+    first, second = failure("E200", "a"), failure("E200", "b")
+    first.add_note("one")
+    second.add_note("two")
+
+    assert merge_errors([first, second]).__notes__ == ["one", "two"]
+
+
+def test_a_defect_goes_before_all_others():
+    defect = KeyError("bug")
+
+    whole = merge_errors([failure("E200", "a"), defect])
+
+    assert whole is defect
+    assert any("E200" in note for note in whole.__notes__)
+
+
+def test_the_error_names_the_tasks_if_each_failure_is_of_one():
+    one, two = TaskFailedError.of("E200", "one"), TaskFailedError.of("E200", "two")
+
+    assert merge_errors([one, two], ["b", "a"]).tasks == ("a", "b")
+    assert merge_errors([one, two], ["b", ""]).tasks == ()
+    assert merge_errors([one]).tasks == ()

@@ -17,8 +17,7 @@ from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.saved_progress import Progress
 from jobrun.runner.saving.saver import Saver
 from jobrun.runner.stop_requests import StopRequests
-from jobrun.session.base import Session
-from jobrun.session.group_errors import NodeLostError
+from jobrun.session.base import NodeLostError, Session
 
 if TYPE_CHECKING:
     from jobrun.runner.saving.mid_epoch_saver import MidEpochSaver

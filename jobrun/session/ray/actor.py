@@ -30,13 +30,17 @@ from jobrun.core.events import TaskLimited
 from jobrun.runtime.context.cancel import CancelScope
 from jobrun.session.processes.worker import Worker
 from jobrun.session.ray.code_upload import make_importable
-from jobrun.session.ray.messages import Frame, Resequencer, decode_frame, encode_frame, frame_size
-from jobrun.session.wire.rpc import Reply
-from jobrun.session.wire.serialized_errors import (
+from jobrun.session.wire.codec import (
+    Frame,
+    Resequencer,
     SerializedError,
+    decode_frame,
     deserialize_error,
+    encode_frame,
+    frame_size,
     serialize_error,
 )
+from jobrun.session.wire.rpc import Reply
 from jobrun.session.wire.worker_protocol import ReadOwnBlob, RequestConnection
 from jobrun.values.blob_kinds import Value
 from jobrun.version import __version__

@@ -14,7 +14,7 @@ from ray.exceptions import GetTimeoutError, RayError
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import Listener
-from jobrun.session.ray.messages import Frame, decode_frame, encode_frame
+from jobrun.session.wire.codec import Frame, decode_frame, encode_frame
 
 # A process of a cluster takes seconds to start; one without free resources never does.
 START_S = 60.0

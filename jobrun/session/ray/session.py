@@ -37,8 +37,7 @@ from jobrun.core.captured_output import STREAMS
 from jobrun.core.events import Noted
 from jobrun.core.hash_seed import VARIABLE
 from jobrun.graph.types import Cluster
-from jobrun.session.base import RunContext
-from jobrun.session.group_errors import NodeLostError
+from jobrun.session.base import NodeLostError, RunContext
 from jobrun.session.processes.session import ProcessesSession
 from jobrun.session.ray.actor import CALLS, THREADS, NodeActor
 from jobrun.session.ray.actor_handle import RayWorker

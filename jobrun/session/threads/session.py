@@ -37,11 +37,14 @@ from jobrun.runtime.snapshots.snapshot import Snapshots
 from jobrun.runtime.steps.restore_process_state import ProcessState
 from jobrun.runtime.steps.user_modules import FolderOnPath
 from jobrun.runtime.task_limits import has_own_scope
-from jobrun.session.base import Outputs, RunContext
-from jobrun.session.group_errors import GroupCancelledError, merge_errors
-from jobrun.session.threads.cross_node_dependencies import ExternalDeps
+from jobrun.session.base import GroupCancelledError, Outputs, RunContext, merge_errors
 from jobrun.session.threads.thread_pool import IdleCpuStarter, ThreadPool
-from jobrun.session.threads.work_items import WorkItem, require_valid_needs, run_all_after
+from jobrun.session.threads.work_items import (
+    ExternalDeps,
+    WorkItem,
+    require_valid_needs,
+    run_all_after,
+)
 from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.copies import boundary_form, detach
 from jobrun.values.object_state import ObjectFacts, class_name

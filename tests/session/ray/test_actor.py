@@ -13,7 +13,7 @@ import pytest
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import TaskLimited
 from jobrun.runtime.context.cancel import CancelScope
-from jobrun.session.ray.messages import decode_frame, encode_frame
+from jobrun.session.wire.codec import decode_frame, encode_frame
 from jobrun.testing.graphs import cluster
 from jobrun.version import __version__
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.session.ray.messages import decode_frame, encode_frame
+from jobrun.session.wire.codec import decode_frame, encode_frame
 
 pytestmark = pytest.mark.long
 

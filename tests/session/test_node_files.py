@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import fcntl
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,17 +10,21 @@ import pytest
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
 from jobrun.checkpoint.store import Manifest
+from jobrun.checkpoint.stores.bucket import Bucket
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.object_references import Reference, write_reference
-from jobrun.checkpoint.stores.object_store import upload_file
+from jobrun.checkpoint.stores.object_store import object_name, upload_file
 from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.object_url import parse_object_url
 from jobrun.graph.divided_state import FilePart
 from jobrun.graph.steps import LoadState
-from jobrun.session.node_files import collect_files as collecting
-from jobrun.session.node_files.collect_files import (
+from jobrun.session import node_files
+from jobrun.session.base import NodeFiles
+from jobrun.session.node_files import (
+    NodeDirectory,
     is_visible,
+    read_chunk,
     require_visible,
     serve_chunk,
     serve_reference,
@@ -26,9 +32,9 @@ from jobrun.session.node_files.collect_files import (
     write_probe,
 )
 from jobrun.session.processes.session import ProcessesSession
-from jobrun.session.wire.file_messages import NodeFiles, UploadedSave
 from jobrun.session.wire.partition_group import partition_group
 from jobrun.session.wire.rpc import Reply
+from jobrun.session.wire.worker_protocol import UploadedSave, WorkerFileSetup
 from jobrun.testing.graphs import group, task
 from jobrun.testing.sessions import SessionHarness, read_saved, saving_group
 from jobrun.testing.stores import RUN_ID
@@ -67,7 +73,7 @@ def test_whoever_sees_the_probe_sees_the_directory(tmp_path):
 
 
 def test_another_file_of_that_name_is_not_the_probe(tmp_path, monkeypatch):
-    monkeypatch.setattr(collecting, "_LOOK_S", 0)
+    monkeypatch.setattr(node_files, "_LOOK_S", 0)
     with write_probe(str(tmp_path)) as probe:
         assert not is_visible(replace(probe, content="something else"))
     assert not is_visible(probe)
@@ -198,7 +204,7 @@ def test_what_another_incarnation_has_written_is_refused_and_the_next_try_is_not
 @pytest.mark.long
 def test_a_file_that_is_damaged_on_its_way_is_refused(harness, tmp_path, monkeypatch):
     tickets = tickets_of(harness)
-    write = collecting.write_chunks
+    write = node_files.write_chunks
 
     def damaging(target, *rest):
         size = write(target, *rest)
@@ -209,10 +215,168 @@ def test_a_file_that_is_damaged_on_its_way_is_refused(harness, tmp_path, monkeyp
             file.write(bytes([byte ^ 1]))
         return size
 
-    monkeypatch.setattr(collecting, "write_chunks", damaging)
+    monkeypatch.setattr(node_files, "write_chunks", damaging)
     (staged := tmp_path / "staged").mkdir()
 
     with pytest.raises(EnvironmentFaultError) as caught:
         harness.session.persist(tickets, str(staged))
 
     assert {fault.code for fault in caught.value.faults} == {"E327"}
+
+
+def made(tmp_path, incarnation=1, node="a"):
+    return NodeDirectory(node, WorkerFileSetup(incarnation, str(tmp_path / "v" / "jobrun-r")))
+
+
+def answered(value) -> Reply:
+    answer = Reply()
+    answer.put((True, value))
+    return answer
+
+
+def test_without_one_files_are_where_the_master_says(tmp_path):
+    one = NodeDirectory()
+
+    assert one.stage("/x/.tmp-1") == "/x/.tmp-1"
+    with one.local_copy("/x/a.h5", lambda offset: Reply(), Reply) as path:
+        assert path == "/x/a.h5"
+    one.forget(".tmp-1")
+    one.close()
+
+
+def test_what_is_written_is_told_with_its_save_and_incarnation(tmp_path):
+    one = made(tmp_path, 4)
+    (staged := tmp_path / one.stage("save") / "a.h5").write_bytes(b"bytes")
+
+    piece = one.read_chunk("save", "a.h5", 1)
+
+    assert (piece.token, piece.incarnation, piece.name) == ("save", 4, "a.h5")
+    assert (piece.offset, piece.size_bytes, piece.data.tobytes()) == (1, 5, b"ytes")
+    one.forget("save")
+    assert not staged.parent.exists()
+    with pytest.raises(EnvironmentFaultError) as caught:
+        one.read_chunk("save", "a.h5", 0)
+    assert caught.value.faults[0].code == "E327"
+
+
+def test_nodes_that_share_a_place_write_for_one_save_side_by_side(tmp_path):
+    one = made(tmp_path)
+
+    assert one.stage("save") == one.stage("save")
+
+
+def test_names_from_elsewhere_do_not_lead_out_of_it(tmp_path):
+    one = made(tmp_path)
+    (tmp_path / "secret").write_text("s")
+
+    with pytest.raises(EnvironmentFaultError):
+        one.read_chunk("../../../..", "../secret", 0)
+
+
+def test_a_new_incarnation_removes_what_earlier_ones_left_and_nothing_of_other_nodes(tmp_path):
+    first, other = made(tmp_path), made(tmp_path, 2, "b")
+    first.stage("old")
+    kept = other.stage("mine")
+    first.unlock()
+
+    second = made(tmp_path, 3)
+
+    assert [path.name[:2] for path in (tmp_path / "v" / "jobrun-r" / "a").iterdir()] == ["3-"]
+    assert (tmp_path / kept).is_dir()
+    second.close()
+    other.close()
+    assert list((tmp_path / "v").iterdir()) == []
+
+
+def test_what_a_live_process_has_there_stays_whoever_begins_beside_it(tmp_path):
+    first = made(tmp_path)
+    kept = first.stage("mine")
+
+    copied = made(tmp_path)
+
+    assert (tmp_path / kept).is_dir()
+    copied.close()
+    assert (tmp_path / kept).is_dir()
+    first.unlock()
+    made(tmp_path).close()
+    assert list((tmp_path / "v").iterdir()) == []
+
+
+def test_what_somebody_is_just_making_there_stays_when_another_ends(tmp_path):
+    one = made(tmp_path)
+    node = tmp_path / "v" / "jobrun-r" / "a"
+    making = os.open(node, os.O_RDONLY)
+    fcntl.flock(making, fcntl.LOCK_EX)
+    (node / "2-new").mkdir()
+
+    one.close()
+
+    assert [path.name for path in node.iterdir()] == ["2-new"]
+    os.close(making)
+
+
+def test_a_file_of_the_master_is_here_while_it_is_read(tmp_path):
+    source = tmp_path / "a.h5"
+    source.write_bytes(b"epoch")
+
+    def ask(offset):
+        return answered(read_chunk(str(source), offset))
+
+    with made(tmp_path).local_copy(str(source), ask, lambda: answered(None)) as path:
+        assert path != str(source)
+        assert (tmp_path / path).read_bytes() == b"epoch"
+    assert not (tmp_path / path).exists()
+
+
+def test_a_file_that_is_in_an_object_store_is_fetched_from_there(tmp_path, place):
+    Bucket(place).put_new("epoch-000004/a.0.h5", b"epoch")
+    where = answered(Reference(place, "epoch-000004/a.0.h5"))
+
+    with made(tmp_path).local_copy("/x/a.h5", lambda offset: Reply(), lambda: where) as path:
+        assert (tmp_path / path).read_bytes() == b"epoch"
+    assert not (tmp_path / path).exists()
+
+
+def test_what_is_written_is_brought_to_the_object_store_and_told(tmp_path, place):
+    one = NodeDirectory(
+        "a", WorkerFileSetup(4, str(tmp_path / "v" / "jobrun-r"), objects=str(place))
+    )
+    staged = Path(one.stage("save"))
+    save = NodeSave(write(staged, node="a"), copy_s=1.0)
+
+    brought = one.upload("/there/save", 3, (save,))
+
+    assert brought == UploadedSave("save", 4, (save,))
+    assert list(staged.iterdir()) == []
+    assert Bucket(place).list() == {object_name(3, save.file): save.file.size_bytes}
+    assert made(tmp_path, 5, "b").upload("save", 3, (save,)) == (save,)
+
+
+def test_what_is_not_as_it_was_written_is_not_brought(tmp_path, place):
+    one = NodeDirectory(
+        "a", WorkerFileSetup(4, str(tmp_path / "v" / "jobrun-r"), objects=str(place))
+    )
+    staged = Path(one.stage("save"))
+    save = NodeSave(write(staged, node="a"))
+    with (staged / "a.h5").open("r+b") as file:
+        file.seek(save.file.size_bytes // 2)
+        file.write(b"other")
+
+    with pytest.raises(EnvironmentFaultError) as caught:
+        one.upload("save", 3, (save,))
+
+    assert caught.value.faults[0].code == "E327"
+    assert Bucket(place).list() == {}
+
+
+def test_a_place_of_somebody_else_or_a_file_is_refused(tmp_path):
+    (tmp_path / "v").mkdir()
+    (tmp_path / "v" / "jobrun-r").symlink_to(tmp_path)
+
+    with pytest.raises(EnvironmentFaultError) as caught:
+        made(tmp_path)
+    assert caught.value.faults[0].code == "E313"
+
+    (tmp_path / "w").write_text("")
+    with pytest.raises(EnvironmentFaultError, match="node 'a'"):
+        NodeDirectory("a", WorkerFileSetup(1, str(tmp_path / "w" / "jobrun-r")))

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
-from jobrun.session.node_files import file_chunks as pieces
-from jobrun.session.node_files.file_chunks import read_chunk, write_chunks
+from jobrun.session import node_files
+from jobrun.session.node_files import read_chunk, write_chunks
 from jobrun.session.wire.rpc import Reply
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr(pieces, "CHUNK_BYTES", 10)
+    monkeypatch.setattr(node_files, "CHUNK_BYTES", 10)
 
 
 class Far:
