@@ -41,19 +41,19 @@ from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.steps import Assign, Augment, ItemTarget, NameTarget, Net, Op, Step
 from jobrun.graph.traversal import children, walk_expr
 from jobrun.graph.types import Scope
-from jobrun.runtime.codegen.liveness import BlockNames, access_finder
-from jobrun.runtime.codegen.optimize.alias_analysis import (
+from jobrun.runtime.codegen.alias_analysis import (
     aliased_leaves,
     is_fresh,
     is_plain_view,
     permuted_names,
 )
+from jobrun.runtime.codegen.liveness import BlockNames, access_finder
 
 if TYPE_CHECKING:
-    from jobrun.runtime.codegen.data_flow import flow_graph
-    from jobrun.runtime.codegen.data_flow.flow_graph import Point
+    from jobrun.runtime.codegen import flow_graph
+    from jobrun.runtime.codegen.flow_graph import Point
 else:
-    flow_graph = lazy_module("jobrun.runtime.codegen.data_flow.flow_graph")
+    flow_graph = lazy_module("jobrun.runtime.codegen.flow_graph")
 
 # ``id`` of an assignment, and which of its targets.
 Site = tuple[int, int]

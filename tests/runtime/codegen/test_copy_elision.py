@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobrun.graph.steps import If, Loop, Net
-from jobrun.runtime.codegen.data_flow.copy_elision import find_moves
+from jobrun.runtime.codegen.copy_elision import find_moves
 from jobrun.runtime.codegen.liveness import BlockNames, collect_usage
 from jobrun.testing.graphs import expr, net, steps
 from tests.support.step_bench import Bench

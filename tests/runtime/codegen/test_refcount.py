@@ -4,7 +4,7 @@ import weakref
 
 import numpy as np
 
-from jobrun.runtime.codegen.optimize.fused_kernel import count_references, has_one_reference
+from jobrun.runtime.codegen.fused_kernel import count_references, has_one_reference
 from tests.support.step_bench import COUNTS_REFERENCES
 from tests.support.tables import each_case
 

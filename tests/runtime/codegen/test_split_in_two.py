@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from jobrun.runtime.codegen.optimize.fused_kernel import probe_arithmetic, run_in_two_threads
+from jobrun.runtime.codegen.fused_kernel import probe_arithmetic, run_in_two_threads
 from jobrun.session.threads.thread_pool import ThreadPool
 
 # Of fesetround, by the ABI of the machine.

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from jobrun.graph.expressions import Name
-from jobrun.runtime.codegen.optimize.alias_analysis import (
+from jobrun.runtime.codegen.alias_analysis import (
     aliased_leaves,
     is_fresh,
     is_plain_view,

@@ -22,8 +22,14 @@ import numpy as np
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.lazy_dataclass import dataclass, replace
-from jobrun.runtime.codegen.optimize.buffer_reuse import FLOAT64, MORE_OPERANDS, keeps_float64
-from jobrun.runtime.codegen.optimize.fusion_candidates import Chain, Instruction, square
+from jobrun.runtime.codegen.elementwise_chains import (
+    FLOAT64,
+    MORE_OPERANDS,
+    Chain,
+    Instruction,
+    keeps_float64,
+    square,
+)
 from jobrun.runtime.context.frame import Frame, GroupRun, Start
 from jobrun.values.axis_order import axis_order
 

@@ -6,11 +6,10 @@ import pytest
 from jobrun.graph.expressions import Const
 from jobrun.graph.query import ops
 from jobrun.graph.steps import If, Loop
-from jobrun.runtime.codegen import coercion
+from jobrun.runtime.codegen import coercion, copy_elision
 from jobrun.runtime.codegen.compiler import compile_block
 from jobrun.runtime.codegen.control_flow import inlined_steps
-from jobrun.runtime.codegen.data_flow import copy_elision
-from jobrun.runtime.codegen.data_flow.copy_elision import NO_VIEWS, find_moves, find_views
+from jobrun.runtime.codegen.copy_elision import NO_VIEWS, find_moves, find_views
 from jobrun.runtime.codegen.liveness import BlockNames, collect_usage
 from jobrun.testing.graphs import expr, steps
 from tests.support.step_bench import Bench

@@ -15,8 +15,8 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.graph.expression_text import render_expr
 from jobrun.graph.expressions import Const
 from jobrun.ops.load_implementation import implementation
-from jobrun.runtime.codegen.optimize.fused_kernel import SMALLEST, FusedKernel
-from jobrun.runtime.codegen.optimize.fusion_candidates import build_chain, elementwise
+from jobrun.runtime.codegen.elementwise_chains import build_chain, elementwise
+from jobrun.runtime.codegen.fused_kernel import SMALLEST, FusedKernel
 from jobrun.session.threads.thread_pool import ThreadPool
 from jobrun.testing.graphs import expr
 from jobrun.values.compare import same_bits
