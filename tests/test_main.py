@@ -27,7 +27,7 @@ COMPILER = {"pydantic", "yaml", "jobrun.api", "jobrun.compile"}
 # What a run of a job without readers, queues, callables, uploads and other nodes leaves out.
 UNUSED = {
     "jobrun.checkpoint.stores.bucket", "jobrun.checkpoint.stores.object_store",
-    "jobrun.compile.python_jobs", "jobrun.runner.elastic.resize", "jobrun.runner.fork",
+    "jobrun.compile.python_jobs", "jobrun.runner.resume.resize", "jobrun.runner.fork",
     "jobrun.runner.fork_first_state", "jobrun.runner.check_resume",
     "jobrun.runner.saving.upload_to_object_store", "jobrun.runtime.records.task_reader",
     "jobrun.runtime.steps.call", "jobrun.runtime.steps.run_program", "jobrun.session.ray",

@@ -1,4 +1,4 @@
-"""Define the Session protocol: what anything that runs task groups must do, and how it fails.
+"""Define the Session protocol: what anything that runs task groups must do; open one by name.
 
 A session holds one global workspace per node of the job and runs one task group at a time.
 Nodes live as long as the session is open. Whatever crosses a node boundary is copied, in
@@ -18,21 +18,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
 from jobrun.checkpoint.task_groups import Ticket
-from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, TaskFailedError
+from jobrun.core.errors import (
+    EnvironmentFaultError,
+    Fault,
+    JobrunError,
+    TaskFailedError,
+    UsageError,
+)
 from jobrun.core.events import Listener, ignore
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.names import did_you_mean
 from jobrun.graph.types import Cluster, OutputRef, TaskGroup
 from jobrun.runtime.codegen.meter_protocol import Instrumenter
 from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.values.blob_kinds import Value
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
 Outputs = Mapping[OutputRef, Value]
 # What a session keeps of its nodes' workspaces; only the session that made it can read it.
 Snapshot = Any
+
+# The group of entry points by which installed packages add sessions.
+GROUP = "jobrun.sessions"
+# As text: a session's own imports are made only when it is used.
+BUILT_IN: dict[str, str] = {
+    "threads": "jobrun.session.threads.session:ThreadsSession",
+    "processes": "jobrun.session.processes.session:ProcessesSession",
+    "ray": "jobrun.session.ray.session:RaySession",
+}
+# Of those that have an address after their name; and what to install for each.
+_ADDRESSED = {"ray": "jobrun[ray]"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +216,64 @@ class Session(Protocol):
 
     def close(self) -> None:
         """Shut down all nodes of the session. May be called twice (protocol)."""
+
+
+def session_names() -> tuple[str, ...]:
+    """List the sorted names of all kinds of sessions that ``open_session`` can create."""
+    return tuple(sorted({*BUILT_IN, *_entry_points().names}))
+
+
+def open_session(name: str) -> Session:
+    """Create a session of the named kind, to be started by its method ``open``.
+
+    Args:
+        name: Its name; with an address behind a colon where it has one: ``ray:auto``.
+
+    Raises:
+        UsageError: E217, there is no such kind.
+        EnvironmentFaultError: E217, the package that has it cannot be imported.
+    """
+    kind, _, address = name.partition(":")
+    if kind in _ADDRESSED:
+        return _open_addressed(kind, address)
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].partition(":")
+        built_in: Session = getattr(import_module(module), attribute)()
+        return built_in
+    found = tuple(_entry_points().select(name=name))
+    if not found:
+        raise UsageError.of(
+            "E217", f"there is no session '{name}'", did_you_mean(name, session_names())
+        )
+    try:
+        other: Session = found[0].load()()
+    except ImportError as error:
+        raise EnvironmentFaultError.of(
+            "E217",
+            f"the session '{name}' cannot be imported: {error}",
+            "install the package it needs",
+        ) from error
+    return other
+
+
+def _entry_points() -> EntryPoints:
+    # It imports e-mail, archives and sockets, for sessions that hardly anyone has.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    return entry_points(group=GROUP)
+
+
+def _open_addressed(kind: str, address: str) -> Session:
+    module, _, attribute = BUILT_IN[kind].partition(":")
+    try:
+        made: Session = getattr(import_module(module), attribute)(address)
+    except ImportError as error:
+        raise EnvironmentFaultError.of(
+            "E217",
+            f"the session '{kind}' needs a package that is not installed: {error}",
+            f"pip install '{_ADDRESSED[kind]}'",
+        ) from error
+    return made
 
 
 class NodeLostError(EnvironmentFaultError):

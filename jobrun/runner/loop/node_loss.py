@@ -73,7 +73,7 @@ class SavedState:
         within = self.midway.reenter(epoch) if self.midway else None
         if within is not None:
             return RestartPoint(*within)
-        from jobrun.runner.elastic.resize import restore_progress  # noqa: PLC0415 - seldom
+        from jobrun.runner.resume.resize import restore_progress  # noqa: PLC0415 - seldom
 
         manifest, place = self.store.manifest(epoch), self.store.path(epoch)
         # It may have been saved on another number of nodes.

@@ -11,7 +11,7 @@ import pytest
 
 from jobrun.core.errors import UsageError
 from jobrun.graph.conditions import Deadline
-from jobrun.runner.loop.deadline import (
+from jobrun.runner.stop_requests import (
     TimeLeft,
     job_age_s,
     parse_clock,
@@ -90,7 +90,7 @@ def test_a_command_that_is_not_there_or_fails_tells_nothing(tmp_path, monkeypatc
 def test_a_wall_time_counts_from_the_oldest_process_of_the_job():
     program = (
         "import os, subprocess, sys, time; time.sleep(0.3); "
-        "subprocess.run([sys.executable, '-c', 'from jobrun.runner.loop.deadline import *;"
+        "subprocess.run([sys.executable, '-c', 'from jobrun.runner.stop_requests import *;"
         " import os;"
         ' print(job_age_s("PBS_JOBID", os.environ["PBS_JOBID"]))\'], check=True)'
     )

@@ -4,7 +4,7 @@ import pytest
 
 from jobrun.core.errors import UsageError
 from jobrun.graph.types import Cluster, Node
-from jobrun.runner.elastic.node_map import parse_node_map
+from jobrun.runner.resume.node_map import parse_node_map
 
 NODES = Cluster(tuple(Node(f"t_{k}", "t", k, 4) for k in range(4)))
 

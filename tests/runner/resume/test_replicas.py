@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.runner.elastic.row_plan import describe_difference
+from jobrun.runner.resume.resize import describe_difference
 from jobrun.values.object_state import ObjectState
 
 
