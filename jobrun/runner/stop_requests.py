@@ -63,10 +63,12 @@ REQUEST_NAME = "stop-request"
 # Beside it: 'jobrun stop' has sent the signal that comes.
 SENDER_NAME = "stop-command"
 _BY_COMMAND = "asked by 'jobrun stop'"
-
+# The deadline that a user gives, and the longest wait for a command of the batch system.
 DEADLINE_VARIABLE = "JOBRUN_DEADLINE"
 _COMMAND_S = 10.0
+# [days-][[hours:]minutes:]seconds
 _CLOCK = lazy_pattern(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+)")
+# What a command of the batch system printed, or nothing.
 RunCommand = Callable[[list[str]], str]
 
 
@@ -294,39 +296,6 @@ class StopRequests:
         return None if wait == float("inf") else wait
 
 
-def _handled_signals() -> Iterator[int]:
-    """Yield each signal that requests a stop, unless ignored, and the one that relays it.
-
-    Ignored from outside (nohup, a shell's background job), a signal stays so.
-    """
-    for number in _STOPPING:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            yield number
-        relayed = RELAYS[number]
-        if relayed != number and callable(signal.getsignal(relayed)):
-            yield relayed
-
-
-def _words(number: int) -> str:
-    return f"signal {signal.Signals(number).name}"
-
-
-def _exit_on_signal(number: int, frame: FrameType | None) -> None:
-    """Raise the error for a signal that requests to stop before any epoch ran."""
-    del frame
-    number = MEANT.get(number, number)
-    message = f"stopped ({_words(number)}) before any epoch ran"
-    mend = "start it again: what was saved is there"
-    if number == signal.SIGINT:
-        raise InterruptedRunError.of("E363", message, mend)
-    raise StoppedEarlyError.of("E362", message, mend)
-
-
-def _do_nothing(number: int, frame: FrameType | None) -> None:
-    """Ignore a stop signal in its handler: the request arrives by the wakeup descriptor."""
-    del number, frame
-
-
 @dataclass(frozen=True, slots=True)
 class TimeLeft:
     """The seconds left until the deadline, and where they are known from."""
@@ -456,3 +425,36 @@ def _run_command(command: list[str]) -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.strip()
+
+
+def _handled_signals() -> Iterator[int]:
+    """Yield each signal that requests a stop, unless ignored, and the one that relays it.
+
+    Ignored from outside (nohup, a shell's background job), a signal stays so.
+    """
+    for number in _STOPPING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            yield number
+        relayed = RELAYS[number]
+        if relayed != number and callable(signal.getsignal(relayed)):
+            yield relayed
+
+
+def _words(number: int) -> str:
+    return f"signal {signal.Signals(number).name}"
+
+
+def _exit_on_signal(number: int, frame: FrameType | None) -> None:
+    """Raise the error for a signal that requests to stop before any epoch ran."""
+    del frame
+    number = MEANT.get(number, number)
+    message = f"stopped ({_words(number)}) before any epoch ran"
+    mend = "start it again: what was saved is there"
+    if number == signal.SIGINT:
+        raise InterruptedRunError.of("E363", message, mend)
+    raise StoppedEarlyError.of("E362", message, mend)
+
+
+def _do_nothing(number: int, frame: FrameType | None) -> None:
+    """Ignore a stop signal in its handler: the request arrives by the wakeup descriptor."""
+    del number, frame

@@ -109,6 +109,52 @@ def describe_environment() -> dict[str, Any]:
     }
 
 
+def is_installed(path: Path | None) -> bool:
+    """Return whether a file belongs to an installed distribution, by its folder."""
+    return path is not None and not INSTALLED.isdisjoint(path.parts)
+
+
+def find_versions(files: Iterable[Path]) -> dict[str, str]:
+    """Return versions of the distributions that own these files, and of those they require."""
+    by_site: dict[Path, set[str]] = {}
+    for file in files:
+        at = max(number for number, part in enumerate(file.parts) if part in INSTALLED)
+        by_site.setdefault(Path(*file.parts[: at + 1]), set()).add(
+            Path(*file.parts[at + 1 :]).as_posix()
+        )
+    if not by_site:
+        return {}
+    found: dict[str, str] = {}
+    known = _distributions(by_site)
+    waiting: list[str] = []
+    for site, names in by_site.items():
+        owners, orphans = _owners(known, site, names)
+        waiting += owners
+        found |= {f"{site.name}/{name}": digest_file(site / name) for name in orphans}
+    while waiting:
+        name = waiting.pop()
+        info = known.get(name)
+        if info is not None and name not in found:
+            found[name] = _recorded_version(info)
+            waiting += _list_required(info)
+    return found
+
+
+def find_version(package: str) -> str:
+    """Return the version of the first installed distribution on ``sys.path`` of that name, or ''.
+
+    From the name of its metadata directory: to import a package takes much longer.
+    """
+    for place in sys.path:
+        if INSTALLED.isdisjoint(Path(place).parts):
+            continue
+        with contextlib.suppress(OSError):
+            for name in os.listdir(place):  # noqa: PTH208 - hundreds of names
+                if name.startswith(f"{package}-") and name.endswith(".dist-info"):
+                    return name.removeprefix(f"{package}-").removesuffix(".dist-info")
+    return ""
+
+
 def _imported_version(package: str) -> str:
     # Not from the metadata of packages, whose readers take longer to import than numpy.
     with contextlib.suppress(ImportError):
@@ -157,52 +203,6 @@ def _blas_libraries() -> list[Any]:
         # On Linux it reads /proc, which a container may not have.
         return []
     return sorted(found, key=lambda library: str(library.filepath))
-
-
-def is_installed(path: Path | None) -> bool:
-    """Return whether a file belongs to an installed distribution, by its folder."""
-    return path is not None and not INSTALLED.isdisjoint(path.parts)
-
-
-def find_versions(files: Iterable[Path]) -> dict[str, str]:
-    """Return versions of the distributions that own these files, and of those they require."""
-    by_site: dict[Path, set[str]] = {}
-    for file in files:
-        at = max(number for number, part in enumerate(file.parts) if part in INSTALLED)
-        by_site.setdefault(Path(*file.parts[: at + 1]), set()).add(
-            Path(*file.parts[at + 1 :]).as_posix()
-        )
-    if not by_site:
-        return {}
-    found: dict[str, str] = {}
-    known = _distributions(by_site)
-    waiting: list[str] = []
-    for site, names in by_site.items():
-        owners, orphans = _owners(known, site, names)
-        waiting += owners
-        found |= {f"{site.name}/{name}": digest_file(site / name) for name in orphans}
-    while waiting:
-        name = waiting.pop()
-        info = known.get(name)
-        if info is not None and name not in found:
-            found[name] = _recorded_version(info)
-            waiting += _list_required(info)
-    return found
-
-
-def find_version(package: str) -> str:
-    """Return the version of the first installed distribution on ``sys.path`` of that name, or ''.
-
-    From the name of its metadata directory: to import a package takes much longer.
-    """
-    for place in sys.path:
-        if INSTALLED.isdisjoint(Path(place).parts):
-            continue
-        with contextlib.suppress(OSError):
-            for name in os.listdir(place):  # noqa: PTH208 - hundreds of names
-                if name.startswith(f"{package}-") and name.endswith(".dist-info"):
-                    return name.removeprefix(f"{package}-").removesuffix(".dist-info")
-    return ""
 
 
 def _distributions(sites: Iterable[Path]) -> dict[str, Path]:

@@ -158,6 +158,39 @@ def set_aside_journal(run: Path) -> None:
         sync_directory(run)
 
 
+def read_pins(run: Path) -> frozenset[int]:
+    """Read the pins of a run: the epochs that a user keeps.
+
+    Raises:
+        EnvironmentFaultError: E385, the file cannot be read: nothing may be deleted then.
+    """
+    path = f"{run}/{PINS_NAME}"
+    try:
+        # After each epoch, and most runs have none.
+        os.lstat(path)
+        form = build(_Pins, read_json(path))
+    except FileNotFoundError:
+        return frozenset()
+    except OSError as error:
+        raise _unreadable_pins(run, error.strerror or str(error)) from error
+    except ValueError as error:
+        raise _unreadable_pins(run, str(error)) from error
+    if form.format != _PINS_FORMAT or min(form.pinned, default=0) < 0:
+        raise _unreadable_pins(run, "it does not list epochs")
+    return frozenset(form.pinned)
+
+
+def write_pins(run: Path, pinned: Collection[int]) -> None:
+    """Replace a run's pins (epochs that a user keeps) by others, durably.
+
+    Raises:
+        EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
+    """
+    form = {"format": _PINS_FORMAT, "pinned": sorted(pinned)}
+    with disk_faults("E354", f"write {PINS_NAME}"):
+        write_file(run / PINS_NAME, json.dumps(form).encode() + b"\n")
+
+
 def _line(entry: dict[str, Any]) -> bytes:
     text = _encode(entry)
     # The first key of all, as they are sorted.
@@ -204,39 +237,6 @@ def _damaged(number: int) -> CheckpointError:
 class _Pins:
     format: int
     pinned: tuple[int, ...]
-
-
-def read_pins(run: Path) -> frozenset[int]:
-    """Read the pins of a run: the epochs that a user keeps.
-
-    Raises:
-        EnvironmentFaultError: E385, the file cannot be read: nothing may be deleted then.
-    """
-    path = f"{run}/{PINS_NAME}"
-    try:
-        # After each epoch, and most runs have none.
-        os.lstat(path)
-        form = build(_Pins, read_json(path))
-    except FileNotFoundError:
-        return frozenset()
-    except OSError as error:
-        raise _unreadable_pins(run, error.strerror or str(error)) from error
-    except ValueError as error:
-        raise _unreadable_pins(run, str(error)) from error
-    if form.format != _PINS_FORMAT or min(form.pinned, default=0) < 0:
-        raise _unreadable_pins(run, "it does not list epochs")
-    return frozenset(form.pinned)
-
-
-def write_pins(run: Path, pinned: Collection[int]) -> None:
-    """Replace a run's pins (epochs that a user keeps) by others, durably.
-
-    Raises:
-        EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
-    """
-    form = {"format": _PINS_FORMAT, "pinned": sorted(pinned)}
-    with disk_faults("E354", f"write {PINS_NAME}"):
-        write_file(run / PINS_NAME, json.dumps(form).encode() + b"\n")
 
 
 def _unreadable_pins(run: Path, why: str) -> EnvironmentFaultError:

@@ -412,40 +412,6 @@ class StatementBuilder:
         return ast.Expr(call(drop, ast.Constant(name)))
 
 
-def _has_slice(index: ast.expr) -> bool:
-    parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    return any(isinstance(one, ast.Slice) for one in parts)
-
-
-def _multiplies(expr: Expr) -> bool:
-    """Return whether a statement's expression multiplies or has powers: integers may grow."""
-    return any(
-        isinstance(one, Binary)
-        and (
-            one.operator == "**"
-            or (one.operator == "*" and not {type(one.left), type(one.right)} & {Const})
-        )
-        for one in walk_expr(expr)
-    )
-
-
-def _build_deletion(variables: list[str]) -> ast.stmt:
-    """Generate, among operators' Python statements, a ``del`` that frees variables' memory."""
-    return ast.Delete([ast.Name(variable, ast.Del()) for variable in variables])
-
-
-def _sign(op: Augment) -> BinaryOperator:
-    _kind(op)
-    return cast("BinaryOperator", op.operator)
-
-
-def _kind(op: Augment) -> ast.operator:
-    kind = BINARY.get(op.operator)
-    if kind is None:
-        raise ValueError(f"'{op.operator}=': {did_you_mean(op.operator, BINARY)}")
-    return kind()
-
-
 def load_variables(
     statements: StatementBuilder, names: Collection[str], *, again: bool = False
 ) -> list[ast.stmt]:
@@ -559,3 +525,37 @@ def own_views(
         ast.Expr(call(own, *place(name), *(ast.Tuple(place(one), ast.Load()) for one in others)))
         for name, others in at_end.items()
     ]
+
+
+def _has_slice(index: ast.expr) -> bool:
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return any(isinstance(one, ast.Slice) for one in parts)
+
+
+def _multiplies(expr: Expr) -> bool:
+    """Return whether a statement's expression multiplies or has powers: integers may grow."""
+    return any(
+        isinstance(one, Binary)
+        and (
+            one.operator == "**"
+            or (one.operator == "*" and not {type(one.left), type(one.right)} & {Const})
+        )
+        for one in walk_expr(expr)
+    )
+
+
+def _build_deletion(variables: list[str]) -> ast.stmt:
+    """Generate, among operators' Python statements, a ``del`` that frees variables' memory."""
+    return ast.Delete([ast.Name(variable, ast.Del()) for variable in variables])
+
+
+def _sign(op: Augment) -> BinaryOperator:
+    _kind(op)
+    return cast("BinaryOperator", op.operator)
+
+
+def _kind(op: Augment) -> ast.operator:
+    kind = BINARY.get(op.operator)
+    if kind is None:
+        raise ValueError(f"'{op.operator}=': {did_you_mean(op.operator, BINARY)}")
+    return kind()
