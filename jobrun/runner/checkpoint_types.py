@@ -19,7 +19,7 @@ from jobrun.core.errors import CheckpointError, Fault
 from jobrun.graph.types import Job
 from jobrun.ops.abstract_values import UNKNOWN, Known
 from jobrun.runner.locate_faults import iter_bindings
-from jobrun.runner.preflight.checks import infer_header_types
+from jobrun.runner.preflight.blob_types import infer_header_types
 
 _ARRAYS = {"array", "numpy"}
 

@@ -47,12 +47,8 @@ from jobrun.runner.identity.recorded_job import (
     stage_authored,
 )
 from jobrun.runner.options import Resume, RunOptions, RunResult
-from jobrun.runner.preflight.checks import (
-    check_upload,
-    estimate_state_bytes,
-    preflight,
-    raise_errors,
-)
+from jobrun.runner.preflight.blob_types import estimate_state_bytes
+from jobrun.runner.preflight.checks import check_upload, preflight, raise_errors
 from jobrun.runner.preflight.filesystem import (
     check_file_system,
     find_file_system,

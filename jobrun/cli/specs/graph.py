@@ -14,7 +14,7 @@ from jobrun.cli.terminal import Shell
 from jobrun.compile.plan.text import blob_lines
 from jobrun.graph.drawing import diagrams as draw
 from jobrun.graph.drawing.svg import svg
-from jobrun.runner.preflight.checks import infer_header_types
+from jobrun.runner.preflight.blob_types import infer_header_types
 
 _FORMATS = {"ascii": draw.ascii, "mermaid": draw.mermaid, "dot": draw.dot, "svg": svg}
 

@@ -17,7 +17,7 @@ from jobrun.compile.plan.text import LABEL_COLUMNS, plan_text
 from jobrun.core.errors import Fault, SpecError, errors_only
 from jobrun.graph.query import has_callables
 from jobrun.graph.types import Job
-from jobrun.runner.preflight.checks import infer_header_types
+from jobrun.runner.preflight.blob_types import infer_header_types
 from jobrun.runner.saving.time_budget import measure_loss_bound
 
 # Of the newest run of a job, below its folder.

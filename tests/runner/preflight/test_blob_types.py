@@ -8,13 +8,8 @@ import pytest
 from jobrun.cli.process.run_command import invoke
 from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import Fault, SpecError
-from jobrun.runner.preflight.checks import (
-    check_types,
-    infer_header_types,
-    preflight,
-    raise_errors,
-    raise_spec_errors,
-)
+from jobrun.runner.preflight.blob_types import check_types, infer_header_types
+from jobrun.runner.preflight.checks import preflight, raise_errors, raise_spec_errors
 from jobrun.spec.load import load_spec
 
 SPEC = """\

@@ -4,7 +4,7 @@ import numpy as np
 
 from jobrun.compile.pipeline import compile_job
 from jobrun.graph.types import Job
-from jobrun.runner.preflight.checks import (
+from jobrun.runner.preflight.blob_types import (
     check_memory,
     estimate_state_bytes,
     infer_header_types,
