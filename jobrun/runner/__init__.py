@@ -2,16 +2,15 @@
 
 - ``start_or_resume``: run or resume. ``fork``, ``fork_first_state``: forks, and the state that they
   start from. ``invocation``: one process life of a run. ``options``: what a caller asks of it.
-- ``loop/``: the epochs. ``saving/``: commits. ``resume/``: recovery. ``preflight/``: checks
-  before anything runs.
+- ``loop/``: the epochs. ``saving/``: commits. ``resume/``: recovery, also on
+  another number of nodes. ``preflight/``: checks before anything runs.
 - ``listeners/``: metrics of a live run for other programs.
-- ``identity/``: what a run was made from. ``rundir/``: its files. ``elastic/``: other numbers of
-  nodes.
+- ``identity/``: what a run was made from. ``rundir/``: its files.
 - ``time_account``: how the time of a run was spent. ``saved_progress``: the runner's
   own state at an epoch boundary. ``run_metadata_handler``: which epochs there are.
 - ``check_resume``: what a resume would find, and refuse.
 - ``checkpoint_stores``: which store. ``partial_load``: some blobs, without a run.
   ``checkpoint_types``: dtypes and shapes in a checkpoint against the job's.
-- ``locate_faults``: from a blob to its line of the spec. ``stop_requests``: signals and time
-  limits. ``json_values``: values in a manifest.
+- ``locate_faults``: from a blob to its line of the spec. ``stop_requests``: signals, time
+  limits, and the deadline of the batch system.
 """

@@ -13,13 +13,6 @@ from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.query import has_callables, rebuild_group
 from jobrun.graph.types import Job
 from jobrun.runner.checkpoint_stores import open_store
-from jobrun.runner.elastic.resize import (
-    ResizePlan,
-    count_field,
-    mark_safe_counts,
-    plan_resize,
-    refuse_mid_epoch,
-)
 from jobrun.runner.fork_first_state import require_parent
 from jobrun.runner.identity.code_digests import CodeDigests, digest_code
 from jobrun.runner.identity.data_fingerprints import fingerprint_data
@@ -41,6 +34,13 @@ from jobrun.runner.options import RunOptions
 from jobrun.runner.preflight.checks import check_upload, preflight
 from jobrun.runner.preflight.filesystem import check_file_system, find_file_system
 from jobrun.runner.resume.recovery import FROM_INIT, RecoveryPlan
+from jobrun.runner.resume.resize import (
+    ResizePlan,
+    count_field,
+    mark_safe_counts,
+    plan_resize,
+    refuse_mid_epoch,
+)
 from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata, choose_epoch
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.run_json import RunRecord

@@ -13,7 +13,7 @@ from jobrun.core.object_url import ObjectUrl, is_object_url, parse_object_url
 from jobrun.graph.types import Job
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.stop_requests import StopRequests
-from jobrun.session.wire.file_messages import NodeFiles
+from jobrun.session.base import NodeFiles
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.task_groups import UploadBuilder

@@ -20,9 +20,9 @@ from jobrun.core.text.names import did_you_mean
 from jobrun.graph.query import outputs_read_later
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.checkpoint_types import require_stored_types
-from jobrun.runner.elastic.resize import plan_resize, restore_progress
 from jobrun.runner.loop.epoch_loop import ResumePoint
 from jobrun.runner.resume.recovery import epoch_inspector
+from jobrun.runner.resume.resize import plan_resize, restore_progress
 from jobrun.runner.rundir.run_directories import Run
 
 # Its constants are made again, by another spec perhaps: that is what a fork is for.

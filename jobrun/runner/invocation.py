@@ -33,7 +33,6 @@ from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.checkpoint_stores import node_files, open_store, open_upload
 from jobrun.runner.checkpoint_types import require_stored_types
-from jobrun.runner.elastic.node_map import parse_node_map
 from jobrun.runner.identity.code_digests import CodeDigests
 from jobrun.runner.identity.data_fingerprints import fingerprint_data
 from jobrun.runner.identity.data_lock import require_locked
@@ -50,13 +49,16 @@ from jobrun.runner.identity.recorded_job import (
     stage_authored,
 )
 from jobrun.runner.loop.conditions import total_epochs
-from jobrun.runner.loop.deadline import time_left
 from jobrun.runner.loop.epoch_loop import JobRunner, ResumePoint, RunLimits
 from jobrun.runner.loop.node_loss import NodeFailover, SavedState
 from jobrun.runner.options import RunOptions, RunResult
 from jobrun.runner.preflight.checks import raise_errors
-from jobrun.runner.preflight.filesystem import find_file_system, probe_directory
-from jobrun.runner.preflight.permissions import require_own_unless_trusted
+from jobrun.runner.preflight.filesystem import (
+    find_file_system,
+    probe_directory,
+    require_own_unless_trusted,
+)
+from jobrun.runner.resume.node_map import parse_node_map
 from jobrun.runner.resume.recovery import FROM_INIT, RecoveryPlan
 from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata, build_choice_note
 from jobrun.runner.rundir.lock import RunLock
@@ -67,15 +69,14 @@ from jobrun.runner.saved_progress import Progress
 from jobrun.runner.saving.commit import CheckpointTarget, RunIdentity
 from jobrun.runner.saving.mid_epoch_recovery import EntryPlan
 from jobrun.runner.saving.saver import CheckpointSaver, NoSaver, Saver
-from jobrun.runner.stop_requests import REQUEST_NAME, SENDER_NAME, StopRequests
+from jobrun.runner.stop_requests import REQUEST_NAME, SENDER_NAME, StopRequests, time_left
 from jobrun.runner.time_account import TimeAccount, UsageRecorder
 from jobrun.runtime.context.safe_point import SafePoint
-from jobrun.session.base import RunContext, Session
-from jobrun.session.open import open_session
+from jobrun.session.base import RunContext, Session, open_session
 from jobrun.version import __version__
 
 if TYPE_CHECKING:
-    from jobrun.runner.elastic.resize import ResizePlan
+    from jobrun.runner.resume.resize import ResizePlan
     from jobrun.runner.saving import mid_epoch_saver
 else:
     mid_epoch_saver = lazy_module("jobrun.runner.saving.mid_epoch_saver")
@@ -486,7 +487,7 @@ def _build_resume_point(
         cut_metrics(path, metrics_bytes)
     else:
         trim_metrics(path, epoch)
-    from jobrun.runner.elastic.resize import restore_progress  # noqa: PLC0415
+    from jobrun.runner.resume.resize import restore_progress  # noqa: PLC0415
 
     progress, load, unknown = restore_progress(job, manifest, store.path(epoch))
     accept = (*work.run.record.accepted, *work.options.accept, *unknown)

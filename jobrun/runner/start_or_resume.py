@@ -30,7 +30,6 @@ from jobrun.core.lazy_module import lazy_module
 from jobrun.core.object_url import is_object_url
 from jobrun.graph.query import has_callables
 from jobrun.graph.types import Job
-from jobrun.runner.elastic.node_map import parse_node_map
 from jobrun.runner.identity.code_digests import digest_code
 from jobrun.runner.identity.data_fingerprints import fingerprint_data
 from jobrun.runner.identity.data_lock import require_locked
@@ -47,17 +46,17 @@ from jobrun.runner.identity.recorded_job import (
     require_secrets,
     stage_authored,
 )
-from jobrun.runner.loop.deadline import require_valid_deadline
 from jobrun.runner.options import Resume, RunOptions, RunResult
+from jobrun.runner.preflight.blob_types import estimate_state_bytes
 from jobrun.runner.preflight.checks import check_upload, preflight, raise_errors
 from jobrun.runner.preflight.filesystem import (
     check_file_system,
     find_file_system,
     probe_directory,
+    require_own_parent,
     require_space,
 )
-from jobrun.runner.preflight.memory import estimate_state_bytes
-from jobrun.runner.preflight.permissions import require_own_parent
+from jobrun.runner.resume.node_map import parse_node_map
 from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
 from jobrun.runner.rundir.run_directories import (
     LATEST,
@@ -75,7 +74,7 @@ from jobrun.runner.rundir.run_directories import (
     unreadable_runs,
 )
 from jobrun.runner.rundir.run_json import RunRecord, write_record
-from jobrun.runner.stop_requests import exit_on_early_signal
+from jobrun.runner.stop_requests import exit_on_early_signal, require_valid_deadline
 from jobrun.spec.load import LoadedSpec
 from jobrun.version import __version__
 

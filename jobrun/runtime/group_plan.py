@@ -19,6 +19,7 @@ from jobrun.graph.types import (
     Task,
     TaskGroup,
 )
+from jobrun.runtime.codegen.alias_analysis import is_fresh
 from jobrun.runtime.codegen.compiler import Block, compile_block, compile_expression
 from jobrun.runtime.codegen.liveness import (
     BlockNames,
@@ -28,7 +29,6 @@ from jobrun.runtime.codegen.liveness import (
     find_opaque_names,
 )
 from jobrun.runtime.codegen.meter_protocol import Instrumenter
-from jobrun.runtime.codegen.optimize.alias_analysis import is_fresh
 from jobrun.runtime.codegen.record_statements import RecordAccess
 from jobrun.runtime.codegen.statements import FLAG
 from jobrun.runtime.context.frame import Frame

@@ -1,16 +1,26 @@
-"""Explain an error in a step as a fault that says what, where and how to fix it."""
+"""Explain an error in a step as a fault that says what, where and how to fix it.
+
+Warnings of numpy about floating-point numbers (division, overflow, invalid) become one event per
+location: values are as numpy makes them, nothing is stopped, and the standard error stays quiet.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from contextvars import Context, copy_context
+from types import FrameType
+from typing import Any, NoReturn
+
+import numpy as np
 
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, TaskFailedError
+from jobrun.core.events import Listener, Noted
 from jobrun.core.files.disk import mend_of
 from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.effects import NOWHERE
-from jobrun.runtime.codegen.compiler import Block
+from jobrun.runtime.codegen.compiler import PLACES, Block
 from jobrun.runtime.codegen.control_flow import StopBlock
 from jobrun.runtime.codegen.line_table import StepLocation, find_location
 from jobrun.runtime.context.cancel import CancelledError
@@ -181,3 +191,46 @@ def attempt_after_failure(run: GroupRun, work: Work, *, failed: bool) -> bool:
             raise
 
     return attempt(run, quiet)
+
+
+class NumpyWarnings:
+    """Emits each kind of numpy's floating-point warnings once per location."""
+
+    def __init__(self, emit: Listener) -> None:
+        self._emit = emit
+        self._reported: set[tuple[str, str]] = set()
+
+    def errstate(self) -> np.errstate:
+        """Return a context manager that reports numpy's floating-point warnings of one thread."""
+        return np.errstate(
+            divide="call", over="call", under="ignore", invalid="call", call=self.report
+        )
+
+    def context(self) -> Context:
+        """Copy the caller's context, and set the copy to report numpy's floating-point warnings.
+
+        That costs less than to enter what ``errstate`` returns, and to leave it.
+        """
+        context = copy_context()
+        context.run(self.errstate().__enter__)
+        return context
+
+    def report(self, kind: str, flags: int) -> None:
+        """Emit a floating-point warning of numpy, once per kind and location."""
+        del flags
+        path, where = _find_step(sys._getframe(1))
+        if (kind, path) in self._reported:
+            return
+        self._reported.add((kind, path))
+        place = f"{path} ({where})" if where else path
+        self._emit(Noted(f"{kind} in {place}; reported once for this place", level="warning"))
+
+
+def _find_step(frame: FrameType | None) -> tuple[str, str]:
+    while frame is not None:
+        places: Any = frame.f_globals.get(PLACES)
+        if places:
+            place = find_location(frame.f_code, frame.f_lasti, places)
+            return place.path, str(place.origin) if place.origin.line else ""
+        frame = frame.f_back
+    return "an expression", ""

@@ -1,7 +1,7 @@
 """Run task groups: in threads, in processes, or on a Ray cluster.
 
-- ``base``: the protocol. ``open``: a session by its name. ``group_errors``: how a group run fails.
+- ``base``: the protocol, a session by its name, and how a group run fails.
 - ``threads/``: threads of this process. ``processes/``: a process for each node, and what Ray
   shares with that. ``ray/``: Ray. ``wire/``: messages between processes.
-- ``node_files/``: files that nodes write on their own machines.
+- ``node_files``: checkpoint files that nodes write on their own machines.
 """

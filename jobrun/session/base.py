@@ -1,4 +1,4 @@
-"""Define the Session protocol: what anything that runs task groups must do.
+"""Define the Session protocol: what anything that runs task groups must do; open one by name.
 
 A session holds one global workspace per node of the job and runs one task group at a time.
 Nodes live as long as the session is open. Whatever crosses a node boundary is copied, in
@@ -18,21 +18,63 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
 from jobrun.checkpoint.task_groups import Ticket
+from jobrun.core.errors import (
+    EnvironmentFaultError,
+    Fault,
+    JobrunError,
+    TaskFailedError,
+    UsageError,
+)
 from jobrun.core.events import Listener, ignore
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.names import did_you_mean
 from jobrun.graph.types import Cluster, OutputRef, TaskGroup
 from jobrun.runtime.codegen.meter_protocol import Instrumenter
 from jobrun.runtime.context.safe_point import SafePointHooks
-from jobrun.session.wire.file_messages import NodeFiles
 from jobrun.values.blob_kinds import Value
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 Outputs = Mapping[OutputRef, Value]
 # What a session keeps of its nodes' workspaces; only the session that made it can read it.
 Snapshot = Any
+
+# The group of entry points by which installed packages add sessions.
+GROUP = "jobrun.sessions"
+# As text: a session's own imports are made only when it is used.
+BUILT_IN: dict[str, str] = {
+    "threads": "jobrun.session.threads.session:ThreadsSession",
+    "processes": "jobrun.session.processes.session:ProcessesSession",
+    "ray": "jobrun.session.ray.session:RaySession",
+}
+# Of those that have an address after their name; and what to install for each.
+_ADDRESSED = {"ray": "jobrun[ray]"}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFiles:
+    """Where nodes write their files of epochs, as a run wants it.
+
+    Attributes:
+        nodes: Those that write such files, and read them.
+        epochs_dir: Absolute path of the directory of all epochs, which each of these nodes has to
+            see. Empty where they need not: nothing is saved, or it is collected.
+        node_dir: Absolute path of a directory of each node's machine, in which there is nothing
+            else, and from which files are collected; empty for none.
+        objects: URL of the place in an object store to which nodes bring the files that they have
+            written there; empty where the master gets them.
+    """
+
+    nodes: tuple[str, ...] = ()
+    epochs_dir: str = ""
+    node_dir: str = ""
+    objects: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,3 +216,132 @@ class Session(Protocol):
 
     def close(self) -> None:
         """Shut down all nodes of the session. May be called twice (protocol)."""
+
+
+def session_names() -> tuple[str, ...]:
+    """List the sorted names of all kinds of sessions that ``open_session`` can create."""
+    return tuple(sorted({*BUILT_IN, *_entry_points().names}))
+
+
+def open_session(name: str) -> Session:
+    """Create a session of the named kind, to be started by its method ``open``.
+
+    Args:
+        name: Its name; with an address behind a colon where it has one: ``ray:auto``.
+
+    Raises:
+        UsageError: E217, there is no such kind.
+        EnvironmentFaultError: E217, the package that has it cannot be imported.
+    """
+    kind, _, address = name.partition(":")
+    if kind in _ADDRESSED:
+        return _open_addressed(kind, address)
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].partition(":")
+        built_in: Session = getattr(import_module(module), attribute)()
+        return built_in
+    found = tuple(_entry_points().select(name=name))
+    if not found:
+        raise UsageError.of(
+            "E217", f"there is no session '{name}'", did_you_mean(name, session_names())
+        )
+    try:
+        other: Session = found[0].load()()
+    except ImportError as error:
+        raise EnvironmentFaultError.of(
+            "E217",
+            f"the session '{name}' cannot be imported: {error}",
+            "install the package it needs",
+        ) from error
+    return other
+
+
+def _entry_points() -> EntryPoints:
+    # It imports e-mail, archives and sockets, for sessions that hardly anyone has.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    return entry_points(group=GROUP)
+
+
+def _open_addressed(kind: str, address: str) -> Session:
+    module, _, attribute = BUILT_IN[kind].partition(":")
+    try:
+        made: Session = getattr(import_module(module), attribute)(address)
+    except ImportError as error:
+        raise EnvironmentFaultError.of(
+            "E217",
+            f"the session '{kind}' needs a package that is not installed: {error}",
+            f"pip install '{_ADDRESSED[kind]}'",
+        ) from error
+    return made
+
+
+class NodeLostError(EnvironmentFaultError):
+    """The process of a node has ended. The other nodes live; their workspaces are undefined.
+
+    Attributes:
+        node: Its name.
+    """
+
+    node: str = ""
+
+    @classmethod
+    def of_node(cls, node: str, how: str) -> NodeLostError:
+        """Build the error for a node that a group lost as its process ended, with the reason."""
+        error = cls.of(
+            "E395",
+            f"node '{node}' is lost: its process {how}",
+            "see what ended it: lack of memory (dmesg | grep -i oom), a limit (ulimit -t), a "
+            "crash, or kill; resume continues from the last saved epoch",
+        )
+        error.node = node
+        return error
+
+
+class GroupCancelledError(Exception):
+    """``request_stop`` ended the group. Not a failure: the caller who asked for it handles it."""
+
+
+class TasksStuckError(TaskFailedError):
+    """Tasks did not end within the time allowed after a failure or a stop request.
+
+    Their threads may still run, so nothing that they can reach may be used or saved any
+    more: the caller has to end the process.
+    """
+
+
+def merge_errors(errors: Sequence[BaseException], tasks: Sequence[str] = ()) -> BaseException:
+    """Merge a group run's errors: the first one, with the faults of the others as notes.
+
+    The first decides the class, and thereby the exit code. The others follow in an order
+    that does not depend on threads. An error that is no ``JobrunError`` is a defect, or an
+    interrupt, and goes before all others.
+
+    Args:
+        errors: At least one, in the order of their happening.
+        tasks: For each error the task it is of, if that may be tried again, else "".
+    """
+    whole = _merge(errors)
+    if isinstance(whole, JobrunError):
+        whole.tasks = tuple(sorted(set(tasks))) if all(tasks) else ()
+    return whole
+
+
+def _merge(errors: Sequence[BaseException]) -> BaseException:
+    first = next((one for one in errors if not isinstance(one, JobrunError)), errors[0])
+    others = sorted((one for one in errors if one is not first), key=str)
+    if not isinstance(first, JobrunError):
+        for other in others:
+            first.add_note(f"also: {other}")
+        return first
+    if not others:
+        return first
+    faults: dict[Fault, None] = dict.fromkeys(first.faults)
+    for other in others:
+        faults.update(dict.fromkeys(getattr(other, "faults", ())))
+    whole: JobrunError = type(first)(*faults)
+    whole.__cause__ = first.__cause__ or first
+    for one in (first, *others):
+        for note in getattr(one, "__notes__", ()):
+            whole.add_note(note)
+    return whole

@@ -29,8 +29,7 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.runner.listeners.listener import EpochMetrics, ListenedRun, Number
-from jobrun.runner.listeners.registry import open_listener
+from jobrun.runner.listeners.listener import EpochMetrics, ListenedRun, Number, open_listener
 
 Points = Mapping[str, Sequence[tuple[int, float]]]
 Reader = Callable[[ListenedRun], Points]

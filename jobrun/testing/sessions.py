@@ -40,10 +40,8 @@ from jobrun.graph.readers import (
 )
 from jobrun.graph.steps import Loop, Parallel, Pull, PulledBlob, RunProgram, Step, Stop
 from jobrun.graph.types import Job, NodeReport, NodeSetup, RemoteNet, Retry, Scope, TaskGroup
-from jobrun.session.base import RunContext, Session
-from jobrun.session.group_errors import GroupCancelledError
+from jobrun.session.base import GroupCancelledError, NodeFiles, RunContext, Session
 from jobrun.session.threads.session import ThreadsSession
-from jobrun.session.wire.file_messages import NodeFiles
 from jobrun.testing.graphs import (
     call,
     cluster,

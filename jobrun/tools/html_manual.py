@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from jobrun.core.error_catalogue import Entry
 from jobrun.core.text.patterns import lazy_pattern
-from jobrun.ops.operator_table import DrawDef, OpDef
+from jobrun.ops.definition import DrawDef, OpDef
 from jobrun.tools.manual import FOLDER, LINK, Key, Table, read_pages
 from jobrun.tools.report.html import Html, joined, table, tag
 from jobrun.tools.report.page import document_page

@@ -40,9 +40,7 @@ import numpy as np
 import jobrun
 from jobrun.graph.types import Job
 from jobrun.runner.identity.environment import set_blas_threads
-from jobrun.runtime.codegen import compiler, expressions
-from jobrun.runtime.codegen.data_flow import copy_elision
-from jobrun.runtime.codegen.optimize import fused_kernel
+from jobrun.runtime.codegen import compiler, copy_elision, expressions, fused_kernel
 from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession
 from tests.benchmarks.bench_nets import spec

@@ -33,9 +33,7 @@ from jobrun.graph.readers import (
 )
 from jobrun.graph.steps import Pull, PulledBlob
 from jobrun.graph.types import Scope, TaskGroup
-from jobrun.session.base import RunContext, Session
-from jobrun.session.group_errors import NodeLostError
-from jobrun.session.open import open_session
+from jobrun.session.base import NodeLostError, RunContext, Session, open_session
 from jobrun.testing.graphs import call, cluster, group, task
 from tests.benchmarks.ratios import medians, show, verdict
 

@@ -33,7 +33,7 @@ from jobrun.runner.saving import mid_epoch_recovery as entering
 from jobrun.runner.saving import mid_epoch_saver as midway
 from jobrun.runner.saving import upload_to_directory as upload
 from jobrun.runner.saving.commit import Committer
-from jobrun.session.node_files import file_chunks as pieces
+from jobrun.session import node_files
 
 Mutant = Callable[[], None]
 
@@ -141,7 +141,7 @@ def data_not_synced() -> None:
 
 def collected_data_not_synced() -> None:
     """The nodes' own files are durable; those that the master has made of them are not."""
-    _without_fsync(pieces)
+    _without_fsync(node_files)
 
 
 def direct_data_not_synced() -> None:

@@ -14,10 +14,9 @@ import pytest
 from jobrun.checkpoint.store import Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.session.group_errors import NodeLostError
-from jobrun.session.node_files import collect_files as collecting
+from jobrun.session import node_files
+from jobrun.session.base import NodeFiles, NodeLostError
 from jobrun.session.processes.session import ProcessesSession
-from jobrun.session.wire.file_messages import NodeFiles
 from jobrun.session.wire.launch import LocalProcess
 from jobrun.session.wire.rpc import Reply
 from jobrun.testing.graphs import call, group, task
@@ -149,7 +148,7 @@ def cut_off(apart, cuts, tmp_path, monkeypatch):
     session, pieces = apart.session, []
     tickets = large(apart, 1)
     stale = session._workers["b"]._process._process
-    original = collecting._collect_save
+    original = node_files._collect_save
 
     def cutting(link, save, directory):
         ask = link.rpc.call
@@ -169,7 +168,7 @@ def cut_off(apart, cuts, tmp_path, monkeypatch):
             monkeypatch.setattr(link.rpc, "call", asked)
         return original(link, save, directory)
 
-    monkeypatch.setattr(collecting, "_collect_save", cutting)
+    monkeypatch.setattr(node_files, "_collect_save", cutting)
     store = DirectoryStore(str(tmp_path / "checkpoints"))
     with pytest.raises(NodeLostError) as caught:
         session.persist(tickets, store.stage(4))

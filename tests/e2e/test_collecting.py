@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.session.node_files import collect_files as collecting
+from jobrun.session import node_files
 from tests.support import isolated_nodes
 from tests.support.forked_commands import ROOT, run_module
 from tests.support.session_runs import same
@@ -84,7 +84,7 @@ def test_a_node_killed_while_its_file_is_collected_is_renewed_from_the_master(
     folder, shared, monkeypatch, after
 ):
     killed = []
-    original = collecting._collect_save
+    original = node_files._collect_save
 
     def killing(link, save, directory):
         ask = link.rpc.call
@@ -99,7 +99,7 @@ def test_a_node_killed_while_its_file_is_collected_is_renewed_from_the_master(
             monkeypatch.setattr(link.rpc, "call", asked)
         return original(link, save, directory)
 
-    monkeypatch.setattr(collecting, "_collect_save", killing)
+    monkeypatch.setattr(node_files, "_collect_save", killing)
 
     assert isolated_nodes.start(folder) == 0
 

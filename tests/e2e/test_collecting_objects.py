@@ -13,7 +13,7 @@ import pytest
 
 from jobrun.checkpoint.stores.object_references import delete_fetched
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.session.node_files import collect_files as collecting
+from jobrun.session import node_files
 from tests.support import isolated_nodes
 from tests.support.command import jobrun
 from tests.support.forked_commands import ROOT, run_module
@@ -174,7 +174,7 @@ def test_a_master_killed_at_any_step_goes_on_and_the_store_has_what_counts(
 
 def test_a_node_killed_while_it_brings_its_file_is_renewed(folder, server, shared, monkeypatch):
     killed = []
-    gathered = collecting.upload_from_nodes
+    gathered = node_files.upload_from_nodes
 
     def killing(tickets, directory, objects, link):
         if "epoch-000002" in directory and not killed:

@@ -13,7 +13,7 @@ from jobrun.checkpoint.checkpoint_file import write_state
 from jobrun.checkpoint.store import Manifest
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.types import Cluster, Job, Node, StateLayout, TaskGroup
-from jobrun.runner.elastic.resize import plan_resize
+from jobrun.runner.resume.resize import plan_resize
 from jobrun.runner.saved_progress import Progress, to_json
 from jobrun.runtime.records.reader_position import share_bounds
 from jobrun.runtime.steps.checkpoint_files import read_parts

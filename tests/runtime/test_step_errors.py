@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import errno
 import random
+import threading
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from jobrun.core.errors import EnvironmentFaultError, Fault, Origin, TaskFailedError
+from jobrun.core.events import Noted
 from jobrun.graph.steps import Net
 from jobrun.runtime.codegen.line_table import StepLocation
-from jobrun.runtime.step_errors import explain_at, is_only_missing_blobs
+from jobrun.runtime.step_errors import NumpyWarnings, explain_at, is_only_missing_blobs
 from jobrun.testing.graphs import op
 from tests.support.step_bench import Bench
 
@@ -100,3 +103,60 @@ def test_a_value_that_cannot_be_copied_is_refused_with_the_blob_it_was_for(bench
 
     assert caught.value.faults[0].code == "E240"
     assert "(blob 'mine', task t" in caught.value.faults[0].message
+
+
+def test_each_kind_is_told_once_per_place():
+    with Bench(x=np.ones(2)) as bench, bench.notices.errstate():
+        bench.do("a = x / 0.0; b = (x - x) / 0.0; c = exp(x * 1000)")
+        bench.do("a = x / 0.0")
+
+    told = sorted(event.text.partition(";")[0] for event in bench.events)
+    assert told == [
+        "divide by zero in e/t/steps[0]",
+        "invalid value in e/t/steps[1]",
+        "overflow in e/t/steps[2]",
+    ]
+    assert {event.level for event in bench.events} == {"warning"}
+
+
+def test_values_are_what_numpy_makes_them():
+    with Bench(x=np.ones(2)) as bench, bench.notices.errstate():
+        assert np.isinf(bench.do("a = x / 0.0")["a"]).all()
+
+
+def test_underflow_is_not_worth_a_word():
+    with Bench(x=np.full(1, 1e-300)) as bench, bench.notices.errstate():
+        bench.do("a = x * x")
+
+    assert bench.events == []
+
+
+def test_it_is_heeded_in_its_own_thread_only():
+    events: list[object] = []
+    notices = NumpyWarnings(events.append)
+    seen: list[str] = []
+    with notices.errstate():
+        thread = threading.Thread(target=lambda: seen.append(np.geterr()["divide"]))
+        thread.start()
+        thread.join()
+
+    assert seen == ["warn"]
+
+
+def test_outside_of_generated_code_the_place_is_just_an_expression():
+    events: list[Noted] = []
+    with NumpyWarnings(events.append).errstate():
+        np.ones(1) / 0
+
+    assert "an expression" in events[0].text
+
+
+def test_a_context_tells_them_and_leaves_the_callers_way_alone():
+    events: list[Noted] = []
+    before = np.geterr()
+    context = NumpyWarnings(events.append).context()
+
+    context.copy().run(lambda: np.ones(1) / 0)
+
+    assert [event.text.partition(" in ")[0] for event in events] == ["divide by zero"]
+    assert np.geterr() == before

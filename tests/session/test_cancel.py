@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from jobrun.core.errors import JobrunError, TaskFailedError
-from jobrun.session.group_errors import GroupCancelledError, TasksStuckError
+from jobrun.session.base import GroupCancelledError, TasksStuckError
 
 
 def test_a_cancelled_group_is_no_failure():

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.session.group_errors import NodeLostError
+from jobrun.session.base import NodeLostError
 
 
 def test_the_loss_of_a_node_is_a_fault_of_the_machine_that_names_it():

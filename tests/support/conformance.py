@@ -17,8 +17,7 @@ from jobrun.graph.types import Job
 from jobrun.runner.options import RunOptions, RunResult
 from jobrun.runner.rundir.run_directories import Run, open_run
 from jobrun.runner.start_or_resume import resume_run, start_run
-from jobrun.session.base import RunContext
-from jobrun.session.open import open_session
+from jobrun.session.base import RunContext, open_session
 from jobrun.spec.load import LoadedSpec, load_spec
 from tests.support.stored_runs import blobs
 

@@ -13,8 +13,7 @@ from jobrun.checkpoint.store import StoredFile
 from jobrun.checkpoint.task_groups import SAVE_TASK, TICKET_OUTPUT, Ticket
 from jobrun.core.events import TaskEnded
 from jobrun.graph.types import Cluster, OutputRef, TaskGroup
-from jobrun.session.base import Outputs, RunContext
-from jobrun.session.open import BUILT_IN
+from jobrun.session.base import BUILT_IN, Outputs, RunContext
 from jobrun.session.processes.group_run import TaskCompletions
 from jobrun.session.wire.codec import WIRE_TYPES, encode
 from jobrun.session.wire.partition_group import partition_group

@@ -6,8 +6,7 @@ import copy
 from collections.abc import Callable, Mapping
 
 from jobrun.graph.types import Cluster, OutputRef, TaskGroup
-from jobrun.session.base import Outputs, RunContext
-from jobrun.session.group_errors import GroupCancelledError
+from jobrun.session.base import GroupCancelledError, Outputs, RunContext
 
 Script = Mapping[str, Callable[[dict, int], Mapping[OutputRef, object] | None]]
 

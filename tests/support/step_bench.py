@@ -13,12 +13,11 @@ from jobrun.graph.types import Node, Scope
 from jobrun.runtime.codegen.compiler import Block, compile_block
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import BlockNames, collect_usage
-from jobrun.runtime.codegen.numpy_warnings import NumpyWarnings
 from jobrun.runtime.codegen.record_statements import RecordAccess
 from jobrun.runtime.context.child_processes import ChildReaper
 from jobrun.runtime.context.frame import Blobs, Frame, GroupRun
 from jobrun.runtime.records.record_loop import RecordPlan, Streams, run_records
-from jobrun.runtime.step_errors import run_block
+from jobrun.runtime.step_errors import NumpyWarnings, run_block
 from jobrun.runtime.steps.dispatch import Actions
 from jobrun.session.threads.thread_pool import ThreadPool
 from jobrun.testing.graphs import steps

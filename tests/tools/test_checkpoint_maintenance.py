@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, LockedError, UsageError
+from jobrun.runner.rundir.journal import PINS_NAME, read_pins
 from jobrun.runner.rundir.lock import RunLock
-from jobrun.runner.rundir.pins import PINS_NAME, read_pins
 from jobrun.tools.checkpoint_maintenance import (
     change_pins,
     chosen_epochs,

@@ -25,7 +25,7 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ProofError, UsageError
 from jobrun.core.object_url import is_object_url
 from jobrun.core.text.fault_text import visible
-from jobrun.runner.rundir.pins import read_pins
+from jobrun.runner.rundir.journal import read_pins
 from jobrun.runner.rundir.run_directories import find_run
 from jobrun.tools.checkpoint_maintenance import (
     Checkpoints,

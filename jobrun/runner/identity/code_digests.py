@@ -43,7 +43,7 @@ from jobrun.runner.identity.callable_sources import (
     list_modules,
 )
 from jobrun.runner.identity.data_fingerprints import literal_text
-from jobrun.runner.identity.distributions import find_versions, is_installed
+from jobrun.runner.identity.environment import find_versions, is_installed
 
 # Its version is recorded by itself.
 _OWN = "jobrun"

@@ -10,7 +10,7 @@ import numpy as np
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.types import Job
-from jobrun.runner.json_values import encode_json
+from jobrun.runner.saved_progress import encode_json
 from jobrun.session.base import Session
 from jobrun.values.container_flattening import flatten, is_tree
 from jobrun.values.object_state import ObjectFacts

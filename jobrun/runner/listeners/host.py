@@ -24,8 +24,13 @@ from typing import Any, BinaryIO
 from jobrun.core.errors import JobrunError
 from jobrun.core.events import Measured
 from jobrun.core.files.json_lines import read_lines
-from jobrun.runner.listeners.listener import EpochMetrics, ListenedRun, Number, RunListener
-from jobrun.runner.listeners.registry import open_listener
+from jobrun.runner.listeners.listener import (
+    EpochMetrics,
+    ListenedRun,
+    Number,
+    RunListener,
+    open_listener,
+)
 from jobrun.runner.rundir.event_lines import metric_name, read_events
 from jobrun.runner.rundir.run_directories import METRICS_NAME
 

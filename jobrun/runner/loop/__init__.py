@@ -1,6 +1,5 @@
 """Run epochs until a stop condition holds.
 
 - ``epoch_loop``: the loop, with its pseudocode. ``conditions``: metrics, and when it ends by
-  itself.
-- ``deadline``: limits of the batch system. ``node_loss``: lost nodes.
+  itself. ``node_loss``: lost nodes.
 """

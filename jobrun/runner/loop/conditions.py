@@ -22,7 +22,7 @@ from jobrun.graph.conditions import (
 from jobrun.graph.expressions import NodeBlob, OutputRead
 from jobrun.graph.types import OutputRef
 from jobrun.runner.saved_progress import Patience, Progress, Scalar
-from jobrun.runtime.codegen.evaluate_outside_tasks import evaluate
+from jobrun.runtime.codegen.compiler import evaluate
 from jobrun.session.base import Outputs, Session
 from jobrun.values.blob_kinds import Value
 from jobrun.values.object_state import ObjectFacts

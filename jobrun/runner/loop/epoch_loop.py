@@ -45,8 +45,13 @@ from jobrun.runner.saving.saver import Saver
 from jobrun.runner.stop_requests import StopRequests
 from jobrun.runner.time_account import TimeAccount
 from jobrun.runtime.context.safe_point import SafePointHooks
-from jobrun.session.base import Outputs, Session
-from jobrun.session.group_errors import GroupCancelledError, NodeLostError, TasksStuckError
+from jobrun.session.base import (
+    GroupCancelledError,
+    NodeLostError,
+    Outputs,
+    Session,
+    TasksStuckError,
+)
 
 if TYPE_CHECKING:
     from jobrun.runner.saving.mid_epoch_saver import MidEpochSaver

@@ -17,8 +17,7 @@ from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.saved_progress import Progress
 from jobrun.runner.saving.saver import Saver
 from jobrun.runner.stop_requests import StopRequests
-from jobrun.session.base import Session
-from jobrun.session.group_errors import NodeLostError
+from jobrun.session.base import NodeLostError, Session
 
 if TYPE_CHECKING:
     from jobrun.runner.saving.mid_epoch_saver import MidEpochSaver
@@ -74,7 +73,7 @@ class SavedState:
         within = self.midway.reenter(epoch) if self.midway else None
         if within is not None:
             return RestartPoint(*within)
-        from jobrun.runner.elastic.resize import restore_progress  # noqa: PLC0415 - seldom
+        from jobrun.runner.resume.resize import restore_progress  # noqa: PLC0415 - seldom
 
         manifest, place = self.store.manifest(epoch), self.store.path(epoch)
         # It may have been saved on another number of nodes.

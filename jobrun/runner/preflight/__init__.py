@@ -1,6 +1,6 @@
 """Check the machine before a job runs: disk, memory, file system, permissions, data files.
 
-- ``checks``: everything, in order. ``memory``, ``filesystem`` (and free disk space),
-  ``permissions``: the machine.
-- ``blob_types``: headers of data files against the job. ``callables``: the text of modules.
+- ``checks``: everything, in order. ``filesystem``: where the run is, free space and permissions.
+- ``blob_types``: headers of data files against the job, and memory. ``callables``: the text of
+  modules.
 """

@@ -1,19 +1,35 @@
-"""Check the callables that a job calls: that they are there, and take what their steps give."""
+"""Check the callables that a job calls: that they are there, and take what their steps give.
+
+Parameters are read from the text of the callable's module, which is not imported, and only where
+the text alone decides them: a plain ``def``, or a class without a base, that nothing decorates and
+nothing in the module binds again.
+"""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from jobrun.core.errors import Fault
+from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import CALL_EXTRAS, CallPython
 from jobrun.graph.types import Job
-from jobrun.runner.identity.callable_parameters import find_parameters
-from jobrun.runner.identity.callable_sources import Source, find_definition, find_source
+from jobrun.runner.identity.callable_sources import (
+    Source,
+    find_definition,
+    find_source,
+    parse_source,
+)
+
+# What can bind names that the text does not show; so does an import of all names, a star.
+_OPAQUE = frozenset({"globals", "locals", "vars", "setattr", "exec", "eval"})
+_ANYTHING = "*"
 
 
 def check_callables(job: Job, folder: Path, *, imports: bool = False) -> Iterator[Fault]:
@@ -104,3 +120,135 @@ def _check_import(step: CallPython, module: str, function: str, base: Path) -> I
         yield Fault("E374", message, mend, step.origin, step.path)
     finally:
         sys.path.remove(str(base))
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """The parameters of a callable.
+
+    Attributes:
+        names: Those that can be given by name.
+        required: Those of them that have no default.
+        positional: Those without a default that can be given by position only.
+        takes_any: Other names are taken too (``**kwargs``).
+    """
+
+    names: tuple[str, ...]
+    required: tuple[str, ...]
+    positional: tuple[str, ...]
+    takes_any: bool
+
+
+def find_parameters(path: Path, name: str) -> Parameters | None:
+    """Find a callable's parameters in its module's source; None where the source does not say.
+
+    Args:
+        path: The module's source.
+        name: A function, a class, or a function in a class: ``Class.function``.
+    """
+    tree = parse_source(path)
+    if tree is None:
+        return None
+    *classes, last = name.split(".")
+    body: Sequence[ast.stmt] = tree.body
+    for one in classes:
+        found = _only_definition(body, one, tree)
+        if not isinstance(found, ast.ClassDef) or found.decorator_list or found.keywords:
+            return None
+        body = found.body
+    found = _only_definition(body, last, tree)
+    if isinstance(found, ast.FunctionDef) and not found.decorator_list:
+        # In a class, ``self`` is a parameter like the others, and __new__ is none.
+        return None if classes and last.startswith("__") else _parameters(found.args, 0)
+    if isinstance(found, ast.ClassDef):
+        return _constructor(found, tree)
+    return None
+
+
+def _constructor(found: ast.ClassDef, tree: ast.Module) -> Parameters | None:
+    bases = [one for one in found.bases if not (isinstance(one, ast.Name) and one.id == "object")]
+    # Of a base only an import knows what it does; a decorator may make an __init__, as dataclass.
+    if bases or found.keywords or found.decorator_list or "__new__" in _bound(found.body):
+        return None
+    if "__init__" not in _bound(found.body):
+        return Parameters((), (), (), takes_any=False)
+    init = _only_definition(found.body, "__init__", tree)
+    if not isinstance(init, ast.FunctionDef) or init.decorator_list:
+        return None
+    return _parameters(init.args, 1)
+
+
+def _parameters(args: ast.arguments, given: int) -> Parameters | None:
+    """Return which parameters a callable has behind the first ``given`` ones; None if unsure."""
+    by_position = [*args.posonlyargs, *args.args]
+    if len(by_position) < given:
+        # ``def __init__(*args)``.
+        return None
+    without_default = len(by_position) - len(args.defaults)
+    positional = [one.arg for one in args.posonlyargs[given:]]
+    by_name = [one.arg for one in by_position[max(given, len(args.posonlyargs)) :]]
+    needed = [one.arg for one in by_position[given:without_default]]
+    alone = [one.arg for one in args.kwonlyargs]
+    alone_needed = [
+        one.arg for one, value in zip(args.kwonlyargs, args.kw_defaults, strict=True) if not value
+    ]
+    return Parameters(
+        (*by_name, *alone),
+        (*(one for one in needed if one in by_name), *alone_needed),
+        tuple(one for one in positional if one in needed),
+        takes_any=args.kwarg is not None,
+    )
+
+
+def _only_definition(body: Sequence[ast.stmt], name: str, tree: ast.Module) -> ast.stmt | None:
+    """Find the statement that defines a callable, to read its parameters; None if unsure."""
+    bound = _bound(body)
+    if bound.count(name) != 1 or _ANYTHING in bound or name in _bound_from_elsewhere(tree):
+        return None
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    return next((one for one in body if isinstance(one, kinds) and one.name == name), None)
+
+
+def _bound(body: Sequence[ast.stmt]) -> list[str]:
+    """List the names that the body of a module or class binds, to find a callable in it."""
+    found: list[str] = []
+    waiting: list[ast.AST] = list(body)
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                found.append(name)
+                continue
+            case ast.ClassDef(name=name):
+                found.append(name)
+                continue
+            case ast.Lambda():
+                continue
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                found += [(one.asname or one.name).partition(".")[0] for one in aliases]
+            case ast.Name(id=name, ctx=ast.Load()):
+                found += [_ANYTHING] if name in _OPAQUE else []
+            case ast.Name(id=name):
+                found.append(name)
+            case ast.Attribute(attr="modules"):
+                found.append(_ANYTHING)
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+                found.append(name)
+            case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                found.append(name)
+            case _:
+                pass
+        waiting += ast.iter_child_nodes(node)
+    return found
+
+
+@lru_cache(maxsize=8)
+def _bound_from_elsewhere(tree: ast.Module) -> frozenset[str]:
+    """List names that may be bound from elsewhere in a module: globals and attributes."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            found.update(node.names)
+        elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            found.add(node.attr)
+    return frozenset(found)

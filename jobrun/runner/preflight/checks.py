@@ -25,11 +25,11 @@ from jobrun.graph.steps import CallPython, DataFile, Load, RunProgram, Save
 from jobrun.graph.types import Job
 from jobrun.runner.identity.data_fingerprints import literal_path, literal_text
 from jobrun.runner.preflight.blob_types import (
+    check_memory,
     check_types,
     infer_header_types,
     read_member_header,
 )
-from jobrun.runner.preflight.memory import check_memory
 
 _PROBE = ".probe-"
 
@@ -69,7 +69,7 @@ def preflight(
     faults += _check_codec(job)
     if names := (*job.listeners, *listeners):
         # Most jobs have none.
-        faults += importlib.import_module("jobrun.runner.listeners.registry").check_listeners(names)
+        faults += importlib.import_module("jobrun.runner.listeners.listener").check_listeners(names)
     return tuple(dict.fromkeys(faults))
 
 

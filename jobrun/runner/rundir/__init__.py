@@ -1,8 +1,9 @@
 """Read and write the files of a run directory.
 
 - ``run_directories``: create, find, open and list runs. ``run_json``: ``run.json``. ``journal``:
-  ``committed.jsonl``. ``run_index``: all runs, listed quickly, and the newest of each job.
+  ``committed.jsonl``, and epochs to keep. ``run_index``: all runs, listed quickly, and the newest
+  of each job.
 - ``lock``: one live process per run. ``logs``, ``event_lines``: events, metrics, task output.
-- ``spec_folder``: ``spec/``. ``pins``: epochs to keep.
+- ``spec_folder``: ``spec/``.
 - ``object_store_run``: a run in an object store, and which directory continues it.
 """

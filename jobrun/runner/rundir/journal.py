@@ -1,19 +1,25 @@
-"""Append acknowledged epochs to ``committed.jsonl``, and read them back.
+"""Read and write which epochs of a run are acknowledged (``committed.jsonl``) and pinned.
 
-It is not what makes an epoch exist (the checkpoint's own rename does); it is what makes a
+The journal is not what makes an epoch exist (the checkpoint's own rename does); it is what makes a
 lost one noticed. Two kinds of lines: an epoch was acknowledged; the run went back to an
 epoch, so that later ones no longer count.
+
+Pins are epochs that a user keeps from deletion (``pins.json``). They are no part of a checkpoint,
+so that nothing that happens to one can lose them.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import zlib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal
 
-from jobrun.core.errors import CheckpointError
-from jobrun.core.files.disk import disk_faults, read_regular, sync_directory
-from jobrun.core.files.json_files import build, build_encoder, parse_json
+from jobrun.core.errors import CheckpointError, EnvironmentFaultError
+from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
+from jobrun.core.files.json_files import build, build_encoder, parse_json, read_json
 from jobrun.core.files.json_lines import JournalFile
 from jobrun.core.lazy_dataclass import dataclass
 
@@ -21,6 +27,9 @@ JOURNAL_NAME = "committed.jsonl"
 # Of some ten million epochs.
 _MOST_BYTES = 1 << 30
 _encode = build_encoder(sort_keys=True)
+
+PINS_NAME = "pins.json"
+_PINS_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +158,39 @@ def set_aside_journal(run: Path) -> None:
         sync_directory(run)
 
 
+def read_pins(run: Path) -> frozenset[int]:
+    """Read the pins of a run: the epochs that a user keeps.
+
+    Raises:
+        EnvironmentFaultError: E385, the file cannot be read: nothing may be deleted then.
+    """
+    path = f"{run}/{PINS_NAME}"
+    try:
+        # After each epoch, and most runs have none.
+        os.lstat(path)
+        form = build(_Pins, read_json(path))
+    except FileNotFoundError:
+        return frozenset()
+    except OSError as error:
+        raise _unreadable_pins(run, error.strerror or str(error)) from error
+    except ValueError as error:
+        raise _unreadable_pins(run, str(error)) from error
+    if form.format != _PINS_FORMAT or min(form.pinned, default=0) < 0:
+        raise _unreadable_pins(run, "it does not list epochs")
+    return frozenset(form.pinned)
+
+
+def write_pins(run: Path, pinned: Collection[int]) -> None:
+    """Replace a run's pins (epochs that a user keeps) by others, durably.
+
+    Raises:
+        EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
+    """
+    form = {"format": _PINS_FORMAT, "pinned": sorted(pinned)}
+    with disk_faults("E354", f"write {PINS_NAME}"):
+        write_file(run / PINS_NAME, json.dumps(form).encode() + b"\n")
+
+
 def _line(entry: dict[str, Any]) -> bytes:
     text = _encode(entry)
     # The first key of all, as they are sorted.
@@ -188,4 +230,18 @@ def _damaged(number: int) -> CheckpointError:
         f"line {number} of {JOURNAL_NAME} is damaged, or is another run's, "
         "so it is not known which epochs were saved",
         "name the epoch to continue from: jobrun resume RUN --epoch N",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pins:
+    format: int
+    pinned: tuple[int, ...]
+
+
+def _unreadable_pins(run: Path, why: str) -> EnvironmentFaultError:
+    return EnvironmentFaultError.of(
+        "E385",
+        f"{run / PINS_NAME} cannot be read, so it is not known which epochs are pinned: {why}",
+        "repair it, or delete it if nothing is pinned",
     )

@@ -24,8 +24,8 @@ from jobrun.core.failpoints import reach
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Job
 from jobrun.runner.preflight.filesystem import require_space
+from jobrun.runner.rundir.journal import read_pins
 from jobrun.runner.rundir.lock import RunLock
-from jobrun.runner.rundir.pins import read_pins
 from jobrun.runner.saved_progress import Progress
 from jobrun.runner.saving.background_thread import Permit
 from jobrun.runner.time_account import TimeAccount

@@ -24,8 +24,7 @@ from jobrun.graph.checkpoint_policy import UploadPolicy
 from jobrun.graph.expressions import Name
 from jobrun.graph.steps import CopyState, PublishCopy
 from jobrun.graph.types import Output, Scope, Task, TaskGroup
-from jobrun.session.base import Session
-from jobrun.session.group_errors import GroupCancelledError, TasksStuckError
+from jobrun.session.base import GroupCancelledError, Session, TasksStuckError
 
 # For a builder that was handed over where the spec says nothing of uploads.
 DEFAULT_UPLOAD = UploadPolicy(to="", when="end", required=True)

@@ -25,7 +25,7 @@ from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.object_url import ObjectUrl
 from jobrun.graph.checkpoint_policy import UploadPolicy
 from jobrun.runner.rundir.object_store_run import RunLease
-from jobrun.session.group_errors import GroupCancelledError
+from jobrun.session.base import GroupCancelledError
 
 _POLL_S = 0.05
 # How long close waits for a thread that is blocked in a system call.

@@ -2,20 +2,25 @@
 
 It builds a syntax tree from frozen values that cannot say anything unsafe, compiles it and
 wraps it as a function; there is no text to inject into, and the function sees no builtins.
+Single expressions outside tasks (stop conditions, metrics, expectations) are compiled when they
+are evaluated.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from types import CodeType, FunctionType
+from functools import lru_cache
+from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any
+
+import numpy as np
 
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.expressions import Expr
+from jobrun.graph.expressions import Expr, NodeBlob, OutputRead
 from jobrun.graph.steps import Assign, Net, Step
-from jobrun.runtime.codegen.ast_nodes import assign, load
+from jobrun.graph.types import OutputRef
 from jobrun.runtime.codegen.control_flow import (
     PASSES_HERE,
     Action,
@@ -23,10 +28,11 @@ from jobrun.runtime.codegen.control_flow import (
     called_steps,
     inlined_steps,
 )
-from jobrun.runtime.codegen.data_flow.copy_elision import Views, find_moves, find_views
+from jobrun.runtime.codegen.copy_elision import Views, find_moves, find_views
+from jobrun.runtime.codegen.elementwise_chains import is_fusible
+from jobrun.runtime.codegen.expressions import assign, load
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import BlockNames, access_finder, collect_usage
-from jobrun.runtime.codegen.optimize.fusion_candidates import is_fusible
 from jobrun.runtime.codegen.record_statements import (
     RECORD_ARGUMENTS,
     RecordAccess,
@@ -34,8 +40,8 @@ from jobrun.runtime.codegen.record_statements import (
     build_skip,
     unbind,
 )
-from jobrun.runtime.codegen.statements import StatementBuilder
-from jobrun.runtime.codegen.variables import (
+from jobrun.runtime.codegen.statements import (
+    StatementBuilder,
     load_variables,
     own_views,
     put_spares_back,
@@ -47,6 +53,8 @@ from jobrun.values.blob_kinds import Value
 
 PLACES = "_places"
 _FUNCTION = "block"
+
+Read = Callable[[NodeBlob | OutputRead], Value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +196,54 @@ def compile_expression(
     body = statements.statement(lambda: [ast.Return(statements.expressions.of(expr))])
     levels = [assign(level, load(f"f.{level}")) for level in sorted(statements.levels)]
     return make_function([*levels, *body], statements.globals.table, Origin("<expression>"))
+
+
+def evaluate(expr: Expr, read: Read, *, epoch: int = 0) -> Value:
+    """Evaluate an expression outside tasks, over nodes' blobs and tasks' outputs.
+
+    Args:
+        expr: Its leaves are ``NodeBlob`` and ``OutputRead``; it draws no random numbers.
+        read: Gives the value of a leaf.
+        epoch: What ``epoch`` means in it.
+
+    Raises:
+        Exception: Whatever the expression raises; the caller knows where it is written.
+    """
+    if isinstance(expr, NodeBlob | OutputRead):
+        # As most are that look at many nodes, and there is nothing to compute.
+        return read(expr)
+
+    def output(ref: OutputRef) -> Value:
+        return read(OutputRead(ref.task, ref.output, ref.node))
+
+    frame = SimpleNamespace(node_blob=read, output=output, epoch=epoch)
+    # A metric that is nan says so itself.
+    with np.errstate(all="ignore"):
+        return _compiled(_ByIdentity(expr))(frame)
+
+
+class _ByIdentity:
+    """A cache key for an expression that equals only the same expression object.
+
+    Expressions will not do as keys: ``x * 1`` equals ``x * True`` and ``x * 1.0``.
+    """
+
+    __slots__ = ("expr",)
+
+    def __init__(self, expr: Expr) -> None:
+        self.expr = expr
+
+    def __hash__(self) -> int:
+        return id(self.expr)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByIdentity) and other.expr is self.expr
+
+
+# A condition on many nodes is as many expressions.
+@lru_cache(maxsize=1 << 14)
+def _compiled(same: _ByIdentity) -> Callable[[Any], Value]:
+    return compile_expression(same.expr, BlockNames())
 
 
 def make_function(

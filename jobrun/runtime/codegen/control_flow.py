@@ -40,12 +40,10 @@ from jobrun.graph.steps import (
 from jobrun.graph.traversal import children, walk_expr
 from jobrun.ops.operator_table import OPERATORS
 from jobrun.runtime.codegen import coercion
-from jobrun.runtime.codegen.ast_nodes import assign, call, item, load, store
-from jobrun.runtime.codegen.expressions import Globals
+from jobrun.runtime.codegen.expressions import Globals, assign, call, item, load, store
 from jobrun.runtime.codegen.line_table import StepLocation, locate
 from jobrun.runtime.codegen.liveness import collect_usage
-from jobrun.runtime.codegen.statements import StatementBuilder
-from jobrun.runtime.codegen.variables import load_variables, store_variables
+from jobrun.runtime.codegen.statements import StatementBuilder, load_variables, store_variables
 from jobrun.runtime.context.cancel import PASSES, CancelledError
 from jobrun.runtime.context.frame import Frame
 

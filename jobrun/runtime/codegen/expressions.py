@@ -1,4 +1,4 @@
-"""Build the Python syntax trees of expressions."""
+"""Build the Python syntax trees (``ast``) of expressions, and the single nodes of all code."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from jobrun.core.text.names import did_you_mean
 from jobrun.graph import expressions as e
 from jobrun.graph.types import OutputRef
 from jobrun.ops.operator_table import DRAWS, implementation
-from jobrun.runtime.codegen import bounded_arithmetic, coercion
-from jobrun.runtime.codegen.ast_nodes import call, item, load, store
-from jobrun.runtime.codegen.optimize.buffer_reuse import (
+from jobrun.runtime.codegen import coercion
+from jobrun.runtime.codegen.elementwise_chains import (
     FLOAT64,
     ReuseChain,
     ReuseStep,
+    build_chain,
     find_reuse_chain,
     float64_constant,
+    is_fusible,
 )
-from jobrun.runtime.codegen.optimize.fused_kernel import FusedKernel
-from jobrun.runtime.codegen.optimize.fusion_candidates import build_chain, is_fusible
+from jobrun.runtime.codegen.fused_kernel import FusedKernel
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value, describe
 
@@ -298,11 +298,11 @@ class ExpressionBuilder:
     def _binary(self, expr: e.Binary) -> ast.expr:
         left, right = self.of(expr.left), self.of(expr.right)
         if expr.operator == "**" and not _is_harmless(expr.right):
-            return call(self._names.bind(bounded_arithmetic.power, "power"), left, right)
+            return call(self._names.bind(coercion.power, "power"), left, right)
         if expr.operator == "%" and _may_be_text(expr.left):
-            return call(self._names.bind(bounded_arithmetic.modulo, "modulo"), left, right)
+            return call(self._names.bind(coercion.modulo, "modulo"), left, right)
         if expr.operator == "<<":
-            return call(self._names.bind(bounded_arithmetic.shift_left, "shift"), left, right)
+            return call(self._names.bind(coercion.shift_left, "shift"), left, right)
         return ast.BinOp(left, BINARY[expr.operator](), right)
 
     def _pass_number(self, loop: str) -> ast.expr:
@@ -318,6 +318,35 @@ class ExpressionBuilder:
             return self.of(part)
         fill = self._names.bind(format_value, "fill")
         return call(fill, self.of(part.value), ast.Constant(part.format))
+
+
+def load(name: str) -> ast.expr:
+    """Build the Python ``ast`` node that reads a variable, or an attribute: ``name.attribute``."""
+    first, *rest = name.split(".")
+    node: ast.expr = ast.Name(first, ast.Load())
+    for attribute in rest:
+        node = ast.Attribute(node, attribute, ast.Load())
+    return node
+
+
+def store(name: str) -> ast.Name:
+    """Build the Python ``ast`` node of a variable to which a value is assigned."""
+    return ast.Name(name, ast.Store())
+
+
+def assign(name: str, value: ast.expr) -> ast.stmt:
+    """Build the Python ``ast`` node of the statement ``name = value``."""
+    return ast.Assign([store(name)], value)
+
+
+def call(function: ast.expr, *args: ast.expr) -> ast.expr:
+    """Build the Python ``ast`` node of the call ``function(*args)``."""
+    return ast.Call(function, list(args), [])
+
+
+def item(container: ast.expr, key: ast.expr, context: ast.expr_context) -> ast.Subscript:
+    """Build the Python ``ast`` node of the subscript ``container[key]``."""
+    return ast.Subscript(container, key, context)
 
 
 def output_ref(read: e.OutputRead) -> OutputRef:

@@ -28,8 +28,8 @@ from jobrun.graph.types import (
     TaskGroup,
 )
 from jobrun.ops.operator_table import OPERATORS
+from jobrun.runtime.codegen.alias_analysis import aliased_leaves, permuted_names
 from jobrun.runtime.codegen.meter_protocol import Instrumenter
-from jobrun.runtime.codegen.optimize.alias_analysis import aliased_leaves, permuted_names
 
 Steps = tuple[Step, ...]
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runtime.codegen import coercion
-from jobrun.runtime.codegen.ast_nodes import call, item, load, store
+from jobrun.runtime.codegen.expressions import call, item, load, store
 from jobrun.runtime.codegen.line_table import StepLocation, locate
 from jobrun.runtime.codegen.statements import StatementBuilder
 from jobrun.values.blob_kinds import PLAIN_KINDS

@@ -1,10 +1,14 @@
-"""Generate the Python statements of operators (assignments), and decide where values are copied."""
+"""Generate the Python statements of operators (assignments), and decide where values are copied.
+
+While the code runs, its variables count; at its ends, and around each function that it calls
+for a step of another kind, the workspaces do: further statements move blobs between both.
+"""
 
 from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import assert_never, cast
 
 import numpy as np
@@ -22,9 +26,14 @@ from jobrun.graph.expressions import (
 )
 from jobrun.graph.steps import Assign, Augment, Delete, ItemTarget, NameTarget, Op, Perform
 from jobrun.graph.traversal import walk_expr
-from jobrun.runtime.codegen import bounded_arithmetic, coercion
-from jobrun.runtime.codegen.ast_nodes import assign, call, item, load, store
-from jobrun.runtime.codegen.data_flow.copy_elision import (
+from jobrun.runtime.codegen import coercion
+from jobrun.runtime.codegen.alias_analysis import (
+    aliased_leaves,
+    is_fresh,
+    is_plain_view,
+    may_join_lists,
+)
+from jobrun.runtime.codegen.copy_elision import (
     NO_MOVES,
     NO_VIEWS,
     Moves,
@@ -33,20 +42,24 @@ from jobrun.runtime.codegen.data_flow.copy_elision import (
     is_never_changed,
     part_of_array,
 )
-from jobrun.runtime.codegen.expressions import BINARY, ExpressionBuilder, Globals, output_ref
-from jobrun.runtime.codegen.liveness import BlockNames
-from jobrun.runtime.codegen.optimize.alias_analysis import (
-    aliased_leaves,
-    is_fresh,
-    is_plain_view,
-    may_join_lists,
+from jobrun.runtime.codegen.expressions import (
+    BINARY,
+    ExpressionBuilder,
+    Globals,
+    assign,
+    call,
+    item,
+    load,
+    output_ref,
+    store,
 )
+from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.context.frame import LEVELS
 
 _CHANGES: dict[str, Callable[..., object]] = {
     "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv,
     "//": operator.ifloordiv, "@": operator.imatmul, "&": operator.iand, "|": operator.ior,
-    "^": operator.ixor, ">>": operator.irshift, **bounded_arithmetic.IN_PLACE,
+    "^": operator.ixor, ">>": operator.irshift, **coercion.IN_PLACE,
 }  # fmt: skip
 # Whether the body failed: readable in exits, and in reports.
 FLAG = "failed"
@@ -258,7 +271,7 @@ class StatementBuilder:
         """Generate an assignment statement's value with the calls that check and copy it."""
         value, made = op.value, plain
         if self.checked and _multiplies(value):
-            made = self._helper(bounded_arithmetic.require_bounded, made)
+            made = self._helper(coercion.require_bounded, made)
         if id(op) not in self._moves.ops:
             made = self._own(made, value, target, (id(op), 0))
         if made is plain or not isinstance(plain, ast.BinOp) or not is_fresh(value):
@@ -290,7 +303,7 @@ class StatementBuilder:
 
     def _part(self, part: Expr) -> ast.expr:
         made = self.expressions.of(part)
-        return self._helper(bounded_arithmetic.require_bounded, made) if _multiplies(part) else made
+        return self._helper(coercion.require_bounded, made) if _multiplies(part) else made
 
     def _own_each(
         self, op: Assign, variables: list[str], parts: tuple[Expr, ...]
@@ -350,7 +363,7 @@ class StatementBuilder:
         )
 
     def _change(self, variable: str, op: Augment, value: ast.expr) -> list[ast.stmt]:
-        bounded = bounded_arithmetic.IN_PLACE.get(op.operator)
+        bounded = coercion.IN_PLACE.get(op.operator)
         if bounded is not None:
             return [assign(variable, self._helper(bounded, load(variable), value))]
         quick: list[ast.stmt] = [ast.AugAssign(store(variable), _kind(op), value)]
@@ -359,21 +372,21 @@ class StatementBuilder:
         changed = Binary(Name(variable), _sign(op), op.value)
         if _multiplies(op.value):
             is_plain = self._is_float_or_array("u1")
-            checked = self._helper(bounded_arithmetic.require_bounded, load("u1"))
+            checked = self._helper(coercion.require_bounded, load("u1"))
             chosen = ast.IfExp(is_plain, load("u1"), checked)
             quick = [
                 assign("u1", value),
                 ast.AugAssign(store(variable), _kind(op), chosen),
                 _build_deletion(["u1"]),
             ]
-            value = self._helper(bounded_arithmetic.require_bounded, value)
+            value = self._helper(coercion.require_bounded, value)
         made: list[ast.stmt] = [ast.AugAssign(store(variable), _kind(op), value)]
         if may_join_lists(changed):
             # A list would take up what is in another blob; a tuple that grows is another one.
             old = ast.Expr(self._helper(coercion.as_operand, load(variable)))
             made = [old, *made, assign(variable, self._helper(coercion.as_operand, load(variable)))]
         if _multiplies(changed):
-            made.append(ast.Expr(self._helper(bounded_arithmetic.require_bounded, load(variable))))
+            made.append(ast.Expr(self._helper(coercion.require_bounded, load(variable))))
         if len(made) > 1:
             return [ast.If(self._is_float_or_array(variable), quick, made)]
         return quick
@@ -397,6 +410,121 @@ class StatementBuilder:
             return _build_deletion([variable])
         drop = ast.Attribute(self.workspace(name), "drop", ast.Load())
         return ast.Expr(call(drop, ast.Constant(name)))
+
+
+def load_variables(
+    statements: StatementBuilder, names: Collection[str], *, again: bool = False
+) -> list[ast.stmt]:
+    """Generate statements that load variables from workspaces, and unbind those of missing blobs.
+
+    Args:
+        statements: What knows the variables.
+        names: Blobs with variables.
+        again: The variables may hold something.
+    """
+    found: list[ast.stmt] = []
+    for name in sorted(names):
+        workspace, key = statements.workspace(name), ast.Constant(name)
+        variable = statements.private[name]
+        is_there = ast.Compare(key, [ast.In()], [workspace])
+        get = assign(variable, item(workspace, key, ast.Load()))
+        # Bound first: Python does not delete what is not there.
+        lose: list[ast.stmt] = [
+            assign(variable, ast.Constant(None)),
+            ast.Delete([ast.Name(variable, ast.Del())]),
+        ]
+        found.append(ast.If(is_there, [get], lose if again else []))
+    return found
+
+
+def release_workspaces(statements: StatementBuilder, names: Collection[str]) -> list[ast.stmt]:
+    """Generate statements that drop blobs from workspaces while variables hold them.
+
+    So what a name held before is free when it gets its next value, and not when the code ends.
+    """
+    levels: dict[str, list[str]] = {}
+    for name in sorted(names):
+        levels.setdefault(statements.level(name), []).append(name)
+    takes: list[ast.stmt] = [
+        ast.Expr(call(load("f.take"), load(level), *map(ast.Constant, found)))
+        for level, found in levels.items()
+    ]
+    # Where other tasks may read them, there is nothing to drop, record for record.
+    return [ast.If(load("f.run.is_alone"), takes, [])] if takes else []
+
+
+def take_spares(statements: StatementBuilder, spares: Mapping[str, str]) -> list[ast.stmt]:
+    """Generate statements that move blobs not needed any more into variables for reuse."""
+    return [
+        assign(variable, call(load("f.spare"), statements.workspace(name), ast.Constant(name)))
+        for name, variable in spares.items()
+    ]
+
+
+def put_spares_back(statements: StatementBuilder, spares: Mapping[str, str]) -> list[ast.stmt]:
+    """Generate statements that store unused spare blobs back from variables into workspaces."""
+    return [
+        ast.If(
+            ast.Compare(load(variable), [ast.IsNot()], [ast.Constant(None)]),
+            [
+                ast.Assign(
+                    [item(statements.workspace(name), ast.Constant(name), ast.Store())],
+                    load(variable),
+                )
+            ],
+            [],
+        )
+        for name, variable in spares.items()
+    ]
+
+
+def store_variables(
+    statements: StatementBuilder,
+    names: Collection[str],
+    deleted: Collection[str],
+    *,
+    unbinds: bool = False,
+) -> list[ast.stmt]:
+    """Generate statements that store variables into workspaces; unbound ones are deleted.
+
+    Args:
+        statements: What knows the variables.
+        names: Blobs with variables.
+        deleted: Those that the code may have deleted.
+        unbinds: The variables are unbound then.
+    """
+    back: list[ast.stmt] = []
+    for name in sorted(names):
+        workspace, key = statements.workspace(name), ast.Constant(name)
+        variable = statements.private[name]
+        put = ast.Assign([item(workspace, key, ast.Store())], load(variable))
+        let_go: list[ast.stmt] = [ast.Delete([ast.Name(variable, ast.Del())])] if unbinds else []
+        pop = ast.Attribute(workspace, "pop", ast.Load())
+        drop = ast.Expr(call(pop, key, ast.Constant(None)))
+        gone: list[ast.stmt] = [drop] if name in deleted else [ast.Pass()]
+        unbound = statements.globals.bind(UnboundLocalError, "Unbound")
+        back.append(ast.Try([put, *let_go], [ast.ExceptHandler(unbound, None, gone)], [], []))
+    return back
+
+
+def own_views(
+    statements: StatementBuilder, at_end: Mapping[str, Collection[str]]
+) -> list[ast.stmt]:
+    """Generate statements that copy blobs left as views when variables are stored in workspaces.
+
+    Args:
+        statements: What knows the variables.
+        at_end: The names, each with those that may hold the same array.
+    """
+
+    def place(name: str) -> list[ast.expr]:
+        return [statements.workspace(name), ast.Constant(name)]
+
+    own = statements.globals.bind(coercion.own_at_end, "own")
+    return [
+        ast.Expr(call(own, *place(name), *(ast.Tuple(place(one), ast.Load()) for one in others)))
+        for name, others in at_end.items()
+    ]
 
 
 def _has_slice(index: ast.expr) -> bool:

@@ -17,9 +17,8 @@ from dataclasses import field
 from typing import NamedTuple
 
 from jobrun.core.lazy_dataclass import dataclass, replace
-from jobrun.runtime.codegen.ast_nodes import assign, call, item, load, store
 from jobrun.runtime.codegen.control_flow import QUICK
-from jobrun.runtime.codegen.expressions import Globals
+from jobrun.runtime.codegen.expressions import Globals, assign, call, item, load, store
 from jobrun.runtime.codegen.line_table import StepLocation, location_number
 from jobrun.runtime.codegen.meter_protocol import BlockTime, Owner, Span, StepTime
 from jobrun.runtime.context.cancel import PASSES

@@ -3,6 +3,5 @@
 - ``frame``, ``rng``: workspaces and random streams. ``safe_point``: a run between two records.
 - ``library_settings``: what callables set in PyTorch, JAX, numpy and others;
   ``environment_variables``: what they set in ``os.environ``.
-- ``cancel``, ``parallel``, ``child_processes``: how work ends. ``bounded_queue``: records between
-  threads.
+- ``cancel``, ``child_processes``: how work ends. ``bounded_queue``: records between threads.
 """

@@ -1,7 +1,7 @@
 """Define workspaces, and the view that a running block of steps has of them: its frame.
 
-A ``GroupRun`` is shared by all that runs in one group run; a ``Frame`` belongs to one block
-(task body, setup block, report, branch) and one thread.
+A ``GroupRun`` is shared by all that runs in one group run, and starts its threads; a ``Frame``
+belongs to one block (task body, setup block, report, branch) and one thread.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ FetchFile = Callable[[str], AbstractContextManager[str]]
 Waited = Literal["data", "nodes", "queue"]
 # Runs work in another thread, then calls done there; the thread counts as free before it.
 Start = Callable[[Callable[[], None], Callable[[], None]], None]
+Work = Callable[[], None]
 
 # The one-letter names that generated code and frames use for the four workspaces.
 LEVELS: Final[dict[Scope, str]] = {
@@ -133,6 +134,34 @@ class GroupRun:
 
 def _nowhere(nodes: Sequence[str], name: str) -> Iterator[Value]:
     raise RuntimeError(f"this session cannot fetch '{name}' from {nodes}")
+
+
+def run_all(start: Start, works: Sequence[Work]) -> list[BaseException | None]:
+    """Run functions in parallel threads, the first in this one; return what each raised."""
+    outcomes: list[BaseException | None] = [None] * len(works)
+    ended: SimpleQueue[None] = SimpleQueue()
+
+    def guarded(index: int, work: Work) -> Work:
+        def run() -> None:
+            outcomes[index] = _outcome(work)
+
+        return run
+
+    for index, work in enumerate(works[1:], start=1):
+        start(guarded(index, work), lambda: ended.put(None))
+    if works:
+        outcomes[0] = _outcome(works[0])
+    for _ in works[1:]:
+        ended.get()
+    return outcomes
+
+
+def _outcome(work: Work) -> BaseException | None:
+    try:
+        work()
+    except BaseException as error:  # noqa: BLE001 - returned to the caller, never dropped
+        return error
+    return None
 
 
 class Frame:

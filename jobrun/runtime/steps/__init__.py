@@ -2,6 +2,6 @@
 
 - ``dispatch``: the table from a step to its function. ``call``, ``user_modules``,
   ``restore_process_state``: Python callables.
-- ``run_program``, ``state_dir``: programs. ``data_files``: the steps ``load`` and ``save``.
+- ``run_program``: programs. ``data_files``: the steps ``load`` and ``save``.
   ``pull``: blobs of other nodes. ``checkpoint_files``: the state of a node.
 """

@@ -21,10 +21,10 @@ from jobrun.runtime.context.bounded_queue import BoundedQueue
 from jobrun.runtime.context.cancel import CancelScope
 from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.runtime.records.queue_endpoints import QueueKey
-from jobrun.session.base import Outputs
-from jobrun.session.group_errors import (
+from jobrun.session.base import (
     GroupCancelledError,
     NodeLostError,
+    Outputs,
     TasksStuckError,
     merge_errors,
 )

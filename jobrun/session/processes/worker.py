@@ -37,21 +37,21 @@ from jobrun.runtime.context.frame import GroupRun
 from jobrun.runtime.context.safe_point import SafePoint, SafePointHooks
 from jobrun.runtime.records.queue_endpoints import QueuePlan
 from jobrun.session.base import RunContext
-from jobrun.session.node_files.collect_files import is_visible
-from jobrun.session.node_files.node_dir import NodeDirectory
+from jobrun.session.node_files import NodeDirectory, is_visible
 from jobrun.session.processes.remote_queue import RemoteQueue
-from jobrun.session.threads.cross_node_dependencies import ExternalDeps, TaskOnNode
 from jobrun.session.threads.session import ThreadsSession
-from jobrun.session.wire.file_messages import NO_FILE_SETUP, WorkerFileSetup
+from jobrun.session.threads.work_items import ExternalDeps, TaskOnNode
+from jobrun.session.wire.codec import serialize_error
 from jobrun.session.wire.partition_group import Partition
 from jobrun.session.wire.peer_transfer import PeerConnections
 from jobrun.session.wire.rpc import RpcClient
-from jobrun.session.wire.serialized_errors import serialize_error
 from jobrun.session.wire.worker_protocol import (
+    NO_FILE_SETUP,
     MessageChannel,
     PeerReader,
     ReadOwnBlob,
     RequestConnection,
+    WorkerFileSetup,
 )
 from jobrun.values.blob_kinds import Value
 

@@ -1,6 +1,5 @@
 """Run nodes as actors of a Ray cluster; everything else is as in ``processes``.
 
-- ``session``: the master. ``actor_handle``: an actor, seen from the master. ``actor``: the same
-  from inside. ``messages``: what travels between both.
+- ``session``: the master. ``actor``: an actor, seen from the master and from inside.
 - ``placement``: resources of nodes. ``code_upload``: the user's modules.
 """

@@ -37,11 +37,9 @@ from jobrun.core.captured_output import STREAMS
 from jobrun.core.events import Noted
 from jobrun.core.hash_seed import VARIABLE
 from jobrun.graph.types import Cluster
-from jobrun.session.base import RunContext
-from jobrun.session.group_errors import NodeLostError
+from jobrun.session.base import NodeLostError, RunContext
 from jobrun.session.processes.session import ProcessesSession
-from jobrun.session.ray.actor import CALLS, THREADS, NodeActor
-from jobrun.session.ray.actor_handle import RayWorker
+from jobrun.session.ray.actor import CALLS, THREADS, NodeActor, RayWorker
 from jobrun.session.ray.code_upload import TooMuchCodeError, digest_modules, stage_modules
 from jobrun.session.ray.placement import Machine, ResourceRequest, resource_request
 from jobrun.version import __version__

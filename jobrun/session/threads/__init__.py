@@ -1,8 +1,7 @@
 """Run all nodes in this process, and their tasks in threads; the simplest session.
 
 - ``session``: the session, and what the C library does with the memory of freed arrays.
-- ``work_items``: what is to run, in the order of dependencies. ``dispatcher``: start each item when
-  it is ready. ``thread_pool``: the threads.
+- ``work_items``: what is to run, in the order of dependencies, also on tasks of other processes.
+  ``dispatcher``: start each item when it is ready. ``thread_pool``: the threads.
 - ``retry_snapshots``: workspaces before a group run that may be retried.
-- ``cross_node_dependencies``: tasks of other processes, where this session runs a node of several.
 """

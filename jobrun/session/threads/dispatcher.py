@@ -11,10 +11,9 @@ from jobrun.core.errors import JobrunError
 from jobrun.core.events import TasksGivenUp
 from jobrun.runtime.context.frame import GroupRun
 from jobrun.runtime.task_limits import render_stacks
-from jobrun.session.group_errors import TasksStuckError, merge_errors
-from jobrun.session.threads.cross_node_dependencies import ExternalDeps
+from jobrun.session.base import TasksStuckError, merge_errors
 from jobrun.session.threads.thread_pool import ThreadPool
-from jobrun.session.threads.work_items import WorkItem, find_ready, iter_released
+from jobrun.session.threads.work_items import ExternalDeps, WorkItem, find_ready, iter_released
 
 # How long exit blocks may take after the grace period.
 EXIT_GRACE_S = 5.0

@@ -24,24 +24,26 @@ from jobrun.core.lazy_module import lazy_module
 from jobrun.core.system_calls import usable_cpus
 from jobrun.graph.query import find_concurrent_callables
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
-from jobrun.runtime.codegen.numpy_warnings import NumpyWarnings
 from jobrun.runtime.context.cancel import CancelScope
 from jobrun.runtime.context.child_processes import ChildReaper
-from jobrun.runtime.context.frame import Blobs, Frame, GroupRun, MissingBlobError, Start
+from jobrun.runtime.context.frame import Blobs, Frame, GroupRun, MissingBlobError, Start, run_all
 from jobrun.runtime.context.library_settings import LibrarySettings
-from jobrun.runtime.context.parallel import run_all
 from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.runtime.execute_task import NodeRun, run_task
 from jobrun.runtime.group_plan import GroupPlan, plan_group
 from jobrun.runtime.snapshots.snapshot import Snapshots
+from jobrun.runtime.step_errors import NumpyWarnings
 from jobrun.runtime.steps.restore_process_state import ProcessState
 from jobrun.runtime.steps.user_modules import FolderOnPath
 from jobrun.runtime.task_limits import has_own_scope
-from jobrun.session.base import Outputs, RunContext
-from jobrun.session.group_errors import GroupCancelledError, merge_errors
-from jobrun.session.threads.cross_node_dependencies import ExternalDeps
+from jobrun.session.base import GroupCancelledError, Outputs, RunContext, merge_errors
 from jobrun.session.threads.thread_pool import IdleCpuStarter, ThreadPool
-from jobrun.session.threads.work_items import WorkItem, require_valid_needs, run_all_after
+from jobrun.session.threads.work_items import (
+    ExternalDeps,
+    WorkItem,
+    require_valid_needs,
+    run_all_after,
+)
 from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.copies import boundary_form, detach
 from jobrun.values.object_state import ObjectFacts, class_name

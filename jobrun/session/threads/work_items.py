@@ -1,16 +1,31 @@
-"""Order the work items of a group run by their dependencies, without starting any."""
+"""Order the work items of a group run by their dependencies, here and on other nodes.
+
+Nothing is started here, and how messages travel is not known here. In a session whose nodes all
+live in one process there are no dependencies on other nodes: ``ExternalDeps`` then holds only the
+outputs of earlier groups.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import field
 from graphlib import CycleError, TopologicalSorter
+from queue import SimpleQueue
+from typing import Protocol
 
-from jobrun.core.errors import TaskFailedError
+from jobrun.core.errors import JobrunError, TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.types import Task
+from jobrun.graph.types import OutputRef, Task
+from jobrun.runtime.context.bounded_queue import RecordQueue
+from jobrun.runtime.context.frame import Fetch, FetchFile, GroupRun
+from jobrun.runtime.records.queue_endpoints import QueuePlan
+from jobrun.values.blob_kinds import Value
 
 Work = Callable[[], None]
+
+# The name of a task, and of the node that it is on.
+TaskOnNode = tuple[str, str]
 
 
 @dataclass(slots=True, eq=False)
@@ -104,3 +119,127 @@ def require_valid_needs(tasks: Sequence[Task]) -> None:
         raise TaskFailedError.of(
             "E219", f"these tasks wait for each other: {cycle}", "remove one of the needs"
         ) from error
+
+
+class RemoteNotifier(Protocol):
+    """Notifies other nodes of the local tasks, and opens the queues shared with them."""
+
+    def notify_task_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
+        """Notify other nodes that wait for one of this node's tasks that the task has ended."""
+
+    def notify_failure(self) -> None:
+        """Notify nodes that depend on this node's tasks that one of these has failed.
+
+        Can be called from any thread.
+        """
+
+    def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue | None:
+        """Return this node's end of a queue that other nodes use too; None for other queues."""
+
+
+class ExternalDeps:
+    """What the tasks of one node depend on at other nodes, and the reverse, in one group run.
+
+    Args:
+        outputs: Of earlier groups.
+        fetch: Gives copies of blobs of any node.
+        awaited: Tasks on other nodes that local tasks need.
+        announced: Local tasks that tasks on other nodes need.
+        notifier: Notifies other nodes; required if any are awaited or announced.
+        bring: Makes files of epochs readable here.
+
+    Attributes:
+        completions: What has ended, here or elsewhere; None only wakes.
+    """
+
+    def __init__(
+        self,
+        outputs: Mapping[OutputRef, Value],
+        fetch: Fetch,
+        awaited: Iterable[str] = (),
+        announced: Iterable[str] = (),
+        notifier: RemoteNotifier | None = None,
+        bring: FetchFile = nullcontext,
+    ) -> None:
+        self.outputs = dict(outputs)
+        self.fetch = fetch
+        self.fetch_file = bring
+        self.completions: SimpleQueue[WorkItem | None] = SimpleQueue()
+        self._items = {name: WorkItem(f"{name} elsewhere", _do_nothing) for name in awaited}
+        self._announced = frozenset(announced)
+        self._notifier = notifier
+        self._run: GroupRun | None = None
+        self._is_cancelled = False
+
+    @property
+    def awaited(self) -> Iterable[WorkItem]:
+        """The work items that represent this node's dependencies: tasks on other nodes."""
+        return self._items.values()
+
+    def is_awaited(self, item: WorkItem) -> bool:
+        """Return whether a work item represents a cross-node dependency: another node's task."""
+        return any(item is one for one in self._items.values())
+
+    def items_for(self, task: str) -> list[WorkItem]:
+        """Return the work items that represent another node's task; none if no task needs it."""
+        return [self._items[task]] if task in self._items else []
+
+    def mark_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
+        """Record that a task on other nodes, which this node depends on, ended with outputs."""
+        self.outputs.update(outputs)
+        part = self._items.get(task)
+        if part is not None:
+            self.completions.put(part)
+
+    def cancel(self) -> None:
+        """Cancel this node's part of a group run since another node's part failed or was cancelled.
+
+        Can be called from any thread.
+        """
+        self._is_cancelled = True
+        if self._run is not None:
+            self._run.body.cancel()
+
+    @contextmanager
+    def attach(self, run: GroupRun) -> Iterator[None]:
+        """Attach cross-node dependencies to this node's run, so that it is cancelled with them.
+
+        Also if that was requested before.
+        """
+        self._run = run
+        if self._is_cancelled:
+            run.body.cancel()
+        try:
+            with run.body.waking(self._notify_cancel):
+                yield
+        finally:
+            self._run = None
+
+    def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue:
+        """Open a queue across nodes if other nodes use it too, else one in this process."""
+        shared = self._notifier.open_queue(plan, run) if self._notifier is not None else None
+        return plan.open() if shared is None else shared
+
+    def wrap_work(self, task: Task, work: Callable[[], None], run: GroupRun) -> Callable[[], None]:
+        """Wrap a task's work so that external dependents of the task are notified when it ends."""
+        notifier = self._notifier
+        if notifier is None or task.name not in self._announced:
+            return work
+        refs = [OutputRef(task.name, task.node, one.name) for one in task.outputs]
+
+        def telling() -> None:
+            work()
+            if not run.body.cancelled:
+                made = {ref: run.outputs[ref] for ref in refs if ref in run.outputs}
+                try:
+                    notifier.notify_task_ended(task.name, made)
+                except JobrunError as error:
+                    run.fail(error)
+
+        return telling
+
+    def _notify_cancel(self) -> None:
+        # Not of one that came from there.
+        if self._notifier is not None and not self._is_cancelled:
+            self._is_cancelled = True
+            self._notifier.notify_failure()

@@ -1,16 +1,24 @@
-"""Encode values and classes as the bytes of messages between processes, and decode them.
+"""Encode values, classes and errors as the bytes of messages between processes, and carry them.
 
 Only what is listed can be written, and nothing that is read can run anything: plain values,
 tuples, lists and mappings of them, values of blobs of any kind, the frozen dataclasses, named
-tuples and enums of a ``TypeTable``, and errors. Large arrays are not copied into the message: their
-memory is sent behind it, and read straight into new arrays that own theirs.
+tuples and enums of a ``TypeTable``, and errors (``SerializedError``). Large arrays are not copied
+into the message: their memory is sent behind it, and read straight into new arrays that own theirs.
+
+A message travels through a socket (``SocketChannel``) as the length of its head, the head, and that
+memory; or as a ``Frame``, an argument of a call of a Ray actor. Nothing here needs Ray.
 """
 
 from __future__ import annotations
 
+import builtins
 import enum
+import io
 import json
+import socket
 import struct
+import threading
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
@@ -27,15 +35,17 @@ from jobrun.checkpoint.stores import object_references as elsewhere
 from jobrun.core import errors, events
 from jobrun.core import object_url as objecturl
 from jobrun.core import resource_usage as usage
-from jobrun.core.errors import TaskFailedError
+from jobrun.core.errors import Fault, JobrunError, TaskFailedError
+from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph import checkpoint_policy, conditions, readers, steps, types
 from jobrun.graph import expressions as expr
 from jobrun.graph.effects import DECLARED
 from jobrun.runtime.codegen import meter_protocol
-from jobrun.runtime.context import safe_point
-from jobrun.session.wire import file_messages as nodefiles
+from jobrun.runtime.context import cancel, frame, safe_point
+from jobrun.session import base
+from jobrun.session.base import GroupCancelledError
 from jobrun.session.wire import partition_group as partition
-from jobrun.session.wire.serialized_errors import SerializedError
+from jobrun.session.wire import worker_protocol
 from jobrun.values import container_flattening as trees
 from jobrun.values import object_state as objects
 from jobrun.values import torch_tensors as tensors
@@ -46,6 +56,8 @@ from jobrun.values.axis_order import axis_order, dense_copy, empty_in_order, fla
 Array = np.ndarray[Any, Any]
 # Fills the memory with what was sent behind the message next.
 Fill = Callable[[memoryview], None]
+# The head of a message, and the memory (uint8) of its large arrays.
+Frame = tuple[bytes, list[np.ndarray[Any, np.dtype[np.uint8]]]]
 
 # Smaller arrays are cheaper to copy into the head than to send out of band.
 OUT_OF_BAND_BYTES = 1 << 14
@@ -53,10 +65,15 @@ _INT64 = 1 << 63
 _U32, _I64, _F64 = struct.Struct("<I"), struct.Struct("<q"), struct.Struct("<d")
 _PAIR, _U16 = struct.Struct("<dd"), struct.Struct("<H")
 
+_LENGTH = struct.Struct("<I")
+_BUFFER_BYTES = 1 << 16
+# SO_SNDBUF and SO_RCVBUF: what the kernel buffers of a message; it may grant less.
+_SOCKET_BYTES = 1 << 22
+
 _MODULES = (
     checkpoint_policy, checkpoint_times, conditions, readers, elsewhere, errors, events,
-    expr, nodefiles, objects, objecturl, partition, safe_point, save_load_groups,
-    meter_protocol, steps, store, types, usage,
+    expr, objects, objecturl, partition, safe_point, save_load_groups,
+    meter_protocol, steps, store, types, usage, worker_protocol,
 )  # fmt: skip
 
 
@@ -454,6 +471,24 @@ def _list_wire_classes(module: ModuleType) -> list[type]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class SerializedError:
+    """An error as plain values.
+
+    Attributes:
+        kind: The name of its class.
+        said: Its message, if it has no faults.
+        trace: Where it was raised, for debugging.
+    """
+
+    kind: str
+    said: str
+    faults: tuple[Fault, ...] = ()
+    tasks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    trace: str = ""
+
+
 WIRE_TYPES = TypeTable(
     {
         SerializedError,
@@ -461,3 +496,164 @@ WIRE_TYPES = TypeTable(
         *(cls for module in _MODULES for cls in _list_wire_classes(module)),
     }
 )
+
+
+# Errors that are rebuilt as what they were.
+_OWN_ERRORS: dict[str, type[BaseException]] = {
+    one.__name__: one
+    for module in (errors, base, cancel, frame)
+    for one in vars(module).values()
+    if isinstance(one, type) and issubclass(one, BaseException)
+}
+
+
+class RemoteTracebackError(Exception):
+    """The cause of an error that was raised in another process: its traceback, as text."""
+
+
+def serialize_error(error: BaseException) -> SerializedError:
+    """Serialize an error: convert it to plain values that a message can carry."""
+    notes = tuple(getattr(error, "__notes__", ()))
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    kind = type(error).__name__
+    if isinstance(error, JobrunError):
+        return SerializedError(kind, "", error.faults, error.tasks, notes, trace)
+    said = str(error.args[0]) if error.args else str(error)
+    return SerializedError(kind, said, notes=notes, trace=trace)
+
+
+def deserialize_error(form: SerializedError) -> BaseException:
+    """Rebuild the error that was serialized into a message, of its class if that is known."""
+    error = _build_error(form)
+    for note in form.notes:
+        error.add_note(note)
+    if not isinstance(error, GroupCancelledError):
+        error.__cause__ = RemoteTracebackError(f"\n{form.trace}")
+    return error
+
+
+def _build_error(form: SerializedError) -> BaseException:
+    cls = _OWN_ERRORS.get(form.kind)
+    if cls is not None and issubclass(cls, JobrunError):
+        known = cls(*form.faults)
+        known.tasks = form.tasks
+        return known
+    if cls is not None:
+        return cls(form.said)
+    python = getattr(builtins, form.kind, None)
+    if isinstance(python, type) and issubclass(python, Exception):
+        try:
+            return python(form.said)
+        except TypeError:
+            pass
+    return RuntimeError(f"{form.kind}: {form.said}")
+
+
+class SocketChannel:
+    """One end of a connection between two processes of a run.
+
+    Args:
+        end: Connected; the channel closes it.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            end.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BYTES)
+        self._end = end
+        self._lock = threading.Lock()
+        self._input = io.BufferedReader(socket.SocketIO(end, "r"), _BUFFER_BYTES)
+
+    def send(self, *message: Any) -> None:
+        """Send a whole message over the socket; block until the receiver has taken most of it.
+
+        Raises:
+            OSError: The other side has ended.
+            TaskFailedError: E274, a value has a dtype that cannot be encoded.
+        """
+        head, out_of_band = encode(message, WIRE_TYPES)
+        first = _LENGTH.pack(len(head)) + head
+        with self._lock:
+            self._end.sendall(first)
+            for memory in out_of_band:
+                self._end.sendall(memory)
+
+    def receive(self) -> tuple[Any, ...] | None:
+        """Receive the next message from the socket, or None at its end; by one thread only."""
+        try:
+            length = self._input.read(_LENGTH.size)
+            if len(length) < _LENGTH.size:
+                return None
+            head = self._input.read(_LENGTH.unpack(length)[0])
+            message: tuple[Any, ...] = decode(head, WIRE_TYPES, self._fill)
+        except (EOFError, OSError, ValueError, IndexError, struct.error):
+            # Cut off within a message, or closed by ourselves.
+            return None
+        return message
+
+    def close(self) -> None:
+        """Shut down both directions of the socket; a receiving thread gets None."""
+        try:
+            self._end.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return
+
+    def release(self) -> None:
+        """Close the socket's descriptor, once no thread receives any more."""
+        self._input.close()
+        self._end.close()
+
+    def _fill(self, memory: memoryview) -> None:
+        while memory.nbytes:
+            count = self._input.readinto(memory)
+            if not count:
+                raise EOFError
+            memory = memory[count:]
+
+
+def encode_frame(value: Any, *, copied: bool = False) -> Frame:
+    """Encode a value as a Ray message, sharing the memory of its arrays unless ``copied``.
+
+    Raises:
+        TaskFailedError: E274, an array's dtype cannot be encoded.
+    """
+    head, out_of_band = encode(value, WIRE_TYPES)
+    arrays = [np.frombuffer(memory, np.uint8) for memory in out_of_band]
+    return bytes(head), [one.copy() for one in arrays] if copied else arrays
+
+
+def frame_size(frame: Frame) -> int:
+    """Return the size in bytes of a message to or from an actor."""
+    return len(frame[0]) + sum(one.nbytes for one in frame[1])
+
+
+def decode_frame(frame: Frame) -> Any:
+    """Decode the value of a message to or from an actor; its arrays own their memory."""
+    head, arrays = frame
+    left = iter(arrays)
+
+    def fill(memory: memoryview) -> None:
+        memory[:] = next(left).data
+
+    return decode(head, WIRE_TYPES, fill)
+
+
+class Resequencer:
+    """Passes on numbered messages in order 0, 1, …; those that come too early wait.
+
+    Args:
+        put: Takes each frame; must not block.
+    """
+
+    def __init__(self, put: Callable[[Frame], None]) -> None:
+        self._put = put
+        self._lock = threading.Lock()
+        self._early: dict[int, Frame] = {}
+        self._next = 0
+
+    def receive(self, number: int, frame: Frame) -> None:
+        """Accept a numbered message of actor calls that may arrive in any order. Thread-safe."""
+        with self._lock:
+            self._early[number] = frame
+            while self._next in self._early:
+                self._put(self._early.pop(self._next))
+                self._next += 1

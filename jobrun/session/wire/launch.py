@@ -21,8 +21,8 @@ from jobrun.core.captured_output import STREAMS, OutputFile, open_output_files, 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import Listener, Logged
 from jobrun.core.system_calls import die_with_parent, open_message_sockets
+from jobrun.session.wire.codec import SocketChannel
 from jobrun.session.wire.peer_transfer import ASK, SERVE, send_connection
-from jobrun.session.wire.socket_channel import SocketChannel
 
 _ROOT = str(Path(__file__).parent.parent.parent)
 # A terminal or a batch system sends them to the process group; only the master acts on them.

@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.runtime.context.cancel import CancelScope
+from jobrun.session.wire.codec import SocketChannel, serialize_error
 from jobrun.session.wire.rpc import Reply, RpcClient
-from jobrun.session.wire.serialized_errors import serialize_error
-from jobrun.session.wire.socket_channel import SocketChannel
 from jobrun.values.blob_kinds import Value
 
 ASK, SERVE = "ask", "serve"

@@ -9,8 +9,8 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from jobrun.runtime.context.cancel import CancelledError, CancelScope
-from jobrun.session.group_errors import NodeLostError, merge_errors
-from jobrun.session.wire.serialized_errors import SerializedError, deserialize_error
+from jobrun.session.base import NodeLostError, merge_errors
+from jobrun.session.wire.codec import SerializedError, deserialize_error
 
 # What came back: whether it went well, and the value or the error.
 Outcome = tuple[bool, Any]

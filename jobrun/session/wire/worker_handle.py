@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from jobrun.core.events import Listener
-from jobrun.session.group_errors import NodeLostError
+from jobrun.session.base import NodeLostError
+from jobrun.session.wire.codec import serialize_error
 from jobrun.session.wire.launch import LocalProcess
 from jobrun.session.wire.partition_group import Partition
 from jobrun.session.wire.rpc import RpcClient
-from jobrun.session.wire.serialized_errors import serialize_error
 from jobrun.session.wire.worker_protocol import WorkerListener, WorkerProcess
 
 

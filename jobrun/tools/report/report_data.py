@@ -18,8 +18,8 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.units import size
 from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
 from jobrun.runner.identity.recorded_job import GRAPH_NAME, load_recorded
+from jobrun.runner.rundir.journal import read_pins
 from jobrun.runner.rundir.logs import describe_losses
-from jobrun.runner.rundir.pins import read_pins
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.spec_folder import PLAN_NAME, RESOLVED_NAME, compile_recorded
 from jobrun.tools.inspection import Inspection, checkpoint_directory, inspect

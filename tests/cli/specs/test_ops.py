@@ -7,6 +7,7 @@ import json
 import pytest
 
 from jobrun.cli.run_command import invoke
+from jobrun.ops import operator_table
 from jobrun.ops.operator_table import DRAWS, OPERATORS, OpDef
 
 

@@ -22,7 +22,7 @@ from jobrun.graph.types import Cluster, Job, Node, Output, OutputRef, Task, Task
 from jobrun.runner.loop.epoch_loop import JobRunner, ResumePoint, RunLimits
 from jobrun.runner.saved_progress import Progress
 from jobrun.runner.stop_requests import StopRequests
-from jobrun.session.group_errors import GroupCancelledError
+from jobrun.session.base import GroupCancelledError
 from tests.support.scripted_session import ScriptedSession
 
 X = NodeBlob("n", "x")

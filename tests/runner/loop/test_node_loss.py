@@ -13,7 +13,7 @@ from jobrun.runner.loop.node_loss import NodeFailover, SavedState
 from jobrun.runner.saved_progress import Progress, to_json
 from jobrun.runner.saving.saver import NoSaver
 from jobrun.runner.stop_requests import StopRequests
-from jobrun.session.group_errors import NodeLostError
+from jobrun.session.base import NodeLostError
 from tests.support.scripted_session import ScriptedSession
 
 EPOCH = TaskGroup("epoch", (Task("t", "n", ()),))

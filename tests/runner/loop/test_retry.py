@@ -18,7 +18,7 @@ from jobrun.runner.loop.epoch_loop import JobRunner, RunLimits, run_with_retries
 from jobrun.runner.saving.saver import NoSaver
 from jobrun.runner.start_or_resume import start_run
 from jobrun.runner.stop_requests import StopRequests
-from jobrun.session.group_errors import GroupCancelledError, TasksStuckError
+from jobrun.session.base import GroupCancelledError, TasksStuckError
 from tests.support.resumable_job import ROOT, Place
 from tests.support.scripted_session import ScriptedSession
 

@@ -4,8 +4,12 @@ import numpy as np
 
 from jobrun.compile.pipeline import compile_job
 from jobrun.graph.types import Job
-from jobrun.runner.preflight.blob_types import infer_header_types, read_member_header
-from jobrun.runner.preflight.memory import check_memory, estimate_state_bytes
+from jobrun.runner.preflight.blob_types import (
+    check_memory,
+    estimate_state_bytes,
+    infer_header_types,
+    read_member_header,
+)
 from jobrun.spec.load import load_spec
 
 SPEC = """\

@@ -6,14 +6,17 @@ import json
 
 import pytest
 
-from jobrun.core.errors import CheckpointError
+from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.runner.rundir.journal import (
     JOURNAL_NAME,
+    PINS_NAME,
     Journal,
     JournalContents,
     parse_journal,
     read_journal,
+    read_pins,
     set_aside_journal,
+    write_pins,
 )
 
 
@@ -109,3 +112,36 @@ def test_a_damaged_journal_is_kept_when_it_is_put_aside(tmp_path):
     kept = sorted((tmp_path / "superseded").iterdir())
 
     assert [path.read_bytes() for path in kept] == [b"first", b"second"]
+
+
+def test_pins_are_read_as_they_were_written(tmp_path):
+    assert read_pins(tmp_path) == frozenset()
+
+    write_pins(tmp_path, {10, 9, 100})
+
+    assert read_pins(tmp_path) == {9, 10, 100}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "oops", "[1]", '{"format": 1}', '{"format": 2, "pinned": []}',
+     '{"format": 1, "pinned": ["1"]}', '{"format": 1, "pinned": [-1]}',
+     '{"format": 1, "pinned": [true]}', '{"format": 1, "pinned": {}}'],
+)  # fmt: skip
+def test_a_file_that_is_not_a_list_of_epochs_is_no_list_of_none(tmp_path, text):
+    (tmp_path / PINS_NAME).write_text(text)
+
+    with pytest.raises(EnvironmentFaultError) as caught:
+        read_pins(tmp_path)
+
+    assert caught.value.faults[0].code == "E385"
+
+
+def test_a_link_is_not_followed(tmp_path):
+    write_pins(tmp_path, {1})
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / PINS_NAME).symlink_to(tmp_path / PINS_NAME)
+
+    with pytest.raises(EnvironmentFaultError):
+        read_pins(other)

@@ -16,8 +16,8 @@ from jobrun.core.events import CheckpointCommitted, CheckpointTimes, Noted
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.types import Cluster, Job, Node, TaskGroup
 from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata
+from jobrun.runner.rundir.journal import write_pins
 from jobrun.runner.rundir.lock import RunLock
-from jobrun.runner.rundir.pins import write_pins
 from jobrun.runner.saved_progress import Progress, to_json
 from jobrun.runner.saving.background_thread import AbandonedError, Permit
 from jobrun.runner.saving.commit import CheckpointTarget, Committer, RunIdentity, SaveRequest

@@ -21,7 +21,7 @@ from jobrun.runner.saving.upload_to_directory import (
     GroupUploader,
     upload_group,
 )
-from jobrun.session.group_errors import GroupCancelledError
+from jobrun.session.base import GroupCancelledError
 from jobrun.testing.stores import write_epoch
 from tests.support.scripted_session import ScriptedSession
 

@@ -19,7 +19,7 @@ from jobrun.runner.saving.upload_to_object_store import (
     ObjectUpload,
     generation_url,
 )
-from jobrun.session.group_errors import GroupCancelledError
+from jobrun.session.base import GroupCancelledError
 from jobrun.testing.stores import write_epoch
 from tests.support.checkpoints import write
 

@@ -5,6 +5,7 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
 from jobrun.core.errors import TaskFailedError
+from jobrun.runtime.codegen import coercion
 from jobrun.runtime.codegen.coercion import as_blob_value, as_bool, as_count, as_own_value
 from jobrun.values.atomic_counter import Counter
 
@@ -131,3 +132,26 @@ def test_counts(value):
 def test_what_is_no_count(value):
     with pytest.raises(TaskFailedError, match="not an integer"):
         as_count(value)
+
+
+def test_powers_are_those_of_python_and_numpy():
+    assert coercion.power(2, 10) == 1024
+    assert coercion.power(2, -1) == 0.5
+    assert coercion.power(np.array([2.0]), 2).tolist() == [4.0]
+    assert coercion.shift_left(1, 4) == 16
+    array = np.array([2, 3])
+    assert coercion.IN_PLACE["**"](array, 2) is array
+    assert coercion.IN_PLACE["<<"](array, 1) is array
+    assert array.tolist() == [8, 18]
+
+
+@pytest.mark.parametrize("function", [coercion.power, coercion.IN_PLACE["**"]])
+def test_integers_that_would_take_minutes_are_refused(function):
+    with pytest.raises(OverflowError, match="bits"):
+        function(9, 9**9)
+
+
+@pytest.mark.parametrize("function", [coercion.shift_left, coercion.IN_PLACE["<<"]])
+def test_shifts_that_would_take_all_memory_are_refused(function):
+    with pytest.raises(OverflowError, match="bits"):
+        function(1, 10**12)

@@ -14,10 +14,17 @@ from hypothesis import strategies as st
 
 from jobrun.core.errors import Origin, TaskFailedError
 from jobrun.graph import expressions as e
+from jobrun.graph.expressions import Binary, Compare, Const, Name, NodeBlob, OutputRead
 from jobrun.graph.steps import Assign, Augment, Loop, NameTarget, Net
 from jobrun.graph.types import Scope
-from jobrun.runtime.codegen.compiler import compile_block, compile_expression, make_function
+from jobrun.runtime.codegen.compiler import (
+    compile_block,
+    compile_expression,
+    evaluate,
+    make_function,
+)
 from jobrun.runtime.codegen.liveness import BlockNames, collect_usage
+from jobrun.runtime.context.frame import MissingBlobError
 from jobrun.testing.graphs import expr, net, op
 from jobrun.values.compare import same_bits
 from tests.support.step_bench import Bench
@@ -247,3 +254,39 @@ def test_a_function_is_made_without_running_anything():
 def test_a_block_without_steps_does_nothing():
     with Bench(x=1) as bench:
         assert dict(bench.do()) == {"x": 1}
+
+
+SHIFT = NodeBlob("trainer", "shift")
+
+
+def read(leaf):
+    return {SHIFT: 0.5, OutputRead("t", "o", "trainer"): np.arange(3)}[leaf]
+
+
+def test_leaves_are_read_by_the_caller():
+    tree = Compare(SHIFT, ("<",), (expr("out('t', 'o', 'trainer')[2]"),))
+
+    assert evaluate(tree, read)
+
+
+def test_the_epoch_is_readable():
+    assert evaluate(expr("epoch * 2"), read, epoch=4) == 8
+
+
+def test_errors_are_the_callers():
+    with pytest.raises(ZeroDivisionError):
+        evaluate(Binary(SHIFT, "/", Const(0)), read)
+    with pytest.raises((MissingBlobError, AttributeError)):
+        evaluate(Name("x"), read)
+
+
+def test_nothing_is_told_of_nan_and_infinity():
+    assert np.isnan(evaluate(expr("sum(zeros(1) / 0)"), read))
+
+
+def test_equal_looking_constants_are_not_confused():
+    values = [evaluate(Binary(SHIFT, "*", Const(one)), read) for one in (1, True, 1.0)]
+    ints = [evaluate(Const(one), read) for one in (1, True, 1.0)]
+
+    assert values == [0.5] * 3
+    assert [type(one) for one in ints] == [int, bool, float]

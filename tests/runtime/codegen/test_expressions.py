@@ -5,11 +5,11 @@ import ast
 import pytest
 
 from jobrun.graph.expressions import Attribute, Call, Const, Draw, Dtype, Name
-from jobrun.runtime.codegen.ast_nodes import load
 from jobrun.runtime.codegen.expressions import (
     ExpressionBuilder,
     Globals,
     import_numpy_module,
+    load,
     output_ref,
 )
 from jobrun.testing.graphs import expr, ref

@@ -11,7 +11,7 @@ import pytest
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.expressions import Const
 from jobrun.graph.steps import If, Loop
-from jobrun.runtime.codegen import bounded_arithmetic
+from jobrun.runtime.codegen import coercion
 from jobrun.runtime.codegen.compiler import compile_block
 from jobrun.runtime.codegen.control_flow import (
     build_counted_loop,
@@ -73,9 +73,7 @@ def test_the_count_is_evaluated_once():
 @pytest.mark.parametrize("body", ["x = x * y", "x = 3.7 * x * (1 - x)"], ids=["short", "chain"])
 def test_a_loop_of_floats_checks_no_operand(monkeypatch, body, meter):
     checked = []
-    monkeypatch.setattr(
-        bounded_arithmetic, "require_bounded", lambda value: checked.append(value) or value
-    )
+    monkeypatch.setattr(coercion, "require_bounded", lambda value: checked.append(value) or value)
     loop = Loop(Const(300), steps(body), "e/t/loop")
     names = BlockNames(elsewhere=frozenset({"x", "y"}), meter=meter)
 

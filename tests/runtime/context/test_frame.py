@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from jobrun.core.errors import TaskFailedError
+from jobrun.runtime.context.frame import run_all
 from jobrun.runtime.context.rng import StreamKey, make_stream
 from jobrun.testing.graphs import ref
 from tests.support.step_bench import Bench
@@ -87,3 +90,39 @@ def test_a_failure_of_a_task_apart_may_stay_its_own(bench):
     assert own.body.cancelled
     assert bench.run.errors == []
     assert not bench.run.body.cancelled
+
+
+def test_all_overlap_and_the_first_stays_in_this_thread(bench):
+    meeting = threading.Barrier(3)
+    threads: dict[int, int] = {}
+
+    def work(index: int):
+        def run() -> None:
+            meeting.wait()
+            threads[index] = threading.get_ident()
+
+        return run
+
+    outcomes = run_all(bench.run.start, [work(index) for index in range(3)])
+
+    assert outcomes == [None] * 3
+    assert threads[0] == threading.get_ident()
+    assert len(set(threads.values())) == 3
+
+
+def test_errors_are_handed_back_in_order(bench):
+    def fail(error: BaseException):
+        def run() -> None:
+            raise error
+
+        return run
+
+    errors = [ValueError("a"), SystemExit(1)]
+
+    outcomes = run_all(bench.run.start, [fail(errors[0]), lambda: None, fail(errors[1])])
+
+    assert outcomes == [errors[0], None, errors[1]]
+
+
+def test_nothing_to_do_is_done_at_once(bench):
+    assert run_all(bench.run.start, []) == []

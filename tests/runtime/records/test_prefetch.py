@@ -6,7 +6,7 @@ import time
 import pytest
 
 from jobrun.runtime.context.cancel import CancelledError, CancelScope
-from jobrun.runtime.records.prefetch import DEPTH, Prefetcher
+from jobrun.runtime.records.cursor import DEPTH, Prefetcher
 from jobrun.runtime.records.row_iterators import CountedRecord
 from tests.support.step_bench import Bench
 
@@ -55,8 +55,8 @@ def test_records_are_the_feeds_in_its_order_whatever_they_take(bench, delay_s, w
 
 @pytest.mark.parametrize(("slow_s", "threads"), [(1e9, 1), (0.0, 2)])
 def test_only_what_is_slow_has_a_thread(bench, monkeypatch, slow_s, threads):
-    monkeypatch.setattr("jobrun.runtime.records.prefetch._SLOW_S", slow_s)
-    monkeypatch.setattr("jobrun.runtime.records.prefetch._MEASURED_S", 0.0)
+    monkeypatch.setattr("jobrun.runtime.records.cursor._SLOW_S", slow_s)
+    monkeypatch.setattr("jobrun.runtime.records.cursor._MEASURED_S", 0.0)
     feed = _Feed(100)
     ahead = Prefetcher(feed, 0.0)
     ahead.begin(bench.crew.start)
@@ -119,7 +119,7 @@ def test_a_wait_ends_when_the_run_is_cancelled(bench):
 
 
 def test_a_source_that_does_not_come_back_is_given_up_after_a_cancel(bench, monkeypatch):
-    monkeypatch.setattr("jobrun.runtime.records.prefetch._GRACE_S", 0.05)
+    monkeypatch.setattr("jobrun.runtime.records.cursor._GRACE_S", 0.05)
     release = threading.Event()
 
     class Stuck(_Feed):

@@ -19,8 +19,7 @@ from jobrun.runtime.records.queue_endpoints import (
     join_records,
     plan_queues,
 )
-from jobrun.session.base import RunContext
-from jobrun.session.group_errors import GroupCancelledError
+from jobrun.session.base import GroupCancelledError, RunContext
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.spec.load import load_spec
 from jobrun.testing.graphs import task

@@ -6,8 +6,12 @@ import pytest
 from jobrun.core.errors import JobrunError
 from jobrun.formats.npy import ArrayRows
 from jobrun.graph.readers import CounterSource
-from jobrun.runtime.records.row_iterators import CounterRows, ObjectIterator, RowIterator
-from jobrun.runtime.records.shuffle import shuffle_order
+from jobrun.runtime.records.row_iterators import (
+    CounterRows,
+    ObjectIterator,
+    RowIterator,
+    shuffle_order,
+)
 from tests.support.tables import each_case
 
 

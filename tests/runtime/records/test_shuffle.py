@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.runtime.records import shuffle
-from jobrun.runtime.records.shuffle import MOST_DRAWN, shuffle_order
+from jobrun.runtime.records import row_iterators
+from jobrun.runtime.records.row_iterators import MOST_DRAWN, shuffle_order
 
 SIZES = [1, 2, 1000, MOST_DRAWN + 1]
 # Also computed, to try more lengths in less time.
@@ -21,7 +21,7 @@ def test_each_row_has_one_place(length):
 
 @pytest.mark.parametrize("length", COMPUTED)
 def test_each_row_has_one_place_where_places_are_computed(length, monkeypatch):
-    monkeypatch.setattr(shuffle, "MOST_DRAWN", 2)
+    monkeypatch.setattr(row_iterators, "MOST_DRAWN", 2)
     rows = shuffle_order(length, 7, "r", 1).rows(0, length)
 
     assert np.array_equal(np.sort(rows), np.arange(length))
@@ -29,7 +29,7 @@ def test_each_row_has_one_place_where_places_are_computed(length, monkeypatch):
 
 @pytest.mark.parametrize("most", [2, MOST_DRAWN])
 def test_a_part_of_the_order_is_a_part_of_the_whole(most, monkeypatch):
-    monkeypatch.setattr(shuffle, "MOST_DRAWN", most)
+    monkeypatch.setattr(row_iterators, "MOST_DRAWN", most)
     length = 30_003
     order = shuffle_order(length, 7, "r", 1)
     whole = order.rows(0, length)
@@ -42,7 +42,7 @@ def test_a_part_of_the_order_is_a_part_of_the_whole(most, monkeypatch):
 @pytest.mark.parametrize("most", [2, MOST_DRAWN])
 @pytest.mark.parametrize("other", [(8, "r", 1), (7, "q", 1), (7, "r", 2)])
 def test_seed_reader_and_pass_each_make_another_order(most, other, monkeypatch):
-    monkeypatch.setattr(shuffle, "MOST_DRAWN", most)
+    monkeypatch.setattr(row_iterators, "MOST_DRAWN", most)
     length = 1000
     one, two = shuffle_order(length, 7, "r", 1), shuffle_order(length, *other)
 
@@ -51,7 +51,7 @@ def test_seed_reader_and_pass_each_make_another_order(most, other, monkeypatch):
 
 
 def test_a_large_order_looks_random(monkeypatch):
-    monkeypatch.setattr(shuffle, "MOST_DRAWN", 2)
+    monkeypatch.setattr(row_iterators, "MOST_DRAWN", 2)
     length = 200_000
     rows = shuffle_order(length, 7, "r", 1).rows(0, length)
 

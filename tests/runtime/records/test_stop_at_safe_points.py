@@ -14,8 +14,7 @@ from jobrun.graph.types import Cluster
 from jobrun.runtime.context.rng import StreamKey, make_stream
 from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.runtime.records.stop_at_safe_points import _restore_stream, _settle, _stream_state
-from jobrun.session.base import RunContext
-from jobrun.session.group_errors import GroupCancelledError
+from jobrun.session.base import GroupCancelledError, RunContext
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.spec.load import load_spec
 from tests.support.mid_epoch_job import Stand

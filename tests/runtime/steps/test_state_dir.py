@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.runtime.steps.state_dir import pack_directory, unpack_directory
+from jobrun.runtime.steps.run_program import pack_directory, unpack_directory
 
 
 def _there(folder):

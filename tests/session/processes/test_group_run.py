@@ -4,7 +4,7 @@ import pytest
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import Noted, TaskEnded, TaskLimited, TasksGivenUp
-from jobrun.session.group_errors import GroupCancelledError, NodeLostError, TasksStuckError
+from jobrun.session.base import GroupCancelledError, NodeLostError, TasksStuckError
 from jobrun.session.processes import group_run as module
 from jobrun.session.processes.group_run import RemoteGroupRun
 from jobrun.session.wire.partition_group import partition_group

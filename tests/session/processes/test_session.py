@@ -12,10 +12,9 @@ import pytest
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.runtime.codegen.step_meter import Meter
-from jobrun.session.base import RunContext
-from jobrun.session.group_errors import GroupCancelledError, NodeLostError, TasksStuckError
+from jobrun.session.base import GroupCancelledError, NodeLostError, RunContext, TasksStuckError
 from jobrun.session.processes.session import ProcessesSession
-from jobrun.session.wire.socket_channel import SocketChannel
+from jobrun.session.wire.codec import SocketChannel
 from jobrun.testing.graphs import call, cluster, group, log, task
 from jobrun.testing.sessions import SessionContract, SessionHarness, failing, forever
 from tests.support.process_library import LIBRARY, asked

@@ -9,10 +9,9 @@ from functools import partial
 import pytest
 
 from jobrun.session.processes.worker import Worker, main
+from jobrun.session.wire.codec import SerializedError, SocketChannel, deserialize_error
 from jobrun.session.wire.peer_transfer import PeerConnections
 from jobrun.session.wire.rpc import unwrap_outcome
-from jobrun.session.wire.serialized_errors import SerializedError, deserialize_error
-from jobrun.session.wire.socket_channel import SocketChannel
 from jobrun.testing.graphs import cluster
 
 

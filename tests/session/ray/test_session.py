@@ -17,8 +17,7 @@ import pytest
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.graph.steps import Pull, PulledBlob
 from jobrun.graph.types import Cluster
-from jobrun.session.base import RunContext
-from jobrun.session.group_errors import NodeLostError, TasksStuckError
+from jobrun.session.base import NodeLostError, RunContext, TasksStuckError
 from jobrun.testing.graphs import call, cluster, group, ref, task
 from jobrun.testing.sessions import SessionContract, SessionHarness, failing, forever
 from tests.support.command import ROOT, environment

@@ -9,11 +9,10 @@ import pytest
 from jobrun.core.events import TasksGivenUp
 from jobrun.runtime.context.child_processes import ChildReaper
 from jobrun.runtime.context.frame import GroupRun
-from jobrun.session.group_errors import TasksStuckError
-from jobrun.session.threads.cross_node_dependencies import ExternalDeps
+from jobrun.session.base import TasksStuckError
 from jobrun.session.threads.dispatcher import Dispatcher
 from jobrun.session.threads.thread_pool import ThreadPool
-from jobrun.session.threads.work_items import WorkItem
+from jobrun.session.threads.work_items import ExternalDeps, WorkItem
 from tests.support.group_listener import GroupListener
 
 

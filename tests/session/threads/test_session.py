@@ -9,9 +9,9 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import Noted
 from jobrun.graph.expressions import Const
 from jobrun.graph.steps import Loop
-from jobrun.session.group_errors import GroupCancelledError, TasksStuckError
-from jobrun.session.threads.cross_node_dependencies import ExternalDeps
+from jobrun.session.base import GroupCancelledError, TasksStuckError
 from jobrun.session.threads.session import ThreadsSession
+from jobrun.session.threads.work_items import ExternalDeps
 from jobrun.testing.graphs import call, expr, group, net, ref, report, setup, steps, task
 from jobrun.testing.sessions import SessionContract, SessionHarness, failing
 from jobrun.values.compare import same_bits

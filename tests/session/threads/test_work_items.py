@@ -3,13 +3,18 @@ from __future__ import annotations
 import pytest
 
 from jobrun.core.errors import TaskFailedError
+from jobrun.graph.types import OutputRef
+from jobrun.runtime.context.child_processes import ChildReaper
+from jobrun.runtime.context.frame import GroupRun
 from jobrun.session.threads.work_items import (
+    ExternalDeps,
     WorkItem,
     find_ready,
     iter_released,
     require_valid_needs,
 )
 from jobrun.testing.graphs import task
+from tests.support.group_listener import GroupListener
 
 
 def test_a_part_waits_for_all_it_follows():
@@ -41,3 +46,66 @@ def test_needs_that_can_not_are_refused(tasks):
         require_valid_needs(tasks)
 
     assert caught.value.faults[0].code == "E219"
+
+
+REF = OutputRef("t", "a", "x")
+
+
+def group_run(outputs=None):
+    return GroupRun("epoch", 1, 0, "", "", lambda _: None, outputs or {}, None, ChildReaper())
+
+
+def test_a_task_elsewhere_ends_when_that_is_told():
+    deps = ExternalDeps({}, None, ["t", "u"], (), GroupListener())
+
+    deps.mark_ended("t", {REF: 5})
+
+    part = deps.completions.get_nowait()
+    assert deps.items_for("t") == [part]
+    assert deps.items_for("v") == []
+    assert deps.is_awaited(part)
+    assert deps.outputs == {REF: 5}
+
+
+def test_what_nobody_waits_for_only_brings_its_outputs():
+    deps = ExternalDeps({}, None, (), (), GroupListener())
+
+    deps.mark_ended("t", {REF: 5})
+
+    assert deps.completions.empty()
+    assert deps.outputs == {REF: 5}
+
+
+def test_the_end_of_a_task_is_told_with_its_outputs_if_somebody_waits():
+    deps = ExternalDeps({}, None, (), ("t",), news := GroupListener())
+    run = group_run()
+    one, other = (task(name, "x = 1", node="a", outputs={"x": "x"}) for name in ("t", "u"))
+
+    deps.wrap_work(one, lambda: run.outputs.update({REF: 5}), run)()
+    deps.wrap_work(other, lambda: None, run)()
+
+    assert news.told == [("t", {REF: 5})]
+
+
+def test_a_cancel_of_the_run_is_told_elsewhere_once():
+    deps = ExternalDeps({}, None, (), (), news := GroupListener())
+    run = group_run()
+
+    with deps.attach(run):
+        run.body.cancel()
+        run.body.cancel()
+
+    assert news.told == ["failing"]
+
+
+def test_a_cancel_from_elsewhere_reaches_the_run_and_is_not_told_back():
+    deps = ExternalDeps({}, None, (), (), news := GroupListener())
+    run, late = group_run(), group_run()
+
+    with deps.attach(run):
+        deps.cancel()
+    with deps.attach(late):
+        pass
+
+    assert (run.body.cancelled, late.body.cancelled) == (True, True)
+    assert news.told == []

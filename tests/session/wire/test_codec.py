@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import socket
+import threading
 from typing import NamedTuple
 
 import numpy as np
@@ -7,7 +9,17 @@ import pytest
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.types import OutputRef, Scope
-from jobrun.session.wire.codec import OUT_OF_BAND_BYTES, TypeTable, decode, encode
+from jobrun.session.wire.codec import (
+    OUT_OF_BAND_BYTES,
+    Resequencer,
+    SocketChannel,
+    TypeTable,
+    decode,
+    decode_frame,
+    encode,
+    encode_frame,
+    frame_size,
+)
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.compare import same_bits
 from tests.support.tables import each_case
@@ -147,3 +159,102 @@ def test_a_list_that_contains_itself_arrives_so_or_is_refused():
     loop.append(loop)
     found = crossed({"a": loop})
     assert found["a"][1] is found["a"]
+
+
+@pytest.fixture
+def ends():
+    pair = [SocketChannel(one) for one in socket.socketpair()]
+    yield pair
+    for one in pair:
+        one.close()
+        one.release()
+
+
+def test_messages_arrive_whole_and_in_order(ends):
+    first, second = ends
+    large = np.arange(3_000_000.0)
+    sent = [("a", 1), ("b", large, "behind"), ("c",)]
+    sender = threading.Thread(target=lambda: [first.send(*one) for one in sent])
+    sender.start()
+
+    arrived = [second.receive() for _ in sent]
+
+    sender.join()
+    assert arrived[0] == ("a", 1)
+    assert same_bits(arrived[1][1], large)
+    assert (arrived[1][0], arrived[1][2], arrived[2]) == ("b", "behind", ("c",))
+
+
+def test_messages_of_several_threads_do_not_mix(ends):
+    first, second = ends
+    values = [np.full(100_000, number) for number in range(8)]
+    senders = [
+        threading.Thread(target=first.send, args=(number, value))
+        for number, value in enumerate(values)
+    ]
+    for one in senders:
+        one.start()
+
+    arrived = dict(second.receive() for _ in values)
+
+    for one in senders:
+        one.join()
+    assert all(same_bits(arrived[number], value) for number, value in enumerate(values))
+
+
+def test_the_end_of_the_other_side_is_told(ends):
+    first, second = ends
+
+    first.close()
+    first.close()
+
+    assert second.receive() is None
+    with pytest.raises(OSError, match="pipe"):
+        second.send("anybody?")
+
+
+def test_a_message_that_is_cut_off_is_the_end():
+    ours, theirs = socket.socketpair()
+    channel = SocketChannel(theirs)
+    ours.sendall(b"\x10\0\0\0abc")
+    ours.close()
+
+    assert channel.receive() is None
+
+    channel.release()
+
+
+def test_what_goes_apart_comes_back_with_memory_of_its_own():
+    large = np.arange(OUT_OF_BAND_BYTES, dtype="f8").reshape(2, -1)
+    value = ("a", large, 1.5, large[:, :3])
+
+    frame = encode_frame(value)
+    back = decode_frame(frame)
+
+    assert frame_size(frame) >= large.nbytes
+    assert (back[0], back[2]) == ("a", 1.5)
+    assert np.array_equal(back[1], large)
+    assert np.array_equal(back[3], large[:, :3])
+    assert back[1].flags.owndata
+    assert back[1].flags.writeable
+    assert np.shares_memory(frame[1][0], large)
+
+
+def test_a_copied_frame_does_not_change_with_the_value():
+    large = np.zeros(OUT_OF_BAND_BYTES)
+    frame = encode_frame(large, copied=True)
+
+    large += 1
+
+    assert decode_frame(frame).sum() == 0
+
+
+def test_frames_that_overtook_others_wait_for_them():
+    found = []
+    line = Resequencer(found.append)
+    frames = [encode_frame(number) for number in range(4)]
+
+    for number in (2, 0, 3, 1):
+        line.receive(number, frames[number])
+
+    assert [decode_frame(one) for one in found] == [0, 1, 2, 3]

@@ -6,8 +6,8 @@ import pytest
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.runtime.context.cancel import CancelledError, CancelScope
+from jobrun.session.wire.codec import serialize_error
 from jobrun.session.wire.rpc import RpcClient, unwrap_outcome
-from jobrun.session.wire.serialized_errors import serialize_error
 
 
 class Line:

@@ -16,14 +16,16 @@ from jobrun.graph.types import Node
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import MissingBlobError
 from jobrun.runtime.context.safe_point import SafePoint
-from jobrun.session.group_errors import GroupCancelledError, TasksStuckError
-from jobrun.session.wire.codec import WIRE_TYPES, decode, encode
-from jobrun.session.wire.partition_group import Partition
-from jobrun.session.wire.serialized_errors import (
+from jobrun.session.base import GroupCancelledError, TasksStuckError
+from jobrun.session.wire.codec import (
+    WIRE_TYPES,
     RemoteTracebackError,
+    decode,
     deserialize_error,
+    encode,
     serialize_error,
 )
+from jobrun.session.wire.partition_group import Partition
 
 
 def crossed(error):

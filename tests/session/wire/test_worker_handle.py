@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from jobrun.session.group_errors import NodeLostError
+from jobrun.session.base import NodeLostError
 from jobrun.session.wire.partition_group import partition_group
 from jobrun.session.wire.worker_handle import WorkerHandle
 from jobrun.testing.graphs import cluster, group, log, task

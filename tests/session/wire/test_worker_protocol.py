@@ -2,10 +2,21 @@ from __future__ import annotations
 
 import inspect
 
+import numpy as np
+
+from jobrun.session.ray.actor import decode_frame, encode_frame
+from jobrun.session.wire.codec import SocketChannel
 from jobrun.session.wire.launch import LocalProcess
 from jobrun.session.wire.peer_transfer import PeerConnections
-from jobrun.session.wire.socket_channel import SocketChannel
-from jobrun.session.wire.worker_protocol import MessageChannel, PeerReader, WorkerProcess
+from jobrun.session.wire.worker_protocol import (
+    NO_FILE_SETUP,
+    FileChunk,
+    MessageChannel,
+    PeerReader,
+    Probe,
+    WorkerFileSetup,
+    WorkerProcess,
+)
 
 
 def test_processes_and_sockets_do_what_the_protocols_say():
@@ -18,3 +29,21 @@ def test_processes_and_sockets_do_what_the_protocols_say():
             if not name.startswith("_") and inspect.isfunction(member):
                 said = list(inspect.signature(member).parameters)
                 assert list(inspect.signature(getattr(cls, name)).parameters) == said, name
+
+
+def test_what_is_told_crosses_to_another_process():
+    footing = WorkerFileSetup(3, "/v/jobrun-r", Probe("/p", "x"))
+
+    assert decode_frame(encode_frame((footing, NO_FILE_SETUP))) == (footing, NO_FILE_SETUP)
+
+
+def test_the_bytes_of_a_piece_go_apart_and_arrive_as_they_were():
+    data = np.arange(100_000, dtype=np.uint8)
+    frame = encode_frame(FileChunk("t", 1, "a.h5", 7, 200_000, data))
+
+    piece = decode_frame(frame)
+
+    assert len(frame[1]) == 1
+    assert (piece.token, piece.incarnation, piece.offset) == ("t", 1, 7)
+    assert piece.data.dtype == np.uint8
+    assert piece.data.tobytes() == data.tobytes()
