@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.checkpoint.hdf5.file_layout import ALIGNMENT, PAGE, PAGED_BYTES
+from jobrun.checkpoint.write.direct_io import map_memory
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.values.axis_order import axis_order, empty_in_order, view_in_order
 
@@ -89,7 +90,7 @@ class Arena:
         if needed_bytes > self.size_bytes:
             # The old one first: never both.
             self._memory = None
-            self._memory = _mapped(needed_bytes)
+            self._memory = map_memory(needed_bytes)
             self.size_bytes = needed_bytes
         for name, array in arrays.items():
             self._places[name] = self._place(array, self._offsets[name])
@@ -204,17 +205,3 @@ def _layout(arrays: Mapping[str, Array], begin: int) -> tuple[dict[str, int], in
         offsets[name] = -(-end // step) * step
         end = offsets[name] + array.nbytes
     return offsets, -(-end // PAGE) * PAGE
-
-
-def _mapped(size_bytes: int) -> mmap.mmap:
-    memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    # A program that a step starts has no use for it. And small pages are found, and cleared,
-    # several times faster than huge ones, for which the system must first make room.
-    for advice in ("MADV_DONTFORK", "MADV_NOHUGEPAGE"):
-        if hasattr(mmap, advice):
-            try:
-                memory.madvise(getattr(mmap, advice))
-            except OSError:
-                # A kernel that does not know it: it was only advice.
-                continue
-    return memory
