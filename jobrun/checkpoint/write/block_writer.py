@@ -147,7 +147,7 @@ class BlockWriter:
 
     def _end_of_block(self) -> int:
         """Return the offset in the file at which the block writer's current block ends."""
-        return block_span(len(self.digests), self.position + BLOCK_BYTES)[1]
+        return USER_BLOCK + (len(self.digests) + 1) * BLOCK_BYTES
 
     def _digests(self, data: Bytes, known: Sequence[bytes]) -> Iterator[bytes]:
         """Yield the digests of the block writer's next blocks."""
