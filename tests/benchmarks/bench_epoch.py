@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import numpy as np
 
@@ -27,14 +28,23 @@ from jobrun.core.resource_usage import CostBudget
 from jobrun.core.system_calls import start_writing
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.types import Job
+from jobrun.runner.saving.background_thread import BackgroundThread
 from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession
 from tests.benchmarks.ratios import medians, show, verdict
 
 NO_CHECKPOINT = CheckpointPolicy(enabled=False)
 _KEPT = 3
-# Of the runs that show what a save adds: each fourth epoch is saved, so often.
-_EVERY, _SAVES = 4, 6
+# Of the runs that show what a save adds: each fourth epoch is saved, so often, and each has so many
+# products of matrices. Two epochs take longer than a save, but not far: what disturbs the machine
+# grows with them, and what a save adds does not.
+_EVERY, _SAVES, _PRODUCTS = 4, 16, 8
+# What sets the floor for an epoch that is saved.
+_BARE = {
+    "an epoch, saved at the boundary": "floor: the calls of a commit and a removal",
+    "an epoch, saved beside the run": "floor: the same in another thread",
+}
+_LEAST_ADDED = "floor: that, and one thread that writes them"
 SMALL = ("x = x + 1.0", "a = a * 0.5 + 1.0", "b = b + x")
 
 
@@ -233,10 +243,11 @@ def bench_checkpoint(folder: str) -> None:
     Beside it two parts that make up the whole: the system calls of the protocol (the node's file;
     the manifest, together with its directory; the directory above it; and the journal are synced,
     one after the other, for each promises what the next one builds on), and the processor's time of
-    the same epochs in memory.
+    the same epochs in memory. Beside the run, epochs as short as these wait for another thread.
     """
     raw: list[float] = []
-    bare: list[float] = []
+    bare: dict[str, list[float]] = {name: [] for name in _BARE.values()}
+    thread = BackgroundThread("bare")
     epochs: dict[str, list[float]] = {"at the boundary": [], "beside the run": []}
     size = 0
     for _ in range(7):
@@ -250,18 +261,27 @@ def bench_checkpoint(folder: str) -> None:
         size = sum(map(len, contents))
         commits = BareCommits(Path(folder, f"bare{len(raw)}"), *contents)
         raw.append(_median_of(partial(write_raw, Path(folder), b"x" * size)))
-        bare.append(_median_of(commits.write))
+        acts = (commits.write, partial(_write_beside, commits, thread))
+        for times, act in zip(bare.values(), acts, strict=True):
+            times.append(_median_of(act))
+    thread.close()
     with tempfile.TemporaryDirectory(dir=_memory()) as memory:
         policy = CheckpointPolicy(keep_last=_KEPT, every_epochs=1, asynchronous=False)
         times = epoch_times(job(SMALL), policy, 501, memory, time.process_time)
     found = {
         f"write, fsync, rename, fsync ({size} bytes)": statistics.median(raw),
-        "floor: the calls of a commit and a removal": statistics.median(bare),
+        **{name: statistics.median(times) for name, times in bare.items()},
         "the processor's time of such an epoch": statistics.mean(times),
         **{f"an epoch, saved {how}": statistics.median(times) for how, times in epochs.items()},
     }
-    aims = {f"an epoch, saved {how}": 3.5 for how in epochs}
-    show("checkpoint of a few small blobs", found, next(iter(found)), aims)
+    aims = dict.fromkeys(_BARE, 3.5)
+    show("checkpoint of a few small blobs", found, next(iter(found)), aims, _BARE)
+
+
+def _write_beside(commits: BareCommits, thread: BackgroundThread) -> None:
+    """Let another thread commit an epoch, and wait for it, as a run of short epochs does."""
+    thread.start(lambda _: commits.write())
+    thread.wait(lambda: False)
 
 
 def _median_of(act: Callable[[], object]) -> float:
@@ -277,7 +297,7 @@ def large_job(blobs: int, items: int) -> Job:
     """A job that changes every one of its blobs in place, and then computes for a while."""
     names = [f"b{number}" for number in range(blobs)]
     start = jobrun.Task("start", "local", jobrun.steps(*(f"{n} = ones({items})" for n in names)))
-    work = ("m = ones((700, 700))", *("m = m @ m * 1e-3",) * 16)
+    work = ("m = ones((700, 700))", *("m = m @ m * 1e-3",) * _PRODUCTS)
     step = jobrun.Task("step", "local", jobrun.steps(*(f"{n} += 0.5" for n in names), *work))
     made = jobrun.Job(
         "large",
@@ -319,10 +339,12 @@ def saves_of(
     return saves[2 : 2 + len(added)], added
 
 
-def work() -> None:
-    """Compute what an epoch of ``large_job`` does besides changing its blobs."""
+def work(arrays: list[Any]) -> None:
+    """Compute what an epoch of ``large_job`` does."""
+    for array in arrays:
+        np.add(array, 0.5, out=array)
     matrix = np.ones((700, 700))
-    for _ in range(16):
+    for _ in range(_PRODUCTS):
         matrix = matrix @ matrix * 1e-3
 
 
@@ -347,15 +369,15 @@ def least_added_s(blobs: int, items: int, folder: str) -> tuple[float, float]:
         os.close(descriptor)
 
     copying, added = [], []
-    for _ in range(4 * _SAVES):
+    for _ in range(2 * _SAVES):
         begun = time.perf_counter()
-        work()
+        work(arrays)
         alone = time.perf_counter()
         np.concatenate(arrays, out=copies)
         copied = time.perf_counter()
         thread = Thread(target=write)
         thread.start()
-        work()
+        work(arrays)
         ended = time.perf_counter()
         thread.join()
         copying.append(copied - alone)
@@ -378,12 +400,12 @@ def bench_beside(folder: str) -> None:
                 found_here, added_here = saves_of(made, how == "beside it", folder)
                 saves.extend(found_here)
                 added[how].extend(added_here)
-        save_s = statistics.median(one.seconds + one.commit_s for one in still)
+        save_s = statistics.median(one.stall_s for one in still)
         copying_s, least_s = least_added_s(*shape, folder)
         found = {
             "a save": save_s,
             "a copy of each blob": copying_s,
-            "floor: that, and one thread that writes them": least_s,
+            _LEAST_ADDED: least_s,
             "the blocking call": statistics.median(one.hold_s for one in beside),
             "what tasks wait for copies": statistics.median(
                 max(node.gate_s for node in one.nodes) for one in beside
@@ -391,7 +413,8 @@ def bench_beside(folder: str) -> None:
             "the wait for the save before": statistics.median(one.wait_s for one in beside),
             **{f"added by a save {how}": statistics.median(times) for how, times in added.items()},
         }
-        show(title, found, "a save", {"added by a save beside it": 0.3})
+        name = "added by a save beside it"
+        show(title, found, "a save", {name: 0.3}, {name: _LEAST_ADDED})
 
 
 def main() -> None:

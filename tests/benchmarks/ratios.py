@@ -73,6 +73,7 @@ def show(
     found: Mapping[str, float],
     baseline: str,
     aims: Mapping[str, float] = MappingProxyType({}),
+    floors: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Print each variant with its ratio to the baseline.
 
@@ -81,9 +82,14 @@ def show(
         found: Seconds of each variant.
         baseline: The variant to compare with.
         aims: The ratios that variants should not exceed.
+        floors: Of variants the name of another one, the least that can be had.
     """
     print(f"\n{title}")
     for name, seconds in found.items():
         ratio = seconds / found[baseline]
-        aim = verdict(ratio, aims.get(name))
-        print(f"  {name:44} {seconds * 1e6:12,.1f} us  {ratio:8.2f} x{aim}", flush=True)
+        row = (
+            f"  {name:44} {seconds * 1e6:12,.1f} us  {ratio:8.2f} x{verdict(ratio, aims.get(name))}"
+        )
+        if name in floors:
+            row += f"   floor {found[floors[name]] / found[baseline]:.2f} x"
+        print(row, flush=True)

@@ -5,11 +5,9 @@ Not where the bytes come from (``writer``), nor how they get to the disk (``slab
 
 from __future__ import annotations
 
-import os
-from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,17 +17,7 @@ from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 from jobrun.checkpoint.write.direct_io import FileWriter, SlabPool
 from jobrun.core.lazy_dataclass import dataclass
 
-if TYPE_CHECKING:
-    from concurrent.futures import Executor, Future
-
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-
-# Blocks whose digests are made by one call of a thread, and how many calls ahead.
-_TOGETHER = 16
-_AHEAD = 6
-# From so many blocks of one array on, threads are worth their start: 16 MiB.
-_MANY_BLOCKS = 64
-_MOST_HASHERS = 4
 
 
 @dataclass(slots=True)
@@ -42,27 +30,6 @@ class _Run:
     position: int
 
 
-class Hashers:
-    """A few threads that compute digests of blocks, started when they are first needed."""
-
-    def __init__(self) -> None:
-        self._pool: Executor | None = None
-
-    def submit(self, data: Bytes) -> Future[list[bytes]]:
-        """Let a thread compute the digests of the blocks in these bytes."""
-        if self._pool is None:
-            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - with logging
-
-            threads = min(_MOST_HASHERS, os.cpu_count() or 1)
-            self._pool = ThreadPoolExecutor(threads, "checkpoint-hasher")
-        return self._pool.submit(_digests_of, data)
-
-    def close(self) -> None:
-        """End the threads that compute digests, when they have computed all."""
-        if self._pool is not None:
-            self._pool.shutdown()
-
-
 class BlockWriter:
     """The part of a file behind its user block, filled from its beginning to its end.
 
@@ -72,7 +39,6 @@ class BlockWriter:
         size_bytes: The most that the file can get; decides how large the slabs are.
         old: Digests of blocks that the file holds already: equal ones are not written again.
         first: The first block; those before it are left out, with empty digests.
-        hashers: Make digests ahead. Worth it where most blocks will not be written.
 
     Attributes:
         position: The next byte's place in the file.
@@ -87,12 +53,10 @@ class BlockWriter:
         size_bytes: int,
         old: Sequence[bytes] = (),
         first: int = 0,
-        hashers: Hashers | None = None,
     ) -> None:
         self._file = file
         self._pool = pool
         self._old = old
-        self._hashers = hashers
         self._wanted = size_bytes
         # The part of the file that the slab holds; a slab is taken when it is needed.
         self._window = USER_BLOCK + first * BLOCK_BYTES
@@ -183,19 +147,18 @@ class BlockWriter:
 
     def _end_of_block(self) -> int:
         """Return the offset in the file at which the block writer's current block ends."""
-        return block_span(len(self.digests), self.position + BLOCK_BYTES)[1]
+        return USER_BLOCK + (len(self.digests) + 1) * BLOCK_BYTES
 
     def _digests(self, data: Bytes, known: Sequence[bytes]) -> Iterator[bytes]:
-        """Yield the digests of the block writer's next blocks, computed ahead by idle CPUs."""
+        """Yield the digests of the block writer's next blocks."""
         first, count = len(self.digests), data.size // BLOCK_BYTES
         if known:
             yield from known[first : first + count]
-        elif self._hashers is None or count < _MANY_BLOCKS:
-            # The first touch of each block; its copy then comes from the cache.
-            for number in range(count):
-                yield digest(data[number * BLOCK_BYTES : (number + 1) * BLOCK_BYTES])
-        else:
-            yield from _ahead(self._hashers, data)
+            return
+        # By this thread, and not by several: no disk keeps up with one, and the copy of a block
+        # that was just digested comes from the processor's cache.
+        for at in range(0, count * BLOCK_BYTES, BLOCK_BYTES):
+            yield digest(data[at : at + BLOCK_BYTES])
 
     def _put_block(self, data: Bytes, at: int, found: bytes, *, stays: bool) -> None:
         if not self._has(found):
@@ -256,17 +219,3 @@ class BlockWriter:
             self._file.then(partial(self._pool.give, self._slab))
             self._slab = None
         self._window = self.position
-
-
-def _ahead(hashers: Hashers, data: Bytes) -> Iterator[bytes]:
-    waiting: deque[Future[list[bytes]]] = deque()
-    for at in range(0, data.size, _TOGETHER * BLOCK_BYTES):
-        waiting.append(hashers.submit(data[at : at + _TOGETHER * BLOCK_BYTES]))
-        if len(waiting) >= _AHEAD:
-            yield from waiting.popleft().result()
-    while waiting:
-        yield from waiting.popleft().result()
-
-
-def _digests_of(data: Bytes) -> list[bytes]:
-    return [digest(data[at : at + BLOCK_BYTES]) for at in range(0, data.size, BLOCK_BYTES)]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.checkpoint.hdf5.file_layout import ALIGNMENT, PAGE, PAGED_BYTES
+from jobrun.checkpoint.write.direct_io import map_memory
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.values.axis_order import axis_order, empty_in_order, view_in_order
 
@@ -59,8 +60,9 @@ class Arena:
         self._places: dict[str, Array] = {}
         self._offsets: dict[str, int] = {}
         self._small: frozenset[str] = frozenset()
-        # By the names of a turn.
+        # Of the turns of small arrays.
         self._runs: dict[Names, list[_Run]] = {}
+        self._copies: dict[Names, dict[str, Array]] = {}
         # Names that were asked for, and their copies as one piece; by the identity of the names.
         self._pieces: dict[int, tuple[Sequence[str], int, Bytes | None]] = {}
         self._key: object = None
@@ -81,7 +83,7 @@ class Arena:
             lead_bytes: How far behind a page the first one is to begin; it does so in the file.
             key: Equal for arrays of the same names, dtypes, shapes and axis orders.
         """
-        self._places, self._pieces = {}, {}
+        self._places, self._pieces, self._copies = {}, {}, {}
         self._key, self._lead_bytes = key, lead_bytes
         small = [name for name, one in arrays.items() if one.nbytes < PAGED_BYTES]
         large = [name for name, one in arrays.items() if one.nbytes >= PAGED_BYTES]
@@ -89,16 +91,17 @@ class Arena:
         if needed_bytes > self.size_bytes:
             # The old one first: never both.
             self._memory = None
-            self._memory = _mapped(needed_bytes)
+            self._memory = map_memory(needed_bytes)
             self.size_bytes = needed_bytes
         for name, array in arrays.items():
             self._places[name] = self._place(array, self._offsets[name])
         self._small = frozenset(small)
         turns = list(self._cut(small))
         self._runs = {turn: list(self._runs_of(turn)) for turn in turns}
+        self._copies = {turn: self._copies_of(turn) for turn in turns}
         self.turns = (*turns, *self._cut(large))
 
-    def copy(self, names: Sequence[str], arrays: Mapping[str, Array]) -> dict[str, Array]:
+    def copy(self, names: Names, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
         """Copy the named arrays into the places the arena prepared for them, bit for bit.
 
         The copies are valid until ``prepare``.
@@ -106,11 +109,10 @@ class Arena:
         Large ones are copied while other threads run. For small ones these are kept waiting:
         to let them run, and then to wait for one's turn again, costs far more than the copy.
         """
-        copies = dict(zip(names, map(self._places.__getitem__, names), strict=True))
-        runs = self._runs.get(tuple(names))
-        if runs is None:
-            small = [name for name in names if name in self._small]
-            runs = list(self._runs_of(small))
+        runs, copies = self._runs.get(names), self._copies.get(names)
+        if runs is None or copies is None:
+            copies = self._copies_of(names)
+            runs = list(self._runs_of([name for name in names if name in self._small]))
             for name in names:
                 if name not in self._small:
                     np.copyto(copies[name], arrays[name], casting="no")
@@ -171,6 +173,10 @@ class Arena:
         if begin < len(names):
             yield tuple(names[begin:])
 
+    def _copies_of(self, names: Names) -> dict[str, Array]:
+        """Return by name where the arena's copies of some arrays are."""
+        return dict(zip(names, map(self._places.__getitem__, names), strict=True))
+
     def _runs_of(self, names: Sequence[str]) -> Iterator[_Run]:
         """Group names of small arrays by whether their copies lie without gaps in the arena."""
         run: _Run | None = None
@@ -204,17 +210,3 @@ def _layout(arrays: Mapping[str, Array], begin: int) -> tuple[dict[str, int], in
         offsets[name] = -(-end // step) * step
         end = offsets[name] + array.nbytes
     return offsets, -(-end // PAGE) * PAGE
-
-
-def _mapped(size_bytes: int) -> mmap.mmap:
-    memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    # A program that a step starts has no use for it. And small pages are found, and cleared,
-    # several times faster than huge ones, for which the system must first make room.
-    for advice in ("MADV_DONTFORK", "MADV_NOHUGEPAGE"):
-        if hasattr(mmap, advice):
-            try:
-                memory.madvise(getattr(mmap, advice))
-            except OSError:
-                # A kernel that does not know it: it was only advice.
-                continue
-    return memory

@@ -22,7 +22,7 @@ from jobrun.checkpoint.hdf5.user_block import Header
 from jobrun.checkpoint.hdf5.value_codec import Array
 from jobrun.checkpoint.store import StoredFile
 from jobrun.checkpoint.write.array_forms import ArrayForms
-from jobrun.checkpoint.write.block_writer import BlockWriter, Hashers
+from jobrun.checkpoint.write.block_writer import BlockWriter
 from jobrun.checkpoint.write.direct_io import Bytes, FileWriter, SlabPool, aligned
 from jobrun.checkpoint.write.encoder import (
     EncodedFile,
@@ -258,16 +258,13 @@ class NodeWriter:
         most = save.program.most_bytes
         is_large = most >= _LARGE_BYTES
         file = FileWriter(descriptor, direct=is_large)
-        hashers = Hashers() if old and is_large else None
         try:
             if is_large:
                 file.start()
-            filling = BlockWriter(file, self._pool, most, old, save.program.first, hashers)
+            filling = BlockWriter(file, self._pool, most, old, save.program.first)
             filled = save.program.fill(filling, save.arrays, save.epoch, save.known, save.adjacent)
             file.wait()
         finally:
-            if hashers is not None:
-                hashers.close()
             file.stop()
         handed_bytes = filling.written_bytes
         if filled.front is not None:

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import mmap
 import os
-import threading
 
 import numpy as np
 import pytest
 
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES, block_count, block_span, digest
-from jobrun.checkpoint.write.block_writer import BlockWriter, Hashers
+from jobrun.checkpoint.write.block_writer import BlockWriter
 from jobrun.checkpoint.write.direct_io import FileWriter, SlabPool
 
 RNG = np.random.default_rng(7)
@@ -20,12 +19,12 @@ def paged(size: int) -> np.ndarray:
     return memory
 
 
-def filled(path, pieces, *, direct, size=None, old=(), known=(), hashers=None):
+def filled(path, pieces, *, direct, size=None, old=(), known=()):
     """Fill a file with pieces (arrays, or places up to which zeros go); returns the filling."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     most = size or 4096 * 3 + sum(p.size if isinstance(p, np.ndarray) else p for p in pieces)
     file = FileWriter(descriptor, direct=direct)
-    filling = BlockWriter(file, SlabPool(), most, old, hashers=hashers)
+    filling = BlockWriter(file, SlabPool(), most, old)
     file.start()
     for piece in pieces:
         filling.zero(piece) if isinstance(piece, int) else filling.put(piece, known)
@@ -52,22 +51,6 @@ def test_what_was_put_is_in_the_file_with_the_digests_of_its_blocks(tmp_path, si
     assert data[4096:] == whole + b"tail"
     spans = [block_span(number, end) for number in range(block_count(end))]
     assert filling.digests == [digest(data[begin:last]) for begin, last in spans]
-
-
-@pytest.mark.parametrize("blocks", [20, 100])
-def test_digests_of_threads_are_those_of_blocks_and_few_blocks_need_no_thread(tmp_path, blocks):
-    data = RNG.integers(0, 256, blocks * BLOCK_BYTES + 5, np.uint8)
-    hashers = Hashers()
-    before = threading.active_count()
-    try:
-        threaded, _ = filled(tmp_path / "x", [data], direct=False, hashers=hashers)
-        started = threading.active_count() - before
-    finally:
-        hashers.close()
-
-    plain, _ = filled(tmp_path / "y", [data], direct=False)
-    assert threaded.digests == plain.digests
-    assert (started > 0) == (blocks == 100)
 
 
 def test_large_data_that_begin_at_a_page_are_written_from_where_they_are(tmp_path, monkeypatch):

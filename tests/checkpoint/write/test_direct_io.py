@@ -4,11 +4,18 @@ import errno
 import mmap
 import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from jobrun.checkpoint.write.direct_io import MOST_SLABS, SLAB_BYTES, FileWriter, SlabPool
+from jobrun.checkpoint.write.direct_io import (
+    MOST_SLABS,
+    SLAB_BYTES,
+    FileWriter,
+    SlabPool,
+    map_memory,
+)
 
 
 @pytest.fixture
@@ -36,6 +43,28 @@ def test_there_are_never_more_than_four_of_16_mib():
     threading.Timer(0.05, pool.give, (taken[2],)).start()
 
     assert pool.take(1 << 40) is taken[2]
+
+
+def _flags_of_memory(address: int) -> list[str]:
+    """The kernel's flags of the mapping that holds an address (proc_pid_smaps(5))."""
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        words = line.split()
+        if "-" in words[0]:
+            begin, end = (int(part, 16) for part in words[0].split("-"))
+            inside = begin <= address < end
+        elif inside and words[0] == "VmFlags:":
+            return words
+    raise AssertionError(hex(address))
+
+
+def test_memory_for_direct_writes_may_have_huge_pages_from_two_mib_on():
+    memory = np.frombuffer(map_memory(5 << 20), np.uint8)
+    assert memory.size == 6 << 20
+    has_them = Path("/sys/kernel/mm/transparent_hugepage").exists()
+    assert ("hg" in _flags_of_memory(memory.ctypes.data)) == has_them
+    # A page is enough for what is small.
+    assert len(map_memory(5_000)) < (2 << 20)
 
 
 def test_a_larger_file_gets_larger_slabs():

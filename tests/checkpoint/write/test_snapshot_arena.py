@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import mmap
+import weakref
 
 import numpy as np
 import pytest
 
+from jobrun.checkpoint.write import direct_io, snapshot_arena
 from jobrun.checkpoint.write.snapshot_arena import Arena
 from jobrun.values.axis_order import axis_order
 from jobrun.values.compare import same_bits
@@ -133,3 +135,20 @@ def test_large_arrays_begin_at_a_page():
     made = copies(Arena(), {"odd": np.zeros(3, np.int8), "w": np.zeros(1 << 14)})
 
     assert address(made["w"]) % mmap.PAGESIZE == 0
+
+
+def test_an_arena_that_grows_frees_its_memory_before_it_takes_more(monkeypatch):
+    taken = []
+
+    def map_memory(size):
+        assert all(one() is None for one in taken)
+        memory = direct_io.map_memory(size)
+        taken.append(weakref.ref(memory))
+        return memory
+
+    monkeypatch.setattr(snapshot_arena, "map_memory", map_memory)
+    arena = Arena()
+    for size in (1_000, 10_000, 1_000_000):
+        copies(arena, {"small": np.ones(500), "other": np.ones(size)})
+
+    assert len(taken) == 3

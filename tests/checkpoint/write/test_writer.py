@@ -3,6 +3,7 @@ from __future__ import annotations
 import mmap
 import os
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +21,7 @@ from jobrun.checkpoint.hdf5.dataset_names import quote_name
 from jobrun.checkpoint.hdf5.value_codec import encode
 from jobrun.checkpoint.write.array_forms import ArrayForms
 from jobrun.checkpoint.write.encoder import FileEncoder
+from jobrun.checkpoint.write.reusable_file import REUSE_SUFFIX
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import TaskFailedError
 from jobrun.testing.stores import RUN_ID
@@ -205,6 +207,21 @@ def test_data_far_larger_than_the_slabs_are_whole(tmp_path):
     stored = write(NodeWriter("n"), tmp_path / "n.h5", values)
 
     expect(tmp_path / "n.h5", stored, values)
+
+
+def test_all_of_a_large_state_is_digested_without_more_threads(tmp_path, monkeypatch):
+    started = []
+    start = threading.Thread.start
+    monkeypatch.setattr(
+        threading.Thread, "start", lambda self: (started.append(self.name), start(self))[1]
+    )
+    writer, path = NodeWriter("n"), tmp_path / "n.h5"
+    for epoch in (1, 2):
+        write(writer, path, {"w": np.full(5 << 20, float(epoch))}, epoch)
+        path.rename(f"{path}{REUSE_SUFFIX}")
+
+    # One, for each save, that waits for the disk.
+    assert started == ["checkpoint-writer"] * 2
 
 
 def test_it_tells_how_long_it_waited_for_the_disk(tmp_path, monkeypatch):
