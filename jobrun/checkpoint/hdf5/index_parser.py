@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import field
-from functools import cache
+from functools import lru_cache
+from itertools import starmap
 from typing import Any, get_args
 
 import numpy as np
@@ -27,6 +28,7 @@ from jobrun.values.axis_order import AxisOrder
 from jobrun.values.blob_kinds import MOST_DIMENSIONS, Kind
 
 _KINDS = frozenset(get_args(Kind))
+_DIGEST_TYPE = np.dtype((np.void, DIGEST_BYTES))
 
 
 class StructureError(ValueError):
@@ -153,7 +155,8 @@ def parse_tail(data: bytes, header: Header, parts: Parts) -> Tail:
         raise StructureError(f"/_ck/epoch is {epoch}, and the header says {header.epoch}")
     chunks = np.frombuffer(data, CHUNKS_TYPE, parts.chunks, EPOCH_TYPE.itemsize)
     first = len(data) - parts.blocks * DIGEST_BYTES
-    digests = [data[at : at + DIGEST_BYTES] for at in range(first, len(data), DIGEST_BYTES)]
+    # A list made in C: a large file has thousands.
+    digests: list[bytes] = np.frombuffer(data, _DIGEST_TYPE, offset=first).tolist()
     return Tail(chunks, digests, data)
 
 
@@ -167,9 +170,7 @@ def parse_index(data: bytes, parts: Parts, tail: Tail) -> Index:
     table_at = names_at + _padded(parts.names_bytes)
     try:
         form = json.loads(data[: parts.layout_bytes])
-        # Hundreds of shapes have a few dtypes.
-        parse = cache(_parse_stored_dtype)
-        types = [_parse_type(parse, *one) for one in form["types"]]
+        types = list(starmap(_parse_type, form["types"]))
         text = data[names_at : names_at + parts.names_bytes].decode()
         names = text.split("\n") if parts.blobs else []
         names, quoted = unquote_names(names) if "%" in text else (names, {})
@@ -199,6 +200,8 @@ def _parse_packings(form: dict[str, Any]) -> dict[int, tuple[Packing, int]]:
     return found
 
 
+# Hundreds of shapes have a few dtypes.
+@lru_cache(maxsize=256)
 def _parse_stored_dtype(dtype: str) -> tuple[DType, DType, bool]:
     """Parse a dtype in the file's index; return it, its stored dtype, and if their bits agree.
 
@@ -211,16 +214,12 @@ def _parse_stored_dtype(dtype: str) -> tuple[DType, DType, bool]:
 
 
 def _parse_type(
-    parse: Callable[[str], tuple[DType, DType, bool]],
-    kind: str,
-    dtype: str,
-    shape: list[int],
-    order: Sequence[int] = (),
+    kind: str, dtype: str, shape: list[int], order: Sequence[int] = ()
 ) -> BlobType:
-    logical, stored, is_same = parse(dtype)
+    logical, stored, is_same = _parse_stored_dtype(dtype)
     if kind not in _KINDS:
         raise ValueError(f"there is no kind {str(kind)[:40]!r}")
-    if len(shape) > MOST_DIMENSIONS or not all(type(n) is int and n >= 0 for n in shape):
+    if len(shape) > MOST_DIMENSIONS or not all([type(n) is int and n >= 0 for n in shape]):
         raise ValueError(f"{str(shape)[:80]} is no shape")
     if order and (kind != "array" or sorted(order) != list(range(len(shape)))):
         raise ValueError(f"{str(order)[:80]} is no order of the axes of {str(shape)[:80]}")
