@@ -213,13 +213,11 @@ def _parse_stored_dtype(dtype: str) -> tuple[DType, DType, bool]:
     return logical, stored, is_same
 
 
-def _parse_type(
-    kind: str, dtype: str, shape: list[int], order: Sequence[int] = ()
-) -> BlobType:
+def _parse_type(kind: str, dtype: str, shape: list[int], order: Sequence[int] = ()) -> BlobType:
     logical, stored, is_same = _parse_stored_dtype(dtype)
     if kind not in _KINDS:
         raise ValueError(f"there is no kind {str(kind)[:40]!r}")
-    if len(shape) > MOST_DIMENSIONS or not all([type(n) is int and n >= 0 for n in shape]):
+    if len(shape) > MOST_DIMENSIONS or not all(type(n) is int and n >= 0 for n in shape):
         raise ValueError(f"{str(shape)[:80]} is no shape")
     if order and (kind != "array" or sorted(order) != list(range(len(shape)))):
         raise ValueError(f"{str(order)[:80]} is no order of the axes of {str(shape)[:80]}")

@@ -90,11 +90,13 @@ def load(
                 did_you_mean(missing, index.names),
             )
         wanted = [name for name in wanted if name in index.rows]
-    targets = _find_targets(index, into or {})
+    into = into or {}
+    targets = _find_targets(index, into)
     _require_fitting(file, targets)
     if names is None:
         values = _Loading(file, np.arange(len(wanted)), targets).run()
-        return dict(zip(wanted, values, strict=True))
+        # Where all are the caller's arrays, their names are there, too.
+        return dict(into if values is targets.arrays else zip(wanted, values, strict=True))
     rows = [index.rows[name] for name in wanted]
     values = _Loading(file, np.array(rows, np.int64), targets).run()
     return dict(zip(wanted, map(values.__getitem__, rows), strict=True))
