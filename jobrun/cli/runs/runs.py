@@ -94,7 +94,8 @@ def _list(shell: Shell, /, job: str, run_dir: str, **given: Any) -> None:
     if given["as_csv_text"] and given["as_json"]:
         raise UsageError.of("E404", "--csv and --json exclude each other", "choose one")
     root = Path(run_dir)
-    listed = read_summaries(root, job)
+    chooses = any(given[name] for name in ("status", "wanted", "conditions", "sort", "best"))
+    listed = read_summaries(root, job, None if chooses else given["limit"])
     for fault in listed.faults:
         shell.say(f"warning: {visible(fault)}")
     if job and not listed.runs and not listed.faults:

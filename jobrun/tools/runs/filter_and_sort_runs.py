@@ -323,9 +323,7 @@ def _differs(runs: Sequence[RunSummary], column: str) -> bool:
 def _union(runs: Sequence[RunSummary], prefix: str) -> list[str]:
     """List the columns of params or metrics that at least one of the filtered runs has."""
     values = map(_PARAMS_OF if prefix == PARAMS else _METRICS_OF, runs)
-    # Nearly all runs of a job have the same names.
-    names = dict.fromkeys(map(tuple, values))
-    return [prefix + name for name in dict.fromkeys(chain.from_iterable(names))]
+    return [prefix + name for name in dict.fromkeys(chain.from_iterable(values))]
 
 
 def render_csv(runs: Sequence[RunSummary]) -> str:
