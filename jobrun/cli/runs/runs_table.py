@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import chain
+from typing import cast
 
 from jobrun.cli.formatting import STATUS_COLOURS, number, span
 from jobrun.cli.terminal import Shell
@@ -159,17 +160,17 @@ def _cells(values: Sequence[Value | None], kinds: set[type]) -> list[str]:
 
     Values of different types may be equal, and yet look different: 1 and True.
     """
-    if kinds == {float} or len(kinds) > 1:
+    if kinds == {float}:
+        # As most are: these are short, and have no control characters.
+        return list(map(number, cast("Sequence[float]", values)))
+    if len(kinds) > 1:
         return list(map(_cell, values))
     shown = {value: _cell(value) for value in set(values)}
     return [shown[value] for value in values]
 
 
 def _cell(value: Value | None) -> str:
-    if value is None:
-        return _EMPTY
-    # Most values are floats, which are short and have no control characters.
-    return number(value) if type(value) is float else _cut(visible(number(value)))
+    return _EMPTY if value is None else _cut(visible(number(value)))
 
 
 def _fitting(columns: Sequence[_Column], width: int) -> list[_Column]:
