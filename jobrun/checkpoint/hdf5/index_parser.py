@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
-from functools import lru_cache
-from itertools import starmap
+from functools import cache
 from typing import Any, get_args
 
 import numpy as np
@@ -170,7 +169,9 @@ def parse_index(data: bytes, parts: Parts, tail: Tail) -> Index:
     table_at = names_at + _padded(parts.names_bytes)
     try:
         form = json.loads(data[: parts.layout_bytes])
-        types = list(starmap(_parse_type, form["types"]))
+        # Hundreds of shapes have a few dtypes.
+        parse = cache(_parse_stored_dtype)
+        types = [_parse_type(parse, *one) for one in form["types"]]
         text = data[names_at : names_at + parts.names_bytes].decode()
         names = text.split("\n") if parts.blobs else []
         names, quoted = unquote_names(names) if "%" in text else (names, {})
@@ -200,8 +201,6 @@ def _parse_packings(form: dict[str, Any]) -> dict[int, tuple[Packing, int]]:
     return found
 
 
-# Hundreds of shapes have a few dtypes.
-@lru_cache(maxsize=256)
 def _parse_stored_dtype(dtype: str) -> tuple[DType, DType, bool]:
     """Parse a dtype in the file's index; return it, its stored dtype, and if their bits agree.
 
@@ -213,8 +212,14 @@ def _parse_stored_dtype(dtype: str) -> tuple[DType, DType, bool]:
     return logical, stored, is_same
 
 
-def _parse_type(kind: str, dtype: str, shape: list[int], order: Sequence[int] = ()) -> BlobType:
-    logical, stored, is_same = _parse_stored_dtype(dtype)
+def _parse_type(
+    parse: Callable[[str], tuple[DType, DType, bool]],
+    kind: str,
+    dtype: str,
+    shape: list[int],
+    order: Sequence[int] = (),
+) -> BlobType:
+    logical, stored, is_same = parse(dtype)
     if kind not in _KINDS:
         raise ValueError(f"there is no kind {str(kind)[:40]!r}")
     if len(shape) > MOST_DIMENSIONS or not all(type(n) is int and n >= 0 for n in shape):
