@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from jobrun.checkpoint.metadata_handler import MetadataHandler
 from jobrun.checkpoint.store import CheckpointStore
-from jobrun.checkpoint.stores.mid_epoch_store import mid_epoch_store
 from jobrun.core.errors import (
     ExpectationError,
     Fault,
@@ -32,7 +31,6 @@ from jobrun.core.lazy_module import lazy_module
 from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.checkpoint_stores import node_files, open_store, open_upload
-from jobrun.runner.checkpoint_types import require_stored_types
 from jobrun.runner.identity.code_digests import CodeDigests
 from jobrun.runner.identity.data_fingerprints import fingerprint_data
 from jobrun.runner.identity.data_lock import require_locked
@@ -185,6 +183,9 @@ def continue_run(
     unpinned = require_locked(present, job)
     is_whole = plan.epoch != FROM_INIT and not own.entry.records
     if is_whole and digest_authored(present) != run.record.spec_digest:
+        # Most starts are no resume with another spec, and need none of this.
+        from jobrun.runner.checkpoint_types import require_stored_types  # noqa: PLC0415
+
         moved, nodes = found.resized.types, found.resized.nodes
         require_stored_types(job, Path(present.folder), found.store, plan.epoch, moved, nodes)
     warnings = found.faults + unpinned + probe_directory(run.path)
@@ -480,6 +481,8 @@ def _build_resume_point(
         return _fork_start(work), None
     store, epoch, midpoint = work.store, plan.epoch, None
     if entry.records:
+        from jobrun.checkpoint.stores.mid_epoch_store import mid_epoch_store  # noqa: PLC0415
+
         store, epoch = mid_epoch_store(store, entry.records), entry.epoch
     manifest = store.manifest(epoch)
     if entry.records:

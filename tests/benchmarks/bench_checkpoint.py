@@ -330,18 +330,21 @@ def loads(name: str, values: Values, folder: Path) -> None:
             os.readv(descriptor, [array.view(np.uint8)])
         os.close(descriptor)
 
-    # All is verified, also what is between the arrays.
-    rest = np.empty(path.stat().st_size - size_bytes(values), np.uint8)
-    blocks = _in_blocks([*arrays.values(), rest])
+    # All is verified, also what is between the arrays. Each is read from where it is in the file:
+    # a small one is often on two pages of the cache, which are copied one by one.
+    sizes = sizes_in(path)
+    cuts = _cut(sizes)
+    rest = {key: np.empty(size, np.uint8) for key, size in sizes.items() if isinstance(key, int)}
+    blocks = _pieces(cuts, {**arrays, **rest})
 
     def read_there_digested() -> None:
         read_index(path)
-        read_digested(path, blocks)
+        read_digested(path, blocks, userblock.SIZE)
 
     def read_new_digested() -> None:
         read_index(path)
-        kept = [np.empty_like(value) for value in values.values()]
-        read_digested(path, _in_blocks([*kept, rest]))
+        kept = {key: np.empty_like(value) for key, value in values.items()}
+        read_digested(path, _pieces(cuts, {**kept, **rest}), userblock.SIZE)
 
     def whole(into: Any = None) -> None:
         with open_state(str(path)) as file:
@@ -399,7 +402,7 @@ def read_index(path: Path) -> None:
     os.close(descriptor)
 
 
-def read_digested(path: Path, blocks: list[list[Any]]) -> None:
+def read_digested(path: Path, blocks: list[list[Any]], begin: int = 0) -> None:
     """Read a file into the arrays of its blocks, and digest each, by as many threads as a load."""
     descriptor = os.open(path, os.O_RDONLY)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
@@ -408,7 +411,8 @@ def read_digested(path: Path, blocks: list[list[Any]]) -> None:
     def work() -> None:
         for first in left:
             some = blocks[first : first + TOGETHER]
-            os.preadv(descriptor, [one for block in some for one in block], first * BLOCK_BYTES)
+            at = begin + first * BLOCK_BYTES
+            os.preadv(descriptor, [one for block in some for one in block], at)
             for block in some:
                 state = xxhash.xxh3_128()
                 deque(map(state.update, block), 0)
@@ -430,6 +434,46 @@ def compare_new(values: Values, times: Mapping[str, list[float]], name: str) -> 
     floor = ratio(times, _BARE_NEW, _RAW_NEW)
     row = f"    {name + ', of that into new arrays':52} {found:9.2f} x"
     print(f"{row}{verdict(found, most)}   floor {floor:.2f} x")
+
+
+def sizes_in(path: Path) -> dict[str | int, int]:
+    """Bytes of blobs, and of numbered gaps between them, in the order of a file."""
+    with open_state(str(path)) as file:
+        spans = sorted((*file.index.span(row), name) for name, row in file.index.rows.items())
+        end = file.size_bytes
+    found: dict[str | int, int] = {}
+    at = userblock.SIZE
+    for begin, last, name in spans:
+        found[len(found)] = begin - at
+        found[name] = last - begin
+        at = last
+    return found | {len(found): end - at}
+
+
+def _cut(sizes: Mapping[str | int, int]) -> list[list[tuple[str | int, slice | None]]]:
+    """Cut arrays in their order into blocks: which ones, and which bytes, or None for all."""
+    blocks: list[list[tuple[str | int, slice | None]]] = [[]]
+    room = BLOCK_BYTES
+    for key, size in sizes.items():
+        at = 0
+        while at < size:
+            count = min(room, size - at)
+            part = None if count == size else slice(at, at + count)
+            blocks[-1].append((key, part))
+            at, room = at + count, room - count
+            if not room:
+                blocks.append([])
+                room = BLOCK_BYTES
+    return blocks if blocks[-1] else blocks[:-1]
+
+
+def _pieces(
+    cuts: list[list[tuple[str | int, slice | None]]], arrays: Mapping[str | int, Any]
+) -> list[list[Any]]:
+    return [
+        [arrays[key] if part is None else arrays[key].view(np.uint8)[part] for key, part in block]
+        for block in cuts
+    ]
 
 
 def _digest(pieces: list[Any]) -> None:

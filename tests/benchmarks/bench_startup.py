@@ -23,7 +23,7 @@ _RUN, _LIBRARIES = "jobrun run, of three epochs", "import numpy, h5py"
 # By a part of the name; of a bare interpreter.
 _AIMS = (
     ("--version", 1.7), ("validate", 15), ("completion", 10), (f"runs, of {_VERY_MANY:,}", 40),
-    ("runs --limit 20", 25), ("runs", 12), ("status", 8), ("logs", 8), ("metrics", 8),
+    ("runs", 12), ("status", 8), ("logs", 8), ("metrics", 8),
 )  # fmt: skip
 # What a command cannot do without: other people's modules, the spec's models of pydantic, which
 # has to make a schema of each of their fields, or a look at every run.
@@ -36,17 +36,18 @@ os._exit(0)
 _CHECKS = "click, yaml and the models"
 _LIBRARIES_OF_RUN = "numpy, click, yaml and the models"
 _LOOK = "stat, and json.load, of 10,000"
-# An entry of the index of summaries counts while three files of its run are as they were.
-_LOOK_AT_METRICS = "three stats, and json.load, of 10,000"
-# A table is a line for each run, which has to be made and written.
+# A table is a line for each run, which has to be made and written. An entry of the index of
+# summaries counts while three files of its run are as they were.
 _TABLE = "three stats, json.load, and a line each, of 10,000"
 _LIST = "names, and json.load, of 10,000"
+# The newest runs are found by names, and alone looked at.
+_LIST_SUMMARIES = "names, and json.load of summaries, of 10,000"
 # By a part of the name; printed behind a row.
 _FLOORS = (
     ("validate", _CHECKS), ("plan", _CHECKS), (f"completion of a run, of {_VERY_MANY:,}", _LIST),
     (f"jobrun runs, of {_VERY_MANY:,}", _TABLE),
     (f"--where, of {_VERY_MANY:,}", _TABLE),
-    (f"--limit 20, of {_VERY_MANY:,}", _LOOK_AT_METRICS), (f"of {_VERY_MANY:,}", _LOOK),
+    (f"--limit 20, of {_VERY_MANY:,}", _LIST_SUMMARIES), (f"of {_VERY_MANY:,}", _LOOK),
 )  # fmt: skip
 # Only the newest run, whose job's directory says which it is, and nothing of the others.
 _WITHOUT_FLOOR = ("status,", "status NAME", "logs NAME", "metrics NAME")
@@ -156,9 +157,9 @@ def cases(short: str, few: str, many: str) -> dict[str, Callable[[], object]]:
         _LIBRARIES_OF_RUN: timed(["-c", f"import numpy\n{_BUILT}"]),
         # Behind the commands, which write the index that it reads.
         _LOOK: timed(["-c", _LOOK_AT_ALL, many, ".index.json", "/run.json"]),
-        _LOOK_AT_METRICS: timed(["-c", _LOOK_AT_ALL, many, ".summaries.json", *_THREE]),
         _TABLE: timed(["-c", _PRINT_ALL, many, ".summaries.json", *_THREE]),
         _LIST: timed(["-c", _LOOK_AT_ALL, many, ".index.json"]),
+        _LIST_SUMMARIES: timed(["-c", _LOOK_AT_ALL, many, ".summaries.json"]),
     }
 
 

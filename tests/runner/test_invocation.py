@@ -24,7 +24,7 @@ from tests.support.thinning import thinned
 
 RETENTION = (
     "stop:",
-    "checkpoint: {keep: {last: 2}, upload: {to: copies, required: true}}\nstop:",
+    "checkpoint: {every: 1ep, keep: {last: 2}, upload: {to: copies, required: true}}\nstop:",
 )
 # These are met only when a run goes back to an epoch.
 GOING_BACK = {point for point in POINTS if "set-aside" in point} | {"runner.rewound"}

@@ -7,7 +7,6 @@ passes through a portion's memory. Beside the blobs themselves a few megabytes a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from itertools import starmap
 from operator import attrgetter, eq
 from threading import Thread
@@ -91,11 +90,13 @@ def load(
                 did_you_mean(missing, index.names),
             )
         wanted = [name for name in wanted if name in index.rows]
-    targets = _find_targets(index, into or {})
+    into = into or {}
+    targets = _find_targets(index, into)
     _require_fitting(file, targets)
     if names is None:
         values = _Loading(file, np.arange(len(wanted)), targets).run()
-        return dict(zip(wanted, values, strict=True))
+        # Where all are the caller's arrays, their names are there, too.
+        return dict(into if values is targets.arrays else zip(wanted, values, strict=True))
     rows = [index.rows[name] for name in wanted]
     values = _Loading(file, np.array(rows, np.int64), targets).run()
     return dict(zip(wanted, map(values.__getitem__, rows), strict=True))
@@ -147,10 +148,9 @@ def _describe_type(kind: str | None, dtype: str | None, shape: tuple[int, ...] |
 
 def _find_targets(index: Index, into: Mapping[str, Array]) -> _Targets:
     """Find the rows of the file's index whose blobs are loaded into the caller's arrays."""
-    if len(into) >= len(index.names):
+    if list(into) == index.names:
         # Usually there is one for each, and of ten thousand each look counts.
-        with suppress(KeyError):
-            return _Targets(np.arange(len(index.names)), list(map(into.__getitem__, index.names)))
+        return _Targets(np.arange(len(into)), list(into.values()))
     found = {index.rows[name]: array for name, array in into.items() if name in index.rows}
     return _Targets(np.array(list(found), np.int64), list(found.values()))
 
@@ -207,9 +207,10 @@ class _Loading:
         is_wanted[wanted] = True
         rows = np.flatnonzero(is_wanted)
         self._is_whole = len(rows) == count
-        is_packed = np.isin(rows, np.array(list(index.packings), np.int64))
-        self._packed = rows[is_packed]
-        rows = rows[~is_packed]
+        is_packed = np.zeros(count, bool)
+        is_packed[list(index.packings)] = True
+        self._packed = rows[is_packed[rows]]
+        rows = rows[~is_packed[rows]]
         sizes = index.table["size"][rows]
         self._empty = rows[sizes == 0]
         # These are what the file has, byte by byte.

@@ -23,7 +23,6 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.errors import JobrunError, UsageError
 from jobrun.runner.options import RunResult
 from jobrun.runner.rundir.run_json import RECORD_NAME
-from jobrun.tools.runs.recorded_usage import sum_usage, usage_values
 
 _ENDINGS = {
     0: ("finished", "green"),
@@ -99,6 +98,8 @@ def _time_rows(state: RunState) -> list[tuple[str, str]]:
 
 def render_result(result: RunResult, state: RunState) -> str:
     """Render the summary of an ended run as a JSON document."""
+    from jobrun.tools.runs.recorded_usage import sum_usage, usage_values  # noqa: PLC0415 - seldom
+
     return render_json_document(
         "run",
         {

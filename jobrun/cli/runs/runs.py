@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -115,7 +115,8 @@ def _list(shell: Shell, /, job: str, run_dir: str, **given: Any) -> None:
     if given["as_csv_text"] and given["as_json"]:
         raise UsageError.of("E404", "--csv and --json exclude each other", "choose one")
     root = Path(run_dir)
-    listed = read_summaries(root, job)
+    chooses = any(given[name] for name in ("status", "wanted", "conditions", "sort", "best"))
+    listed = read_summaries(root, job, None if chooses else given["limit"])
     for fault in listed.faults:
         shell.say(f"warning: {visible(fault)}")
     if job and not listed.runs and not listed.faults:
@@ -436,17 +437,17 @@ def _cells(values: Sequence[Value | None], kinds: set[type]) -> list[str]:
 
     Values of different types may be equal, and yet look different: 1 and True.
     """
-    if kinds == {float} or len(kinds) > 1:
+    if kinds == {float}:
+        # As most are: these are short, and have no control characters.
+        return list(map(number, cast("Sequence[float]", values)))
+    if len(kinds) > 1:
         return list(map(_cell, values))
     shown = {value: _cell(value) for value in set(values)}
     return [shown[value] for value in values]
 
 
 def _cell(value: Value | None) -> str:
-    if value is None:
-        return _EMPTY
-    # Most values are floats, which are short and have no control characters.
-    return number(value) if type(value) is float else _cut(visible(number(value)))
+    return _EMPTY if value is None else _cut(visible(number(value)))
 
 
 def _fitting(columns: Sequence[_Column], width: int) -> list[_Column]:

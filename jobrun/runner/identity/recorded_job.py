@@ -18,7 +18,6 @@ from jobrun.compile.pipeline import complete
 from jobrun.core.errors import CheckpointError, DriftError, Fault, SpecError, UsageError
 from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.job_text import render_job
 from jobrun.graph.types import Job
 from jobrun.runner.identity.drift import Change, Kind, compare_specs
 from jobrun.runner.rundir.run_directories import Run
@@ -80,7 +79,14 @@ def digest_authored(authored: Authored) -> str:
     """Return the ``sha256:…`` digest of a job as authored: a resolved spec, or a Python job."""
     if isinstance(authored, LoadedSpec):
         return spec_digest(authored)
-    return f"sha256:{hashlib.sha256(render_job(authored.job).encode()).hexdigest()}"
+    return f"sha256:{hashlib.sha256(_graph_text(authored.job).encode()).hexdigest()}"
+
+
+def _graph_text(job: Job) -> str:
+    """Render the graph of a job that was authored in Python, as it is recorded and compared."""
+    from jobrun.graph.job_text import render_job  # noqa: PLC0415 - not for jobs of specs
+
+    return render_job(job)
 
 
 def recordable_params(authored: Authored) -> dict[str, Param]:
@@ -130,7 +136,7 @@ def stage_authored(run: Path, authored: Authored, job: Job) -> str:
             number = len(list(folder.glob("graph-*.txt"))) + 1
             write_file(folder / f"graph-{number}.txt", read_regular(current), private=True)
         write_file(folder / PLAN_NAME, plan_text(job).encode())
-        write_file(folder / _NEXT_GRAPH_NAME, render_job(job).encode(), private=True)
+        write_file(folder / _NEXT_GRAPH_NAME, _graph_text(job).encode(), private=True)
     return ""
 
 
@@ -242,7 +248,7 @@ def find_changes_since(run: Run, present: Authored) -> tuple[Change, ...]:
         case LoadedSpec():
             return _spec_changes(run, present)
         case PythonJob():
-            return compare_graphs(_recorded_graph(run), render_job(present.job))
+            return compare_graphs(_recorded_graph(run), _graph_text(present.job))
         case _:
             assert_never(present)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -98,50 +99,60 @@ class OrderedRuns:
     What the index says of the order of runs, no change of a run changes. A completion shows a few
     of ten thousand runs.
 
+    Args:
+        run_dir: The directory.
+        index: What is known of each; None for what an ``IndexedRun`` has.
+        on_fault: See ``read_index``.
+
     Attributes:
         paths: Relative to the directory; of all runs, and of what was one.
     """
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        index: RunIndex | None = None,
+        on_fault: Callable[[str, Exception], None] | None = None,
+    ) -> None:
         self._run_dir = run_dir
+        self._index = index = index or _RUNS
+        self._on_fault = on_fault or ignore_fault
         found = [
             f"{job.name}/{run.name}"
-            for job in list_directories(run_dir, "", ignore_fault)
-            for run in list_directories(job.path, job.name, ignore_fault)
+            for job in list_directories(run_dir, "", self._on_fault)
+            for run in list_directories(job.path, job.name, self._on_fault)
         ]
-        known = self._known = _load(run_dir, _RUNS)
+        known = self._known = _load(run_dir, index)
         unknown = [path for path in found if path not in known]
         if len(unknown) > _MOST_UNKNOWN:
-            indexed_runs(run_dir)
-            known = self._known = _load(run_dir, _RUNS)
+            deque(read_index(run_dir, index), maxlen=0)
+            known = self._known = _load(run_dir, index)
         for path in unknown:
             # It is new, or no run.
-            if path not in known and (values := _try_read(run_dir / path)) is not None:
-                known[path] = [0, *values]
-        order = 1 + _RUNS.names.index("order")
+            if path not in known and (entry := self._look_at(path)) is not None:
+                known[path] = entry
+        order = 1 + index.names.index("order")
         present = [(known[path][order], path) for path in found if path in known]
         self.paths = [path for _, path in sorted(present, reverse=True)]
 
-    def read(self, path: str) -> IndexedRun | None:
-        """Read an indexed run, from the index if its files are unchanged; None if unreadable."""
-        stamp, *values = self._known[path]
+    def read(self, path: str) -> list[Any] | None:
+        """Read a run's values, from the index if its files are unchanged; None if unreadable."""
+        entry = self._look_at(path, self._known[path])
+        return entry and entry[1:]
+
+    def _look_at(self, path: str, known: list[Any] | None = None) -> list[Any] | None:
+        """Return a run's entry in the index: the known one, or a new one; None if unreadable."""
         run = self._run_dir / path
-        found = values if stamp and stamp == _try_stamp(run) else _try_read(run)
-        return None if found is None else IndexedRun(path, *found)
-
-
-def _try_stamp(run: Path) -> int | None:
-    try:
-        return _stamp_run(str(run), "", 0)
-    except OSError:
-        return None
-
-
-def _try_read(run: Path) -> list[Any] | None:
-    try:
-        return _read_short(run)
-    except (JobrunError, OSError):
-        return None
+        try:
+            stamp = _stamp_run(str(run), self._index.source, time.time_ns() - COARSE_NS)
+            if known and stamp and stamp == known[0]:
+                return known
+            return [stamp, *self._index.read(run)]
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (JobrunError, OSError) as error:
+            self._on_fault(path, error)
+            return None
 
 
 def ignore_fault(path: str, error: Exception) -> None:
@@ -217,13 +228,14 @@ def _stamp_run(run: str, source: str, young_ns: int) -> int:
         OSError: It is no run, or cannot be looked at.
     """
     stat = os.stat
-    facts = stat(f"{run}/{RECORD_NAME}")
-    state: tuple[int, ...] = (facts.st_size, facts.st_mtime_ns, facts.st_ino)
+    record = stat(f"{run}/{RECORD_NAME}")
     if not source:
-        return hash(state)
-    facts = stat(run)
-    changed_ns = facts.st_mtime_ns
-    state += (facts.st_mtime_ns, facts.st_ino)
+        return hash((record.st_size, record.st_mtime_ns, record.st_ino))
+    folder = stat(run)
+    changed_ns = max(record.st_mtime_ns, folder.st_mtime_ns)
+    state: tuple[int, ...] = (
+        record.st_size, record.st_mtime_ns, record.st_ino, folder.st_mtime_ns, folder.st_ino
+    )  # fmt: skip
     try:
         facts = stat(f"{run}/{source}")
     except (FileNotFoundError, NotADirectoryError):

@@ -268,11 +268,12 @@ class _Writer:
         items = tuple(items)
         self.head += tag + _U32.pack(len(items))
         for item in items:
-            self._write_item(item)
+            # Most are no containers: of a call to a node each step counts.
+            (self._write_item if type(item) in _CONTAINERS else self.write)(item)
 
     def _write_item(self, value: Any) -> None:
         """Encode an item of a container into a message; parts that are shared stay shared."""
-        if self._is_plain or type(value) not in _CONTAINERS:
+        if self._is_plain or type(value) not in _CONTAINERS or not value:
             self.write(value)
         elif _shares_parts(value) and (parts := _parts_of(value)) is not None:
             self._parts(parts)

@@ -8,7 +8,7 @@ import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
-from itertools import chain, compress
+from itertools import chain, compress, repeat
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeGuard
@@ -138,23 +138,29 @@ def find_column(name: str, runs: Sequence[RunSummary]) -> str:
 
 
 def find_columns(names: Iterable[str], runs: Sequence[RunSummary]) -> list[str]:
-    """Find several columns by which runs are sorted or filtered, with one look at the runs.
+    """Find several columns by which runs are sorted or filtered.
 
     Raises:
         UsageError: See ``find_column``.
     """
-    known = [*_union(runs, PARAMS), *_union(runs, METRICS)]
-    return [_matching(name, known) for name in names]
+    return [_matching(name, runs) for name in names]
 
 
-def _matching(name: str, known: Sequence[str]) -> str:
-    """Return which of the known columns of runs, or of those that each has, a name means."""
-    matches = [one for one in known if name in (one, one.partition(".")[2])]
+def _matching(name: str, runs: Sequence[RunSummary]) -> str:
+    """Return which column of a param or metric of runs, or of those that each has, a name means."""
+    matches = [
+        prefix + key
+        for prefix, of_kind in ((PARAMS, _PARAMS_OF), (METRICS, _METRICS_OF))
+        for key in dict.fromkeys((name.removeprefix(prefix), name))
+        # Usually the first run has it. Without a step of Python for each of ten thousand.
+        if any(map(operator.contains, map(of_kind, runs), repeat(key)))
+    ]
     if len(matches) > 1:
         listed = " or ".join(matches)
         raise UsageError.of("E449", f"'{name}' is a param and a metric", f"write {listed}")
     if matches or name in OWN_COLUMNS:
         return matches[0] if matches else name
+    known = [*_union(runs, PARAMS), *_union(runs, METRICS)]
     bare = [one.partition(".")[2] for one in known]
     raise UsageError.of(
         "E449",
@@ -323,9 +329,7 @@ def _differs(runs: Sequence[RunSummary], column: str) -> bool:
 def _union(runs: Sequence[RunSummary], prefix: str) -> list[str]:
     """List the columns of params or metrics that at least one of the filtered runs has."""
     values = map(_PARAMS_OF if prefix == PARAMS else _METRICS_OF, runs)
-    # Nearly all runs of a job have the same names.
-    names = dict.fromkeys(map(tuple, values))
-    return [prefix + name for name in dict.fromkeys(chain.from_iterable(names))]
+    return [prefix + name for name in dict.fromkeys(chain.from_iterable(values))]
 
 
 def render_csv(runs: Sequence[RunSummary]) -> str:

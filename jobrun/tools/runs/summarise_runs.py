@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from itertools import islice, starmap
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ class RunListing:
     faults: tuple[str, ...]
 
 
-def read_summaries(run_dir: Path, job: str = "") -> RunListing:
+def read_summaries(run_dir: Path, job: str = "", newest: int | None = None) -> RunListing:
     """Summarise the runs below a directory, or those of one job, with their present status.
 
     Only runs that have changed since the last time are read; live ones always are.
@@ -104,6 +105,7 @@ def read_summaries(run_dir: Path, job: str = "") -> RunListing:
     Args:
         run_dir: The directory of the runs.
         job: Only the runs of this job, or of the sweep of this name; empty for all.
+        newest: Only so many, the newest; the files of the others are not looked at.
     """
     faults: list[str] = []
 
@@ -111,18 +113,32 @@ def read_summaries(run_dir: Path, job: str = "") -> RunListing:
         if not job or path.split("/", maxsplit=1)[0] == job:
             faults.append(f"{path}: {_describe(error)}")
 
-    listed = read_index(run_dir, _SUMMARIES, note)
+    listed = (
+        read_index(run_dir, _SUMMARIES, note) if newest is None else _newest(run_dir, job, note)
+    )
     # The jobs of a sweep's points begin with its name.
     near = (one for one in listed if f"{one[1][0]}.".startswith(f"{job}.")) if job else listed
-    runs = [_build(path, values) for path, values in near]
+    found: Iterator[RunSummary] = starmap(_build, near)
     if job:
-        runs = [one for one in runs if job in (one.job, one.sweep)]
+        found = (one for one in found if job in (one.job, one.sweep))
+    runs = list(islice(found, newest))
     runs.sort(key=attrgetter("order", "path"))
     present = tuple(
         [_with_present_status(run_dir, one) if one.status == "running" else one for one in runs]
     )
     faults += [f"{one.path}: {fault}" for one in present if one.faults for fault in one.faults]
     return RunListing(present, tuple(faults))
+
+
+def _newest(
+    run_dir: Path, job: str, on_fault: Callable[[str, Exception], None]
+) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the paths and the values of runs to summarise, newest first; look only at these."""
+    ordered = OrderedRuns(run_dir, _SUMMARIES, on_fault)
+    for path in ordered.paths:
+        is_near = not job or f"{path.partition('/')[0]}.".startswith(f"{job}.")
+        if is_near and (values := ordered.read(path)) is not None:
+            yield path, values
 
 
 def _describe(error: Exception) -> str:
@@ -226,8 +242,8 @@ class NewestFirst:
     def runs(self, is_wanted: Callable[[str], bool]) -> Iterator[IndexedRun]:
         """Summarise briefly the runs of these paths, newest first, with their present status."""
         for path in self._ordered.paths:
-            if is_wanted(path) and (one := self._ordered.read(path)) is not None:
-                yield _killed_or_same(self._run_dir, one)
+            if is_wanted(path) and (values := self._ordered.read(path)) is not None:
+                yield _killed_or_same(self._run_dir, IndexedRun(path, *values))
 
     def newest_of_jobs(self) -> Iterator[IndexedRun]:
         """List each job's newest run, newest first, reading as few runs to summarise as needed."""

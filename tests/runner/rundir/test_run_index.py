@@ -6,7 +6,7 @@ import os
 import pytest
 
 from jobrun.runner.rundir import run_index as runindex
-from jobrun.runner.rundir.run_index import INDEX_NAME, OrderedRuns, indexed_runs
+from jobrun.runner.rundir.run_index import INDEX_NAME, IndexedRun, OrderedRuns, indexed_runs
 from tests.support.many_runs import make_runs
 from tests.support.sample_runs import make_run
 
@@ -122,7 +122,7 @@ def test_runs_are_ordered_newest_first_and_only_those_asked_for_are_looked_at(
     found = runs.read(runs.paths[0])
 
     assert runs.paths == oldest_first[::-1]
-    assert found == indexed_runs(tmp_path)[-1]
+    assert IndexedRun(runs.paths[0], *found) == indexed_runs(tmp_path)[-1]
     assert looked_at[:1] == [str(tmp_path / runs.paths[0])]
     assert len(looked_at) == 1 + 6
 
@@ -143,7 +143,7 @@ def test_ordered_runs_are_those_of_now_whatever_the_index_says(two, monkeypatch,
 
     runs = OrderedRuns(two)
 
-    found = [one for path in runs.paths if (one := runs.read(path)) is not None]
+    found = [IndexedRun(path, *one) for path in runs.paths if (one := runs.read(path)) is not None]
     assert [(one.path, one.status) for one in found] == [(new, "finished"), (good, "stopped")]
 
 

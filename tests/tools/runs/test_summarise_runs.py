@@ -195,6 +195,31 @@ def test_a_run_whose_process_was_killed_has_the_epoch_of_its_journal(two):
         assert (live.status, live.epoch, live.total_epochs) == ("running", 2, 2)
 
 
+def test_of_the_newest_runs_alone_the_files_are_looked_at(two, monkeypatch):
+    older, newer = read_summaries(two).runs
+    stamp, looked_at = run_index._stamp_run, []
+    monkeypatch.setattr(
+        run_index, "_stamp_run", lambda run, *given: looked_at.append(run) or stamp(run, *given)
+    )
+
+    assert read_summaries(two, newest=1).runs == (newer,)
+    assert looked_at == [str(two / newer.path)]
+    assert read_summaries(two, older.job, newest=1).runs == (newer,)
+    assert read_summaries(two, newest=9).runs == (older, newer)
+
+
+@pytest.mark.parametrize("name", ["run.json", "metrics.jsonl"])
+def test_an_edit_in_place_of_one_of_the_newest_runs_is_seen(two, name):
+    _, newer = read_summaries(two, newest=2).runs
+    path = two / newer.path / name
+    with path.open("r+") as file:
+        text = file.read()
+        file.seek(0)
+        file.write("#" * len(text))
+
+    assert newer not in read_summaries(two, newest=1).runs
+
+
 def test_only_the_runs_of_one_job_are_built(two):
     assert len(read_summaries(two, "walk").runs) == 2
     assert read_summaries(two, "other").runs == ()
