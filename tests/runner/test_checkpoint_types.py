@@ -29,6 +29,7 @@ epoch:
       - w += 1
       - grown = concatenate([grown, ones(2)])
       - k = k + 1
+checkpoint: {every: 1ep}
 stop: [{epochs: 3}]
 """
 
