@@ -6,10 +6,9 @@ import hashlib
 import json
 from typing import Any
 
-import yaml
-
 from jobrun.spec.load import LoadedSpec
 from jobrun.spec.recorded_origins import ordered
+from jobrun.spec.yaml.quick_pyyaml import yaml
 from jobrun.spec.yaml.scalars import NumberRangeError, old_reading, resolve
 
 

@@ -14,19 +14,18 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Any
 
-from yaml import events
-
 from jobrun.core.errors import Origin, SpecError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.spec.key_order import WHOLE, Kind
 from jobrun.spec.yaml.nodes import plain
 from jobrun.spec.yaml.parse import parser_events, read_document
+from jobrun.spec.yaml.quick_pyyaml import yaml
 from jobrun.spec.yaml.spec_text import read_text
 
 _MOST_BLANK_LINES = 2
 _LEAVE = "the file is unchanged"
 
-_End = events.CollectionEndEvent
+_End = yaml.events.CollectionEndEvent
 
 
 def format_file(path: str) -> tuple[str, str]:
@@ -453,13 +452,13 @@ Tree = Leaf | Items | Entries
 
 def tree_of(text: str) -> Tree:
     """Parse YAML text into a tree of spans, to move parts of the text."""
-    stream = (one for one in parser_events(text) if isinstance(one, events.NodeEvent | _End))
+    stream = (one for one in parser_events(text) if isinstance(one, yaml.events.NodeEvent | _End))
     return _node(next(stream), stream, text)
 
 
 def _node(event: Any, stream: Iterator[Any], text: str) -> Tree:
     match event:
-        case events.MappingStartEvent():
+        case yaml.events.MappingStartEvent():
             mapping = Entries(_span(event), bool(event.flow_style))
             while not isinstance(following := next(stream), _End):
                 key = _node(following, stream, text)
@@ -467,7 +466,7 @@ def _node(event: Any, stream: Iterator[Any], text: str) -> Tree:
                 mapping.values.append(_node(next(stream), stream, text))
             _close(mapping, following, mapping.keys, mapping.values)
             return mapping
-        case events.SequenceStartEvent():
+        case yaml.events.SequenceStartEvent():
             listed = Items(_span(event), bool(event.flow_style))
             while not isinstance(following := next(stream), _End):
                 listed.items.append(_node(following, stream, text))
@@ -475,7 +474,7 @@ def _node(event: Any, stream: Iterator[Any], text: str) -> Tree:
                 _move_to_dash(listed, text)
             _close(listed, following, (), listed.items)
             return listed
-        case events.AliasEvent():
+        case yaml.events.AliasEvent():
             return Leaf(_span(event), is_alias=True, value=event.anchor or "")
         case _:
             return _scalar(event, text)

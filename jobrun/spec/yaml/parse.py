@@ -12,9 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import yaml
-from yaml import events
-
 from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.core.garbage_collection import collector_paused
@@ -30,6 +27,7 @@ from jobrun.spec.yaml.nodes import (
     path_text,
     short,
 )
+from jobrun.spec.yaml.quick_pyyaml import yaml
 from jobrun.spec.yaml.scalars import NumberRangeError, is_text, resolve
 from jobrun.spec.yaml.syntax_errors import DEEPEST, QUOTING_HINT, TOO_DEEP, syntax_fault
 
@@ -120,7 +118,7 @@ def _read_repeated(text: str, file: str) -> Node | None:
     return None if builder.faults or repeated.marked else builder.root
 
 
-def parser_events(text: str) -> Iterator[events.Event]:
+def parser_events(text: str) -> Iterator[yaml.events.Event]:
     """Yield the events of the YAML parser, without resolving tags, aliases or scalars.
 
     Raises:
@@ -150,7 +148,7 @@ class _Frame:
         self.flow: bool = event.flow_style
         self.started = started
         self.height = 1
-        is_mapping = type(event) is events.MappingStartEvent
+        is_mapping = type(event) is yaml.events.MappingStartEvent
         self.items: list[Node] | None = None if is_mapping else []
         self.values: dict[str, Node] = {}
         self.keys: dict[str, Place] = {}
@@ -186,16 +184,16 @@ class Builder:
         self._values = 0
         self._documents = 0
         self._actions = {
-            events.ScalarEvent: self._scalar,
-            events.SequenceStartEvent: self._open,
-            events.MappingStartEvent: self._open,
-            events.SequenceEndEvent: self._close,
-            events.MappingEndEvent: self._close,
-            events.AliasEvent: self._alias,
-            events.DocumentStartEvent: self._document,
+            yaml.events.ScalarEvent: self._scalar,
+            yaml.events.SequenceStartEvent: self._open,
+            yaml.events.MappingStartEvent: self._open,
+            yaml.events.SequenceEndEvent: self._close,
+            yaml.events.MappingEndEvent: self._close,
+            yaml.events.AliasEvent: self._alias,
+            yaml.events.DocumentStartEvent: self._document,
         }
 
-    def read(self, parsed: Iterable[events.Event]) -> None:
+    def read(self, parsed: Iterable[yaml.events.Event]) -> None:
         """Build the YAML tree from the events of its parser.
 
         Raises:
@@ -456,12 +454,12 @@ class _RepeatingBuilder(Builder):
         # The last lines that a token was on, and on which there was an anchor or an alias.
         self._last_line = self._last_reference = 0
         self._actions |= {
-            events.ScalarEvent: self._scalar_or_mark,
-            events.SequenceStartEvent: self._open_any,
-            events.MappingStartEvent: self._open_any,
-            events.SequenceEndEvent: self._close_any,
-            events.MappingEndEvent: self._close_any,
-            events.AliasEvent: self._alias_of_any,
+            yaml.events.ScalarEvent: self._scalar_or_mark,
+            yaml.events.SequenceStartEvent: self._open_any,
+            yaml.events.MappingStartEvent: self._open_any,
+            yaml.events.SequenceEndEvent: self._close_any,
+            yaml.events.MappingEndEvent: self._close_any,
+            yaml.events.AliasEvent: self._alias_of_any,
         }
 
     def _scalar_or_mark(self, event: Any) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from yaml import MarkedYAMLError, YAMLError
-
 from jobrun.core.errors import Fault, Origin
+from jobrun.spec.yaml.quick_pyyaml import yaml
 
 QUOTING_HINT = (
     'an expression with , [ { : or # inside [...] or {...} needs quotes, such as "x = f(a, b)"'
@@ -42,9 +41,9 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
 )  # fmt: skip
 
 
-def syntax_fault(error: YAMLError, text: str, file: str) -> Fault:
+def syntax_fault(error: yaml.YAMLError, text: str, file: str) -> Fault:
     """Convert the syntax error that stopped the YAML parser to a fault."""
-    if not isinstance(error, MarkedYAMLError) or error.problem_mark is None:
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         first = str(error).splitlines()[0] if str(error) else "no reason given"
         return Fault("E005", f"not valid YAML: {first}", "check the file", Origin(file, 1, 1))
     mark = error.problem_mark
@@ -67,7 +66,7 @@ def syntax_fault(error: YAMLError, text: str, file: str) -> Fault:
     return Fault("E005", f"not valid YAML: {problem}", "check the lines above", where)
 
 
-def _place(error: MarkedYAMLError, text: str, file: str) -> Origin:
+def _place(error: yaml.MarkedYAMLError, text: str, file: str) -> Origin:
     """Return where a YAML syntax error is, or where an unclosed bracket or quote was opened."""
     mark = error.problem_mark
     begun = error.context_mark
