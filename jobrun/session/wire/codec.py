@@ -409,7 +409,7 @@ class _Reader:
         return tensors.from_array(self.read(), facts)
 
     def tree(self) -> Any:
-        """Decode a flattened container from a message; what has no loaded class stays unbound."""
+        """Decode a container from a message; values whose class is not loaded become stand-ins."""
         structure = json.loads(self.read())
         return trees.unflatten(structure, self.read())
 
