@@ -141,7 +141,7 @@ _EMPTY: dict[Any, str] = {list: "[]", dict: "{}"}
 
 
 def _part(name: str, given: Any, *, kw_only: bool) -> _Part:
-    """Return a lazy dataclass's description of one field, from its default or ``field()`` call."""
+    """Return a lazy dataclass's description of a field, from its default or ``field()`` call."""
     if not isinstance(given, Field):
         if given is not _MISSING and type(given).__hash__ is None:
             raise ValueError(f"mutable default {type(given)} for field {name}: use default_factory")

@@ -59,7 +59,7 @@ class TimeUse:
         return TimeUse(*(getattr(self, row) + getattr(other, row) for row in TIME_ROWS))
 
     def rows(self) -> list[tuple[str, float]]:
-        """List, of a run's resource usage, seconds by activity (such as saves), longest first."""
+        """List, of a run's resource usage, seconds by activity such as saves, longest first."""
         found = [(label, getattr(self, row)) for row, label in TIME_ROWS.items()]
         return sorted((one for one in found if one[1] > 0), key=lambda one: -one[1])
 

@@ -207,7 +207,7 @@ def has_ended(pid: int, poll: Callable[[], object]) -> bool:
 
 
 def has_children() -> bool:
-    """Return, by the system call ``waitid``, whether this process has children not yet reaped."""
+    """Return, by the system call ``waitid``, whether this process has unreaped children."""
     if hasattr(os, "waitid"):
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)
@@ -249,7 +249,7 @@ def free_beginning(descriptor: int, size_bytes: int) -> None:
 
 
 def advise_sequential(descriptor: int) -> None:
-    """Make the system call ``posix_fadvise`` to announce that a file is read from start to end."""
+    """Make the system call ``posix_fadvise`` before a file is read from its start to its end."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 

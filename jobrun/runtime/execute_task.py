@@ -172,7 +172,7 @@ class NodeRun:
     _reporters: list[report_steps.RunningReport] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Execute, before a node's first task, its ``init`` blocks in order; then start reports."""
+        """Execute, before a node's first task, its ``init`` blocks, and start its reports."""
 
         def work() -> bool:
             for setup in self.plan.setup:
@@ -185,7 +185,7 @@ class NodeRun:
         attempt(self.frame.run, work)
 
     def end(self) -> None:
-        """Execute, after a node's last task, its final reports, then ``exit`` blocks in reverse."""
+        """Execute, after a node's last task, its final reports and then its ``exit`` blocks."""
         run = self.frame.run
         went_well = not run.body.cancelled
         went_well = (

@@ -174,7 +174,7 @@ def attempt(run: GroupRun, work: Work) -> bool:
 
 
 def attempt_after_failure(run: GroupRun, work: Work, *, failed: bool) -> bool:
-    """Run a cleanup block and catch step errors; after a failure, ignore those of missing blobs."""
+    """Run a cleanup block; catch step errors, after a failure ignore those of missing blobs."""
 
     def quiet() -> bool:
         try:

@@ -69,7 +69,7 @@ def kind_of(value: Value) -> Kind | None:
 
 
 def check_storable(value: Value, name: str) -> Fault | None:
-    """Return a fault if a value is of no kind that a blob can have (that of ``name``), or None."""
+    """Return a fault if a value is of no kind that the blob ``name`` can have, or None."""
     kind = kind_of(value)
     if kind in {"array", "numpy"}:
         return _array_refusal(value, name)
@@ -187,7 +187,7 @@ def _mend(value: Any) -> str:
 
 
 def same_dtype(first: DType, second: DType) -> bool:
-    """Return whether blobs of two dtypes are of one kind: also titles, alignment and metadata."""
+    """Return whether blobs of two dtypes are of one kind, by titles, alignment and metadata."""
     if first is second:
         return True
     if first != second or first.type is not second.type:

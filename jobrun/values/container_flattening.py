@@ -101,7 +101,7 @@ def is_record(value: Value) -> bool:
 
 
 def unbound_classes(value: Value) -> list[str]:
-    """List names of classes that a container was flattened with but this process has not loaded."""
+    """List names of classes in a flattened container that this process has not loaded."""
     found: dict[str, None] = {}
     seen: set[int] = set()
     kept: list[Any] = []

@@ -184,7 +184,7 @@ def _field_names(kind: Any) -> tuple[str, ...]:
 
 
 def _own(value: Any, name: str, missing: object) -> Any:
-    """Return a dataclass field's value on the instance, not the class's default, or ``missing``."""
+    """Return a dataclass field of the instance, not the class's default, or ``missing``."""
     inside = getattr(value, "__dict__", {})
     if name in inside:
         return inside[name]

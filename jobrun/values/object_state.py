@@ -172,7 +172,7 @@ def takes_in_place(value: Any) -> bool:
 
 
 def module_state(module: Any) -> Any:
-    """Return the object state of a PyTorch module: a state dict that shares its tensors' memory."""
+    """Return the object state of a PyTorch module: a state dict over its tensors' memory."""
     tree = module.state_dict()
     if not isinstance(tree, dict):
         return tree

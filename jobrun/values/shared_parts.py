@@ -151,7 +151,7 @@ def render_place(place: Path) -> str:
 
 
 def _identity(thing: Any) -> Any:
-    """Return the object by which a shared part is recognised: itself, its bit generator or None."""
+    """Return the object by which a shared part is known: itself, its bit generator or None."""
     if _is_random(thing, "Generator"):
         return thing.bit_generator
     if _is_random(thing, "RandomState"):

@@ -465,7 +465,7 @@ def _renameat2(source: str, target: str) -> int:
 
 @functools.cache
 def _c_call() -> tuple[Any, Callable[[], int]]:
-    """Find the C library's ``renameat2``, which renames a file on disk, and its errno's getter."""
+    """Find the C function ``renameat2``, which renames files on disk, and its errno's getter."""
     # Costs milliseconds, which commands that rename nothing should not pay.
     import ctypes  # noqa: PLC0415
 

@@ -123,7 +123,7 @@ def _fresh_operators() -> frozenset[str]:
 
 
 def is_plain_view(expr: Expr) -> bool:
-    """Return whether an expression surely is an alias of a blob: its name, an index or ``.T``."""
+    """Return whether an expression surely is an alias of a blob: a name, index or ``.T``."""
     match expr:
         case Name():
             return True

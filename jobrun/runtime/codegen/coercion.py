@@ -78,7 +78,7 @@ def as_view(value: Value, source: Value, *more: Value) -> Value:
 
 
 def is_viewable(source: Value) -> bool:
-    """Return whether a value is a writable array of real numbers, to be viewed without coercion."""
+    """Return whether a value is a writable array of real numbers: a view needs no coercion."""
     return type(source) is _ARRAY and source.dtype.kind in _REAL and source.flags.behaved
 
 
@@ -294,7 +294,7 @@ def _is_container(value: Value) -> bool:
 
 
 def _root(value: Any) -> Any:
-    """Return the array that owns the memory of a view to coerce; None if another object does."""
+    """Return the array that owns the memory of a view to coerce; None for other memory."""
     while value.base is not None:
         value = value.base
         if not isinstance(value, np.ndarray):

@@ -254,7 +254,7 @@ def _compiled(same: _ByIdentity) -> Callable[[Any], Value]:
 def make_function(
     body: list[ast.stmt], table: dict[str, Any], origin: Origin, more: tuple[str, ...] = ()
 ) -> FunctionType:
-    """Compile statements (a Python syntax tree) to a function of a frame and ``more`` arguments."""
+    """Compile statements (a syntax tree) to a Python function of a frame and ``more`` values."""
     arguments = ast.arguments([], [*map(ast.arg, ("f", *more))], None, [], [], None, [])
     define = ast.FunctionDef(_FUNCTION, arguments, body, [], None, None)
     if "type_params" in define._fields:  # a field since Python 3.12

@@ -453,7 +453,7 @@ class _Analysis:
         gone: set[str],
         live: Collection[str],
     ) -> None:
-        """Record which names share memory with an assignment's targets if its copies are elided."""
+        """Record which names share memory with assigned names if their copies are elided."""
         found = [
             (one.target, self._shared_by(one, before))
             for one in parts
@@ -482,7 +482,7 @@ class _Analysis:
         return found
 
     def _let_out(self, made: _Sharing, point: Point, before: _Sharing) -> None:
-        """Record that a step outside of generated code may keep views where copies are elided."""
+        """Record that a step outside of generated code may keep views left by elided copies."""
         reads, makes = point.reads & self._relevant, point.makes & self._relevant
         self._visits += len(reads) * len(makes)
         for name in reads:

@@ -106,7 +106,7 @@ def is_fusible(expr: Expr) -> bool:
 
 
 def build_chain(expr: Expr) -> Chain:
-    """Build the ``Chain`` of elementwise operations that an expression ends with, to be fused."""
+    """Build the ``Chain`` of elementwise operations that ends an expression, to be fused."""
     chain = Chain()
     _value(_tree(expr, chain), chain, {})
     return chain
@@ -269,7 +269,7 @@ def _beside_a_number(expr: Expr, *, names: bool) -> ReuseChain | None:
 
 
 def _link(expr: Expr) -> tuple[ReuseStep, Expr] | None:
-    """Return an elementwise operation that may overwrite its operand's array, and that operand."""
+    """Return an elementwise operation that may overwrite its operand, and that operand."""
     match expr:
         case Unary(operator="-", operand=operand):
             return ReuseStep(expr, np.negative), operand
@@ -300,7 +300,7 @@ def _with_number(
 
 
 def _number(expr: Expr) -> float | None:
-    """Return a constant operand of an elementwise chain as a float; None for any other operand."""
+    """Return a constant operand of an elementwise chain as a float; None for another one."""
     match expr:
         case Const(value=value) if type(value) is float:
             return value

@@ -440,7 +440,7 @@ def _pieces(
 
 
 def _rows(shape: tuple[int, ...], items: int) -> int:
-    """Return how many rows a fused kernel computes at a time, to hold about ``items`` numbers."""
+    """Return how many rows a fused kernel computes at a time: about ``items`` numbers."""
     width = max(1, math.prod(shape[1:]))
     rows = max(1, min(items, _MOST_ITEMS) // width)
     return min(shape[0], rows if rows < _LANES else rows + -rows % _LANES)

@@ -79,7 +79,7 @@ def collect_usage(steps: Steps) -> Usage:
 
 
 def names_bound_first(steps: Steps) -> set[str]:
-    """Return the names whose liveness begins in these steps, which bind them before they read."""
+    """Return the names whose liveness begins in these steps: none is read before it is bound."""
     look = access_finder()
     seen: set[str] = set()
     first: set[str] = set()

@@ -156,7 +156,7 @@ def _passed(statements: StatementBuilder, name: str, *, is_moved: bool) -> ast.e
 
 
 def _taken(statements: StatementBuilder, name: str, *, is_moved: bool) -> ast.expr:
-    """Generate code that takes a blob from its workspace into a record to send, moved or copied."""
+    """Generate code that moves or copies a blob from its workspace into a record to send."""
     take = coercion.take_moved if is_moved else coercion.copy_sent
     function = statements.globals.bind(take, take.__name__)
     return call(function, statements.workspace(name), ast.Constant(name))

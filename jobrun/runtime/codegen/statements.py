@@ -217,7 +217,7 @@ class StatementBuilder:
         return made
 
     def _is_steady(self, name: str) -> bool:
-        """Return whether no statement of the loop around rebinds a name: it is loop-invariant."""
+        """Return whether no statement of the loop around rebinds a name (loop-invariant)."""
         return self.rebound is not None and name in self.shareable and name not in self.rebound
 
     def look_ahead(self) -> list[ast.stmt]:

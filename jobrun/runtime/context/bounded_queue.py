@@ -56,7 +56,7 @@ class RecordQueue(Protocol):
         """Iterate over the numbered records that ``take`` gets from a bounded queue (protocol)."""
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
-        """Take up to ``most`` records from a bounded queue at once, with that batch's number."""
+        """Take up to ``most`` records from a bounded queue at once, with their batch's number."""
 
     def take_waited_s(self) -> float:
         """Return how long tasks have waited for the queue since the last call, in seconds."""

@@ -70,7 +70,7 @@ class EnvironmentVariables:
         return [os.fsdecode(name) for name in changed]
 
     def note_import(self) -> None:
-        """Note which environment variables an import changed; each process imports it itself."""
+        """Note environment variables that an import changed, which each process does itself."""
         with self._lock:
             for name, (_, value) in self._look().items():
                 if name in self._made:
@@ -108,7 +108,7 @@ class EnvironmentVariables:
             self._seen = _read()
 
     def new_secrets(self, captured: Mapping[str, Any]) -> list[str]:
-        """Return names of captured environment variables that are secrets and not yet reported."""
+        """Return names of captured environment variables that are unreported secrets."""
         found = {name for name, saved in captured.items() if isinstance(saved, dict)}
         new = sorted(found - self._reported)
         self._reported.update(new)

@@ -106,7 +106,7 @@ class GroupRun:
     settings: LibrarySettings = field(default_factory=LibrarySettings)
 
     def fail(self, error: BaseException, task: str = "") -> None:
-        """Record an error in the group run that frames refer to, and cancel the run's blocks."""
+        """Record an error in the group run that frames refer to, and cancel its blocks."""
         if not any(error is one for one in self.errors):
             self.errors.append(error)
             self.failed.append(task)
@@ -249,7 +249,7 @@ class Frame:
         return self.run.emit
 
     def gate(self, changes: frozenset[str]) -> Snapshot | None:
-        """Return the snapshot that the frame's block must pass before it changes blobs, or None."""
+        """Return the snapshot that a frame's block has to wait for to change blobs, or None."""
         return self.run.gates.get(self.node.name) if changes else None
 
     def wait(self, seconds: float) -> None:
@@ -324,5 +324,5 @@ class Blobs(dict[str, Value]):
 
 
 def display_name(name: str) -> str:
-    """Return a blob's name as in the spec, without the prefix that frames' workspaces may add."""
+    """Return a blob's name as in the spec, without the prefix it has in frames' workspaces."""
     return name.rpartition(":")[2]

@@ -325,7 +325,7 @@ class LibrarySettings:
         return made
 
     def watch(self) -> AbstractContextManager[None]:
-        """Return a context manager that notes changed environment variables as library settings."""
+        """Return a context manager that notes environment variables as library settings."""
         return self._require_variables().watch()
 
     def within(self, work: Callable[[], None]) -> None:

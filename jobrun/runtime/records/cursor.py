@@ -307,7 +307,7 @@ class ZipCursor:
         return self._allowance.given
 
     def begin(self, stored: Position, given: int = 0) -> None:
-        """Begin a ``zip`` cursor in a group run, at a stored position after ``given`` records."""
+        """Begin a ``zip`` cursor in a group run, at its position after ``given`` records."""
         first = self.cursors[0].position
         is_new = self.reader.restart == "epoch" or not stored.passes
         now = replace(stored, part=first.part, parts=first.parts, finished=0)

@@ -50,7 +50,7 @@ class QueuePlan:
     is_spsc: bool = False
 
     def open(self) -> BoundedQueue:
-        """Create the queue between tasks' endpoints: ordered, first in first out, or one to one."""
+        """Create the queue between tasks' endpoints: ordered, unordered or one to one."""
         queue = self.queue
         if self.is_spsc:
             return SpscQueue(queue.capacity)

@@ -82,7 +82,7 @@ class RecordSink(Protocol):
         """Accept, as a record loop's sink, the number of a record that ``stop`` left unsent."""
 
     def close(self) -> None:
-        """Close a record loop's sink, such as a queue's writing end, after its task has ended."""
+        """Close a record loop's sink, such as a queue's writing end, after its task ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class RecordPlan:
 
 
 def record_block(task: Task) -> str:
-    """Return the spec path of a record loop's body, which ``stop`` ends; if none, the task's."""
+    """Return the spec path of a record loop's body, which ``stop`` ends, or of the task."""
     return task.path if task.read is None else record_path(task.path)
 
 
@@ -180,7 +180,7 @@ def run_records(plan: RecordPlan, block: Block, frame: Frame, streams: Streams) 
 
 
 def _divide(records: Records, frame: Frame, streams: Streams, *, by_record: bool) -> Records:
-    """Iterate over a task instance's records in a record loop, until another instance ends it."""
+    """Iterate over a task instance's records in a record loop, until another one ends it."""
     for number, values in records:
         if streams.ended:
             _skip(streams.sinks, number)

@@ -208,7 +208,7 @@ class ReaderSource:
     def _in_turn(
         self, cursor: Cursor | ZipCursor, lock: threading.Lock, frame: Frame
     ) -> Iterator[Numbered]:
-        """Iterate over records of a task's reader that several instances take under one lock."""
+        """Iterate over records of a task's reader, taken by several instances under one lock."""
         while True:
             frame.cancel.check()
             if not lock.acquire(blocking=False):

@@ -46,7 +46,7 @@ class SharedParts:
     arrays: frozenset[Pair] = frozenset()
 
     def names(self) -> set[str]:
-        """Return the names of tracked blobs that share parts or array memory with another one."""
+        """Return names of tracked blobs that share parts or array memory with another one."""
         pairs = (*self.parts, *self.arrays)
         return {one[0] for pair in pairs for one in pair}
 
@@ -169,7 +169,7 @@ def _changed_sharing(found: SharedParts, allowed: SharedParts) -> Fault | None:
 
 
 def _unrestored_sharing(found: SharedParts, objects: Mapping[str, Any]) -> Fault | None:
-    """Return a fault if objects' sharing, as tracked, would not survive a load of their states."""
+    """Return a fault if objects' tracked sharing would not survive a load of their states."""
     fault = found.fault()
     if fault is None:
         return None

@@ -342,7 +342,7 @@ class _Call:
         return f"add inout: [{display_name(blob)}] to the step; or change a copy, and return that"
 
     def _source_text(self, name: str) -> str:
-        """Render an argument of this ``call`` step for messages: its blob's name or expression."""
+        """Render an argument of a ``call`` step in a message: its blob's name or expression."""
         blob = self._sources.get(name)
         if blob is not None:
             return display_name(blob)

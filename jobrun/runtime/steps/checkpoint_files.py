@@ -122,7 +122,7 @@ def _read(
 
 
 def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) -> dict[str, Value]:
-    """Import modules for a ``load`` step, to find the classes of values in its checkpoint files.
+    """Import modules for a ``load`` step, to find classes of values in its checkpoint files.
 
     Modules of the step's callables are imported for that.
 

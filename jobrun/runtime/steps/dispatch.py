@@ -84,7 +84,7 @@ class Actions:
         return compile_expression(expr, self._names, in_exit=self._in_exit)
 
     def _nested(self, step: Step) -> Action:
-        """Build the dispatched action of a deeply nested step, which runs as a block of its own."""
+        """Build the dispatched action of a deeply nested step: it runs as a block of its own."""
         block = self._block((step,), "", self._names.shared)
 
         def run(frame: Frame) -> None:

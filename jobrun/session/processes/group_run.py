@@ -68,7 +68,7 @@ class RemoteGroupRun:
     _limits: dict[tuple[str, str], tuple[float, TaskLimited]] = field(default_factory=dict)
 
     def receive_event(self, node: str, event: Event) -> None:
-        """Accept, for a group run, a node's event that a task ended or exceeded its time limit."""
+        """Accept, for a group run, a node's event that a task ended or hit its time limit."""
         if isinstance(event, _Limit):
             self._inbox.put((node, event))
 

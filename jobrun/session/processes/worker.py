@@ -228,7 +228,7 @@ class Worker:
     def on_settle(
         self, number: int, names: tuple[str, ...], others: Mapping[str, tuple[str, ...]] = _NOTHING
     ) -> None:
-        """Make this worker process's kept blobs own their memory, and drop others, as commanded."""
+        """Make kept blobs of this worker process own their memory, and drop all others."""
         self._enqueue(number, lambda: self._session.settle({self._node: names, **others}))
 
     def on_names(self, number: int, node: str = "") -> None:
@@ -353,7 +353,7 @@ class PartitionRun:
             self._worker.measure()
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Iterate over a blob's values on several nodes: from this worker process, or its peers."""
+        """Iterate over a blob's values on several nodes: this worker process's, or its peers'."""
         here, placement = self._worker.here, self._partition.placement
         others = [node for node in nodes if node not in here]
         if placement.keys().isdisjoint(others):

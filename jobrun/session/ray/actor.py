@@ -121,7 +121,7 @@ class RayWorker:
             ray.kill(self.actor, no_restart=True)
 
     def abort(self) -> None:
-        """Kill the Ray actor at once; unlike a local process, it cannot print its stacks first."""
+        """Kill the Ray actor, which cannot print its stacks first, as a local process can."""
         self.kill()
 
     def wait_for_exit(self) -> None:
@@ -144,7 +144,7 @@ class RayWorker:
         self._dismiss(self.actor, not (self._is_killed or self._wire.how or self._wire.wrong))
 
     def connect_peer(self, asker: str, owner: str, other: RayWorker) -> None:
-        """Send this Ray actor a reference to the actor of another node, to request blobs from."""
+        """Send this Ray actor a reference to another node's actor, to request blobs from."""
         del asker
         self.actor.add_peer.remote(owner, other.actor)
 

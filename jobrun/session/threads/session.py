@@ -368,7 +368,7 @@ class ThreadsSession:
         return plan
 
     def _build_items(self, plan: GroupPlan, run: GroupRun, deps: ExternalDeps) -> list[WorkItem]:
-        """Convert a group's plan to what the ``threads`` session executes: work items in order."""
+        """Convert a group's plan to what this ``threads`` session executes: work items."""
         begins: dict[str, WorkItem] = {}
         ends: dict[str, WorkItem] = {}
         groups: dict[str, Blobs] = {}

@@ -134,7 +134,7 @@ class RemoteNotifier(Protocol):
         """
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue | None:
-        """Open a queue for this node's work items if other nodes use it too; else return None."""
+        """Open a queue for this node's work items if other nodes use it too, or return None."""
 
 
 class ExternalDeps:

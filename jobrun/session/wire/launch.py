@@ -135,7 +135,7 @@ class LocalProcess:
                 self._wait_while_stopped()
 
     def _wait_while_stopped(self) -> None:
-        """Wait until a launched process that SIGSTOP stopped continues; kill it after a while."""
+        """Wait until a launched process that SIGSTOP stopped continues, or kill it at last."""
         # Counted in own sleeps: if the whole job was stopped, no time has passed for any process.
         for _ in range(round(STOPPED_S / _MOMENT_S)):
             time.sleep(_MOMENT_S)
@@ -150,7 +150,7 @@ class LocalProcess:
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT | more)
 
     def take_output(self, emit: Listener) -> None:
-        """Emit as events the lines that a launched process had printed but not sent at its end."""
+        """Emit, as events, lines that a launched process printed and had not sent at its end."""
         for left in take_left_output(self._output):
             for line in left.lines if left.task else ():
                 emit(

@@ -53,7 +53,7 @@ class WorkerListener(Protocol[Handle_contra]):
         """
 
     def worker_lost(self, node: str) -> None:
-        """Declare how a worker's listener is called when the worker process ended unexpectedly."""
+        """Declare how a worker's listener is called when its process ended unexpectedly."""
 
 
 class MessageChannel(Protocol):
@@ -94,7 +94,7 @@ class WorkerProcess(Protocol):
 
     @property
     def channel(self) -> MessageChannel:
-        """The master's end of a message channel, which a worker process of any kind must have."""
+        """The master's end of a message channel, which each kind of worker process must have."""
 
     @property
     def pid(self) -> int:
