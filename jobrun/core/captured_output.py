@@ -128,7 +128,7 @@ class collect:  # noqa: N801 - a context, called like a function
 
 
 def without_collecting(listen: Listener) -> Listener:
-    """Wrap a listener so that its own prints are not captured as output of the running task.
+    """Exclude what an event listener prints from the captured output of the running task.
 
     What a task has written to descriptors before an event is logged before it.
     """
@@ -554,7 +554,7 @@ class OutputFile:
         return b"".join(parts)
 
     def rewind(self) -> None:
-        """Begin again at the start of captured output if a program has emptied its file."""
+        """Reset the read position in captured output to 0 if a program emptied its file."""
         size_bytes = os.fstat(self.reading).st_size
         if size_bytes < os.lseek(self.reading, 0, os.SEEK_CUR):
             os.lseek(self.reading, 0, os.SEEK_SET)

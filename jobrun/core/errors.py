@@ -170,7 +170,7 @@ class Origin:
         return f"{self.file}:{self.line}:{self.column}"
 
     def inside(self, offset: int, length: int = 1) -> Origin:
-        """Limit an error's ``Origin`` to a part of its YAML scalar, from an offset on.
+        """Return an error's ``Origin`` narrowed to some characters of the text at that origin.
 
         Falls back to the whole scalar where columns do not map.
         """

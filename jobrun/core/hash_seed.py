@@ -42,7 +42,7 @@ def described_hash_seed() -> str:
 
 
 def recorded_seed(described: str) -> str:
-    """Return the hash seed that a run's record describes; empty if it was random or is missing."""
+    """Return the hash seed (``PYTHONHASHSEED``) in a run's record; empty if it was random."""
     seed = described.partition(" ")[0]
     return "" if seed == RANDOM else seed
 

@@ -141,7 +141,7 @@ _EMPTY: dict[Any, str] = {list: "[]", dict: "{}"}
 
 
 def _part(name: str, given: Any, *, kw_only: bool) -> _Part:
-    """Describe a field of a lazy dataclass by its default, or by ``dataclasses.field``."""
+    """Return a lazy dataclass's description of a field, from its default or ``field()`` call."""
     if not isinstance(given, Field):
         if given is not _MISSING and type(given).__hash__ is None:
             raise ValueError(f"mutable default {type(given)} for field {name}: use default_factory")
@@ -258,7 +258,7 @@ def _as_written(one: _Generated) -> type:
 
 
 def _construct(one: _Generated, instance: Any, /, *args: Any, **kwargs: Any) -> None:
-    """Set the fields of one of the first instances of a lazy dataclass, as its constructor would.
+    """Set an instance's fields for a lazy dataclass whose ``__init__`` is not generated yet.
 
     Most classes have few instances in a process, for which it takes longer to generate that.
     """

@@ -17,7 +17,7 @@ _NEWS_OF_CODE: dict[int, News] = {0: "finished", 75: "stopped", 130: "stopped"}
 
 
 def news_of_exit(exit_code: int) -> News:
-    """Choose the news that a notify target gets by a command's exit code, such as ``finished``."""
+    """Return the event name, such as ``finished``, to send a notify target for an exit code."""
     return _NEWS_OF_CODE.get(exit_code, "failed")
 
 

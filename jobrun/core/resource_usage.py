@@ -59,7 +59,7 @@ class TimeUse:
         return TimeUse(*(getattr(self, row) + getattr(other, row) for row in TIME_ROWS))
 
     def rows(self) -> list[tuple[str, float]]:
-        """List, of a run's resource usage, each activity's wall time, the longest first."""
+        """List, of a run's resource usage, seconds by activity such as saves, longest first."""
         found = [(label, getattr(self, row)) for row, label in TIME_ROWS.items()]
         return sorted((one for one in found if one[1] > 0), key=lambda one: -one[1])
 
@@ -168,7 +168,7 @@ class MemoryWatch:
 
 
 def process_start(pid: int) -> float:
-    """Return the start time of a measured process on the monotonic clock; now if it is unknown."""
+    """Return a process's start on the monotonic clock, from which its resource usage counts."""
     now = time.monotonic()
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - cheap

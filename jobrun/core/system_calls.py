@@ -74,7 +74,7 @@ def wait_for_signal(numbers: Set[int], limit_s: float) -> ReceivedSignal | None:
 
 
 def _is_in_foreground() -> bool:
-    """Return by a system call (``tcgetpgrp``) whether Ctrl-C reaches this process's group."""
+    """Make the system call ``tcgetpgrp`` to see whether Ctrl-C reaches this process's group."""
     for descriptor in (0, 1, 2):
         try:
             return os.tcgetpgrp(descriptor) == os.getpgrp()
@@ -207,7 +207,7 @@ def has_ended(pid: int, poll: Callable[[], object]) -> bool:
 
 
 def has_children() -> bool:
-    """Return whether this process has unreaped children; True on systems without ``waitid``."""
+    """Return, by the system call ``waitid``, whether this process has unreaped children."""
     if hasattr(os, "waitid"):
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)
@@ -249,7 +249,7 @@ def free_beginning(descriptor: int, size_bytes: int) -> None:
 
 
 def advise_sequential(descriptor: int) -> None:
-    """Call ``posix_fadvise``, where the system has it, before a file is read from start to end."""
+    """Make the system call ``posix_fadvise`` before a file is read from its start to its end."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 
@@ -261,7 +261,7 @@ def advise_needed(descriptor: int, begin: int, length: int) -> None:
 
 
 def start_writing(descriptor: int) -> None:
-    """Ask the kernel (``posix_fadvise``) to begin to write a file's bytes to the disk.
+    """Make the system call that starts to write a file's cached bytes, without waiting for it.
 
     It does not wait for them, as ``fsync`` does: memory that is not needed is free once written.
     """

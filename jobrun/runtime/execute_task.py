@@ -53,7 +53,7 @@ _NO_STREAMS = Streams()
 
 
 def run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: Blobs) -> None:
-    """Execute one planned task on its node; report its end, and keep its errors in the group run.
+    """Execute a task once on its node: report its end, and record errors in the group run.
 
     Errors are in ``run.errors`` afterwards; none is raised.
     """
@@ -172,7 +172,7 @@ class NodeRun:
     _reporters: list[report_steps.RunningReport] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Execute what precedes a node's tasks: ``init`` blocks in order, then begin reports."""
+        """Execute, before a node's first task, its ``init`` blocks, and start its reports."""
 
         def work() -> bool:
             for setup in self.plan.setup:
@@ -185,7 +185,7 @@ class NodeRun:
         attempt(self.frame.run, work)
 
     def end(self) -> None:
-        """Execute a node's last reports after all its tasks, then ``exit`` blocks in reverse."""
+        """Execute, after a node's last task, its final reports and then its ``exit`` blocks."""
         run = self.frame.run
         went_well = not run.body.cancelled
         went_well = (

@@ -189,7 +189,7 @@ def _setup_plan(task: Task, nets: SetupNets, known: GroupUsage) -> SetupPlan:
 
 
 def _beside(task: Task, steps: Steps, known: GroupUsage) -> BlockNames:
-    """Find, for the plan of a task's report, its ``BlockNames`` beside concurrent blocks."""
+    """Return how a report's block uses names, to plan it beside blocks that run meanwhile."""
     others = [one.steps for one in task.reports if one.steps is not steps]
     return known.task_block(task, steps, beside=(task.steps, *others))
 
@@ -228,7 +228,7 @@ def _node_report(report: NodeReport, known: GroupUsage) -> ReportPlan:
 
 
 def _report_plan(report: Report, names: BlockNames, beside: list[Steps]) -> ReportPlan:
-    """Compile a report's block into its plan; ``failed`` is a flag there unless it is a blob."""
+    """Plan a report's block, where ``failed`` is a flag unless a blob has that name."""
     is_blob = names.is_outer(FLAG) or any(FLAG in collect_usage(steps).bound for steps in beside)
     return ReportPlan(
         report.interval_s, _block(report.steps, report.path, names, in_exit=not is_blob)
@@ -253,7 +253,7 @@ def _all(task: Task) -> list[Steps]:
 
 
 def plan_records(task: Task, names: BlockNames) -> RecordPlan | None:
-    """Compile how a task reads and writes records into the group's plan; None if it does not."""
+    """Plan how a task of the group reads and writes records; None if it does neither."""
     if task.read is None and not task.write:
         return None
     reader = None
@@ -276,7 +276,7 @@ def plan_records(task: Task, names: BlockNames) -> RecordPlan | None:
 
 
 def shares_records(task: Task) -> bool:
-    """Return whether a task that is planned has instances which share one stream of records."""
+    """Return whether instances of a task to be planned take their records from one stream."""
     if task.instances <= 1:
         return False
     return not (isinstance(task.read, ReadRecords) and task.read.reader.shard == "instance")

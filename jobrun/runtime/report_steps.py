@@ -37,7 +37,7 @@ class Reporter:
         self._left: SimpleQueue[None] = SimpleQueue()
 
     def start(self) -> None:
-        """Start the thread that waits for the report's first interval."""
+        """Start the thread that runs the steps of this report once per interval."""
         self._run.start(self._at_intervals, lambda: self._left.put(None))
 
     def finish(self) -> None:

@@ -25,7 +25,6 @@ from jobrun.runtime.codegen.control_flow import StopBlock
 from jobrun.runtime.codegen.line_table import StepLocation, find_location
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import Frame, GroupRun, MissingBlobError, display_name
-from jobrun.runtime.snapshots.snapshot import Snapshot
 
 Work = Callable[[], bool]
 
@@ -50,7 +49,7 @@ def run_block(block: Block, frame: Frame) -> bool:
     """
     try:
         if frame.run.gates:
-            gate = gate_of(block, frame)
+            gate = frame.gate(block.changes)
             if gate is not None:
                 gate.pass_gate(block.changes)
         return block.run(frame) is True
@@ -60,11 +59,6 @@ def run_block(block: Block, frame: Frame) -> bool:
         return True
     except Exception as error:  # noqa: BLE001 - raised again, with its place
         raise_explained(error, block, frame)
-
-
-def gate_of(block: Block, frame: Frame) -> Snapshot | None:
-    """Return the snapshot that ``run_block`` lets finish before a block changes blobs, or None."""
-    return frame.run.gates.get(frame.node.name) if block.changes else None
 
 
 def raise_explained(error: Exception, block: Block, frame: Frame) -> NoReturn:
@@ -169,7 +163,7 @@ def _missing(error: Exception, variables: Mapping[str, str]) -> str | None:
 
 
 def attempt(run: GroupRun, work: Work) -> bool:
-    """Catch errors of a task's ``work``: record them, cancel the run; return if it succeeded."""
+    """Run work of a task and catch errors of its steps: record them, and cancel the run."""
     try:
         return work()
     except CancelledError:
@@ -180,7 +174,7 @@ def attempt(run: GroupRun, work: Work) -> bool:
 
 
 def attempt_after_failure(run: GroupRun, work: Work, *, failed: bool) -> bool:
-    """Run an ``exit`` block or a last report; after a failure, ignore errors of missing blobs."""
+    """Run a cleanup block; catch step errors, after a failure ignore those of missing blobs."""
 
     def quiet() -> bool:
         try:

@@ -168,7 +168,7 @@ def current_locations(run: GroupRun) -> tuple[StepLocation, ...]:
 
 
 def render_stacks(run: GroupRun, *, all_tasks: bool = False) -> tuple[str, ...]:
-    """Render the stacks, in the spec and the user's code, of a task's threads past its time limit.
+    """Render the stacks, in spec and user code, of the threads of a task past its time limit.
 
     Args:
         run: As the task sees it.
@@ -216,7 +216,7 @@ def _generated_frame(top: FrameType) -> tuple[FrameType, Frame] | None:
 
 
 def _warn_of_failure(task: Task, node: Node, own: GroupRun, run: GroupRun) -> None:
-    """Warn of a task's failure under ``on_error: warn``; pass other errors on to the group."""
+    """Limit a task's failure to a warning under ``on_error: warn``; pass on any other error."""
     for error in own.errors:
         if not isinstance(error, JobrunError):
             run.fail(error)

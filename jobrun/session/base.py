@@ -132,7 +132,7 @@ class Session(Protocol):
         """
 
     def snapshot(self, group: TaskGroup) -> Snapshot:
-        """Copy all that a group run may change, right before the run (session protocol).
+        """Copy all blobs that a group run may change, as every session must do right before it.
 
         Called right before the run. Takes memory for what the group changes in place.
         """
@@ -171,7 +171,7 @@ class Session(Protocol):
         """
 
     def release(self, tickets: Sequence[Ticket]) -> None:
-        """Free the memory of a save's snapshots, named by tickets, anywhere (session protocol)."""
+        """Free the memory of snapshots of a save on their nodes, as every session must do."""
 
     def read(self, node: str, names: tuple[str, ...]) -> dict[str, Value]:
         """Return copies of blobs of a node of the session, between groups (protocol).
@@ -186,7 +186,7 @@ class Session(Protocol):
         """Return the names in the workspace of a node of the session, sorted (protocol)."""
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Normalise nodes' workspaces: kept blobs own their memory, others are dropped (protocol).
+        """Make kept blobs own their memory and drop others on each node, as every session must.
 
         Afterwards it holds exactly the names in ``keep[node]``, each owning its memory, in
         C order, aligned and writable. Names not in ``keep`` end here.

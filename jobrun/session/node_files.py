@@ -110,7 +110,7 @@ def collect_from_nodes(
 def upload_from_nodes(
     tickets: Sequence[Ticket], directory: str, objects: str, link: Callable[[str], WorkerHandle]
 ) -> tuple[NodeSave, ...]:
-    """Ask nodes to upload their files of a save themselves, instead of collecting the files.
+    """Ask each node to upload its own files of a save to the object store, by itself.
 
     Args:
         tickets: Of one save.
@@ -195,7 +195,7 @@ def serve_chunk(part: Partition, path: str, offset: int) -> FileChunk:
 
 
 def serve_reference(part: Partition, path: str) -> Reference | None:
-    """Serve a loading node the reference to a stored file's object; None if the file is here.
+    """Return the object-store reference of a file that a node loads; None if it is on disk.
 
     Raises:
         CheckpointError: What is said of it is damaged.
@@ -217,7 +217,7 @@ FILE_REQUESTS: dict[str, Callable[..., Any]] = {"file": serve_chunk, "where": se
 
 @contextlib.contextmanager
 def write_probe(directory: str) -> Iterator[Probe | None]:
-    """Write the master's probe file, by which nodes find whether they share its directory.
+    """Write a probe file, by which nodes find whether their files are in a shared directory.
 
     Raises:
         EnvironmentFaultError: E313, it cannot be made.

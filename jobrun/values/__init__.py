@@ -1,7 +1,7 @@
 """Define the values of blobs: their kinds, copies, comparison and sharing.
 
-- ``blob_kinds``: which values there are. ``container_flattening``, ``named_tuples``: trees of them.
-  ``atomic_counter``: counters.
+- ``blob_kinds``: which values there are. ``atomic_counter``: counters.
+  ``container_flattening``, ``dataclasses_and_tuples``: trees of them.
 - ``adapters``: trees of the values and objects of other libraries, and of a user's own.
 - ``torch_tensors``, ``object_state``: values of other libraries. ``axis_order``: memory of arrays.
 - ``copies``: copies that share no memory. ``compare``: whether and how two values differ.

@@ -105,7 +105,7 @@ def has_gaps(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> boo
 
 
 def copy_with_strides(array: Array, strides: Sequence[int]) -> Array:
-    """Copy an array to new memory in a given order of axes, with exactly these strides and gaps.
+    """Copy an array to new memory that is laid out by ``strides``: its order of axes and gaps.
 
     Raises:
         ValueError: The strides are not those of such an array.

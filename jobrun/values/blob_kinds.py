@@ -69,7 +69,7 @@ def kind_of(value: Value) -> Kind | None:
 
 
 def check_storable(value: Value, name: str) -> Fault | None:
-    """Return a fault if a value is of a kind that the blob ``name`` cannot hold, else None."""
+    """Return a fault if a value is of no kind that the blob ``name`` can have, or None."""
     kind = kind_of(value)
     if kind in {"array", "numpy"}:
         return _array_refusal(value, name)
@@ -120,7 +120,7 @@ def describe(value: Value) -> str:
 
 
 def size_bytes(values: Sequence[Value]) -> int:
-    """Sum the sizes in bytes of blobs' values of whatever kind; one without a size counts as 8."""
+    """Sum sizes in bytes of values of all kinds of blobs; what has no ``nbytes`` counts as 8."""
     return sum(int(getattr(value, "nbytes", 8)) for value in values)
 
 
@@ -187,7 +187,7 @@ def _mend(value: Any) -> str:
 
 
 def same_dtype(first: DType, second: DType) -> bool:
-    """Compare two blob dtypes fully: also scalar class, titles, alignment and metadata."""
+    """Return whether blobs of two dtypes are of one kind, by titles, alignment and metadata."""
     if first is second:
         return True
     if first != second or first.type is not second.type:

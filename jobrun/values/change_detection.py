@@ -21,7 +21,7 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integers_in_hex, key_text
 from jobrun.values import container_flattening as trees
-from jobrun.values import named_tuples
+from jobrun.values import dataclasses_and_tuples
 from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import Path, UnboundValue, find_adapter
 from jobrun.values.atomic_counter import Counter
@@ -53,7 +53,7 @@ class Loan:
     _copied: tuple[Value, Value] | None = None
 
     def change(self) -> Path | None:
-        """Return the first place at which a callable changed a value lent to it, or None."""
+        """Return the path of the first change that a callable made in its argument, or None."""
         if self._copied is not None:
             return None if same_bits(*self._copied) else ()
         for container, path, before in self._inside:
@@ -120,7 +120,7 @@ def _lent(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Value:
 
 
 def read_only_row(value: Value) -> Value:
-    """Lend a numpy scalar with fields as a read-only view, which refuses changes."""
+    """Protect a numpy scalar with fields from undetected changes: return a read-only view."""
     row = np.asarray(value).view()
     row.flags.writeable = False
     return row[()]
@@ -137,13 +137,15 @@ def _container(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Val
     elif type(value) is tuple:
         return tuple([_lent(one, (*path, str(at)), loan, met) for at, one in enumerate(value)])
     elif trees.is_record(value):
-        items = named_tuples.record_items(value)
-        name, form = named_tuples.class_and_form(value)
+        items = dataclasses_and_tuples.record_items(value)
+        name, form = dataclasses_and_tuples.class_and_form(value)
         if form == "tuple":
             lent = {at: _lent(one, (*path, at), loan, met) for at, one in items.items()}
-            return _bound(named_tuples.make_named_tuple(name, lent), path)
-        made = met[id(value)] = _bound(named_tuples.begin_dataclass(name, list(items)), path)
-        named_tuples.fill_fields(
+            return _bound(dataclasses_and_tuples.make_named_tuple(name, lent), path)
+        made = met[id(value)] = _bound(
+            dataclasses_and_tuples.begin_dataclass(name, list(items)), path
+        )
+        dataclasses_and_tuples.fill_fields(
             made, {at: _lent(one, (*path, at), loan, met) for at, one in items.items()}
         )
     else:
@@ -157,12 +159,12 @@ def _container(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Val
 
 
 def _bound(value: Value, path: Path) -> Value:
-    """Return a value to be lent to code; refuse one whose class is not loaded (E249).
+    """Return a value in which changes can be detected; refuse one of an unknown class (E249).
 
     Raises:
         TaskFailedError: E249, its class is not loaded.
     """
-    if type(value) is not named_tuples.UnboundRecord:
+    if type(value) is not dataclasses_and_tuples.UnboundRecord:
         return value
     raise unbound_class_error(value.class_name, "/".join(path))
 
@@ -184,14 +186,14 @@ def _inside(container: Any) -> list[Any]:
     if type(container) is list:
         return list(container)
     is_dict = isinstance(container, dict)
-    named = container if is_dict else named_tuples.record_items(container)
+    named = container if is_dict else dataclasses_and_tuples.record_items(container)
     found = [part for item in named.items() for part in item]
     more = getattr(container, "__dict__", None)
     return [*found, *(part for item in more.items() for part in item)] if more else found
 
 
 def _difference(container: Any, before: list[Any]) -> Path | None:
-    """Return the place of the first change in a container since ``before``, or None."""
+    """Return the path of the first change of a container's items since ``before``, or None."""
     now = _inside(container)
     if len(now) == len(before) and all(map(is_, now, before)):
         return None
@@ -310,7 +312,7 @@ def _feed_items(content: Any, value: Any, reading: _Reading, around: set[int]) -
         for one in value:
             _feed(content, one, reading, around)
         return
-    named = named_tuples.record_items(value) if is_record else value
+    named = dataclasses_and_tuples.record_items(value) if is_record else value
     _say(content, type(value), len(named))
     for key, one in named.items():
         _say(content, key)

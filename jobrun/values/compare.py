@@ -109,7 +109,7 @@ def _leaf_difference(path: Path, expected: Value, found: Value) -> Difference | 
 
 
 def _gaps(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
-    """Return strides of an array to compare that has gaps in memory, without axes of length 1."""
+    """Return an array's strides, to compare them, if it has gaps in memory; otherwise ()."""
     shape, strides = array.shape, array.strides
     if not has_gaps(shape, strides, array.itemsize):
         return ()
@@ -130,7 +130,7 @@ def _order_words(array: np.ndarray[Any, Any]) -> str:
 
 
 def _structure_difference(path: Path, expected: Any, found: Any) -> Difference | None:
-    """Compare the structures of two values; return where they first differ."""
+    """Compare how two values nest (keys, lengths, classes); return the first difference."""
     if type(expected) is type(found) and isinstance(expected, dict | list):
         ours, theirs = (
             dict(enumerate(one)) if isinstance(one, list) else one for one in (expected, found)

@@ -19,7 +19,7 @@ import numpy as np
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import is_long, key_text
-from jobrun.values import named_tuples
+from jobrun.values import dataclasses_and_tuples
 from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import (
     Adapter,
@@ -95,13 +95,13 @@ def is_tree(value: Value) -> bool:
 def is_record(value: Value) -> bool:
     """Return whether a container is flattened by named fields: a named tuple or dataclass."""
     return (
-        named_tuples.record_form(type(value)) is not None
-        or type(value) is named_tuples.UnboundRecord
+        dataclasses_and_tuples.record_form(type(value)) is not None
+        or type(value) is dataclasses_and_tuples.UnboundRecord
     )
 
 
 def unbound_classes(value: Value) -> list[str]:
-    """List the names of classes in a container that are not loaded in this process."""
+    """List names of classes in a flattened container that this process has not loaded."""
     found: dict[str, None] = {}
     seen: set[int] = set()
     kept: list[Any] = []
@@ -111,7 +111,7 @@ def unbound_classes(value: Value) -> list[str]:
         if id(one) in seen:
             continue
         seen.add(id(one))
-        if type(one) in (named_tuples.UnboundRecord, UnboundValue):
+        if type(one) in (dataclasses_and_tuples.UnboundRecord, UnboundValue):
             found[one.class_name] = None
         if type(one) in _DICT_NAMES:
             rest += one.values()
@@ -120,7 +120,7 @@ def unbound_classes(value: Value) -> list[str]:
         elif type(one) in (list, tuple):
             rest += one
         elif is_record(one):
-            rest += named_tuples.record_items(one).values()
+            rest += dataclasses_and_tuples.record_items(one).values()
         elif type(one) is UnboundValue:
             rest += [one.tree, one.rest]
         elif type(one) is np.ndarray and not one.dtype.hasobject:
@@ -176,13 +176,16 @@ def unflatten(structure: Any, leaves: Mapping[Path, Value], *, place: bool = Tru
 
 
 def describe_tree(value: Value) -> str:
-    """Describe a container in a message for people: its kind, and how much it holds."""
+    """Describe a value that can be flattened, such as a dict, in words: its kind and length."""
     if value is None:
         return "None"
     if type(value) is bytes:
         return f"bytes, {len(value)} of them"
     if is_record(value):
-        form, count = named_tuples.record_form(type(value)), len(named_tuples.record_items(value))
+        form, count = (
+            dataclasses_and_tuples.record_form(type(value)),
+            len(dataclasses_and_tuples.record_items(value)),
+        )
         kind = "named tuple" if form == "tuple" else "dataclass"
         title = value.title if form is None else f"{kind} {type(value).__qualname__}"
         return f"{title} of {count}"
@@ -379,13 +382,13 @@ class _Flattener:
             raise UnsavableError(path[:-2], what) from error
 
     def _record(self, value: Any, path: Path, taken: set[str]) -> Any:
-        name, kind = named_tuples.class_and_form(value)
-        if type(value) is not named_tuples.UnboundRecord:
-            why = named_tuples.explain_unsavable(value)
+        name, kind = dataclasses_and_tuples.class_and_form(value)
+        if type(value) is not dataclasses_and_tuples.UnboundRecord:
+            why = dataclasses_and_tuples.explain_unsavable(value)
             if why:
                 raise UnsavableError(path, why)
         items = []
-        for field_name, item in named_tuples.record_items(value).items():
+        for field_name, item in dataclasses_and_tuples.record_items(value).items():
             at = _free(field_name, taken)
             taken.add(at)
             node = self.node(item, (*path, at))
@@ -454,11 +457,13 @@ class _Unflattener:
         items = node["tuple" if is_tuple else "fields"]
         made = None
         if not is_tuple:
-            made = self.made[path] = named_tuples.begin_dataclass(name, [one for one, *_ in items])
+            made = self.made[path] = dataclasses_and_tuples.begin_dataclass(
+                name, [one for one, *_ in items]
+            )
         values = {one: self.value(part, (*path, *(at or [one]))) for one, part, *at in items}
         if is_tuple:
-            return named_tuples.make_named_tuple(name, values)
-        named_tuples.fill_fields(made, values)
+            return dataclasses_and_tuples.make_named_tuple(name, values)
+        dataclasses_and_tuples.fill_fields(made, values)
         return made
 
     def _adapted(self, node: Any, path: Path) -> Any:
@@ -499,7 +504,7 @@ def is_numpy_scalar(value: Any) -> bool:
 
 
 def is_structured_scalar(value: Any) -> bool:
-    """Return whether a numpy scalar has fields (``table[0]``), so is flattened otherwise.
+    """Return whether a value to be flattened is a numpy scalar with fields, which is mutable.
 
     Other scalars never change; the fields of this one can be set, and its memory may be that of an
     array: ``np.asarray(value)`` is a view of it.
@@ -524,7 +529,7 @@ def _packed(items: Any) -> np.ndarray[Any, Any] | None:
 
 
 def _versions(metadata: Any, path: Path) -> list[Any]:
-    """Flatten the version numbers (``_metadata``) that a container of the kind state dict holds."""
+    """Flatten a state dict's ``_metadata``, its version numbers by module, to plain lists."""
     form = [[part, dict(facts)] for part, facts in dict(metadata).items()]
     try:
         same = json.loads(json.dumps(form, allow_nan=False)) == form

@@ -80,7 +80,7 @@ def detach(value: Value, name: str = "?", note_gaps: Callable[[str], None] | Non
 
 
 def detach_state(state: Value) -> Value:
-    """Copy an object's state with every value in it, so that the copy shares no memory with it.
+    """Make copies of all values in an object's state, which share no memory with the object.
 
     Arrays that overlap get memory of their own.
 
@@ -170,7 +170,7 @@ def _copied(
 def require_adapted(
     structure: Any, leaves: Mapping[Path, Value], made: Value, *, gaps: bool = False
 ) -> None:
-    """Require that a value's copy, made by its adapter, equals it bit for bit.
+    """Require of a copy made by an adapter that it equals the copied value in every bit.
 
     Raises:
         ValueError: It differs, with the place.

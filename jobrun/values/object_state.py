@@ -153,7 +153,7 @@ def _find_accessors(value: Any) -> _Accessors | None:
 
 
 def is_module(value: Any) -> bool:
-    """Return whether an object is a module of PyTorch (``torch.nn.Module``)."""
+    """Return whether an object is a ``torch.nn.Module``, whose state is a state dict."""
     kind = getattr(getattr(loaded_torch(), "nn", None), "Module", None)
     return kind is not None and isinstance(value, kind)
 
@@ -172,7 +172,7 @@ def takes_in_place(value: Any) -> bool:
 
 
 def module_state(module: Any) -> Any:
-    """Take the object state of a PyTorch module: a state dict that shares its tensors' memory."""
+    """Return the object state of a PyTorch module: a state dict over its tensors' memory."""
     tree = module.state_dict()
     if not isinstance(tree, dict):
         return tree
@@ -237,7 +237,7 @@ def is_estimator(value: Any) -> bool:
 
 
 def estimator_state(value: Any) -> dict[str, Any]:
-    """Take the state of an object that is an estimator: attributes, generators, estimators.
+    """Return an estimator's object state: its attributes, generators and inner estimators.
 
     Raises:
         UnsavableError: One of them cannot be kept; its path begins with the attribute.
@@ -257,7 +257,7 @@ def estimator_state(value: Any) -> dict[str, Any]:
 
 
 def set_estimator_state(value: Any, state: dict[str, Any]) -> None:
-    """Set the object state of a scikit-learn estimator: its attributes, and no others.
+    """Set an estimator object to a saved state; remove attributes that the state lacks.
 
     Generators and estimators that it has already get their states in place: others may have them.
     """
@@ -281,7 +281,7 @@ _MODULE = _Accessors(module_state, set_module_state)
 
 
 def _replace(root: Any, old: Any, new: Any, seen: set[int]) -> None:
-    """Put an object's present random generator in place of a loaded one in its new state."""
+    """Put an existing generator in place of its loaded copy anywhere in an object's state."""
     if id(root) in seen:
         return
     seen.add(id(root))

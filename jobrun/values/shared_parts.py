@@ -17,7 +17,7 @@ import numpy as np
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import key_text
 from jobrun.values import container_flattening as trees
-from jobrun.values import named_tuples
+from jobrun.values import dataclasses_and_tuples
 from jobrun.values import object_state as objects
 from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import find_adapter, package_of
@@ -151,7 +151,7 @@ def render_place(place: Path) -> str:
 
 
 def _identity(thing: Any) -> Any:
-    """Return what identifies a random generator or object as a shared part, or None."""
+    """Return the object by which a shared part is known: itself, its bit generator or None."""
     if _is_random(thing, "Generator"):
         return thing.bit_generator
     if _is_random(thing, "RandomState"):
@@ -168,7 +168,7 @@ def _is_random(thing: Any, name: str) -> bool:
 
 
 def _parts(roots: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """Iterate over everything inside values that may be shared between them, short paths first."""
+    """Iterate over values' parts, nested ones too, to find shared ones; short paths first."""
     # An object is looked into once; each path to it is found.
     seen: set[int] = set()
     kept: list[Any] = []
@@ -228,7 +228,7 @@ def _place_of(one: _Memory) -> Path:
 
 
 def _group_pairs(group: list[_Memory]) -> list[Pair]:
-    """Find, in a group of values' arrays, the shared parts: pairs with memory in common."""
+    """Find pairs of arrays that share memory, among arrays whose address ranges overlap."""
     if len(group) > _MANY and all(one.owner is None for one in group):
         return _marked_pairs([(one.place, one.array) for one in group])
     pairs: list[Pair] = []
@@ -353,7 +353,7 @@ def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
         elif isinstance(thing, dict):
             inside = thing.items()
         elif trees.is_record(thing):
-            inside = named_tuples.record_items(thing).items()
+            inside = dataclasses_and_tuples.record_items(thing).items()
         elif (adapter := find_adapter(type(thing))) is None:
             continue
         elif adapter.immutable:

@@ -111,7 +111,7 @@ class disk_faults:  # noqa: N801 - it reads as a function
 
 
 def open_regular(path: str | os.PathLike[str]) -> int:
-    """Open a file on disk for reading if it is a regular one; refuse links, pipes and devices.
+    """Return a descriptor of a regular file on disk; refuse symbolic links, pipes and devices.
 
     Returns:
         The descriptor.
@@ -465,7 +465,7 @@ def _renameat2(source: str, target: str) -> int:
 
 @functools.cache
 def _c_call() -> tuple[Any, Callable[[], int]]:
-    """Find ``renameat2``, C's function to rename files on disk, and the getter of its errno."""
+    """Find the C function ``renameat2``, which renames files on disk, and its errno's getter."""
     # Costs milliseconds, which commands that rename nothing should not pay.
     import ctypes  # noqa: PLC0415
 

@@ -48,7 +48,7 @@ def build_encoder(
     ensure_ascii: bool = True,
     default: Callable[[Any], Any] | None = None,
 ) -> Callable[[Any], str]:
-    """Prepare an encoder for JSON texts or files, to be called often; NaN is a ``ValueError``.
+    """Build, once for many JSON texts, a fast encoder function; NaN is a ``ValueError``.
 
     Made once: what ``json.dumps`` prepares for each text takes longer than a short text itself.
 

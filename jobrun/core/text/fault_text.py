@@ -159,7 +159,7 @@ def as_json(faults: Iterable[Fault]) -> dict[str, Any]:
 
 
 def as_item(fault: Fault) -> dict[str, Any]:
-    """Render one fault as a JSON object with a stable schema; fields without a value are None."""
+    """Render a fault's text, code and place as a JSON object; values that it lacks are None."""
     where = fault.where
     at_line = where if where is not None and where.line else None
     return {

@@ -123,7 +123,7 @@ def _fresh_operators() -> frozenset[str]:
 
 
 def is_plain_view(expr: Expr) -> bool:
-    """Return whether an expression surely is an alias of a blob: it, its part or its transpose."""
+    """Return whether an expression surely is an alias of a blob: a name, index or ``.T``."""
     match expr:
         case Name():
             return True
@@ -205,7 +205,7 @@ def _may_be_list_or_count(expr: Expr) -> bool:
 
 
 def permuted_names(op: Op) -> set[str]:
-    """Return the names among which an assignment only swaps values, so none becomes an alias.
+    """Return the names that an assignment swaps (``a, b = b, a``), none of which is an alias.
 
     Empty for any other operator.
     """

@@ -78,12 +78,12 @@ def as_view(value: Value, source: Value, *more: Value) -> Value:
 
 
 def is_viewable(source: Value) -> bool:
-    """Return whether ``as_view`` needs to coerce no array that is a part of a value."""
+    """Return whether a value is a writable array of real numbers: a view needs no coercion."""
     return type(source) is _ARRAY and source.dtype.kind in _REAL and source.flags.behaved
 
 
 def as_dense_view(value: Value, source: Value, *more: Value) -> Value:
-    """Coerce an array for a blob at run time: keep it as a view if it is dense, else copy it.
+    """Coerce an array for a blob: keep a view that is contiguous in memory, copy any other.
 
     Args and errors are those of ``as_view``.
     """
@@ -124,7 +124,7 @@ def copy_sent(blobs: Blobs, name: str) -> Value:
 
 
 def take_moved(blobs: Blobs, name: str) -> Value:
-    """Coerce a blob to the value of a record that is sent, and remove an array of its own.
+    """Coerce a blob for a record that is sent: move an array out of its workspace, copy others.
 
     Raises:
         MissingBlobError: There is none of that name.
@@ -270,7 +270,7 @@ def attribute_ndim(value: Value) -> int:
 
 
 def attribute_dtype(value: Value) -> np.dtype[Any]:
-    """Coerce a value, a Python scalar too, and return its ``dtype`` in generated code."""
+    """Return the ``dtype`` of a value, after coercion to an array if it is a Python scalar."""
     found: np.dtype[Any] = value.dtype if isinstance(value, np.ndarray) else np.asarray(value).dtype
     return found
 
@@ -294,7 +294,7 @@ def _is_container(value: Value) -> bool:
 
 
 def _root(value: Any) -> Any:
-    """Return the array in whose memory a view to be coerced is; None if it is no array's."""
+    """Return the array that owns the memory of a view to coerce; None for other memory."""
     while value.base is not None:
         value = value.base
         if not isinstance(value, np.ndarray):

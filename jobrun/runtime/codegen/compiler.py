@@ -32,7 +32,12 @@ from jobrun.runtime.codegen.copy_elision import Views, find_moves, find_views
 from jobrun.runtime.codegen.elementwise_chains import is_fusible
 from jobrun.runtime.codegen.expressions import assign, load
 from jobrun.runtime.codegen.line_table import StepLocation
-from jobrun.runtime.codegen.liveness import BlockNames, access_finder, collect_usage
+from jobrun.runtime.codegen.liveness import (
+    BlockNames,
+    access_finder,
+    collect_usage,
+    names_bound_first,
+)
 from jobrun.runtime.codegen.record_statements import (
     RECORD_ARGUMENTS,
     RecordAccess,
@@ -174,7 +179,7 @@ def _transfer_each(
     views: Views,
     left: frozenset[str],
 ) -> list[ast.stmt]:
-    """Assemble, for the compiler, the statements around the body of a loop over records.
+    """Wrap a compiled record loop's body in loads and stores of the task's workspace variables.
 
     Other threads run meanwhile, so that there is no memory to reuse. What is bound is unbound
     again: no record sees what the one before has bound, nor keeps its memory.
@@ -249,7 +254,7 @@ def _compiled(same: _ByIdentity) -> Callable[[Any], Value]:
 def make_function(
     body: list[ast.stmt], table: dict[str, Any], origin: Origin, more: tuple[str, ...] = ()
 ) -> FunctionType:
-    """Compile statements, as a Python syntax tree, to a function of a frame, and ``more``."""
+    """Compile statements (a syntax tree) to a Python function of a frame and ``more`` values."""
     arguments = ast.arguments([], [*map(ast.arg, ("f", *more))], None, [], [], None, [])
     define = ast.FunctionDef(_FUNCTION, arguments, body, [], None, None)
     if "type_params" in define._fields:  # a field since Python 3.12
@@ -297,11 +302,11 @@ def _find_outer_names(
         access = look.of_step(step)
         bound.update(access.binds)
         deleted.update(access.deletes)
-    return _OuterNames(kept & bound, kept & deleted, kept & {*fields, *_bound_first(steps)})
+    return _OuterNames(kept & bound, kept & deleted, kept & {*fields, *names_bound_first(steps)})
 
 
 def _find_passing_names(names: BlockNames, outer: _OuterNames, views: Views) -> frozenset[str]:
-    """Find names that need not be in a workspace from their binding until a record is sent.
+    """Find names that compiled code keeps only in variables until a record sends their values.
 
     Not those that may hold a view, or the array of another name: it is seen there, and copied.
     """
@@ -312,7 +317,7 @@ def _find_passing_names(names: BlockNames, outer: _OuterNames, views: Views) -> 
 def _find_reusable_arrays(
     steps: tuple[Step, ...], outer: _OuterNames
 ) -> list[tuple[int, str, str]]:
-    """Find a block's assignments that may overwrite the array their name is bound to already.
+    """Find assignments, as a block is compiled, that may overwrite their name's previous array.
 
     With each a name, and a variable for what it held before: nothing ever looks at that.
     """
@@ -324,20 +329,3 @@ def _find_reusable_arrays(
                 found.setdefault(name, op)
     names = sorted(found.keys() & (outer.first - outer.deleted))
     return [(id(found[name]), name, f"o{number}") for number, name in enumerate(names)]
-
-
-def _bound_first(steps: tuple[Step, ...]) -> set[str]:
-    """Compute, before a block is compiled, which names its steps bind before they read them."""
-    look = access_finder()
-    seen: set[str] = set()
-    first: set[str] = set()
-    for step in steps:
-        if not isinstance(step, Net):
-            seen |= collect_usage((step,)).used
-            continue
-        for op in step.ops:
-            access = look.of_op(op)
-            seen.update(access.reads, access.atomic)
-            first.update(name for name in access.binds if name not in seen)
-            seen.update(access.binds)
-    return first

@@ -105,7 +105,7 @@ class ControlFlow:
 
     @property
     def has_loops(self) -> bool:
-        """Whether the generated control flow has loops, which share one list of passes."""
+        """Whether the control flow that is generated for a block contains a loop step."""
         return self._loops > 0
 
     def block(self, steps: tuple[Step, ...]) -> list[ast.stmt]:
@@ -430,12 +430,12 @@ def called_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
 
 
 def _build_early_return() -> ast.stmt:
-    """Generate the return statement of the control flow that leaves a stopped block."""
+    """Generate ``return True``, the control flow by which ``stop`` ends a block early."""
     return ast.Return(ast.Constant(True))
 
 
 def _augmented(steps: tuple[Step, ...]) -> Iterator[str]:
-    """Iterate over the names that a loop in generated control flow changes as a whole."""
+    """Iterate over names that a loop in the control flow changes by ``+=`` or the like."""
     for step in walk(steps):
         for op in step.ops if isinstance(step, Net) else ():
             if isinstance(op, Augment) and isinstance(op.target, NameTarget):
@@ -482,7 +482,7 @@ def _chunk(source: ast.expr, body: list[ast.stmt], ended: list[ast.stmt]) -> ast
 
 
 def find_inputs(steps: tuple[Step, ...], variables: Collection[str]) -> tuple[str, ...] | None:
-    """Find the names that a generated loop reads; None if its body is not plain arithmetic only.
+    """Return the names read by a generated loop of plain arithmetic; None for another body.
 
     Args:
         steps: Of the loop's body.

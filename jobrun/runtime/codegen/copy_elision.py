@@ -453,7 +453,7 @@ class _Analysis:
         gone: set[str],
         live: Collection[str],
     ) -> None:
-        """Record which names share memory with an assignment's targets as copies are elided."""
+        """Record which names share memory with assigned names if their copies are elided."""
         found = [
             (one.target, self._shared_by(one, before))
             for one in parts
@@ -482,7 +482,7 @@ class _Analysis:
         return found
 
     def _let_out(self, made: _Sharing, point: Point, before: _Sharing) -> None:
-        """Note that a step outside of generated code may see views that elided copies leave."""
+        """Record that a step outside of generated code may keep views left by elided copies."""
         reads, makes = point.reads & self._relevant, point.makes & self._relevant
         self._visits += len(reads) * len(makes)
         for name in reads:
@@ -513,7 +513,7 @@ class _Analysis:
                     yield self._chosen(name, other, present)
 
     def _chosen(self, written: str, other: str, sites: _Sites) -> Site:
-        """Choose which elided copy to make after all, as a write would be seen through its view."""
+        """Choose an elided copy to make after all, where a write would change another name."""
 
         def rank(site: Site) -> tuple[int, Site]:
             target = self._targets[site]

@@ -106,7 +106,7 @@ def is_fusible(expr: Expr) -> bool:
 
 
 def build_chain(expr: Expr) -> Chain:
-    """Build the program of a candidate for fusion, the chain that ends an expression."""
+    """Build the ``Chain`` of elementwise operations that ends an expression, to be fused."""
     chain = Chain()
     _value(_tree(expr, chain), chain, {})
     return chain
@@ -248,7 +248,7 @@ def find_reuse_chain(expr: Expr, *, names: bool = False) -> ReuseChain | None:
 
 
 def _beside_a_number(expr: Expr, *, names: bool) -> ReuseChain | None:
-    """Return an array-and-number operation as a ``ReuseChain`` with a constant only, or None."""
+    """Return an elementwise operation of an array and a number as a ``ReuseChain``, or None."""
     match expr:
         case Compare(left=left, operators=(one,), rest=(right,)):
             ufunc, operands, is_dear = _COMPARE[one][0], (left, right), False
@@ -269,7 +269,7 @@ def _beside_a_number(expr: Expr, *, names: bool) -> ReuseChain | None:
 
 
 def _link(expr: Expr) -> tuple[ReuseStep, Expr] | None:
-    """Return an expression's last operator and operand if it can write into that one's buffer."""
+    """Return an elementwise operation that may overwrite its operand, and that operand."""
     match expr:
         case Unary(operator="-", operand=operand):
             return ReuseStep(expr, np.negative), operand
@@ -300,7 +300,7 @@ def _with_number(
 
 
 def _number(expr: Expr) -> float | None:
-    """Return a literal as the float from which a constant for buffer reuse is prepared, or None."""
+    """Return a constant operand of an elementwise chain as a float; None for another one."""
     match expr:
         case Const(value=value) if type(value) is float:
             return value

@@ -60,7 +60,7 @@ _HARMLESS_EXPONENT = 64
 
 
 def import_numpy_module(name: str, *_: object) -> ModuleType:
-    """Import a numpy submodule for the Python code built from an expression; refuse other modules.
+    """Import a module as ``__import__`` in code generated for expressions: only those of numpy.
 
     Raises:
         ImportError: It is no module of numpy's.
@@ -190,7 +190,7 @@ class ExpressionBuilder:
         return None if is_plain else find_reuse_chain(expr, names=self.names_hold_arrays)
 
     def _over(self, expr: e.Expr, reuse: ReuseChain) -> ast.expr:
-        """Build the syntax tree of an expression that overwrites its operand's array, if float64.
+        """Build an expression's code that overwrites its operand's array where that is float64.
 
         And ``v`` lets go of the array at once: numpy reuses such temporaries.
         """
@@ -366,7 +366,7 @@ def _is_harmless(exponent: e.Expr) -> bool:
 
 
 def _may_be_text(value: e.Expr) -> bool:
-    """Return whether an operand in an expression's syntax tree may be text instead of a number."""
+    """Return whether code generated for an operand of an expression may yield a text."""
     match value:
         case e.Const():
             return isinstance(value.value, str)
@@ -449,12 +449,12 @@ _DIRECT: dict[Function, Function] = {
 
 
 def _has_name(tree: ast.expr) -> bool:
-    """Return whether the Python syntax tree built for an expression holds a variable."""
+    """Return whether code built for an expression refers to a variable, so is no literal."""
     return any(isinstance(node, ast.Name) for node in ast.walk(tree))
 
 
 def format_value(value: Value, spec: str) -> str:
-    """Format an expression's value for the text that it is part of, by a format such as ``.3f``.
+    """Format an expression's value within a text such as ``loss {loss:.3f}``, by its format.
 
     Raises:
         TaskFailedError: E213, if the format does not suit the value.

@@ -273,7 +273,7 @@ def _kind(leaf: Any) -> Any:
 def _planned(
     instructions: Sequence[Instruction], kinds: tuple[Any, ...], roles: tuple[str, ...], into: int
 ) -> _Plan | None:
-    """Plan a fused kernel for leaves of these dtypes; None if the chain must run unfused.
+    """Plan a fused kernel for input arrays of these dtypes; None if they cannot be fused.
 
     ``into`` is the leaf that takes the result, or -1.
     """
@@ -293,7 +293,7 @@ def _planned(
 
 
 def _resolved(one: Instruction, types: list[Any]) -> tuple[np.dtype[Any], ...] | None:
-    """Return the dtypes of a ufunc's converted operands and result in a kernel, or None."""
+    """Return the dtypes of a ufunc's operands and result in a fused kernel, or None."""
     if one.plain is square and types[0].kind != "f":
         return None
     try:
@@ -440,7 +440,7 @@ def _pieces(
 
 
 def _rows(shape: tuple[int, ...], items: int) -> int:
-    """Return how many rows of arrays a fused kernel computes at a time, for a number of items."""
+    """Return how many rows a fused kernel computes at a time: about ``items`` numbers."""
     width = max(1, math.prod(shape[1:]))
     rows = max(1, min(items, _MOST_ITEMS) // width)
     return min(shape[0], rows if rows < _LANES else rows + -rows % _LANES)

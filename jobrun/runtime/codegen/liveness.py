@@ -57,7 +57,7 @@ class Usage:
 
 @cache
 def access_finder() -> AccessFinder:
-    """Build the ``AccessFinder`` of names that steps read, bind and change, for liveness."""
+    """Build the finder of names that each step reads, binds or changes, to compute liveness."""
     mutating = {name: known.mutates for name, known in OPERATORS.items() if known.mutates}
     return AccessFinder(mutating, {name for name in mutating if OPERATORS[name].atomic})
 
@@ -76,6 +76,23 @@ def collect_usage(steps: Steps) -> Usage:
         for expr in _all_expressions(step):
             found.changed.update(changed_views(expr))
     return found
+
+
+def names_bound_first(steps: Steps) -> set[str]:
+    """Return the names whose liveness begins in these steps: none is read before it is bound."""
+    look = access_finder()
+    seen: set[str] = set()
+    first: set[str] = set()
+    for step in steps:
+        if not isinstance(step, Net):
+            seen |= collect_usage((step,)).used
+            continue
+        for op in step.ops:
+            access = look.of_op(op)
+            seen.update(access.reads, access.atomic)
+            first.update(name for name in access.binds if name not in seen)
+            seen.update(access.binds)
+    return first
 
 
 def collect_expression_usage(exprs: Iterable[Expr]) -> Usage:
@@ -187,7 +204,7 @@ class GroupUsage:
         )
 
     def node_block(self, part: NodeSetup | NodeReport, block: Steps) -> BlockNames:
-        """Return the liveness of names in a node's setup or report: all are shared, and live on."""
+        """Return the liveness of names in a node's setup or report: all stay live after it."""
         found = collect_usage(block)
         changed = found.changed | self._changed.get(part.node, set())
         return BlockNames(
@@ -247,7 +264,7 @@ def _task_usage(task: Task) -> Usage:
 
 
 def _outer_part(found: Usage, scopes: Scopes) -> Usage:
-    """Select, from the names that a task uses, those that are live outside it, in group or node."""
+    """Select the names a task uses that stay live after it: blobs of its group or its node."""
     outer = {name for name, scope in scopes if scope in {Scope.GROUP, Scope.NODE}}
     return Usage(found.used & outer, found.changed & outer)
 

@@ -76,7 +76,7 @@ class Instrumenter(Protocol):
     def instrument(
         self, body: list[ast.stmt], places: Sequence[StepLocation], path: str, table: Globals
     ) -> list[ast.stmt]:
-        """Put clock reads into the statements of a block, as a step meter does (protocol)."""
+        """Declare how a step meter adds clock reads to the statements of a block."""
 
     def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
         """Add step times that the step meter of another process has measured (protocol).

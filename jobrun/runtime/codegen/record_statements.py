@@ -64,12 +64,12 @@ class RecordAccess:
 
     @property
     def names(self) -> frozenset[str]:
-        """All blobs that records of the task bind or send."""
+        """All blobs that a task's statements bind from a record, or send in one."""
         return frozenset(self.fields).union(*(one.names for one in self.sent))
 
 
 def build_skip(access: RecordAccess) -> list[ast.stmt]:
-    """Generate the statement by which a stopped task skips the record's number in its queues."""
+    """Generate the statement by which ``stop`` skips a record's number in a task's queues."""
     return [ast.Expr(call(load(SKIP), load(_NUMBER)))] if access.sent else []
 
 
@@ -139,7 +139,7 @@ def _send(
 
 
 def _passed(statements: StatementBuilder, name: str, *, is_moved: bool) -> ast.expr:
-    """Generate the value that a record sends of a variable: itself, where nothing shares it."""
+    """Generate code for a variable's value in a record that is sent: a copy if it is shared."""
     variable, bind = statements.private[name], statements.globals.bind
     kind = call(bind(type, "type"), load(variable))
     is_plain: ast.expr = ast.Compare(kind, [ast.In()], [bind(PLAIN_KINDS, "plain")])
@@ -156,7 +156,7 @@ def _passed(statements: StatementBuilder, name: str, *, is_moved: bool) -> ast.e
 
 
 def _taken(statements: StatementBuilder, name: str, *, is_moved: bool) -> ast.expr:
-    """Generate the value that a record sends of a blob in a workspace."""
+    """Generate code that moves or copies a blob from its workspace into a record to send."""
     take = coercion.take_moved if is_moved else coercion.copy_sent
     function = statements.globals.bind(take, take.__name__)
     return call(function, statements.workspace(name), ast.Constant(name))

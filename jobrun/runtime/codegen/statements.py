@@ -143,7 +143,7 @@ class StatementBuilder:
         return self._prelude + made
 
     def _with_temporaries(self, make: Callable[[], list[ast.stmt]]) -> list[ast.stmt]:
-        """Generate an operator's statements with temporary variables for the arrays it computes."""
+        """Generate an operator's statements, with variables that hold its temporary arrays."""
         self.expressions.held, self.expressions.choices = [], []
         made = self.statement(make)
         self.expressions.held = None
@@ -217,7 +217,7 @@ class StatementBuilder:
         return made
 
     def _is_steady(self, name: str) -> bool:
-        """Return whether a name has the same value in each pass of the loop around an operator."""
+        """Return whether no statement of the loop around rebinds a name (loop-invariant)."""
         return self.rebound is not None and name in self.shareable and name not in self.rebound
 
     def look_ahead(self) -> list[ast.stmt]:
@@ -259,7 +259,7 @@ class StatementBuilder:
         return [*bound, assign(spare, ast.Constant(None))] if spare else bound
 
     def _bind_checked(self, op: Assign, target: str, plain: ast.expr) -> list[ast.stmt]:
-        """Generate the statements that bind a value, and check it unless its type will do."""
+        """Generate statements that bind a new value, checked unless it is a float or array."""
         made = self._checked(op, target, plain)
         if not isinstance(made, ast.Call) or made is plain or not is_fresh(op.value):
             return [self.bind(target, made)]
@@ -533,7 +533,7 @@ def _has_slice(index: ast.expr) -> bool:
 
 
 def _multiplies(expr: Expr) -> bool:
-    """Return whether a statement's expression multiplies or has powers: integers may grow."""
+    """Return whether a statement's expression has ``*`` or ``**``: integers may overflow."""
     return any(
         isinstance(one, Binary)
         and (

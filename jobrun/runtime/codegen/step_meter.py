@@ -219,7 +219,7 @@ class _MeteredBlock:
         self._timers: dict[Owner, StepTimers] = {}
 
     def begin(self, frame: Frame) -> StepTimers:
-        """Start a block's timers in the step meter, for one more run by the frame's owner."""
+        """Start the step meter's timers of a block, for one run of it in a task on a node."""
         owner = Owner(frame.run.group, frame.node.name, frame.task, frame.instance)
         timers = self._timers.get(owner)
         if timers is None:

@@ -56,7 +56,7 @@ class RecordQueue(Protocol):
         """Iterate over the numbered records that ``take`` gets from a bounded queue (protocol)."""
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
-        """Take up to ``most`` records at once from a bounded queue, with a number (protocol)."""
+        """Take up to ``most`` records from a bounded queue at once, with their batch's number."""
 
     def take_waited_s(self) -> float:
         """Return how long tasks have waited for the queue since the last call, in seconds."""
@@ -109,7 +109,7 @@ class BoundedQueue(ABC):
         return done
 
     def writer(self, scope: CancelScope) -> Put:
-        """Return the function that puts what one thread writes into a bounded queue."""
+        """Return the function that a thread calls to put its records into the bounded queue."""
         return partial(self.put, scope=scope)
 
     def take(self, scope: CancelScope) -> tuple[int, Values] | None:

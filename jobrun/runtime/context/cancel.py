@@ -40,7 +40,7 @@ class CancelScope:
 
     @property
     def passes(self) -> list[None]:
-        """Return the shared list of loop passes, which cancelling empties so that loops end.
+        """Return the list over which a scope's loops iterate: to cancel empties it, to end them.
 
         ``cancel`` empties it, which ends them with the present pass at no cost to the others.
         """

@@ -70,7 +70,7 @@ class EnvironmentVariables:
         return [os.fsdecode(name) for name in changed]
 
     def note_import(self) -> None:
-        """Note which environment variables an import changed, as it would in every process."""
+        """Note environment variables that an import changed, which each process does itself."""
         with self._lock:
             for name, (_, value) in self._look().items():
                 if name in self._made:
@@ -88,7 +88,7 @@ class EnvironmentVariables:
             }
 
     def restore(self, captured: Mapping[str, Any]) -> None:
-        """Set environment variables as ``capture`` returned them, and undo changes of others.
+        """Set environment variables as ``capture`` saved them; reset others that callables set.
 
         Raises:
             EnvironmentFaultError: E268, a secret is not there.
@@ -108,7 +108,7 @@ class EnvironmentVariables:
             self._seen = _read()
 
     def new_secrets(self, captured: Mapping[str, Any]) -> list[str]:
-        """Return names of captured secrets in the environment that were not returned before."""
+        """Return names of captured environment variables that are unreported secrets."""
         found = {name for name, saved in captured.items() if isinstance(saved, dict)}
         new = sorted(found - self._reported)
         self._reported.update(new)

@@ -106,7 +106,7 @@ class GroupRun:
     settings: LibrarySettings = field(default_factory=LibrarySettings)
 
     def fail(self, error: BaseException, task: str = "") -> None:
-        """Record an error in the group run, which frames share, and cancel the run's body."""
+        """Record an error in the group run that frames refer to, and cancel its blocks."""
         if not any(error is one for one in self.errors):
             self.errors.append(error)
             self.failed.append(task)
@@ -248,8 +248,12 @@ class Frame:
         """Send an event of the frame's block to the run's listeners."""
         return self.run.emit
 
+    def gate(self, changes: frozenset[str]) -> Snapshot | None:
+        """Return the snapshot that a frame's block has to wait for to change blobs, or None."""
+        return self.run.gates.get(self.node.name) if changes else None
+
     def wait(self, seconds: float) -> None:
-        """Wait for some seconds in the block that runs with this frame, unless it is cancelled.
+        """Wait for some seconds in the block of this frame; raise at once if it is cancelled.
 
         Raises:
             CancelledError: The scope was cancelled.
@@ -274,7 +278,7 @@ class Frame:
         return str(Path(self.run.folder, folder)) if folder else self.run.folder
 
     def output(self, ref: OutputRef) -> Value:
-        """Return a task's output value for a block that reads it through its frame.
+        """Return another task's output to a block that reads it through the block's own frame.
 
         Raises:
             TaskFailedError: E218, when that task has not ended.
@@ -320,5 +324,5 @@ class Blobs(dict[str, Value]):
 
 
 def display_name(name: str) -> str:
-    """Return the spec's name of a blob, which a frame's workspace may hold under a longer name."""
+    """Return a blob's name as in the spec, without the prefix it has in frames' workspaces."""
     return name.rpartition(":")[2]

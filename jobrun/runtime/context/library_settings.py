@@ -325,7 +325,7 @@ class LibrarySettings:
         return made
 
     def watch(self) -> AbstractContextManager[None]:
-        """Return the context in which library settings made by environment variables are noted."""
+        """Return a context manager that notes environment variables as library settings."""
         return self._require_variables().watch()
 
     def within(self, work: Callable[[], None]) -> None:
@@ -353,7 +353,7 @@ class LibrarySettings:
                 here.seen = values
 
     def capture(self) -> Settings:
-        """Return the library settings that callables made in threads that have called ``collect``.
+        """Return the library settings that callables have changed, as ``collect`` noted them.
 
         Can be called from any thread.
         """
@@ -392,7 +392,7 @@ class LibrarySettings:
         self.adopt()
 
     def close(self) -> None:
-        """End the keeping of library settings: undo callables' changes of environment variables.
+        """Stop tracking library settings; reset environment variables that callables have set.
 
         Another run in this process could not see that its callables set it again.
         """

@@ -219,7 +219,7 @@ class Cursor:
                 return
 
     def end(self, frame: Frame) -> None:
-        """End the cursor's run of the group; if a limit ended it, look whether a record is left."""
+        """End a cursor's part in a group run; after a limit, look whether a record is left."""
         if self._ahead is not None:
             if self._allowance.is_used_up:
                 self.look_ahead(frame)
@@ -230,7 +230,7 @@ class Cursor:
         return 0.0 if self._ahead is None else self._ahead.take_waited_s()
 
     def look_ahead(self, frame: Frame) -> None:
-        """Look whether the next run of the group would find a record at the cursor's position.
+        """Fetch one record ahead of the cursor, to know whether the group's next run finds any.
 
         The record is not given: the position stays. An error of the source is left to that run.
         """
@@ -307,7 +307,7 @@ class ZipCursor:
         return self._allowance.given
 
     def begin(self, stored: Position, given: int = 0) -> None:
-        """Begin a run of a ``zip``, whose cursors have begun, after a number of zipped records."""
+        """Begin a ``zip`` cursor in a group run, at its position after ``given`` records."""
         first = self.cursors[0].position
         is_new = self.reader.restart == "epoch" or not stored.passes
         now = replace(stored, part=first.part, parts=first.parts, finished=0)
@@ -352,7 +352,7 @@ class ZipCursor:
             frame.cancel.check()
 
     def take_waited_s(self) -> float:
-        """Return how long tasks waited for the zipped cursors' records since the last call."""
+        """Return seconds waited for records of a ``zip`` cursor's parts since the last call."""
         return sum(cursor.take_waited_s() for cursor in self.cursors)
 
     def end(self, frame: Frame) -> None:

@@ -50,7 +50,7 @@ class QueuePlan:
     is_spsc: bool = False
 
     def open(self) -> BoundedQueue:
-        """Create a planned queue between tasks: ordered, for one task at each end, or for any."""
+        """Create the queue between tasks' endpoints: ordered, unordered or one to one."""
         queue = self.queue
         if self.is_spsc:
             return SpscQueue(queue.capacity)
@@ -92,13 +92,13 @@ def plan_queues(group: TaskGroup) -> tuple[QueuePlan, ...]:
 
 
 def _queues_of(task: Task) -> list[Queue]:
-    """List the queues that a task is connected with: those it writes, then the one it reads."""
+    """List the queues of a task's endpoints: those it writes, then the one it reads."""
     found = [one.queue for one in task.write]
     return [*found, task.read.queue] if isinstance(task.read, ReadQueue) else found
 
 
 def add_moved_names(task: Task, names: BlockNames) -> BlockNames:
-    """Add names whose values a queue's writing endpoint moves to those that a body changes.
+    """Mark names whose arrays a task's queue endpoint moves out as changed by the task's body.
 
     They count as changed, so that no other name of the body shares memory with them.
     """
@@ -125,7 +125,7 @@ def find_moved_names(task: Task, names: BlockNames) -> frozenset[str]:
 
 
 def _seen_beside(task: Task) -> set[str]:
-    """Collect the names that other blocks of a task read, so that its queues must get copies."""
+    """Collect names that a task's outputs, setup and reports read: its endpoints copy these."""
     seen = set(collect_expression_usage(one.value for one in task.outputs).used)
     for nets in (*task.setup, *task.instance_setup):
         seen |= collect_usage(nets.init).used | collect_usage(nets.exit).used

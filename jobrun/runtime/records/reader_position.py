@@ -74,7 +74,7 @@ def decode_positions(blob: Array | None) -> tuple[Position, ...]:
 
 
 def encode_positions(positions: Iterable[Position]) -> Array:
-    """Encode a reader's positions as the state blob (int64, shape (shares and stretches, 7))."""
+    """Encode a reader's positions as an int64 array of seven columns, to save it as state."""
     rows: list[list[int]] = []
     further: list[list[int]] = []
     for one in positions:
@@ -93,7 +93,7 @@ def share_bounds(count: int, part: int, parts: int) -> Stretch:
 
 
 def redistribute(positions: Sequence[Position], part: int, parts: int) -> Position | None:
-    """Divide what a reader's shares have left among ``parts`` new ones; return one's position.
+    """Divide the rows a reader's shares have left into ``parts``; return position ``part``.
 
     None where the positions are not those of all shares of one pass over rows that can be counted.
     """
@@ -124,7 +124,7 @@ def _left(one: Position) -> Iterator[Stretch]:
 
 
 def slice_stretches(stretches: Iterable[Stretch], first: int, last: int) -> Iterator[Stretch]:
-    """Yield the stretches of unread rows in a range: one share of a redistributed reader."""
+    """Yield a reader's stretches (ranges of unread rows), cut to a range of places in them."""
     at = 0
     for start, stop in stretches:
         begin, end = max(first - at, 0), min(last - at, stop - start)

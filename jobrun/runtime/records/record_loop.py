@@ -25,7 +25,7 @@ from jobrun.runtime.codegen.compiler import Block
 from jobrun.runtime.codegen.control_flow import StopBlock
 from jobrun.runtime.context.bounded_queue import Put
 from jobrun.runtime.context.frame import Frame
-from jobrun.runtime.step_errors import gate_of, raise_explained
+from jobrun.runtime.step_errors import raise_explained
 from jobrun.values.blob_kinds import Value
 
 
@@ -79,10 +79,10 @@ class RecordSink(Protocol):
         """
 
     def skip(self, number: int) -> None:
-        """Skip a record whose pass of the record loop was left by a ``stop`` (protocol)."""
+        """Accept, as a record loop's sink, the number of a record that ``stop`` left unsent."""
 
     def close(self) -> None:
-        """Close a record loop's destination, a sink, after its task has ended (protocol)."""
+        """Close a record loop's sink, such as a queue's writing end, after its task ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +128,12 @@ class RecordPlan:
 
 
 def record_block(task: Task) -> str:
-    """Return the path of the block that ``stop`` ends: one pass of the record loop, or the task."""
+    """Return the spec path of a record loop's body, which ``stop`` ends, or of the task."""
     return task.path if task.read is None else record_path(task.path)
 
 
 def field_names(task: Task) -> tuple[str, ...]:
-    """Return the names to which a task's record loop binds the fields of a record, in order."""
+    """Return the names that a task's record loop binds in each pass, one per field."""
     match task.read:
         case ReadRecords(reader=reader):
             return tuple(field.name for field in reader.fields)
@@ -166,7 +166,7 @@ def run_records(plan: RecordPlan, block: Block, frame: Frame, streams: Streams) 
         records = streams.source.connect(inner)
         if plan.by_record or frame.instances > 1:
             records = _divide(records, inner, streams, by_record=plan.by_record)
-    gate = gate_of(block, inner)
+    gate = inner.gate(block.changes)
     if gate is not None:
         records = _gated(records, partial(gate.pass_gate, block.changes))
     try:
@@ -180,7 +180,7 @@ def run_records(plan: RecordPlan, block: Block, frame: Frame, streams: Streams) 
 
 
 def _divide(records: Records, frame: Frame, streams: Streams, *, by_record: bool) -> Records:
-    """Iterate over the records of one of several instances; end when another has ended the task."""
+    """Iterate over a task instance's records in a record loop, until another one ends it."""
     for number, values in records:
         if streams.ended:
             _skip(streams.sinks, number)

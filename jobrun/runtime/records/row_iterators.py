@@ -126,7 +126,7 @@ class RowIterator:
         return CountedRecord(tuple([column[first:last] for column in self._block]), stop - at)
 
     def take_ready(self) -> Sequence[Pair]:
-        """Return the next rows or batches of the block in memory, a limited number at a time."""
+        """Return a row iterator's next rows or batches that are already read, up to a limit."""
         at, batch = self._at, self._batch or 1
         if at >= self._block_stop or not self._block:
             return ()
@@ -188,7 +188,7 @@ class CounterRows:
         return (numbers if self._single else np.arange(numbers.start, numbers.stop, step),)
 
     def pick(self, rows: Array) -> tuple[Any, ...]:
-        """Return the rows of a counter with these numbers, to iterate over it in any order."""
+        """Return the numbers in some rows of a ``counter`` reader, as shuffling needs."""
         numbers = self._source.start + self._source.step * rows
         return (numbers.tolist() if self._single else numbers,)
 
@@ -250,7 +250,7 @@ class ObjectIterator:
         return ()
 
     def _run(self, work: Callable[[], _Result]) -> _Result:
-        """Call code of the user's iterable as its rows are iterated; explain what it raises."""
+        """Call a user's row iterator; raise what it raises as an error that explains where."""
         try:
             with self._around():
                 return work()
@@ -374,7 +374,7 @@ class _Drawn:
         self._order = order
 
     def rows(self, start: int, stop: int) -> Array:
-        """Return row numbers from place ``start`` to ``stop`` of a shuffled order in memory."""
+        """Return a slice of the shuffled row numbers that a row iterator has in memory."""
         return self._order[start:stop]
 
 

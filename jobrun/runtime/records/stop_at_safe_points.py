@@ -57,7 +57,7 @@ class SafePointSource:
         self._next = (done // points.every + 1) * points.every if points.every else -1
 
     def begin(self, frame: Frame) -> None:
-        """Begin the record source that stops at safe points."""
+        """Begin to read the wrapped record source, for a task that stops at safe points."""
         self._source.begin(frame)
 
     def connect(self, frame: Frame) -> Records:
@@ -80,7 +80,7 @@ class SafePointSource:
 
 
 def _capture_safe_point(frame: Frame, source: ReaderSource) -> SafePoint:
-    """Record the state between two records as a safe point, with blobs as a load would make them.
+    """Record a task's state between two records, as the safe point at which it may stop.
 
     The form is part of what a step can see (sums add in the order of memory), so that a run
     which continues and one which starts here must find the same.
@@ -100,7 +100,7 @@ def _capture_safe_point(frame: Frame, source: ReaderSource) -> SafePoint:
 
 
 def _stream_state(generator: np.random.Generator) -> dict[str, Any]:
-    """Copy a random stream's state where a task may stop between two records."""
+    """Copy the state of a random stream for the safe point at which a task stops."""
     state = generator_state(generator)
     return {**state, "seed": dict(state["seed"].state)}
 
@@ -112,7 +112,7 @@ def _restore_stream(state: Mapping[str, Any]) -> np.random.Generator:
 
 
 def _workspaces(frame: Frame) -> Iterator[tuple[str, Blobs]]:
-    """Iterate over the workspaces of a task that may stop at a safe point, each of them once."""
+    """Iterate over a task's distinct workspaces (task, group, node), to save them at a stop."""
     yield "t", frame.t
     if frame.g is not frame.n:
         yield "g", frame.g

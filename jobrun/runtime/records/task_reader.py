@@ -177,7 +177,7 @@ class ReaderSource:
         self._has_begun = True
 
     def connect(self, frame: Frame) -> Records:
-        """Iterate over the records of a task's reader that an instance gets.
+        """Iterate over the records that a task's reader gives to one instance of the task.
 
         It raises JobrunError where the data cannot be read.
         """
@@ -208,7 +208,7 @@ class ReaderSource:
     def _in_turn(
         self, cursor: Cursor | ZipCursor, lock: threading.Lock, frame: Frame
     ) -> Iterator[Numbered]:
-        """Iterate over records of a task's reader that one instance gets, in turn with others."""
+        """Iterate over records of a task's reader, taken by several instances under one lock."""
         while True:
             frame.cancel.check()
             if not lock.acquire(blocking=False):

@@ -34,7 +34,7 @@ def collect_state(
     origins: Iterable[tuple[str, str]] = (),
     detector: ChangeDetector | None = None,
 ) -> tuple[dict[str, Value], frozenset[str]]:
-    """Collect a node's blobs for a save; of a node's object, its state in named parts.
+    """Collect what a node saves: its blobs, and the parts of its objects' states.
 
     Shares memory with the blobs, and with what is in the objects.
 

@@ -46,16 +46,16 @@ class SharedParts:
     arrays: frozenset[Pair] = frozenset()
 
     def names(self) -> set[str]:
-        """Return the names of the blobs whose objects share parts or arrays with another blob."""
+        """Return names of tracked blobs that share parts or array memory with another one."""
         pairs = (*self.parts, *self.arrays)
         return {one[0] for pair in pairs for one in pair}
 
     def gradients(self) -> frozenset[Pair]:
-        """Return those pairs of a node's arrays that share memory of which one is a gradient."""
+        """Return the tracked pairs of arrays with shared memory in which one is a gradient."""
         return frozenset(pair for pair in self.arrays if any(map(_is_gradient, pair)))
 
     def without_gradients(self) -> SharedParts:
-        """Return what a node's objects share with one another, except gradients of parameters."""
+        """Return the tracked sharing between objects, without arrays that are gradients."""
         return SharedParts(self.parts, self.arrays - self.gradients())
 
     def fault(self, path: str = "") -> Fault | None:
@@ -147,7 +147,7 @@ class SharingTracker:
     def require_same_sharing(
         self, node: str, before: SharedParts, objects: Mapping[str, Any]
     ) -> None:
-        """Refuse a load after which a node's objects share other parts than they did before.
+        """Refuse a ``load`` step that changes which parts a node's objects share, as tracked.
 
         Raises:
             CheckpointError: E337.
@@ -169,7 +169,7 @@ def _changed_sharing(found: SharedParts, allowed: SharedParts) -> Fault | None:
 
 
 def _unrestored_sharing(found: SharedParts, objects: Mapping[str, Any]) -> Fault | None:
-    """Test by a reload whether objects' sharing survives a resume; return a fault if not."""
+    """Return a fault if objects' tracked sharing would not survive a load of their states."""
     fault = found.fault()
     if fault is None:
         return None

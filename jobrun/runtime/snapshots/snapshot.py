@@ -95,7 +95,7 @@ class DirtyTracker:
                 self._changed_after_hold |= changed
 
     def begin(self, values: Mapping[str, Value]) -> tuple[Mapping[str, Array], Names]:
-        """Begin a snapshot: return references to its arrays, and names of unchanged ones."""
+        """Return references to a snapshot's arrays, and names of those unchanged since saving."""
         if self._asked != len(values):
             # What is small once and large later is only written without being asked about.
             self._asked = len(values)
@@ -112,7 +112,7 @@ class DirtyTracker:
         return arrays, frozenset(same)
 
     def mark_clean(self, arrays: Mapping[str, Array]) -> None:
-        """Note that the last snapshot's file is durable; its arrays are clean until they change."""
+        """Note that a snapshot is on disk: its arrays need no write until they change."""
         with self._lock:
             self._written = arrays
             self._changed = self._changed_after_hold
@@ -197,7 +197,7 @@ class Snapshot:
             self.gate_s += time.perf_counter() - started
 
     def copy_unannounced(self, changed: Names) -> None:
-        """Copy into the snapshot what a group changes unannounced, before the group runs."""
+        """Copy blobs into the snapshot that a group changes without having announced them."""
         if any(changed is one for one in self._announced):
             return
         with self._turn:
@@ -297,7 +297,7 @@ class Snapshot:
 
 
 def _first_of(turns: Iterable[tuple[str, ...]], names: Names | None) -> tuple[str, ...]:
-    """Return the first turn that copies some of these names; of any if None; () for no such."""
+    """Return a snapshot's first turn (blobs copied in one go) that has any of ``names``."""
     return next((one for one in turns if names is None or not names.isdisjoint(one)), ())
 
 

@@ -22,7 +22,7 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import key_text
 from jobrun.values import container_flattening as trees
-from jobrun.values import named_tuples
+from jobrun.values import dataclasses_and_tuples
 from jobrun.values.adapters.registry import Path, find_adapter
 from jobrun.values.blob_kinds import Value, describe, is_object
 from jobrun.values.change_detection import digest_value
@@ -37,7 +37,7 @@ _WITHOUT_PARTS: frozenset[type] = frozenset({bool, int, float, complex, str, byt
 
 
 def find_kept(value: Value, *, is_kept: bool, arrays: bool = True) -> Parts:
-    """Find the outermost parts of a blob's value to which code outside of it refers.
+    """Find parts of a blob's value that user code has kept a reference to, the outermost only.
 
     Args:
         value: The value.
@@ -107,7 +107,7 @@ def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
     elif isinstance(value, dict):
         parts = value.items()
     elif trees.is_record(value):
-        parts = named_tuples.record_items(value).items()
+        parts = dataclasses_and_tuples.record_items(value).items()
     else:
         return ()
     return [(step, part) for step, part in parts if type(part) not in _WITHOUT_PARTS]

@@ -237,7 +237,7 @@ class _Call:
                 raise self._changed(name, path)
 
     def _require_kept_unchanged(self, frame: Frame) -> None:
-        """Refuse an argument of a ``call`` if parts that a callable kept of it have changed since.
+        """Check, before a ``call`` step, that what callables kept of its blobs is unchanged.
 
         Raises:
             TaskFailedError: E246.
@@ -342,7 +342,7 @@ class _Call:
         return f"add inout: [{display_name(blob)}] to the step; or change a copy, and return that"
 
     def _source_text(self, name: str) -> str:
-        """Render where a ``call`` gets an argument from: its blob's name or its expression."""
+        """Render an argument of a ``call`` step in a message: its blob's name or expression."""
         blob = self._sources.get(name)
         if blob is not None:
             return display_name(blob)

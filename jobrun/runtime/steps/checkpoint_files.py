@@ -122,7 +122,7 @@ def _read(
 
 
 def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) -> dict[str, Value]:
-    """Find the classes of values that a ``load`` step has read from files, importing their modules.
+    """Import modules for a ``load`` step, to find classes of values in its checkpoint files.
 
     Modules of the step's callables are imported for that.
 
@@ -142,7 +142,7 @@ def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) ->
 
 
 def _restore_settings(step: LoadState, frame: Frame) -> None:
-    """Restore, in a ``load`` step, the library settings that callables had made when it was saved.
+    """Set library settings as they were when a ``load`` step's checkpoint files were saved.
 
     What their modules set when they are imported comes before that.
     """

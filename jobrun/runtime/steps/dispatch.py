@@ -67,16 +67,16 @@ class Actions:
                 return self._nested(step)
 
     def text(self, text: Text) -> Callable[[Frame], str]:
-        """Build the function by which a step such as ``log`` fills values into its text."""
+        """Build the function by which a dispatched step, such as ``log``, fills in its text."""
         return self._getter(text)
 
     def condition(self, expr: Expr) -> Callable[[Frame], bool]:
-        """Build the function by which a step evaluates a condition; E203 if it is no bool."""
+        """Build the function by which a dispatched step tests its condition; E203 if no bool."""
         value = self._getter(expr)
         return lambda frame: as_bool(value(frame))
 
     def number(self, expr: Expr, name: str) -> Callable[[Frame], float | int | bool | str]:
-        """Build the function by which a step gets a number, bool or text from an expression."""
+        """Build the function by which a dispatched step evaluates a number, bool or text."""
         value = self._getter(expr)
         return lambda frame: metric_number(value(frame), name)
 
@@ -84,7 +84,7 @@ class Actions:
         return compile_expression(expr, self._names, in_exit=self._in_exit)
 
     def _nested(self, step: Step) -> Action:
-        """Build the function that runs a step nested too deeply to be inline in its block."""
+        """Build the dispatched action of a deeply nested step: it runs as a block of its own."""
         block = self._block((step,), "", self._names.shared)
 
         def run(frame: Frame) -> None:
@@ -131,7 +131,7 @@ def _branch(block: Any, frame: Frame) -> Callable[[], None]:
 
 
 def _raise_first_error(outcomes: list[BaseException | None]) -> None:
-    """Raise the error that decides a ``parallel`` step: others before cancellation and ``stop``."""
+    """Raise one of a ``parallel`` step's errors, real ones before cancellation and ``stop``."""
     raised = [one for one in outcomes if one is not None]
     if not raised:
         return

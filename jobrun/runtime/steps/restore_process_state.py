@@ -68,7 +68,7 @@ class ProcessState:
                     self._tell(name)
 
     def _compare_generators(self, before: dict[str, object]) -> None:
-        """Compare the process's random generators with before; warn if one changes again."""
+        """Warn if tasks draw from a global generator, process state that is not restored."""
         after = _read_generators()
         for name, state in before.items():
             if after[name] == state:
@@ -93,7 +93,7 @@ class ProcessState:
 
 
 def _read_generators() -> dict[str, object]:
-    """Read the process state that global random generators have, to see if tasks draw from them."""
+    """Return process state that no resume restores: that of the global random generators."""
     found: dict[str, object] = {}
     if (module := sys.modules.get("random")) is not None:
         found["random"] = module.getstate()

@@ -401,7 +401,7 @@ def _read(pipe: int, lines: LineSplitter) -> bool:
 def _end_if_cancelled(
     process: subprocess.Popen[bytes], cancel: CancelScope, deadline: float
 ) -> float:
-    """Signal a program's process group if its step is cancelled; kill it after the deadline."""
+    """Terminate a program if its step is cancelled; kill it if it outlives its grace period."""
     if not cancel.cancelled:
         return deadline
     if cancel.at_once:

@@ -68,7 +68,7 @@ class RemoteGroupRun:
     _limits: dict[tuple[str, str], tuple[float, TaskLimited]] = field(default_factory=dict)
 
     def receive_event(self, node: str, event: Event) -> None:
-        """Receive from a node's process, in a group run, an event of a task's time limit."""
+        """Accept, for a group run, a node's event that a task ended or hit its time limit."""
         if isinstance(event, _Limit):
             self._inbox.put((node, event))
 
@@ -77,7 +77,7 @@ class RemoteGroupRun:
         self._inbox.put((node, outcome))
 
     def request_stop(self) -> None:
-        """Ask all parts of the group run to end. Safe in threads and signal handlers."""
+        """Request the end of the group run in each process, from any thread or signal handler."""
         self._inbox.put(("", None))
 
     def wait(self, cancel: Callable[[], None], kill: Callable[[str], None]) -> Outputs:

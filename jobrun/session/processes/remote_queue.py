@@ -144,7 +144,8 @@ class RemoteQueue:
             if name in self._begun:
                 return
             self._begun.add(name)
-        self._run.start(work, _do_nothing)
+        # Nothing waits for it: it ends with the run.
+        self._run.start(work, lambda: None)
 
     def _send_batches(self) -> None:
         outgoing = self._outgoing
@@ -175,10 +176,6 @@ class RemoteQueue:
             self._run.fail(error)
         finally:
             incoming.leave_writer()
-
-
-def _do_nothing() -> None:
-    """Do nothing when a thread of a remote queue is done; it ends with the run anyway."""
 
 
 def serve_queue_request(line: Any, what: str, given: tuple[Any, ...], scope: CancelScope) -> Any:

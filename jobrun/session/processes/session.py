@@ -174,7 +174,7 @@ class ProcessesSession:
         wait_all(answers)
 
     def persist(self, tickets: Sequence[Ticket], directory: str) -> tuple[NodeSave, ...]:
-        """Let each node's process write its files of a save, and collect or upload these.
+        """Ask each process of the session to write its files of a save; collect or upload them.
 
         Raises:
             NodeLostError: The process of a node has ended.
@@ -215,7 +215,7 @@ class ProcessesSession:
         return names
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Ask the session's processes to normalise their workspaces: kept blobs own their memory.
+        """Ask the session's processes to make kept blobs own their memory and drop all others.
 
         Raises:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.
@@ -249,7 +249,7 @@ class ProcessesSession:
     # What nodes send unasked; see ``WorkerListener``.
 
     def part_failed(self, node: str, run: int) -> None:
-        """Pass on, as the ``processes`` session, a node's failure to the active group run."""
+        """Forward to the session's active group run that a node's process has failed in it."""
         run_ = self._active_run
         if run_ is not None and run_.number == run:
             run_.receive_outcome(node, None)
@@ -272,12 +272,12 @@ class ProcessesSession:
             meter.merge_times(reporter, times)
 
     def worker_lost(self, node: str) -> None:
-        """Do nothing when the ``processes`` session loses a worker: open requests to it fail."""
+        """Do nothing when the session loses a worker process, as requests to it fail anyway."""
 
     def handle_request(
         self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
     ) -> None:
-        """Serve in a thread of this session what a node's process requests, as it may block."""
+        """Serve a node process's request in a thread of the session, as that may take long."""
         run_ = self._active_run
         if run_ is None or run_.number != run:
             link.answer(number, error=CancelledError())

@@ -228,7 +228,7 @@ class Worker:
     def on_settle(
         self, number: int, names: tuple[str, ...], others: Mapping[str, tuple[str, ...]] = _NOTHING
     ) -> None:
-        """Normalise this worker's workspaces on the master's command, with some blobs kept."""
+        """Make kept blobs of this worker process own their memory, and drop all others."""
         self._enqueue(number, lambda: self._session.settle({self._node: names, **others}))
 
     def on_names(self, number: int, node: str = "") -> None:
@@ -353,7 +353,7 @@ class PartitionRun:
             self._worker.measure()
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Iterate over a blob's copies on nodes: this worker's own, and those of its peers."""
+        """Iterate over a blob's values on several nodes: this worker process's, or its peers'."""
         here, placement = self._worker.here, self._partition.placement
         others = [node for node in nodes if node not in here]
         if placement.keys().isdisjoint(others):
@@ -374,7 +374,7 @@ class PartitionRun:
         )
 
     def fetch_file(self, path: str) -> AbstractContextManager[str]:
-        """Return the context in which this worker has a local copy of an epoch's file to read."""
+        """Return a context manager that gives this worker process a local copy of a file."""
         return self._worker.files.local_copy(
             path, partial(self._ask, "file", path), partial(self._ask, "where", path)
         )

@@ -121,7 +121,7 @@ class RayWorker:
             ray.kill(self.actor, no_restart=True)
 
     def abort(self) -> None:
-        """Kill the handle's actor, which unlike a local process cannot print its stacks before."""
+        """Kill the Ray actor, which cannot print its stacks first, as a local process can."""
         self.kill()
 
     def wait_for_exit(self) -> None:
@@ -137,14 +137,14 @@ class RayWorker:
         return self._wire.how or "was closed"
 
     def take_output(self, emit: Listener) -> None:
-        """Emit nothing: what the handle's actor printed and did not send is lost at its end."""
+        """Emit nothing: prints that a Ray actor has not sent are lost when it ends."""
 
     def release(self) -> None:
         """Give the handle's actor back to the factory that made it."""
         self._dismiss(self.actor, not (self._is_killed or self._wire.how or self._wire.wrong))
 
     def connect_peer(self, asker: str, owner: str, other: RayWorker) -> None:
-        """Send the handle's actor a reference to another node's actor, to request blobs from."""
+        """Send this Ray actor a reference to another node's actor, to request blobs from."""
         del asker
         self.actor.add_peer.remote(owner, other.actor)
 
@@ -185,7 +185,7 @@ class RayChannel:
                 self._actor.deliver.remote(next(self._numbers), frame)
 
     def receive(self) -> tuple[Any, ...] | None:
-        """Return the actor's next message to its handle, polling for it; None when it has ended."""
+        """Poll the Ray actor for its next message to the session; None when it has ended."""
         while not self._arrived:
             if self._asked is None and not self._begin():
                 break

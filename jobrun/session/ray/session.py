@@ -212,7 +212,7 @@ def _connect(address: str, folder: Path, digest: str) -> None:
 
 
 def _wait_for_hosts(address: str, count: int) -> None:
-    """Wait until all hosts have joined the Ray cluster of a session, before it starts actors.
+    """Wait, as a Ray session opens, until all hosts of the job have joined the Ray cluster.
 
     Nodes of the job that are placed before would all be on the first ones.
 

@@ -241,7 +241,7 @@ class ThreadsSession:
         self._savings.protect(tickets, changed, opaque)
 
     def persist(self, tickets: Sequence[Ticket], directory: str) -> tuple[NodeSave, ...]:
-        """Write the snapshots of a save from the ``threads`` session, named by tickets, to files.
+        """Write snapshots of a save to files in the process of the ``threads`` session.
 
         Raises:
             TaskFailedError: A blob holds what cannot be stored.
@@ -250,7 +250,7 @@ class ThreadsSession:
         return persist_all(self._savings, tickets, directory)
 
     def release(self, tickets: Sequence[Ticket]) -> None:
-        """Release the memory of a save in the ``threads`` session, by its tickets."""
+        """Free the memory of snapshots of a save in the ``threads`` session."""
         self._savings.release(tickets)
 
     def snapshot(self, group: TaskGroup) -> retry_snapshots.WorkspaceSnapshot:
@@ -294,7 +294,7 @@ class ThreadsSession:
         return tuple(sorted(self._workspaces[node]))
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Normalise the ``threads`` session's workspaces: kept blobs own their memory.
+        """Make kept blobs own their memory in the ``threads`` session, and drop all others.
 
         Raises:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.
@@ -368,7 +368,7 @@ class ThreadsSession:
         return plan
 
     def _build_items(self, plan: GroupPlan, run: GroupRun, deps: ExternalDeps) -> list[WorkItem]:
-        """Build the ``threads`` session's work items for a group run from the group's plan."""
+        """Convert a group's plan to what this ``threads`` session executes: work items."""
         begins: dict[str, WorkItem] = {}
         ends: dict[str, WorkItem] = {}
         groups: dict[str, Blobs] = {}

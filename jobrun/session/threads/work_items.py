@@ -134,7 +134,7 @@ class RemoteNotifier(Protocol):
         """
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue | None:
-        """Return this node's end of a queue that other nodes use too; None for other queues."""
+        """Open a queue for this node's work items if other nodes use it too, or return None."""
 
 
 class ExternalDeps:
@@ -173,7 +173,7 @@ class ExternalDeps:
 
     @property
     def awaited(self) -> Iterable[WorkItem]:
-        """The work items that represent this node's dependencies: tasks on other nodes."""
+        """The work items that each wait for one task on another node."""
         return self._items.values()
 
     def is_awaited(self, item: WorkItem) -> bool:
@@ -185,14 +185,14 @@ class ExternalDeps:
         return [self._items[task]] if task in self._items else []
 
     def mark_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Record that a task on other nodes, which this node depends on, ended with outputs."""
+        """Complete the work item that awaits a task on another node, and store its outputs."""
         self.outputs.update(outputs)
         part = self._items.get(task)
         if part is not None:
             self.completions.put(part)
 
     def cancel(self) -> None:
-        """Cancel this node's part of a group run since another node's part failed or was cancelled.
+        """Cancel this node's work items because those of another node failed or were cancelled.
 
         Can be called from any thread.
         """
@@ -202,7 +202,7 @@ class ExternalDeps:
 
     @contextmanager
     def attach(self, run: GroupRun) -> Iterator[None]:
-        """Attach cross-node dependencies to this node's run, so that it is cancelled with them.
+        """Connect work items that await other nodes with this node's run, to pass on a cancel.
 
         Also if that was requested before.
         """

@@ -409,7 +409,7 @@ class _Reader:
         return tensors.from_array(self.read(), facts)
 
     def tree(self) -> Any:
-        """Decode a flattened container from a message; what has no loaded class stays unbound."""
+        """Decode a container from a message, with stand-ins for values of unloaded classes."""
         structure = json.loads(self.read())
         return trees.unflatten(structure, self.read())
 

@@ -104,7 +104,7 @@ class LocalProcess:
         self._process.kill()
 
     def connect_peer(self, asker: str, owner: str, other: LocalProcess) -> None:
-        """Connect two processes launched on this machine by sockets, to request blobs."""
+        """Give two launched processes the ends of a socket pair, to request blobs by it."""
         asking, serving = socket.socketpair()
         with asking, serving:
             send_connection(other.handoff, SERVE, asker, serving)
@@ -119,7 +119,7 @@ class LocalProcess:
             file.close()
 
     def wait_for_exit(self) -> None:
-        """Wait until the launched process has ended, by itself or by a signal.
+        """Wait until this process, launched for a node, has exited or was killed by a signal.
 
         Can be called from any thread.
 
@@ -135,7 +135,7 @@ class LocalProcess:
                 self._wait_while_stopped()
 
     def _wait_while_stopped(self) -> None:
-        """Wait for a launched process that SIGSTOP has stopped; kill it if it stays stopped."""
+        """Wait until a launched process that SIGSTOP stopped continues, or kill it at last."""
         # Counted in own sleeps: if the whole job was stopped, no time has passed for any process.
         for _ in range(round(STOPPED_S / _MOMENT_S)):
             time.sleep(_MOMENT_S)
@@ -150,7 +150,7 @@ class LocalProcess:
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT | more)
 
     def take_output(self, emit: Listener) -> None:
-        """Emit lines that a launched process printed and had not sent when it ended."""
+        """Emit, as events, lines that a launched process printed and had not sent at its end."""
         for left in take_left_output(self._output):
             for line in left.lines if left.task else ():
                 emit(

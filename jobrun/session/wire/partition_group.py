@@ -150,12 +150,12 @@ def _by_node(things: Iterable[_Placed], at: Mapping[str, str]) -> dict[str, list
 
 
 def _is_elsewhere(own: Mapping[str, None], node: str) -> bool:
-    """Return whether a task of the partition also runs on a node besides ``node``."""
+    """Return whether a partition's task runs on any node other than ``node``."""
     return len(own) > 1 or node not in own
 
 
 def _find_followers(group: TaskGroup, places: TaskNodes) -> dict[str, tuple[str, ...]]:
-    """Return for each task of a partition the other nodes that have a task after it.
+    """Return, per task of a partition, the other nodes that have tasks depending on it.
 
     Those are left out on which alone it runs.
     """

@@ -32,7 +32,7 @@ _MEET_S = 10.0
 
 
 def send_connection(handoff: socket.socket, role: str, node: str, end: socket.socket) -> None:
-    """Send a process its end of a direct connection to another node's (``SCM_RIGHTS``).
+    """Send a process one end of a socket, for direct transfer from or to a peer process.
 
     Nothing happens if the process has ended: the other end is closed then.
     """
@@ -64,7 +64,7 @@ class PeerConnections:
         _start_thread(self._accept_connections)
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Transfer a blob's copies directly from several nodes, the next ones requested ahead.
+        """Transfer a blob's values from several peer nodes, requesting the next few in advance.
 
         Raises:
             EnvironmentFaultError: E395, a node is lost.

@@ -81,7 +81,7 @@ class WorkerHandle:
             self.send("answer", number, (True, value))
 
     def connect_to(self, other: WorkerHandle) -> None:
-        """Connect the worker of this handle with that of another, to request blobs from it."""
+        """Connect this handle's worker with another handle's worker, to request blobs from it."""
         self._process.connect_peer(self.node, other.node, other._process)
 
     def kill(self) -> None:

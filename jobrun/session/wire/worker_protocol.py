@@ -36,7 +36,7 @@ class WorkerListener(Protocol[Handle_contra]):
     def task_ended(
         self, node: str, run: int, task: str, outputs: Mapping[OutputRef, Value]
     ) -> None:
-        """Receive that a task ended on a worker's node (worker protocol)."""
+        """Declare how the listener of a worker is called when a task has ended on its node."""
 
     def handle_request(
         self, link: Handle_contra, number: int, run: int, what: str, given: tuple[Any, ...]
@@ -53,7 +53,7 @@ class WorkerListener(Protocol[Handle_contra]):
         """
 
     def worker_lost(self, node: str) -> None:
-        """Receive that a worker's process ended unexpectedly (worker protocol)."""
+        """Declare how a worker's listener is called when its process ended unexpectedly."""
 
 
 class MessageChannel(Protocol):
@@ -73,14 +73,14 @@ class MessageChannel(Protocol):
         """Wait for the next message on a worker's channel; None at its end (worker protocol)."""
 
     def close(self) -> None:
-        """Close the message channel; a receiving thread then gets None (worker protocol)."""
+        """Declare that to close a worker's message channel gives a receiving thread None."""
 
 
 class PeerReader(Protocol):
     """Reads blobs of other nodes, for one node."""
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Iterate over the copies of a blob that other nodes send to a worker (worker protocol).
+        """Declare how a worker's peer reader iterates over the values of a blob on other nodes.
 
         Raises:
             EnvironmentFaultError: E395, a node is lost.
@@ -94,7 +94,7 @@ class WorkerProcess(Protocol):
 
     @property
     def channel(self) -> MessageChannel:
-        """The master's end of the channel to a worker's process (worker protocol)."""
+        """The master's end of a message channel, which each kind of worker process must have."""
 
     @property
     def pid(self) -> int:

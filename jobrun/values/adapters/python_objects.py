@@ -36,7 +36,7 @@ _reduce_reconstructor: Any = vars(copyreg)["_reconstructor"]
 
 @lru_cache
 def object_adapter(*packages: str, immutable: bool = False, inner: bool = False) -> Adapter:
-    """Build the adapter of a Python object that importable functions of its package can rebuild."""
+    """Build the adapter of Python objects that functions of the given packages rebuild."""
 
     def make(kind: type, tree: Any) -> Any:
         return new_object(kind, tree, packages)
@@ -160,5 +160,5 @@ NAMED = Adapter(named_tree, immutable=True, inner=True, by_name=True)
 
 
 def is_named(kind: type) -> bool:
-    """Return whether a class is that of functions or classes, which are saved by name only."""
+    """Return whether Python objects of a class are functions or classes, saved by name only."""
     return issubclass(kind, _FUNCTIONS) or kind.__name__ == _CYTHON_FUNCTION

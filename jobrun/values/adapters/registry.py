@@ -89,7 +89,7 @@ class Adapter:
 
     @property
     def is_value(self) -> bool:
-        """Whether a value with this registered adapter is copied like an ordinary value."""
+        """Whether what a registered adapter adapts is copied, not an object with a state."""
         return self.make is not None and self.set is None and not self.inner
 
 
@@ -361,14 +361,14 @@ def make_adapted(
 
 
 def find_named_value(name: str) -> Any:
-    """Find a function or class by the name that its adapter saves; otherwise return a stand-in."""
+    """Look up a function or class whose registered adapter saves its name, or a stand-in."""
     found = find_by_name(name)
     adapter = find_adapter(type(found))
     return found if adapter is not None and adapter.by_name else UnboundValue(name, 0, None)
 
 
 def fill_adapted(made: Any, name: str, rest: Any) -> None:
-    """Let the adapter of a value's class fill the value, which ``make_adapted`` made empty.
+    """Fill an empty value of ``make_adapted`` with its content, by its registered adapter.
 
     Raises:
         ValueError: The adapter fails.

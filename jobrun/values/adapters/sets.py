@@ -72,7 +72,7 @@ class _Placeholder:
 
 
 def _tree(value: AnySet) -> Any:
-    """Convert a set to a tree: its items in an order that rebuilds it, else with its hash table.
+    """Convert a set to its items in an order that rebuilds it, or a dict with its hash table.
 
     Raises:
         UnsavableError: The table cannot be made again, or another process has other hashes.
@@ -105,7 +105,7 @@ def _tree(value: AnySet) -> Any:
 
 
 def _make(kind: type, tree: Any) -> Any:
-    """Rebuild a set of a class from the tree that ``_tree`` returned.
+    """Rebuild a set or frozenset, in the order of items that ``_tree`` has recorded.
 
     An item that does not have the slot of its hash is ``late``: it takes the slot of a placeholder
     that is removed, when all slots that it tries before are occupied.

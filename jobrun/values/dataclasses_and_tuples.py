@@ -145,7 +145,7 @@ def make_named_tuple(name: str, items: Mapping[str, Any]) -> Any:
 
 
 def begin_dataclass(name: str, names: Sequence[str]) -> Any:
-    """Make an empty dataclass instance by class name; an ``UnboundRecord`` if it is not loaded.
+    """Make an empty dataclass instance by class name; an ``UnboundRecord`` if none is loaded.
 
     Raises:
         ValueError: The class has other fields.
@@ -184,7 +184,7 @@ def _field_names(kind: Any) -> tuple[str, ...]:
 
 
 def _own(value: Any, name: str, missing: object) -> Any:
-    """Read a field of a dataclass to be saved from its instance only; ``missing`` if not there."""
+    """Return a dataclass field of the instance, not the class's default, or ``missing``."""
     inside = getattr(value, "__dict__", {})
     if name in inside:
         return inside[name]
