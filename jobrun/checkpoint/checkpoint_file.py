@@ -74,7 +74,7 @@ class FileFacts:
 def write_state(
     path: str, *, node: str, epoch: int, run_id: str, values: Mapping[str, Value]
 ) -> StoredFile:
-    """Write one whole checkpoint file of a node by a writer that is not kept for later epochs.
+    """Write a node's checkpoint file in one call, where no writer is kept for later epochs.
 
     Equal arguments give equal bytes. The file's name is made durable by the store's commit.
     Who writes more than one epoch keeps a ``writer.NodeWriter``.
@@ -125,7 +125,7 @@ def read_state(
 
 
 def inspect_state(path: str) -> FileFacts:
-    """Read and verify one whole checkpoint file; return ``FileFacts``: header, facts of blobs.
+    """Verify one whole checkpoint file; return its header and facts of its blobs as ``FileFacts``.
 
     No manifest is needed. It is verified by its own header, which shows damage, not forgery.
 

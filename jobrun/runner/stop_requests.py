@@ -343,8 +343,8 @@ def require_valid_deadline(deadline: Deadline | None, environment: Mapping[str, 
 def job_age_s(variable: str, value: str | None) -> float:
     """Return for how many seconds this process's batch job has run, so as to stop in time; or 0.
 
-    It is the oldest of our ancestors that has the job's number in its environment. By the clock
-    that runs since the machine's start.
+    The job began with the oldest of our ancestors that has its number in its environment. By the
+    clock that runs since the machine's start.
     """
     oldest, pid = 0.0, os.getpid()
     mark = f"{variable}={value}".encode()

@@ -210,7 +210,7 @@ def _only_definition(body: Sequence[ast.stmt], name: str, tree: ast.Module) -> a
 
 
 def _bound(body: Sequence[ast.stmt]) -> list[str]:
-    """List names that a module's or class's body binds, to check that a callable exists there."""
+    """List names that the body of a module or class binds, to check callables before a run."""
     found: list[str] = []
     waiting: list[ast.AST] = list(body)
     while waiting:
