@@ -52,7 +52,7 @@ def flatten_value(name: str, value: Value) -> dict[str, Value]:
 
 
 def capture_object(name: str, value: Any) -> ObjectState:
-    """Return the ``ObjectState`` of a blob's object, which ``flatten_value`` divides into parts.
+    """Take the state of a blob's object, to be stored in parts; raise E241 if it has none.
 
     Raises:
         TaskFailedError: E241, it does not give one that can be kept.
@@ -112,7 +112,7 @@ def group_links(links: Iterable[str]) -> dict[str, list[str]]:
 
 
 def structure_link(name: str) -> str:
-    """Return the link of the part ``:structure``, by which a blob's parts are joined again."""
+    """Return the dataset name of a blob's structure, the part by which its parts are joined."""
     return f"{quote_name(name)}/{STRUCTURE}"
 
 

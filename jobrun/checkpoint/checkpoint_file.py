@@ -74,7 +74,7 @@ class FileFacts:
 def write_state(
     path: str, *, node: str, epoch: int, run_id: str, values: Mapping[str, Value]
 ) -> StoredFile:
-    """Write one whole checkpoint file of a node, without keeping a writer for its later epochs.
+    """Write a node's checkpoint file in one call, where no writer is kept for later epochs.
 
     Equal arguments give equal bytes. The file's name is made durable by the store's commit.
     Who writes more than one epoch keeps a ``writer.NodeWriter``.
@@ -97,7 +97,7 @@ def read_state(
     partial: bool = False,
     in_place: InPlace | None = None,
 ) -> dict[str, Value]:
-    """Open one checkpoint file, require the digest it must have, and read its named blobs.
+    """Read named blobs from one checkpoint file of a node, after comparing the file's digest.
 
     They are exactly as they were written.
 
@@ -125,7 +125,7 @@ def read_state(
 
 
 def inspect_state(path: str) -> FileFacts:
-    """Verify one whole checkpoint file; return its ``FileFacts``: header and blob statistics.
+    """Verify one whole checkpoint file; return its header and facts of its blobs as ``FileFacts``.
 
     No manifest is needed. It is verified by its own header, which shows damage, not forgery.
 

@@ -45,7 +45,7 @@ class SavePause:
 
 
 def stored_files(outputs: Mapping[Any, Any]) -> tuple[StoredFile, ...]:
-    """Select the ``StoredFile`` values, which have times, from the outputs of a save or load."""
+    """Select from task outputs the ``StoredFile`` values, which hold times of a save or load."""
     return tuple(value for value in outputs.values() if isinstance(value, StoredFile))
 
 

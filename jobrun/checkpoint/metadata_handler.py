@@ -36,7 +36,7 @@ class MetadataHandler(Protocol):
         """
 
     def accessible(self, epoch: int | None) -> bool:
-        """Return whether a metadata handler can read an epoch or, given None, save (protocol)."""
+        """Return whether a metadata handler can read an epoch or, for None, can save one."""
 
     def written(self, epoch: int, generation: int) -> None:
         """Let a metadata handler record that an epoch is durable (handler protocol).

@@ -140,7 +140,7 @@ class CheckpointStore(Protocol):
         """Verify the manifest, lengths and digests of a stored epoch (protocol)."""
 
     def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
-        """Move epochs from the store to the path ``where``, instead of deleting them (protocol)."""
+        """Move checkpoints of the store to the path ``where`` instead of deleting them."""
 
     def hold(self, epoch: int) -> EpochHold | None:
         """Keep an epoch of the store from being deleted until released (protocol).

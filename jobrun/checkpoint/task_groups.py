@@ -60,7 +60,7 @@ class UploadBuilder(Protocol):
     """Builds the task groups that copy epochs to another place."""
 
     def build(self, epoch: int, store: CheckpointStore) -> TaskGroup:
-        """Build the task group that uploads an epoch; empty if it was uploaded already (protocol).
+        """Build the task group that uploads an epoch, empty if the epoch is there already.
 
         It runs at least once per epoch: a run that was killed before it went on runs it again.
 
@@ -86,7 +86,7 @@ def checkpointed_blobs(job: Job) -> dict[str, tuple[str, ...]]:
 
 
 def _origins(tasks: Sequence[Task], names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Map each blob of a save's task group to the path of the step in init that makes it.
+    """Map blobs that a task group saves to the paths of the steps in ``init`` that make them.
 
     Args:
         tasks: Those of init on a node.
@@ -210,7 +210,7 @@ def partial_group(
 
 
 def parse_address(name: str, nodes: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Parse the blob address of a task that loads: ``node.w`` on one node, ``w`` on all nodes."""
+    """Split a blob's address for the task group of a load: ``node.w``, or ``w`` on all nodes."""
     node, dot, blob = name.partition(".")
     if dot and node in nodes:
         return blob, (node,)
@@ -218,7 +218,7 @@ def parse_address(name: str, nodes: Sequence[str]) -> tuple[str, tuple[str, ...]
 
 
 def saved_settings(manifest: Manifest, node: str) -> tuple[tuple[str, Any], ...]:
-    """Return library settings in a manifest that the task group of a load restores on a node.
+    """Return a node's library settings in a manifest, which a task group restores at a load.
 
     A node that was not there when the epoch was saved gets those of another one.
     """
@@ -251,7 +251,7 @@ class _OutputsOnly(TypedDict):
 
 
 def _outputs_only(*names: str) -> _OutputsOnly:
-    """Return the fields ``outputs`` and ``scopes`` of a save or load task, which keeps no blob."""
+    """Return ``outputs`` and ``scopes`` for a ``Task`` of a save's or load's task group."""
     return {
         "outputs": tuple(Output(name, Name(name)) for name in names),
         "scopes": tuple((name, Scope.TASK) for name in names),

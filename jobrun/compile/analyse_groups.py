@@ -25,10 +25,19 @@ from jobrun.compile.checks.visibility import (
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import GroupDraft, JobDraft, TaskDraft
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
-from jobrun.graph.conditions import Exactness, Probe, StopCondition
+from jobrun.graph.conditions import Probe, StopCondition
 from jobrun.graph.query import walk
 from jobrun.graph.steps import Step
-from jobrun.graph.types import Apart, Cluster, GroupName, NodeReport, NodeSetup, Task, TaskGroup
+from jobrun.graph.types import (
+    Apart,
+    Cluster,
+    Exactness,
+    GroupName,
+    NodeReport,
+    NodeSetup,
+    Task,
+    TaskGroup,
+)
 
 Names = Mapping[str, frozenset[str]]
 NamesInOrder = tuple[tuple[str, tuple[str, ...]], ...]

@@ -33,7 +33,7 @@ def missing_member(path: str, member: str, known: Iterable[str]) -> EnvironmentF
 
 
 def unnamed_member(path: str, known: Iterable[str]) -> EnvironmentFaultError:
-    """Build error E281: the spec names no member of a data file that has several or none."""
+    """Build error E281: a data file has no member, or several of which the spec names none."""
     names = sorted(known)
     if not names:
         return EnvironmentFaultError.of("E281", f"{path} has no members", "see how it was made")
@@ -106,7 +106,7 @@ def lengths(path: str, name: str, why: str, mend: str) -> EnvironmentFaultError:
 
 
 def flat_values(path: str, values: str, name: str) -> EnvironmentFaultError:
-    """Build error E515: values of ragged rows in a data file would be taken for one row each."""
+    """Build error E515: a ragged field's values would be read as one row each, without lengths."""
     return EnvironmentFaultError.of(
         "E515",
         f"'{values}' of {path} would be read row by row, but '{name}' adds up to as many values: "

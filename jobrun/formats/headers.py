@@ -97,10 +97,23 @@ def describe(path: str, member: str = "") -> MemberInfo:
         return MemberInfo(*found)
 
 
+def resolve_member(
+    path: str, member: str, error: EnvironmentFaultError
+) -> tuple[str, tuple[str, ...]]:
+    """Resolve a name by a data file's header: to a member, or to a member and nested fields."""
+    if error.faults[0].code != "E281":
+        raise error
+    try:
+        describe_member(path, member)
+    except EnvironmentFaultError as missing:
+        return split_field_name(path, member, missing)
+    return member, ()
+
+
 def split_field_name(
     path: str, member: str, error: EnvironmentFaultError
 ) -> tuple[str, tuple[str, ...]]:
-    """Find by a data file's header the member and fields that a name means, or raise ``error``.
+    """Split ``member/field`` by a data file's header; raise ``error`` if no member has it.
 
     Args:
         path: The file.
@@ -206,7 +219,7 @@ def _describe_table(path: str, member: str) -> MemberInfo:
 
 
 def csv_columns(path: str) -> tuple[str, ...] | None:
-    """Read a csv file's header: its column names, or None if its first line is data already.
+    """Return the column names in a csv file's header; None if its first line holds data.
 
     It is data when each of its fields is a number or empty.
 
@@ -269,7 +282,7 @@ def _is_number(field: str) -> bool:
 
 
 def format_module(file_format: FileFormat) -> Any:
-    """Import the module that reads members and rows of a file format, at its first use.
+    """Import the module of ``formats`` that reads what headers do not give: members and rows.
 
     One that ``headers`` has no rule of its own for has ``members`` and ``describe`` there.
     """
@@ -426,7 +439,7 @@ def _leaves(descr: Any) -> Iterator[str]:
 
 
 def _fields(descr: Any) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
-    """Yield name, dtype and subarray shape of each field in the ``descr`` of a file's header."""
+    """Yield name, dtype and shape of each field of the structured ``descr`` in a npy header."""
     if isinstance(descr, str):
         return
     for one in descr:

@@ -75,7 +75,7 @@ def _read_member(path: str, member: str) -> Array:
 
 
 def write_members(path: str, values: Mapping[str, Value]) -> None:
-    """Write these members, and no others, as one durable data file, for a ``save`` step.
+    """Save named arrays as the members of one new data file, for a ``save`` step.
 
     It appears whole, and is durable when this returns; its folder is made if need be.
 

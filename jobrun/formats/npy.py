@@ -155,7 +155,7 @@ class ArrayRows:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The dtype and row shape of each array that is read by rows, such as an npz file's."""
+        """The name, dtype and row shape of each array that is read, as of a npy file."""
         return self._columns
 
     def __len__(self) -> int:
@@ -192,11 +192,11 @@ class _InMemory:
         self._array = array
 
     def take(self, start: int, stop: int) -> Array:
-        """Return a copy of consecutive rows of an array that is in memory and in no file."""
+        """Return a copy of consecutive rows of an array in memory, such as an npz member."""
         return self._array[start:stop].copy(order="C")
 
     def pick(self, rows: Array) -> Array:
-        """Return rows in any order from an array that is in memory and in no file."""
+        """Return rows in any order of an array in memory, such as an npz file's member."""
         return self._array.take(rows, axis=0)
 
     def close(self) -> None:
@@ -276,7 +276,7 @@ class _Extent:
             offset += count
 
     def _mapped(self) -> Any:
-        """Map the file's array to memory: rows of bytes, or its own dtype if in Fortran order."""
+        """Map a npy file's array to memory: as rows of bytes, or in Fortran order as it is."""
         if self._map is None:
             extent = self._extent
             if extent.fortran and len(extent.shape) > 1:

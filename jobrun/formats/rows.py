@@ -27,7 +27,7 @@ from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.file_formats import FileFormat
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.formats import errors as faults
-from jobrun.formats.headers import describe_member, format_module, require_file, split_field_name
+from jobrun.formats.headers import format_module, require_file, resolve_member
 
 Array = np.ndarray[Any, Any]
 Piece = tuple[Array, ...]
@@ -194,16 +194,3 @@ def extract_field(records: Array, fields: Sequence[str]) -> Array:
 def _column(name: str, records: Column, fields: Sequence[str]) -> Column:
     sample = extract_field(np.empty((0, *records.shape), records.dtype), fields)
     return Column(name, sample.dtype, tuple(sample.shape[1:]))
-
-
-def resolve_member(
-    path: str, member: str, error: EnvironmentFaultError
-) -> tuple[str, tuple[str, ...]]:
-    """Resolve a column's name to a member and nested fields of its structured dtype, or raise."""
-    if error.faults[0].code != "E281":
-        raise error
-    try:
-        describe_member(path, member)
-    except EnvironmentFaultError as missing:
-        return split_field_name(path, member, missing)
-    return member, ()

@@ -85,15 +85,3 @@ class Deadline:
 
     at: str
     margin_s: float = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Exactness:
-    """Whether a resumed run equals an uninterrupted one bit for bit, and where not."""
-
-    reasons: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def exact(self) -> bool:
-        """Whether a job's graph lists no reason for which a resumed run may differ."""
-        return not self.reasons

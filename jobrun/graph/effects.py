@@ -83,7 +83,7 @@ def key(name: str, kind: KeyKind, description: str, default: Any = REQUIRED) -> 
 
 
 def source_of(other: str) -> dict[str, str]:
-    """Declare a field of an effect's class that receives the text written for another field."""
+    """Declare that a field of an effect's class holds the text the spec has for another field."""
     return {_SOURCE: other}
 
 
@@ -95,7 +95,7 @@ def declared_keys(kind: type[Any]) -> dict[str, Key]:
 
 @cache
 def declared_sources(kind: type[Any]) -> dict[str, str]:
-    """Map fields that ``source_of`` declares in an effect's class to the fields they quote."""
+    """Map each field of an effect's class that holds spec text to the field whose text it is."""
     return {one.name: one.metadata[_SOURCE] for one in fields(kind) if _SOURCE in one.metadata}
 
 
@@ -113,7 +113,7 @@ class Surroundings(Protocol):
 
     @property
     def emit(self) -> Listener:
-        """The listener to which the action of any effect sends events of the run."""
+        """The listener to which effects, such as ``report``, send events of the run."""
         ...
 
     def wait(self, seconds: float) -> None:
@@ -182,7 +182,7 @@ class DeclaredEffect(Effect):
 
 
 def _render(kind: KeyKind, value: Any) -> str:
-    """Render the value of an effect's declared key as text, as it is written in a spec."""
+    """Render the value of one key of an effect, such as a condition, as it is written in a spec."""
     match kind:
         case "text":
             return render_text(value)

@@ -104,7 +104,7 @@ def _build_round(tasks: list[Task]) -> Step:
 
 
 def _wrap_body(task: Task) -> Loop:
-    """Wrap a task's steps, to be joined to others, in a loop of one pass that its stops leave."""
+    """Wrap the steps of a task to be joined in a loop of one pass, which its ``stop`` leaves."""
     return Loop(Const(1), task.steps, task.path)
 
 
@@ -161,7 +161,7 @@ def _refuse(task: Task, why: str, mend: str) -> None:
 
 
 def remap_nodes(group: TaskGroup, remap: Remap) -> TaskGroup:
-    """Transform a group by moving tasks to other nodes; those on one node are not joined.
+    """Transform a group by moving tasks to other nodes, without joining tasks of one node.
 
     Equal set-up and reports that are moved to one node run once there; remote nets follow their
     node.
@@ -236,7 +236,7 @@ def _move_nets(group: TaskGroup, move: Callable[[str], str]) -> tuple[RemoteNet,
 
 
 def _move(part: _Scoped, node: str) -> _Scoped:
-    """Put a task, set-up or report of a transformed group on another node; drop its scopes."""
+    """Transform a task, set-up or report for another node; drop the scopes of its names."""
     return part if part.node == node else replace(part, node=node, scopes=())
 
 

@@ -178,7 +178,7 @@ def _scopes(scopes: Scopes) -> str:
 
 
 def _node(node: Node) -> str:
-    """Render a node as a line of the job's text, with the index and family that steps read."""
+    """Render a node as a line of the job's text: its name, index and family."""
     if node.count == 1 and node.family in ("", node.name):
         return f"node {node.name}"
     return f"node {node.name}; {node.index} of {node.count} {node.family}"
@@ -344,7 +344,7 @@ def _limit_notes(task: Task) -> Iterator[str]:
 
 
 def used_readers(job: Job) -> tuple[Reader, ...]:
-    """List the readers that tasks of a job use, directly or by ``zip``, to be described."""
+    """List, for the job's text, the readers that its tasks read, also those within ``zip``."""
     found: dict[str, Reader] = {}
     for group in job.groups:
         for task in group.tasks:

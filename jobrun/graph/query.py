@@ -103,7 +103,7 @@ def kept_names(job: Job) -> dict[str, tuple[str, ...]]:
 
 
 def rebuild_group(init: TaskGroup) -> TaskGroup:
-    """Return the part of init that runs at every start: ``rebuild`` tasks and what they need.
+    """Select from the group ``init`` the ``rebuild`` tasks, and those that they need.
 
     Set-up and reports stay where a task stays.
     """
@@ -179,7 +179,7 @@ def has_callables(job: Job) -> bool:
 
 
 def find_concurrent_callables(group: TaskGroup) -> tuple[str, str] | None:
-    """Query a group for two tasks with Python callables, neither of which needs the other."""
+    """Find in a group two tasks with Python callables that may run at once; return their names."""
     needs = {task.name: task.needs for task in group.tasks}
     calling = [
         task.name
@@ -230,7 +230,7 @@ def ops(steps: tuple[Step, ...]) -> Iterator[Op]:
 
 
 def op_expressions(op: Op) -> tuple[Expr, ...]:
-    """List the expressions of an operator in a graph: its targets' indices, then its value."""
+    """Query an operator of a step for its expressions: indices of targets, then the value."""
     match op:
         case Assign(targets=targets, value=value):
             items = tuple(target.index for target in targets if isinstance(target, ItemTarget))

@@ -49,7 +49,7 @@ class Field:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The columns or datasets of a reader's field: values and, if ragged, row lengths."""
+        """The columns or datasets that a reader's field has: values and, if ragged, lengths."""
         return (self.member,) if self.lengths is None else (self.member, self.lengths)
 
 
@@ -171,7 +171,7 @@ class Queue:
 
 
 def record_path(task: str) -> str:
-    """Return ``task/record``, the path of the steps that a task runs for each record it reads."""
+    """Return ``task/record``: the path of the steps for each record that a task's reader gives."""
     return f"{task}/record"
 
 

@@ -15,7 +15,7 @@ from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.notify_target import NotifyTarget
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
-from jobrun.graph.conditions import Deadline, Exactness, Probe, StopCondition
+from jobrun.graph.conditions import Deadline, Probe, StopCondition
 from jobrun.graph.effects import NOWHERE
 from jobrun.graph.expressions import Expr
 from jobrun.graph.readers import Queue, ReadQueue, ReadRecords, WriteQueue
@@ -271,6 +271,18 @@ class TaskGroup:
     reports: tuple[NodeReport, ...] = ()
     workspace: Literal["private", "global"] = "private"
     remote: tuple[RemoteNet, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Exactness:
+    """Whether a resumed run equals an uninterrupted one bit for bit, and where not."""
+
+    reasons: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        """Whether a resumed run of a job equals one without a stop: there are no ``reasons``."""
+        return not self.reasons
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,7 @@ def items_in(shape: Shape) -> int | None:
 
 
 def promote(left: Known, right: Known) -> str | None:
-    """Combine the dtypes of two abstract values as numpy promotes them; None if not sure."""
+    """Infer the dtype of two abstract values by numpy's promotion; None if it is not certain."""
     if left.dtype not in CODES or right.dtype not in CODES:
         return None
     if None in (left.weak, right.weak):
@@ -215,7 +215,7 @@ class Arguments:
     rest: tuple[Known, ...] = ()
 
     def has(self, name: str) -> bool:
-        """Return whether a call is given an argument of this name, and not None."""
+        """Return whether this call's abstract arguments have one of this name, not None."""
         return name in self.given and self.given[name].dtype != NONE
 
     def get(self, name: str) -> Known:
@@ -260,7 +260,7 @@ class Arguments:
         return known.value
 
     def asked_dtype(self, name: str = "dtype") -> str | None:
-        """Return the dtype that a call asks for by its argument; None if it was not passed."""
+        """Return the dtype that a call's abstract argument ``dtype`` names; None without it."""
         if not self.has(name):
             return None
         known = self.given[name]
@@ -269,7 +269,7 @@ class Arguments:
         return known.value
 
     def lengths(self, name: str) -> Shape:
-        """Return the lengths in a call's shape argument as a tuple, even of a single one."""
+        """Return a call's abstract shape argument as a tuple, even of a single length."""
         known = self.get(name)
         if known.items is not None:
             return tuple(integer(item) for item in known.items)

@@ -161,7 +161,7 @@ def _typed(function: str, text: str) -> str:
 
 
 def ruled(definitions: Iterable[_Definition], rules: Mapping[str, Rule]) -> tuple[_Definition, ...]:
-    """Complete definitions (``OpDef`` or ``DrawDef``) by the type rules for their names.
+    """Add to operators' definitions (``OpDef`` or ``DrawDef``) the type rules for their names.
 
     Raises:
         ValueError: A rule is for none of them.
@@ -171,21 +171,6 @@ def ruled(definitions: Iterable[_Definition], rules: Mapping[str, Rule]) -> tupl
     if strays:
         raise ValueError(f"rules for no operator: {', '.join(sorted(strays))}")
     return found
-
-
-def by_name(*families: Iterable[OpDef]) -> dict[str, OpDef]:
-    """Index ``OpDef`` definitions of several families by name; refuse two of one name.
-
-    Raises:
-        ValueError: Two have one name.
-    """
-    table: dict[str, OpDef] = {}
-    for family in families:
-        for operator in family:
-            if operator.name in table:
-                raise ValueError(f"two operators are named '{operator.name}'")
-            table[operator.name] = operator
-    return table
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +194,7 @@ def kind(function: str, parameter: str) -> str:
 
 
 def wrong_kind(function: str, parameter: str, known: Known) -> WrongKind | None:
-    """Explain how an argument contradicts the kind in its operator's definition; None if not.
+    """Describe how an argument's dtype does not fit the operator's definition; None if it does.
 
     None counts as an argument that was not passed; whether that is allowed is not checked here.
     """

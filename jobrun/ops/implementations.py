@@ -141,7 +141,7 @@ def _plain(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Any:
-    """Implement the function ``pad``: numpy's, with five of its modes and fewer arguments.
+    """Implement the operator ``pad`` by ``np.pad``, with five of its modes and fewer arguments.
 
     Raises:
         ValueError: The mode is none of constant, edge, reflect, symmetric, wrap.
@@ -154,12 +154,12 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: 
 
 
 def add_at(a: _Array, indices: Any, values: Any) -> None:
-    """Implement ``add_at``: add ``values`` to ``a[indices]``, once for each occurrence."""
+    """Implement the operator ``add_at`` by ``np.add.at``: once for each occurrence of an index."""
     _at(np.add, _array(a), _index(indices), values)
 
 
 def subtract_at(a: _Array, indices: Any, values: Any) -> None:
-    """Implement ``subtract_at``: subtract ``values`` from ``a[indices]``, once per occurrence."""
+    """Implement the operator ``subtract_at`` by ``np.subtract.at``: once for each occurrence."""
     _at(np.subtract, _array(a), _index(indices), values)
 
 
@@ -360,7 +360,7 @@ def segment_max(values: Any, segments: Any, num_segments: int) -> _Array:
 
 
 def segment_min(values: Any, segments: Any, num_segments: int) -> _Array:
-    """Implement ``segment_min``: the elementwise minimum of each segment's rows.
+    """Implement in numpy the operator ``segment_min``: the least of each segment's rows.
 
     A segment without rows has infinity, or the largest integer there is. Arguments and
     errors are those of ``segment_sum``.

@@ -6,7 +6,7 @@ implements an operator is imported at its first use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -22,10 +22,26 @@ from jobrun.ops.builtin_operators.searching import SEARCHING
 from jobrun.ops.builtin_operators.segments_and_scatter import SEGMENTS_AND_SCATTER
 from jobrun.ops.builtin_operators.shaping import SHAPING
 from jobrun.ops.builtin_operators.signals import SIGNALS
-from jobrun.ops.definition import DrawDef, OpDef, by_name
+from jobrun.ops.definition import DrawDef, OpDef
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+
+def by_name(*families: Iterable[OpDef]) -> dict[str, OpDef]:
+    """Build the operator table from families of ``OpDef``; refuse two operators of one name.
+
+    Raises:
+        ValueError: Two have one name.
+    """
+    table: dict[str, OpDef] = {}
+    for family in families:
+        for operator in family:
+            if operator.name in table:
+                raise ValueError(f"two operators are named '{operator.name}'")
+            table[operator.name] = operator
+    return table
+
 
 OPERATORS: Mapping[str, OpDef] = by_name(
     ELEMENTWISE, REDUCTION, CREATION, SHAPING, LINEAR, SIGNALS, SEARCHING, SEGMENTS_AND_SCATTER

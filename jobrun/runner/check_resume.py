@@ -72,7 +72,7 @@ class ResumePreview:
 
     @property
     def explained(self) -> dict[str, tuple[Fault, ...]]:
-        """Map ``nodes.FAMILY.count`` to the faults for which a resume cannot resize that family."""
+        """Map ``nodes.FAMILY.count`` to the faults for which a checked resume cannot resize it."""
         return {count_field(name): faults for name, faults in self.resized.faults.items()}
 
     @property
@@ -82,7 +82,7 @@ class ResumePreview:
 
 
 def preview_resume(run: Run, present: Authored, job: Job, options: RunOptions) -> ResumePreview:
-    """Check before a resume changes anything which epoch it takes, what drifted, what is missing.
+    """Check before a resume, changing nothing, which epoch it takes, what drifted or is missing.
 
     Raises:
         CheckpointError: No epoch can be used, or not the wanted one; or a fork that has saved
@@ -124,7 +124,7 @@ def _plan_resize(own: RunMetadata, store: CheckpointStore, job: Job) -> ResizePl
 
 
 def record_resizes(record: RunRecord, found: ResumePreview) -> tuple[Mapping[str, Any], ...]:
-    """List the resizes to record after a checked resume: those on record, then its own."""
+    """List all resizes of node families to record: earlier ones, then the checked resume's."""
     new = [
         {
             "epoch": found.plan.epoch,
@@ -166,7 +166,7 @@ def find_surrounding_changes(
 
 
 def _find_variable_changes(before: Mapping[str, str], present: Authored) -> Iterator[Change]:
-    """Check for a resume each environment variable and secret; yield a ``Change`` if it differs."""
+    """Compare at the check of a resume the recorded environment variables with the present ones."""
     safe = set()
     if isinstance(present, LoadedSpec):
         safe = {name for name, one in present.spec.params.items() if one.drift == "safe"}

@@ -91,7 +91,7 @@ def open_upload(
 
 
 def find_objects(run: Run, to: str) -> ObjectUrl:
-    """Return the URL in an object store at which a run's checkpoints are stored: ``to/JOB/RUN``."""
+    """Return the URL of the object store of a run's checkpoints: ``to/JOB/RUN``."""
     return parse_object_url(to) / run.record.job / run.path.name
 
 

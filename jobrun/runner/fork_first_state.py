@@ -129,7 +129,7 @@ def match_blobs(
 
 
 def require_resizable(job: Job, store: CheckpointStore, epoch: int) -> frozenset[str]:
-    """Return the nodes whose first state a fork spreads over more or fewer nodes, or refuse it.
+    """Return a fork's nodes whose first state comes from another number of nodes, or raise.
 
     Raises:
         DriftError: E387, E388, some of what the job declares cannot be.
@@ -143,7 +143,7 @@ def require_resizable(job: Job, store: CheckpointStore, epoch: int) -> frozenset
 def require_full_state(
     job: Job, there: Mapping[str, tuple[str, ...]], parent: str, without: Collection[str] = ()
 ) -> None:
-    """Require that the parent has the whole first state of a fork on nodes not in ``without``.
+    """Require that the parent has all blobs a fork starts with, but for nodes in ``without``.
 
     Raises:
         UsageError: E382, it has not.

@@ -220,7 +220,7 @@ def continue_run(
 
 
 def _list_commands(run: Run, options: RunOptions, present: Authored) -> tuple[str, str]:
-    """List the resume and fork commands that an invocation suggests when it refuses drift."""
+    """Return the commands that an invocation suggests for a changed spec: ``resume``, ``fork``."""
     words, handle = hide_secrets(options.given, present), run.handle(options.run_dir)
     spec = words[1:] if words[:1] == ("--spec",) else words
     return (
@@ -421,7 +421,7 @@ def _build_mid_epoch_saver(
     requests: StopRequests,
     entry: SafePoint | None,
 ) -> mid_epoch_saver.MidEpochSaver | None:
-    """Build for an ``Invocation`` its mid-epoch saver; None if it saves only whole epochs."""
+    """Build an invocation's mid-epoch saver; return None if its job saves only whole epochs."""
     own = next(iter(handlers), None)
     if not (isinstance(own, RunMetadata) and (work.job.checkpoint.every_records or entry)):
         return None
@@ -498,7 +498,7 @@ def _build_resume_point(
 
 
 def _count_starts(before: RunRecord, plan: RecoveryPlan) -> int:
-    """Count this invocation and those before it that died after starting from the same epoch."""
+    """Return how many invocations in a row, with this one, started from the same epoch and died."""
     # A run that ended in good order has done what it was asked for.
     died = before.status in ("running", "failed")
     return before.starts + 1 if died and before.started_after == plan.epoch else 1
@@ -552,7 +552,7 @@ MOST_TASKS = 500
 
 
 def task_facts(job: Job) -> tuple[TaskFacts, ...]:
-    """List for an invocation's first event group, name, node, needs of each task; () if many."""
+    """List group, name, node and needs of each task for an invocation's start event; () if many."""
     found = tuple(
         TaskFacts(group.name, task.name, task.node, task.needs)
         for group in job.groups

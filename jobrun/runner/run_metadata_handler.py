@@ -121,7 +121,7 @@ class RunMetadata:
             self._journal = None
 
     def recover(self, listen: Listener) -> None:
-        """Apply the recovery plan from which this handler answered which epoch to resume.
+        """Apply the recovery plan that this metadata handler made when it chose the run's epoch.
 
         Raises:
             EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
@@ -198,7 +198,7 @@ class CheckedHandler:
         self._ask("written", lambda: self._handler.written(epoch, generation))
 
     def report(self, times: CheckpointTimes) -> None:
-        """Notify the user's metadata handler how long a save, load or upload took."""
+        """Report to the user's metadata handler how long a save, load or upload of the run took."""
         self._ask("report", lambda: self._handler.report(times))
 
     def _ask(self, what: str, call: Callable[[], _T]) -> _T:

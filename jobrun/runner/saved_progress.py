@@ -207,7 +207,7 @@ def decode_json(form: Any) -> Any:
 
 
 def _is_flat(value: Any) -> bool:
-    """Return whether a list can be JSON as it is: without containers, and no array twice in it."""
+    """Return whether a list in saved progress has no list or dict in it, and no array twice."""
     if type(value) not in (list, tuple) or any(map(is_tree, value)):
         return False
     arrays = [id(one) for one in value if isinstance(one, np.ndarray)]

@@ -299,7 +299,7 @@ def _warn_of_moved_run(run_dir: Path, job: str, newest: Run | None, listener: Li
 
 
 def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
-    """Find the run to resume: the one that a text names, or the newest unfinished one.
+    """Choose the run that ``resume`` continues: the named one, or the newest unfinished one.
 
     One in an object store is brought here first, with that epoch or its newest good one.
 
@@ -315,7 +315,7 @@ def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
 
 
 def _require_interpreter_lock() -> None:
-    """Refuse to run tasks on a free-threaded build of Python whose lock is off.
+    """Refuse to start or resume a run in a Python whose interpreter lock (GIL) is off.
 
     Raises:
         EnvironmentFaultError: E399.

@@ -260,7 +260,7 @@ class StopRequests:
         return False
 
     def _look(self) -> None:
-        """Look in the waiting thread for requests to stop, by time limit or file; act on them."""
+        """Look whether a stop is requested by file or due by time limit; then act on it."""
         now = time.monotonic()
         if not self._reason and now >= self._time_at:
             self._note("the time limit of this invocation was reached")
@@ -341,10 +341,10 @@ def require_valid_deadline(deadline: Deadline | None, environment: Mapping[str, 
 
 
 def job_age_s(variable: str, value: str | None) -> float:
-    """Find for the deadline how long ago this process's batch job started, in seconds, or 0.
+    """Return for how many seconds this process's batch job has run, so as to stop in time; or 0.
 
-    It is the oldest of our ancestors that has the job's number in its environment. By the clock
-    that runs since the machine's start.
+    The job began with the oldest of our ancestors that has its number in its environment. By the
+    clock that runs since the machine's start.
     """
     oldest, pid = 0.0, os.getpid()
     mark = f"{variable}={value}".encode()
@@ -427,7 +427,7 @@ def _run_command(command: list[str]) -> str:
 
 
 def _handled_signals() -> Iterator[int]:
-    """Yield each signal that requests a stop, unless ignored, and the one that relays it.
+    """Yield signals that request a stop, and those by which the supervisor relays them.
 
     Ignored from outside (nohup, a shell's background job), a signal stays so.
     """

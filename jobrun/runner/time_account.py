@@ -241,7 +241,7 @@ _INTERVALS_S = (1200, 1800, 3600, 7200, 14400)
 
 
 def advise(times: TimeUse, job: Job) -> str:
-    """Return advice on the largest loss in a run's time account, if over a tenth of it; or "".
+    """Return advice on what a run's time account shows as lost most, if over a tenth; or "".
 
     Args:
         times: The account of the time.

@@ -96,7 +96,7 @@ def _late_alias(tree: Tree, error: SpecError) -> Leaf | None:
 
 
 def _same(first: Any, second: Any) -> bool:
-    """Return whether the formatted spec's tree equals the former, but for the order of keys."""
+    """Return whether the formatted text's tree equals the one before, but for key order."""
     if type(first) is not type(second):
         return False
     match first:
@@ -188,7 +188,7 @@ class EntryMover:
         self._lines = text.split("\n")
 
     def whole(self, tree: Tree, kind: Kind) -> str:
-        """Move the entries of all mappings to their usual order; return the whole text.
+        """Format the whole text of a spec: entries of all mappings in their usual order.
 
         Raises:
             SpecError: E420, an entry that has to move cannot.
@@ -278,7 +278,7 @@ class EntryMover:
         ]
 
     def _around(self, start: Span, value: Items | Entries, kind: Kind, end: int) -> list[str]:
-        """Move the entries within brackets; return their lines, with the text around them."""
+        """Format the entries in ``{}`` or ``[]``; return lines with the text around them."""
         stop = sum(len(line) + 1 for line in self._lines[:end]) - 1
         span = value.span
         text = self._text[start.start : span.start] + self._inline(value, kind)
@@ -303,7 +303,7 @@ class EntryMover:
     def _item(
         self, item: Tree, kind: Kind, end: int, column: int, before: list[str], hoisted: list[str]
     ) -> list[str]:
-        """Move the entries within a list item; return its lines, with comments above it."""
+        """Format a list item of the text: entries in the usual order; return its lines."""
         prefix = self._lines[item.span.line][: item.span.column]
         if isinstance(item, Leaf):
             return self._lines[item.span.line : end]
@@ -357,7 +357,7 @@ class EntryMover:
         return out + self._text[at : span.end]
 
     def _tail(self, last: int, limit: int, column: int) -> int:
-        """Return the line number at which an entry to be moved ends, behind its comments.
+        """Return the line number in the spec's text where an entry ends, with its comments.
 
         Comments that are deeper than its key are about what is in it.
         """

@@ -103,7 +103,7 @@ def _canonical(model: type[BaseModel]) -> list[str]:
 
 
 def _members(annotation: Any, tag: str) -> Iterator[tuple[str, Any]]:
-    """Yield the models that a field's annotation permits, each with its pydantic ``Tag`` or ""."""
+    """Yield models that order the keys of a field's value, each with its pydantic ``Tag`` or ""."""
     origin = get_origin(annotation)
     if isinstance(annotation, TypeAliasType):
         yield from _members(annotation.__value__, tag)

@@ -208,7 +208,7 @@ def _put_together(reader: SpecReader, request: _Request) -> Mapping:
 
 
 def _substituted(root: Mapping, substitution: Substitution, params: ParamValues) -> dict[str, Any]:
-    """Load a spec's tree as data, references replaced: in params, then the seed, then the rest."""
+    """Return a loaded spec's tree as dicts and lists, with the values of its references."""
     data: dict[str, Any] = {}
     declared = root.values.get("params")
     seed = root.values.get("seed")
@@ -268,7 +268,7 @@ def _validated(
 def _put_env_texts(
     error: ValidationError, data: dict[str, Any], substitution: Substitution
 ) -> bool:
-    """Put back the text of an environment variable where the loaded spec's model wants text.
+    """Replace a number read from an environment variable by its text, where a spec needs text.
 
     Returns:
         Whether any was found, so that it is worth checking again.
@@ -312,7 +312,7 @@ MOST_NODES = 100_000
 
 
 def check_nodes(spec: JobSpec, source: SourceMap) -> list[Fault]:
-    """Refuse a loaded spec with too many nodes, or with names that differ only in case."""
+    """Check a loaded spec's nodes: not too many, and no two names that differ only in case."""
     total = sum(node.count or 1 for node in spec.nodes.values())
     if total > MOST_NODES:
         message = f"{total:,} nodes; a job has at most {MOST_NODES:,}"

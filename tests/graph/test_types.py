@@ -9,8 +9,17 @@ import pytest
 
 from jobrun.core.errors import Origin
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
-from jobrun.graph.conditions import Exactness
-from jobrun.graph.types import GROUPS, Cluster, Job, Node, OutputRef, StateLayout, Task, TaskGroup
+from jobrun.graph.types import (
+    GROUPS,
+    Cluster,
+    Exactness,
+    Job,
+    Node,
+    OutputRef,
+    StateLayout,
+    Task,
+    TaskGroup,
+)
 
 JOB = Job(
     "j",

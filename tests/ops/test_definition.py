@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.ops.definition import DrawDef, OpDef, by_name, parse_signature
+from jobrun.ops.definition import DrawDef, OpDef, parse_signature
 
 
 def test_a_signature_tells_what_may_be_given_how():
@@ -38,11 +38,3 @@ def test_operators_and_draws_know_their_parameters():
 
     assert operator.parameters.unnamed == 1
     assert draw.parameters.keywords == ("size",)
-
-
-def test_two_operators_of_one_name_are_an_error():
-    operator = OpDef("f", "(x, /)", "m:f", "does f", "f(1)")
-
-    assert by_name((operator,)) == {"f": operator}
-    with pytest.raises(ValueError, match="'f'"):
-        by_name((operator,), (operator,))

@@ -25,6 +25,7 @@ from jobrun.ops.operator_table import (
     DRAWS,
     GROUP,
     OPERATORS,
+    by_name,
     find_operator,
     implementation,
     load_operators,
@@ -46,6 +47,14 @@ def test_every_family_is_in_the_table():
     )  # fmt: skip
 
     assert sum(map(len, families)) == len(OPERATORS)
+
+
+def test_two_operators_of_one_name_are_an_error():
+    operator = OpDef("f", "(x, /)", "m:f", "does f", "f(1)")
+
+    assert by_name((operator,)) == {"f": operator}
+    with pytest.raises(ValueError, match="'f'"):
+        by_name((operator,), (operator,))
 
 
 def test_what_reaches_further_than_values_is_left_out():

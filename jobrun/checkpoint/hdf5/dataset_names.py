@@ -34,7 +34,7 @@ def quote_name(name: str) -> str:
 
 
 def part_name(blob: str, path: Iterable[str]) -> str:
-    """Join a blob's name and the path of its part to the part's dataset name, not yet quoted."""
+    """Join a blob's name and the path of a part by slashes to the unquoted name of a dataset."""
     return _STEP.join((blob, *path))
 
 
@@ -79,7 +79,7 @@ def unquote_name(text: str) -> str:
 
 
 def unquote_names(links: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Unquote a file's dataset names, except one like ``a%2Fx`` beside a blob ``a`` in parts.
+    """Unquote dataset names of a file, but not ``a%2Fx`` where a blob ``a`` has parts ``a/x``.
 
     Beside a container ``readers`` the blob ``readers/x`` stays ``readers%2Fx``.
 
@@ -119,5 +119,5 @@ def blob_names(links: Iterable[str], quoted: Mapping[str, str] | None = None) ->
 
 
 def is_part_of(link: str, name: str) -> bool:
-    """Return whether the name of an HDF5 dataset is a blob's own or that of one of its parts."""
+    """Return whether an HDF5 dataset's name is a given blob's name, or that of one of its parts."""
     return link == name or link.startswith((f"{quote_name(name)}/", f"{name}/"))

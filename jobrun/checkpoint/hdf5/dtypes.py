@@ -273,7 +273,7 @@ def render_number_type(dtype: np.dtype[Any]) -> bytes:
 
 
 def is_number_type(dtype: np.dtype[Any]) -> bool:
-    """Return whether ``render_number_type`` can render the datatype message for a dtype."""
+    """Return whether a dtype has an HDF5 datatype of numbers: integer, float, complex or bool."""
     size = dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
     return dtype.kind in "biu" or (dtype.kind in "fc" and size in _FLOATS)
 
@@ -290,6 +290,6 @@ def render_record_type(dtype: np.dtype[Any]) -> bytes:
 
 
 def render_text_type(size: int, *, is_ascii: bool = False) -> bytes:
-    """Render the body of an HDF5 datatype message for fixed-length text, padded with NUL."""
+    """Render the HDF5 datatype message of the dtype of fixed-length text, padded with NUL."""
     # Class 3 (string), padding 1 (NUL); character set 0 is ASCII, 1 is UTF-8.
     return struct.pack("<BBHI", 0x13, 1 | (not is_ascii) << 4, 0, size)

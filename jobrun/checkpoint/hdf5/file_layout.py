@@ -176,7 +176,7 @@ def build_entries(
     packings: Mapping[str, Packing] | None = None,
     origins: Mapping[str, str] | None = None,
 ) -> list[Entry]:
-    """Build, for a file layout, the ``Entry`` of each encoded value: name, dtype, shape, role."""
+    """Build the ``Entry`` of each value in a file layout: its name, dtype, shape and role."""
     return [
         Entry(
             name=name,

@@ -131,7 +131,7 @@ class _Plugin:
         ]
 
     def encode(self, chunk: Array) -> bytes:
-        """Apply an HDF5 filter plug-in to one chunk, by writing that to a scratch dataset."""
+        """Apply an HDF5 filter plug-in to one chunk, by writing the chunk to a scratch dataset."""
         with self._scratch() as dataset:
             dataset[...] = chunk
             dataset.flush()
@@ -139,7 +139,7 @@ class _Plugin:
         return bytes(data)
 
     def decode(self, data: bytes) -> Bytes:
-        """Undo an HDF5 filter plug-in on one chunk's bytes, by reading a scratch dataset."""
+        """Undo an HDF5 filter plug-in on one chunk's bytes by way of a scratch dataset."""
         with self._scratch() as dataset:
             dataset.id.write_direct_chunk((0,) * len(self._chunk), data)
             try:

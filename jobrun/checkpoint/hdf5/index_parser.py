@@ -82,12 +82,12 @@ class Index:
 
     @property
     def blobs(self) -> tuple[str, ...]:
-        """The blob names in the parsed index of the file; a blob in parts is named once."""
+        """The blob names in the parsed index, also of blobs that several datasets hold."""
         return blob_names(self.names, self.quoted)
 
     @property
     def shown_names(self) -> list[str]:
-        """The blob names in the file's index, quoted only where two would look the same."""
+        """The blob names of a parsed index to show: quoted only where two would else be equal."""
         plain = {link: blob for blob, link in self.quoted.items()}
         shown = (plain.get(name, name) for name in self.names)
         return [one if self.rows[one] == row else self.names[row] for row, one in enumerate(shown)]
@@ -128,7 +128,7 @@ def index_span(parts: Parts) -> tuple[int, int]:
 
 
 def require_parts(header: Header) -> Parts:
-    """Require, before parsing them, that a checkpoint file's index and tail lie inside it.
+    """Require of a header, for the index parser, that index and tail lie inside the file.
 
     Raises:
         StructureError: They do not fit into it, or overlap.

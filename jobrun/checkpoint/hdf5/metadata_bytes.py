@@ -130,7 +130,7 @@ def render_chunked_layout(
 
 
 def render_filter_pipeline(filters: Sequence[tuple[int, str, tuple[int, ...]]]) -> bytes:
-    """Render the bytes of HDF5's filter pipeline message: each filter's number and parameters."""
+    """Render the bytes of an HDF5 filter pipeline message: number and parameters of each filter."""
     parts = [struct.pack("<BB", 2, len(filters))]
     for number, name, values in filters:
         text = name.encode() + b"\0" if number >= 256 else b""
@@ -160,7 +160,7 @@ def header_size(header: bytes) -> int:
 
 
 def render_headers(header: bytes, at: int, addresses: Numbers) -> Bytes:
-    """Render copies of an HDF5 object header, each with another address and its checksum.
+    """Render the bytes of copies of an object header, each with its own address and checksum.
 
     Returns uint8, shape (n, ``header_size``).
 

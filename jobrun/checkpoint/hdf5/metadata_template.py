@@ -159,7 +159,7 @@ class Template:
         ]
 
     def _make_groups(self, own: dict[str, Bytes], own_at: int) -> tuple[bytes, int, int]:
-        """Render all groups of the HDF5 template; return bytes, root address and end."""
+        """Render all groups of the metadata template; return bytes, root address, end address."""
         links: list[tuple[bytes, int]] = []
         end = own_at
         for name, header in own.items():
@@ -187,7 +187,7 @@ class Template:
 def build_chunk_tree(
     entry: Entry, places: list[tuple[int, int]], address: int
 ) -> tuple[bytes, int]:
-    """Render the B-tree of a compressed blob's chunks, which varies and is not in the template.
+    """Render the metadata that no template holds: the B-tree of a compressed blob's chunks.
 
     Args:
         entry: The blob.
@@ -225,7 +225,7 @@ def _ordered(tree: _Tree) -> _Tree:
 
 
 def _saves_space(tree: _Tree) -> bool:
-    """Return whether larger B-tree nodes shrink the HDF5 template, as of a few large groups."""
+    """Return whether larger B-tree nodes shrink the metadata template, by its groups' links."""
     groups = [tree]
     for group in groups:
         groups += [one for one in group.values() if isinstance(one, dict)]
@@ -233,7 +233,7 @@ def _saves_space(tree: _Tree) -> bool:
 
 
 def _place_headers(layout: Layout, start: int) -> tuple[list[_HeaderBatch], list[int], int]:
-    """Place object headers in the template; return batches of equal ones, addresses, the end."""
+    """Place object headers in the metadata template: equal ones together; return where they end."""
     members: dict[tuple[bytes, int], list[int]] = {}
     seen: dict[Any, tuple[bytes, int]] = {}
     for index, entry in enumerate(layout.entries):

@@ -110,7 +110,7 @@ def decode(kind: str, dtype: str, array: Array, order: AxisOrder = ()) -> Value:
 
 
 def with_axis_order(array: Array, order: AxisOrder) -> Array:
-    """Decode a value's axis order: copy the C-order array of HDF5 to the order it had."""
+    """Decode an array that HDF5 holds in C order: copy it to the axis order of the saved value."""
     if not order:
         return array
     ordered = empty_in_order(array.shape, array.dtype, order)

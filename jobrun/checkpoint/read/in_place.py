@@ -74,7 +74,7 @@ class InPlace:
         return name in self._pieces
 
     def find_changed(self, name: str) -> str | None:
-        """Return a part of an object loaded in place whose memory has changed since, or None."""
+        """Return the name of a part whose memory has changed since the load in place, or None."""
         changed: list[str] = []
 
         def verify(piece: _Piece) -> None:
@@ -112,7 +112,7 @@ def _fitting_arrays(
 
 
 def _put_own_tensors(loaded: ObjectState, own: ObjectState) -> None:
-    """Replace tensors of a state loaded in place by the object's own ones of the same memory.
+    """Replace tensors in a state loaded in place by the object's own ones, of the same memory.
 
     That a tensor is copied to itself PyTorch sees by its storage, not by the memory of that.
     """
@@ -123,7 +123,7 @@ def _put_own_tensors(loaded: ObjectState, own: ObjectState) -> None:
 
 
 def _counts(link: str, name: str) -> bool:
-    """Return whether a part must agree to load an object in place: its gradients need not."""
+    """Return whether a part of an object must fit the file to be loaded in place: not gradients."""
     return link != structure_link(name) and path_in_blob(link, name)[0] != GRADIENTS
 
 

@@ -320,7 +320,7 @@ class _Loading:
                 values[row] = target
 
     def _keep(self, rows: Places, arrays: list[Array]) -> None:
-        """Store loaded arrays as the values of the blobs in these rows of the file's index."""
+        """Keep loaded arrays as values of the blobs in the given rows of the file's index."""
         if _are_all(rows, len(self._values)):
             self._values = cast("list[Value]", arrays)
             return
@@ -358,12 +358,12 @@ class _Loading:
 
 
 def _are_all(rows: Places, count: int) -> bool:
-    """Return whether the rows to load are all rows of the file's index, in their order."""
+    """Return whether the blobs to load are all blobs of the checkpoint file, in its order."""
     return len(rows) == count and bool((np.diff(rows) == 1).all())
 
 
 def _has_buffer(dtype: np.dtype[Any]) -> bool:
-    """Return whether arrays of a dtype have Python's buffer interface, to be loaded directly."""
+    """Return whether a load can read directly into arrays of a dtype, by the buffer interface."""
     return dtype.isnative and dtype.char in _BUFFERS
 
 

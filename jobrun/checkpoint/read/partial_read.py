@@ -110,7 +110,7 @@ class PortionReader:
     def _pieces_of(
         self, begin: int, end: int
     ) -> tuple[list[int], list[Any], list[tuple[int, Bytes]]]:
-        """List the memory of a partial read: arrays in place, buffers for bytes between.
+        """List the memory that a partial read fills: wanted arrays, buffers between them.
 
         Returns:
             Where each piece begins, all pieces, and those that hold other blobs.
@@ -161,7 +161,7 @@ class PortionReader:
 
 
 def _cut(starts: list[int], pieces: list[Array], begin: int, end: int) -> list[list[Array]]:
-    """Divide the memory of a partial read by the file's blocks; change ``starts``, ``pieces``."""
+    """Divide the pieces of memory that a partial read fills at the ends of the file's blocks."""
     if starts[0] < begin:
         pieces[0] = flat_memory(pieces[0])[begin - starts[0] :]
         starts[0] = begin

@@ -48,7 +48,7 @@ def open_regular_file(path: str, *, at: str = "") -> Iterator[tuple[int, int]]:
 
 
 def _lock(path: str, descriptor: int) -> None:
-    """Take a shared lock of the regular file just opened, so that no save reuses it meanwhile."""
+    """Lock the safely opened file for reading, so that no save writes over it meanwhile."""
     try:
         is_free = try_lock(descriptor, shared=True)
     except OSError:

@@ -77,7 +77,7 @@ class StateFile:
 
     @contextmanager
     def structure(self) -> Iterator[None]:
-        """Raise a ``StructureError`` of the ``with`` block as error E306, which names this file."""
+        """Convert a ``StructureError`` to E306, with the path of this ``StateFile``."""
         try:
             yield
         except StructureError as error:
@@ -99,7 +99,7 @@ class StateFile:
 
     @cached_property
     def tail(self) -> Tail:
-        """The verified and parsed tail of the open file, with the digests of its blocks.
+        """The verified and parsed tail, the last part of the file, with the digests of its blocks.
 
         Raises:
             CheckpointError: It is damaged, or jobrun never writes such a one.

@@ -329,7 +329,7 @@ def _facts_of(directory: str) -> dict[str, os.stat_result]:
 
 
 def _delete_unused_files(staged: str) -> dict[str, os.stat_result]:
-    """Delete what no save reused of a removed epoch's directory; return ``stat`` of other files.
+    """Delete what a save did not reuse in a removed epoch's directory; return the files it wrote.
 
     But for the manifest, which is written over.
     """
@@ -379,7 +379,7 @@ def _require_files(
 
 
 def _write_manifest(staged: str, data: bytes) -> None:
-    """Write an epoch's manifest, and sync it and the names in its staging directory."""
+    """Write the manifest into an epoch's staging directory; sync both to disk."""
     descriptor = open_over_removed(f"{staged}/{manifests.NAME}")
     try:
         write_all(descriptor, data)

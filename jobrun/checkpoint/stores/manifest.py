@@ -86,7 +86,7 @@ _encode = _encoder(",")
 
 
 def _environment_text(shown: str, manifest: Manifest) -> str:
-    """Render the software environment as JSON text, indented for its place in the manifest."""
+    """Render the manifest's entry ``environment``, versions of packages, as indented JSON text."""
     if shown not in _ENVIRONMENTS:
         if len(_ENVIRONMENTS) > _MOST_ENVIRONMENTS:
             _ENVIRONMENTS.clear()

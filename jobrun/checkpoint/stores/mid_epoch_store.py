@@ -39,7 +39,7 @@ class MidEpochStore(DirectoryStore):
 
 
 def mid_epoch_store(store: CheckpointStore, records: int) -> MidEpochStore:
-    """Return the store, beside that of whole epochs, of checkpoints after so many records."""
+    """Return the store of mid-epoch checkpoints after ``records`` records, beside the given one."""
     return MidEpochStore(str(Path(store.path(0)).parent), records)
 
 

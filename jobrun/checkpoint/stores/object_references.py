@@ -175,7 +175,7 @@ def local_path(path: str) -> str:
 
 
 def delete_fetched() -> None:
-    """Delete local copies of objects fetched by references; those that are open stay readable."""
+    """Delete local copies of objects that references pointed to; open ones stay readable."""
     _copies.forget()
 
 

@@ -182,7 +182,7 @@ class ObjectStore:
         return None
 
     def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
-        """Move epochs within the object store below a prefix, the last part of ``where``."""
+        """Move epochs in the object store to a prefix: the last part of ``where``."""
         place = Path(where).name
         for epoch in sorted(epochs, reverse=True):
             names = sorted(self._names(epoch), key=lambda name: name.endswith(manifests.NAME))
@@ -191,7 +191,7 @@ class ObjectStore:
             self._remove(epoch)
 
     def check(self) -> None:
-        """Do nothing to check that the object store is still the same: its URL identifies it."""
+        """Do nothing: an object store cannot become another one, as its URL identifies it."""
 
     def hold(self, epoch: int) -> EpochHold | None:
         """Return a hold without effect, as an object store has no locks; None for no epoch."""
@@ -254,7 +254,7 @@ class ObjectStore:
         return made
 
     def _is_same(self, manifest: Manifest) -> bool:
-        """Return whether the store has this very epoch; refuse another of the same number."""
+        """Return whether the object store has the epoch of this manifest; refuse another."""
         found = self._found(manifest.epoch)
         if found is None:
             return False
@@ -305,7 +305,7 @@ def object_name(epoch: int, file: StoredFile) -> str:
 
 
 def upload_file(place: ObjectUrl, epoch: int, file: StoredFile, source: str) -> Reference:
-    """Store a node's checkpoint file as an object, or compare it with the one stored before.
+    """Upload a node's checkpoint file to the object store, unless an equal object is there.
 
     Of an epoch that has all its files there nothing is seen before it has its manifest.
 

@@ -57,7 +57,7 @@ class SlabPool:
         self._free.put(slab)
 
     def _fit(self, size: int) -> None:
-        """Replace the pool's buffers (slabs) by larger ones if the next file needs them."""
+        """Replace the aligned buffers for direct I/O by larger ones if the next file needs them."""
         if size > self._size:
             self._free = queue.SimpleQueue()
             self._made = 0

@@ -207,7 +207,7 @@ class FileEncoder:
         return found
 
     def _fits(self, plain: list[Any]) -> bool:
-        """Return whether values that are encoded as they are fit the layout."""
+        """Return whether arrays have the shapes, dtypes and axis orders of this encoder."""
         if not set(map(type, plain)) <= {np.ndarray} or list(map(_SHAPE, plain)) != self._shapes:
             return False
         dtypes = list(map(_DTYPE, plain))
@@ -357,7 +357,7 @@ def build_encoder(
     compression: Rules = (),
     origins: Mapping[str, str] | None = None,
 ) -> tuple[FileEncoder, list[Array]]:
-    """Build the file encoder for the layout of these values; return it and their HDF5 arrays.
+    """Build the encoder of a checkpoint file for given values; return also the arrays to write.
 
     Args:
         values: By name.
@@ -417,7 +417,7 @@ def _can_be_gathered(entry: Entry) -> bool:
 
 
 def _gather_from(place: int, entry: Entry, dtype: DType) -> _Gathered:
-    """Begin with one small array a sequence of adjacent ones that are encoded together."""
+    """Start, in the encoder, a run of adjacent small arrays of one dtype with its first array."""
     return _Gathered(place, 1, dtype, entry.size_bytes, entry.shape, entry.order, [entry.name])
 
 

@@ -59,7 +59,7 @@ def take_reusable_file(path: str) -> int | None:
 
 
 def open_over_removed(path: str) -> int:
-    """Open a removed epoch's file to reuse it under its name; create one if that may not be.
+    """Open a removed epoch's file to write over it; if it is not reusable, create it new.
 
     Returns:
         The descriptor; the file may be longer than what is to be written.
@@ -76,7 +76,7 @@ def open_over_removed(path: str) -> int:
 
 
 def _open_reusable(path: str) -> int | None:
-    """Open a removed epoch's file that only this process uses, to reuse it; None otherwise."""
+    """Open a removed epoch's file to reuse it; return None if it is absent, linked or locked."""
     try:
         descriptor = os.open(path, _FLAGS)
     except OSError:
@@ -97,7 +97,7 @@ def _open_reusable(path: str) -> int | None:
 def share_blocks(
     source: int, target: int, digests: Sequence[bytes], turn: int
 ) -> list[bytes] | None:
-    """Clone a reusable file by reflink; return the digests of blocks it keeps, None on failure.
+    """Clone a file by reflink; return the digests of the blocks to reuse, or None if it failed.
 
     What is shared is damaged together. So each block is written again from time to time.
 

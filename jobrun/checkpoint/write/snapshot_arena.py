@@ -178,7 +178,7 @@ class Arena:
         return dict(zip(names, map(self._places.__getitem__, names), strict=True))
 
     def _runs_of(self, names: Sequence[str]) -> Iterator[_Run]:
-        """Group names of small arrays by whether their copies lie without gaps in the arena."""
+        """Group small arrays' names into runs that are contiguous in the snapshot arena."""
         run: _Run | None = None
         for name in names:
             begin = self._offsets[name]

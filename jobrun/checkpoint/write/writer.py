@@ -96,7 +96,7 @@ class NodeWriter:
 
     @property
     def lead_bytes(self) -> int:
-        """How far behind a page boundary this writer's files begin their small arrays, in bytes.
+        """The offset within a page at which this writer's files begin their small arrays.
 
         Copies in memory that begin so are written from where they are.
         """
@@ -228,7 +228,7 @@ class NodeWriter:
         return _Written(block, filled.end, digests, handed_bytes + len(block), sync_s)
 
     def _shared(self, descriptor: int, save: _Save) -> Sequence[bytes]:
-        """Start the writer's next file as a reflink copy of its last; return block digests.
+        """Clone the writer's last file by reflink as its next; return digests of blocks kept.
 
         Returns the digests of the blocks; empty without such a copy.
 
@@ -274,7 +274,7 @@ class NodeWriter:
         return filled, filling.digests, handed_bytes
 
     def _seal(self, descriptor: int, save: _Save, filled: EncodedFile) -> bytes:
-        """Finish the file that this writer fills: truncate it, its user block written last."""
+        """Finish this ``NodeWriter``'s file: write its user block last, and truncate it."""
         reach("checkpoint.file-half-written")
         header = Header(
             node=self._node,

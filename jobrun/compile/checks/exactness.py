@@ -10,13 +10,13 @@ from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.checks.visibility import strip_prefix
 from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft
-from jobrun.graph.conditions import Exactness, Probe, StopCondition, StopWhen
+from jobrun.graph.conditions import Probe, StopCondition, StopWhen
 from jobrun.graph.expressions import Builtin, Call, Draw, Expr
 from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.readers import ReadQueue, ReadRecords, readers_in, source_expressions
 from jobrun.graph.steps import CallPython, Net, Perform, RunProgram, Step, Stop
 from jobrun.graph.traversal import children, walk_expr
-from jobrun.graph.types import GroupName, Report, Scope, SetupNets
+from jobrun.graph.types import Exactness, GroupName, Report, Scope, SetupNets
 from jobrun.ops.operator_table import find_operator
 
 # Steps that say whether they are deterministic.

@@ -31,8 +31,8 @@ from jobrun.graph.conditions import (
 from jobrun.graph.expressions import Expr, Name, NodeBlob, OutputRead
 from jobrun.graph.readers import Reader, readers_in
 from jobrun.graph.traversal import map_expr
+from jobrun.spec.models.base_types import Model
 from jobrun.spec.models.job import JobSpec, StopSpec
-from jobrun.spec.models.scalar_types import Model
 from jobrun.spec.yaml.nodes import Path, path_text
 
 if TYPE_CHECKING:

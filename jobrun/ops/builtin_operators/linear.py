@@ -120,7 +120,7 @@ def _dot(given: Arguments) -> Shape:
 
 
 def pair_dtype(first: str, second: str) -> Callable[[Arguments], str | None]:
-    """Build the dtype rule of a function of two arrays, such as ``dot``: their common dtype."""
+    """Build the dtype rule of a function of linear algebra on two arrays: their common dtype."""
     # A Python number is an array by itself there.
     return lambda given: join_dtypes((given.array(first).dtype, given.array(second).dtype))
 

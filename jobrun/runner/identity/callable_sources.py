@@ -105,7 +105,7 @@ def list_modules(search: Sequence[Path], name: str = "") -> dict[str, Path]:
 
 
 def digest_scripts(words: Iterable[str], folder: Path) -> dict[str, str]:
-    """Digest the source files of scripts that are words of a command: ``sha256:…`` by path."""
+    """Map script files among a command's words to digests of their sources, as for callables."""
     found: dict[str, str] = {}
     for word in words:
         path = folder / word
@@ -116,7 +116,7 @@ def digest_scripts(words: Iterable[str], folder: Path) -> dict[str, str]:
 
 
 def find_definition(path: Path, name: str) -> tuple[bool, tuple[str, ...]]:
-    """Return whether a callable's source file may define ``name``, and which names it defines.
+    """Return whether a callable's file may define a name, and its functions and classes.
 
     It may where the text alone does not decide it.
     """
@@ -154,7 +154,7 @@ def _parse(text: bytes) -> ast.Module:
 
 
 def digest_file(path: Path) -> str:
-    """Digest the source file of a callable as ``sha256:…``, without importing it."""
+    """Return the digest ``sha256:…`` of the bytes of a file, such as a callable's source."""
     with path.open("rb") as file:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 

@@ -233,7 +233,7 @@ def _is_import_call(function: ast.expr) -> bool:
 
 
 def _import_argument(argument: ast.expr, package: str) -> tuple[str, str]:
-    """Return what ``import_module`` imports in digested code: a module, or only its package."""
+    """Return what ``import_module`` imports: a module, or its package if the name is computed."""
     match argument:
         case ast.Constant(value=str() as text):
             level = len(text) - len(text.lstrip("."))

@@ -186,7 +186,7 @@ def find_refused(
 def require_same_constants(
     recorded: Mapping[str, str], rebuilt: Mapping[str, str], accept: tuple[str, ...] = ()
 ) -> None:
-    """Raise a ``DriftError`` if rebuilt constants have other digests than the recorded ones.
+    """Refuse drift of constants: digests of rebuilt ones that differ from the recorded ones.
 
     Raises:
         DriftError: They did not: the data, or the code, is another.
@@ -225,7 +225,7 @@ def _param_changes(recorded: LoadedSpec, present: LoadedSpec) -> Iterator[Change
 
 
 def _moves_safe_points(path: _Path, *values: Any) -> bool:
-    """Return whether drift of ``checkpoint.every`` moves safe points, where array layouts change.
+    """Return whether drift of ``checkpoint.every`` moves safe points: it has a count of records.
 
     In which order the numbers of an array lie decides in which order they are added.
     """

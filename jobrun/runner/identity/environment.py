@@ -60,7 +60,7 @@ _REQUIREMENT = lazy_pattern(r"Requires-Dist:\s*([A-Za-z0-9][A-Za-z0-9._-]*)(.*)"
 
 
 def set_blas_threads(count: int) -> None:
-    """Set the number of BLAS threads: in environment variables and the libraries loaded.
+    """Set the BLAS threads of this process's environment: variables, and libraries loaded.
 
     The variables count when numpy is first imported; where it has been, the libraries that are
     loaded are asked directly: OpenBLAS, MKL, BLIS and FlexiBLAS.
@@ -75,7 +75,7 @@ def set_blas_threads(count: int) -> None:
 
 
 def thread_variables(count: int) -> dict[str, str]:
-    """Return environment variables that give each BLAS library ``count`` threads."""
+    """Return the part of an environment that gives BLAS libraries ``count`` threads."""
     return dict.fromkeys(_THREAD_VARIABLES, str(count))
 
 

@@ -138,7 +138,7 @@ def _hide_targets(words: Sequence[str]) -> list[str]:
 
 
 def iter_code_rows(record: RunRecord) -> Iterator[tuple[str, str]]:
-    """Yield a run's recorded provenance in rows to show: command line, git commit, lock files."""
+    """Yield a run's provenance as labelled rows: start command, git commit, lock files."""
     facts = record.provenance
     command = facts.get("command")
     if isinstance(command, list | tuple) and command:

@@ -102,7 +102,7 @@ def recordable_params(authored: Authored) -> dict[str, Param]:
 
 
 def compile_authored(authored: Authored) -> Job:
-    """Compile a recorded or present authored job, a spec or one built in Python, to a ``Job``.
+    """Compile a run's recorded job, from a spec or Python, or the present one, to a ``Job``.
 
     Raises:
         SpecError: It does not compile.
@@ -141,7 +141,7 @@ def stage_authored(run: Path, authored: Authored, job: Job) -> str:
 
 
 def install_authored(run: Path, authored: Authored) -> None:
-    """Replace the recorded job in a run's ``spec/`` folder by the one that was staged there.
+    """Replace a run's recorded job by the staged one: its spec, or the graph of a Python job.
 
     Raises:
         EnvironmentFaultError: A file cannot be renamed.
@@ -178,7 +178,7 @@ def require_secrets(present: Authored) -> None:
 
 
 def hide_secrets(words: Iterable[str], present: Authored) -> tuple[str, ...]:
-    """Hide an authored job's secret params in the words of a command that is recorded or shown."""
+    """Hide the values of a job's secret params in the words of a command that is recorded."""
     found = tuple(words)
     for name in present.secrets if isinstance(present, LoadedSpec) else ():
         pattern = re.compile(rf"(params\b.*?\b{re.escape(name)}\b[^=]*=?).*", re.DOTALL)
@@ -238,7 +238,7 @@ def require_spec(run: Run) -> None:
 
 
 def find_changes_since(run: Run, present: Authored) -> tuple[Change, ...]:
-    """Compare a run's recorded job with the present authored job; return what changed.
+    """Compare a run's recorded job with the job as it is written now; return what changed.
 
     Raises:
         UsageError: The run was made from a spec and the present job was not, or the other way.

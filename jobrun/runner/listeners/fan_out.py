@@ -88,7 +88,7 @@ class ListenerFanOut:
             ]
 
     def close(self) -> None:
-        """Close the pipes to all listeners, who take a run without an end event for killed."""
+        """Close the pipes to all listeners: without an end event that means a killed run."""
         with self._lock:
             self._finish(_LAST_S)
             self._processes = []
@@ -238,7 +238,7 @@ class _ListenerProcess:
             self._fail(self._reason())
 
     def _reason(self) -> str:
-        """Return what a listener's process wrote about its end to the pipe, or its exit code."""
+        """Return why a listener of this fan-out ended: the text in its pipe, or its exit code."""
         assert self._process.stdout is not None  # noqa: S101 - for the type checker
         os.set_blocking(self._process.stdout.fileno(), False)
         said = (self._process.stdout.read() or b"").decode(errors="replace").strip()

@@ -205,7 +205,7 @@ class JobRunner:
     def _recover_from_loss(
         self, error: NodeLostError, first: ResumePoint | None
     ) -> ResumePoint | None:
-        """Replace a lost node; return from where the loop of epochs restarts, None for init."""
+        """Replace a lost node; return where the epoch loop restarts, or None for ``init``."""
         losses = self._limits.losses
         if losses is None:
             raise error
@@ -373,7 +373,7 @@ class JobRunner:
         return metrics
 
     def _scored(self, progress: Progress) -> tuple[tuple[int, float], ...]:
-        """Return the values of the best epochs' metric (``keep_best``), with the newest epoch's."""
+        """Return the loop's best epochs so far, with values of their ``keep_best`` metric."""
         metric, mode, count = self._job.checkpoint.keep_best
         value = dict(progress.metrics).get(metric)
         if value is None or isinstance(value, str) or math.isnan(value):

@@ -127,7 +127,7 @@ class NodeFailover:
             return newest
 
     def _count_loss(self, error: NodeLostError) -> RestartPoint | None:
-        """Count a loss of nodes against the most permitted, pause, and return where to restart."""
+        """Count a node loss, raise it after too many, pause; return where to restart."""
         newest = self.saves.newest()
         place = _position(newest)
         if place > self._saved:

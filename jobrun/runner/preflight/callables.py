@@ -179,7 +179,7 @@ def _constructor(found: ast.ClassDef, tree: ast.Module) -> Parameters | None:
 
 
 def _parameters(args: ast.arguments, given: int) -> Parameters | None:
-    """Return which parameters a callable has behind the first ``given`` ones; None if unsure."""
+    """Return the parameters of a callable after its first ``given`` ones; None if uncertain."""
     by_position = [*args.posonlyargs, *args.args]
     if len(by_position) < given:
         # ``def __init__(*args)``.
@@ -210,7 +210,7 @@ def _only_definition(body: Sequence[ast.stmt], name: str, tree: ast.Module) -> a
 
 
 def _bound(body: Sequence[ast.stmt]) -> list[str]:
-    """List the names that the body of a module or class binds, to find a callable in it."""
+    """List names that the body of a module or class binds, to check callables before a run."""
     found: list[str] = []
     waiting: list[ast.AST] = list(body)
     while waiting:
@@ -244,7 +244,7 @@ def _bound(body: Sequence[ast.stmt]) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _bound_from_elsewhere(tree: ast.Module) -> frozenset[str]:
-    """List names that may be bound from elsewhere in a module: globals and attributes."""
+    """List names under which callables enter a module by ``global`` or attribute assignment."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):

@@ -167,7 +167,7 @@ def check_readers(job: Job, folder: Path) -> tuple[Fault, ...]:
 
 
 def _count_shares(job: Job) -> dict[Reader, int]:
-    """Count the parts into which a job's tasks divide each reader's rows, to check its file."""
+    """Count, for the checks before a run, into how many parts tasks divide each reader's rows."""
     found: dict[Reader, int] = {}
     for group in job.groups:
         for task in group.tasks:
@@ -241,7 +241,7 @@ def raise_spec_errors(faults: tuple[Fault, ...]) -> None:
 
 
 def check_upload(job: Job) -> tuple[Fault, ...]:
-    """Check before a run that it can upload: create and delete an object in the object store.
+    """Check before a run that uploads will work: create and delete an object in the bucket.
 
     A store that does not answer now may do so later: unless the upload is required that is a
     warning. That there is no bucket, or no permission, is an error.

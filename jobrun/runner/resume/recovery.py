@@ -154,7 +154,7 @@ def epoch_inspector(store: CheckpointStore, run_id: str) -> Callable[[int], Dama
 
 
 def generation_reader(store: CheckpointStore) -> Callable[[int], int | None]:
-    """Return the function by which recovery reads a stored epoch's generation in its manifest."""
+    """Return the function by which recovery reads an epoch's generation from its manifest."""
     return partial(_read_generation, store)
 
 

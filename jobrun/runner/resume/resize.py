@@ -514,7 +514,7 @@ class FamilyPlan:
         return FilePart(str(self._directory / file.name), source, file.digest, tuple(blobs))
 
     def _check_outputs(self) -> None:
-        """Add a fault for each task output read later that a new node of the plan lacks."""
+        """Add a fault to a resize for each output that is read later and that a new node lacks."""
         there = from_json(self._manifest.runner).outputs
         known = {(ref.task, ref.output) for ref in there if ref.node in self.family.before}
         for task in (*self._job.init.tasks, *self._job.epoch.tasks):
@@ -556,7 +556,7 @@ def _row_range(count: int, place: int, places: int) -> tuple[int, int]:
 def find_first_difference(
     name: str, files: Sequence[tuple[str, str, str]], manifest: Manifest
 ) -> str:
-    """Describe how a blob that must be equal on all nodes first differs in their files, or "".
+    """Describe how a blob differs among nodes' files that a resize needs equal; "" if it does not.
 
     Two values at a time are in memory.
 

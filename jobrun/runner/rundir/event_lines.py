@@ -117,7 +117,7 @@ def read_events(
 def read_values(
     lines: Iterable[bytes], damaged: Callable[[], None]
 ) -> Iterator[tuple[str, int, float | int | bool | str]]:
-    """Parse lines of ``metrics.jsonl`` into the full name, epoch and value of each metric.
+    """Read lines of ``metrics.jsonl``, of ``Measured`` events; yield name, epoch, value of each.
 
     Args:
         lines: Of the file.
@@ -142,7 +142,7 @@ def read_values(
 
 
 def _parse_number(text: bytes, fraction: bytes | None, exponent: bytes | None) -> float | None:
-    """Parse a number in a line of ``metrics.jsonl``; return None if it is not finite."""
+    """Parse the number in the line of a ``Measured`` event; return None if it is not finite."""
     if fraction is None and exponent is None:
         return int(text)
     value = float(text)
@@ -171,7 +171,7 @@ def unreadable_file_error(path: Path, error: OSError) -> CheckpointError:
 
 
 def _plain(value: Any) -> Any:
-    """Convert what JSON lines of events lack: a dataclass to a dict, other values to text."""
+    """Convert a value in an event that JSON cannot hold: a dataclass to a dict, others to text."""
     if not is_dataclass(type(value)):
         return str(value)
     kind: Any = type(value)

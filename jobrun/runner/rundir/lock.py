@@ -179,7 +179,7 @@ class RunLock:
         self._repeat(self._descriptor)
 
     def _repeat(self, descriptor: int) -> None:
-        """Lock a run's file or directory, trying repeatedly while its holder is ending."""
+        """Try again and again to lock a run while the process that holds its lock is ending."""
         start = time.monotonic()
         while True:
             # Read before the try: had the holder ended by then, its lock is free, or soon will be.

@@ -192,7 +192,7 @@ class RunLogs:
         self._is_lost_noted = False
 
     def _record_losses(self) -> None:
-        """Record in the run's directory how many log lines were lost, if it can be written."""
+        """Write to the run's directory how many log lines were lost; ignore that it cannot."""
         with self._lock, contextlib.suppress(OSError):
             total = dict(self._lost_before())
             for name, one in self._lost.items():
@@ -345,6 +345,6 @@ def read_last_usage(run: Path) -> UsageMeasured | None:
 
 
 def epoch_of_line(line: bytes) -> float:
-    """Return the epoch in a line of the metrics log, by which it is trimmed, or infinity."""
+    """Return the epoch in a line of the metrics log, to trim the log; infinity for a torn line."""
     found = _EPOCH.search(line)
     return int(found[1]) if found and line.rstrip(b"\n").endswith(b"}") else math.inf

@@ -67,7 +67,7 @@ class RemoteRun:
 
 
 def upload_record(run: Run, url: ObjectUrl) -> None:
-    """Write the record and spec of a run into an object store; refuse another run's place.
+    """Upload a run's record and spec to the object store; refuse a URL that holds another run.
 
     Raises:
         EnvironmentFaultError: Another run is there, or the store refuses.
@@ -89,7 +89,7 @@ def upload_record(run: Run, url: ObjectUrl) -> None:
 
 
 def split_target(text: str) -> tuple[str, int | None]:
-    """Split ``URL@12``, which names a run in an object store and its epoch, at the ``@``.
+    """Split ``URL@12``, the address of a run in an object store, into URL and epoch.
 
     Raises:
         UsageError: Behind the last ``@`` is no number.
@@ -205,7 +205,7 @@ def local_copy(remote: RemoteRun, run_dir: Path, epoch: int | None = None) -> Ru
 
 
 def _require_here(place: Path, url: ObjectUrl, epoch: int | None) -> None:
-    """Refuse an epoch of a run in an object store that its fetched copy lacks.
+    """Raise an error if an epoch is in an object store but not in the run's local copy.
 
     It is not put among those that are here: the copy may have continued in another way since.
     """
@@ -234,7 +234,7 @@ def download_temporarily(remote: RemoteRun, epoch: int | None = None) -> tuple[R
 def verify_remote(
     target: str, on_verified: Callable[[int, Damage | None], None]
 ) -> tuple[str, dict[int, Damage | None]]:
-    """Verify a run in an object store, or one of its epochs, by downloading every byte.
+    """Verify epochs of a run in an object store by their bytes, without a run directory.
 
     Args:
         target: The URL of a run: all its epochs. Or of one of its epochs.

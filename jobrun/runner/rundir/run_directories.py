@@ -82,7 +82,7 @@ class Run:
 
     @property
     def epoch_without_journal(self) -> int:
-        """The saved epoch in ``run.json`` if the run directory has no journal; else -1."""
+        """The epoch saved in ``run.json`` of a run directory without a journal; else -1."""
         try:
             size_bytes = (self.path / JOURNAL_NAME).stat().st_size
         except FileNotFoundError:
@@ -106,7 +106,7 @@ class Run:
         return bool(self.record.parent) and not (self.has_saved or is_live(self.path))
 
     def write(self, **changes: object) -> Run:
-        """Change fields of this ``Run`` in its directory's ``run.json``; return the new one."""
+        """Replace fields in this run directory's ``run.json``; return the ``Run`` with them."""
         record = replace(self.record, **changes)  # type: ignore[arg-type]  # checked by replace
         write_record(self.path, record)
         return replace(self, record=record)
@@ -312,7 +312,7 @@ def _directories_called(name: str, run_dir: Path, job: str) -> Iterator[Path]:
 
 
 def _find_remembered(text: str, run_dir: Path) -> Run | None:
-    """Open the run directory that the index remembers as the newest, of a job or of all."""
+    """Open the newest run directory, of a job or of all, as the index of runs remembers it."""
     job, slash, start = text.rpartition("/")
     if slash and start != LATEST:
         return None

@@ -83,7 +83,7 @@ class IndexedRun:
 
 
 def indexed_runs(run_dir: Path, worth: int = 1) -> tuple[IndexedRun, ...]:
-    """List the readable runs below a directory by their index, oldest first.
+    """Read the index of the runs below a directory; return its entries sorted, oldest first.
 
     Args:
         run_dir: The directory.

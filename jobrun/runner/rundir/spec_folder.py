@@ -254,7 +254,7 @@ def _origins_text(run: Path, loaded: LoadedSpec, kept: Mapping[str, str], resolv
 
 
 def compile_recorded(loaded: LoadedSpec) -> Job:
-    """Compile the spec that was loaded from a run's ``spec/`` folder to a ``Job``.
+    """Compile the spec in a run's ``spec/`` folder, already loaded, to a ``Job``.
 
     Raises:
         SpecError: It does not compile.
@@ -263,7 +263,7 @@ def compile_recorded(loaded: LoadedSpec) -> Job:
 
 
 def plan_text(job: Job) -> str:
-    """Render the plan of a job as the text of ``plan.json`` in a run's ``spec/`` folder."""
+    """Return the text of ``plan.json`` for a run's ``spec/`` folder: the plan of its job."""
     return json.dumps(build_plan(job), indent=2) + "\n"
 
 

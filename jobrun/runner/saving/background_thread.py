@@ -28,7 +28,7 @@ class Permit:
         self._given_up = False
 
     def enter(self) -> None:
-        """Enter the part of background work that its owner can no longer give up.
+        """Enter the part of the background thread's work from which it cannot be abandoned.
 
         Raises:
             AbandonedError: The owner has given it up.
@@ -61,7 +61,7 @@ class BackgroundThread:
 
     @property
     def is_busy(self) -> bool:
-        """Whether work is in progress in the background thread that its owner did not give up."""
+        """Whether the background thread is at work that has not been abandoned."""
         return not self._over.is_set()
 
     def start(self, work: Work) -> None:
@@ -79,7 +79,7 @@ class BackgroundThread:
         self._inbox.put((work, self._permit, self._over))
 
     def wait(self, is_late: Callable[[], bool]) -> bool:
-        """Wait for the background thread's work; return False if ``is_late`` gave it up.
+        """Wait for the background thread's work; abandon it and return False if ``is_late()``.
 
         Args:
             is_late: Asked now and then: whether there is no time left for it.

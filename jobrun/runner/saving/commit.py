@@ -173,7 +173,7 @@ class Committer:
             handler.report(times)
 
     def retain(self, progress: Progress) -> None:
-        """Delete old epochs after a commit or load; warn of an error, or raise it (``on_error``).
+        """Delete old epochs after the commit or load of one; warn if that fails, or raise.
 
         Raises:
             EnvironmentFaultError: It could not be deleted.
@@ -225,7 +225,7 @@ class Committer:
             raise
 
     def _upload_staged(self, staged: str, epoch: int, saves: Iterable[NodeSave]) -> None:
-        """Upload staged files before the commit, if the job collects them in an object store."""
+        """Upload a staged epoch before its commit, if the job sets ``collect_to``."""
         if not self._job.checkpoint.collect_to:
             return
         from jobrun.runner.saving.upload_to_object_store import ObjectUpload  # noqa: PLC0415 - seldom

@@ -61,7 +61,7 @@ def _read_available_bytes(meminfo: Path) -> int:
 
 
 def _read_number(path: Path) -> int:
-    """Read from a control group's file how much memory it permits or uses, or -1."""
+    """Read the memory limit or use in a control group's file; -1 if it has no number."""
     try:
         text = path.read_text().strip()
     except OSError:

@@ -117,7 +117,7 @@ class MidEpochSaver:
 
     @property
     def is_entering(self) -> bool:
-        """Whether the next epoch is entered midway, from a checkpoint of the mid-epoch saver."""
+        """Whether the mid-epoch saver has a safe point at which to enter the next epoch."""
         return self._entry is not None
 
     def points(self, before: Progress) -> SafePointHooks:
@@ -277,7 +277,7 @@ class MidEpochSaver:
 
 
 def read_midpoint(job: Job, manifest: Manifest, directory: str) -> tuple[SafePoint, int]:
-    """Read what a mid-epoch saver saved: the safe point to enter at, the length of metrics.
+    """Read what a mid-epoch saver wrote: the safe point to enter at, and the metrics' byte count.
 
     The node's state is not in it: that is loaded as that of a whole epoch.
 

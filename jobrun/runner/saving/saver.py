@@ -57,7 +57,7 @@ class Saver(Protocol):
         """
 
     def handle_outcome(self, progress: Progress) -> Progress:
-        """Note how the last save ended: return the progress with failed saves, or raise.
+        """Return the progress, with a failure of the last save counted, or raise that failure.
 
         Raises:
             EnvironmentFaultError: It failed.
@@ -110,7 +110,7 @@ class NoSaver:
         return progress
 
     def handle_outcome(self, progress: Progress) -> Progress:
-        """Return the run's progress unchanged, as this saver has no save whose end counts."""
+        """Return the progress unchanged: a run without a saver has no save to count as failed."""
         return progress
 
     def settle(self, progress: Progress) -> Progress:
@@ -213,7 +213,7 @@ class CheckpointSaver:
         return progress.epoch == 0 or time.monotonic() - self._saved_at >= policy.every_s
 
     def _fits_budget(self, budget: SaveBudget, epoch: int, epoch_s: float) -> bool:
-        """Ask the budget of ``every: auto`` whether to save; note to the user the first no."""
+        """Return whether the saver may save by the budget of ``every: auto``; note the first no."""
         if budget.is_due(self.seconds if self._background.is_busy else 0.0):
             return True
         if not self._has_said_interval:
@@ -293,7 +293,7 @@ class CheckpointSaver:
         return self.handle_outcome(progress)
 
     def handle_load(self, progress: Progress, outputs: Outputs) -> None:
-        """Report how long a load took; delete epochs out of date, and upload the loaded one."""
+        """Let the saver report the time of a load, delete old epochs, and upload the loaded one."""
         self._report("load", progress.epoch, outputs)
         # A kill may have come between its save and this.
         self._commits.retain(progress)

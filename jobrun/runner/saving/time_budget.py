@@ -40,7 +40,7 @@ class SaveBudget:
 
     @property
     def interval_s(self) -> float:
-        """The interval at which saves as long as the last take their permitted share of time."""
+        """The least interval of saves within the time budget, by how long the last one took."""
         return min(LONGEST_S, self._last_wait_s / self._share)
 
     def is_due(self, busy_s: float = 0.0) -> bool:
@@ -97,7 +97,7 @@ _TAIL_BYTES = 256 << 10
 
 
 def measure_loss_bound(events: Path, policy: CheckpointPolicy) -> float | None:
-    """Estimate from recorded times of epochs and saves how much work a kill can lose at most.
+    """Return how many seconds of work a kill can lose at most, by measured saves and budget.
 
     Args:
         events: The ``events.jsonl`` of a run of the job.

@@ -153,7 +153,7 @@ class DirectoryUpload:
         return upload_group(manifest, store.path(epoch), target, self._node)
 
     def _settle(self) -> None:
-        """Sync the names in the directory that a killed upload left, before the first upload."""
+        """Sync the entries of the upload directory that a killed upload may have left."""
         if not self._is_settled and self._root.is_dir():
             with disk_faults("E318", f"sync {self._root}"):
                 sync_names(self._root, own=3)
@@ -166,7 +166,7 @@ class DirectoryUpload:
 
 
 def upload_group(manifest: Manifest, directory: str, target: str, node: str) -> TaskGroup:
-    """Build the task group by which nodes upload an epoch's files to a directory, then publish it.
+    """Build tasks by which nodes upload an epoch's files to a directory; the last publishes it.
 
     The output ``file`` of each copying task is the ``StoredFile`` that it has made.
 

@@ -85,7 +85,7 @@ class ObjectUpload:
                     path.unlink()
 
     def send(self, directory: str, manifest: Manifest, is_wanted: Callable[[], bool]) -> bool:
-        """Upload a saved epoch, after the run's record, to the object store of its generation."""
+        """Upload a saved epoch to the object store, below the URL of its generation of the run."""
         generation = manifest.generation
         if not self._stores:
             self._bring_record(self.url)
@@ -95,7 +95,7 @@ class ObjectUpload:
 
 
 def generation_url(url: ObjectUrl, generation: int) -> ObjectUrl:
-    """Return where below a run's URL epochs of a generation go, which rises at each rewind.
+    """Return the URL to which epochs of one generation are uploaded: ``url/gN`` after N rewinds.
 
     What is computed again after going back never gets among those from before.
     """

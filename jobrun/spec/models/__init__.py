@@ -1,4 +1,4 @@
-"""Define the spec language as pydantic models: ``job`` at the top, ``tasks``, ``scalar_types``.
+"""Define the spec language as pydantic models: ``job`` at the top, ``tasks``, ``base_types``.
 
 - What many specs do without is ``deferred`` until a spec has it: the ``steps`` that are no
   statements and their ``control_flow`` (``step_forms`` lists both), ``readers``,

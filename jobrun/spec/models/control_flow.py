@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import Field
 
-from jobrun.spec.models.scalar_types import BlobName, Expression, Maybe, Model, Name
+from jobrun.spec.models.base_types import BlobName, Expression, Maybe, Model, Name
 
 if TYPE_CHECKING:
     # In full in steps, which knows these models.

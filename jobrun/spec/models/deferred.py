@@ -10,7 +10,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
-from jobrun.spec.models.scalar_types import Model
+from jobrun.spec.models.base_types import Model
 
 # The key of a deferred model's name in the JSON Schema of another one, until json_schema, which
 # has the definitions of all, makes references of them.
@@ -30,7 +30,7 @@ class Deferred:
 
     @property
     def model(self) -> type[Model]:
-        """The deferred model, imported now if it is not yet."""
+        """The deferred pydantic model, whose module is imported on first use."""
         found: type[Model] = getattr(import_module(f"{__package__}.{self._module}"), self._name)
         return found
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, Tag, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from jobrun.spec.models.deferred import Deferred
-from jobrun.spec.models.scalar_types import (
+from jobrun.spec.models.base_types import (
     Before,
     BlobName,
     Bool,
@@ -27,6 +26,7 @@ from jobrun.spec.models.scalar_types import (
     Str,
     require_one_key,
 )
+from jobrun.spec.models.deferred import Deferred
 from jobrun.spec.models.tasks import TaskSpec
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from jobrun.spec.models import (
     steps,
     tasks,
 )
+from jobrun.spec.models.base_types import BlobName, EveryValue, Expression, Model, Name, Seconds
 from jobrun.spec.models.deferred import MARK
-from jobrun.spec.models.scalar_types import BlobName, EveryValue, Expression, Model, Name, Seconds
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _REF = "#/$defs/{model}"
@@ -86,7 +86,7 @@ def schema() -> dict[str, Any]:
 
 
 def _models() -> Iterator[type[Model]]:
-    """Yield the models that get a definition each in the JSON Schema: those of all parts."""
+    """Yield each pydantic model of a spec's parts, which the JSON Schema defines by itself."""
     for module in (control_flow, job, optional_parts, readers, retention, steps, tasks):
         for one in vars(module).values():
             if isinstance(one, type) and issubclass(one, Model) and one.model_fields:
@@ -94,7 +94,7 @@ def _models() -> Iterator[type[Model]]:
 
 
 def _referring(value: Any) -> Any:
-    """Replace the names of deferred models in the JSON Schema by references."""
+    """Replace, in a JSON Schema, each mark of a deferred model by a ``$ref`` to its definition."""
     if isinstance(value, list):
         return [_referring(item) for item in value]
     if not isinstance(value, dict):

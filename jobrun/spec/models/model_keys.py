@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeAliasType
 
+from jobrun.spec.models.base_types import Model
 from jobrun.spec.models.deferred import Deferred
-from jobrun.spec.models.scalar_types import Model
 
 
 def fields_of(model: type[BaseModel]) -> Iterable[tuple[str, FieldInfo]]:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, Tag
 
 from jobrun.core.notify_target import ALL_NEWS
-from jobrun.spec.models.scalar_types import (
+from jobrun.spec.models.base_types import (
     BlobName,
     ByKind,
     Expression,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from jobrun.spec.models.scalar_types import (
+from jobrun.spec.models.base_types import (
     Bool,
     EveryValue,
     Int,

@@ -8,7 +8,7 @@ from annotated_types import Len
 from pydantic import Field, Tag, create_model
 
 from jobrun.graph.effects import DECLARED, REQUIRED, DeclaredEffect, KeyKind, declared_keys
-from jobrun.spec.models.scalar_types import (
+from jobrun.spec.models.base_types import (
     BlobName,
     Bool,
     ByKind,

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, Tag
 
-from jobrun.spec.models.deferred import Deferred
-from jobrun.spec.models.scalar_types import (
+from jobrun.spec.models.base_types import (
     BlobName,
     Bool,
     ByKind,
@@ -19,6 +18,7 @@ from jobrun.spec.models.scalar_types import (
     Seconds,
     Str,
 )
+from jobrun.spec.models.deferred import Deferred
 
 if TYPE_CHECKING:
     from jobrun.spec.models.steps import ReportSpec, SetupSpec, Steps
@@ -29,7 +29,7 @@ else:
 
 
 def no_items(description: str | None = None) -> Any:
-    """Declare a field of a spec's models whose default is an empty mapping."""
+    """Declare a field of tasks, or of a part like a task, that is an empty mapping by default."""
     shown: dict[str, Any] = {"default": {}}
     return Field(default_factory=dict, description=description, json_schema_extra=shown)
 

@@ -13,6 +13,7 @@ from jobrun.core.errors import Fault, Origin
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import nearest
 from jobrun.core.text.patterns import lazy_pattern
+from jobrun.spec.models.base_types import Model
 from jobrun.spec.models.model_keys import (
     field_of,
     is_model,
@@ -20,7 +21,6 @@ from jobrun.spec.models.model_keys import (
     keys_of,
     strip_annotation,
 )
-from jobrun.spec.models.scalar_types import Model
 from jobrun.spec.models.step_forms import FORMS
 from jobrun.spec.yaml.nodes import Path, Scalar, SourceMap, path_text
 from jobrun.spec.yaml.scalars import both_readings
@@ -240,7 +240,7 @@ def _bound(pattern: str) -> Callable[[_Error], _Words]:
 
 
 def _always(code: Code, message: str, mend: str) -> Callable[[_Error], _Words]:
-    """Build a function that gives a validation error the same words whatever the value."""
+    """Build a function that returns the same message for a validation error of any value."""
     return lambda _error: _Words(code, message, mend)
 
 

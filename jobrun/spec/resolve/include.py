@@ -258,7 +258,7 @@ def merge_specs(base: Mapping, over: Mapping) -> Mapping:
 
 
 def long_form(param: Node, *, typed: bool = True) -> Node:
-    """Expand a param written as a plain value to a mapping, so that both forms can be merged."""
+    """Expand a param that is a plain value to a mapping, to merge it with an included param."""
     if not isinstance(param, Scalar):
         return param
     values: dict[str, Node] = {"default": param}

@@ -103,7 +103,7 @@ class Substitution:
         return self._shell_step(node, path, data) if in_shell else data
 
     def _shell_step(self, node: Mapping, path: Path, data: dict[str, Any]) -> dict[str, Any]:
-        """Substitute references in a ``run`` step's line by bash variables with the values."""
+        """Substitute ``${...}`` in the bash line of a ``run`` step by bash variables."""
         line = node.values["run"]
         given = data.get("with", {})
         if not isinstance(line, Scalar) or not isinstance(given, dict):
@@ -273,7 +273,7 @@ def references(node: Node) -> set[str]:
 
 
 def reference(variable: str, context: Context) -> str | None:
-    """Return the quoted bash variable to substitute for a reference; None where none can be."""
+    """Return the bash variable, quoted for its context, to substitute for a ``${...}``, or None."""
     form = _FORMS.get(context)
     return None if form is None else form.format(f"${{{variable}}}")
 
@@ -289,7 +289,7 @@ class ShellLine:
 
     @property
     def context(self) -> Context:
-        """The quoting at the place of a bash line where a reference is substituted next."""
+        """The kind of quotes in which a ``${...}`` at this place of a bash line is substituted."""
         top = self._frames[-1]
         if (
             self._is_escaped
@@ -303,7 +303,7 @@ class ShellLine:
         return "plain" if top in ("plain", "paren") else "other"
 
     def feed(self, text: str) -> None:
-        """Read on in a bash line, to know in which quotes the next reference is substituted."""
+        """Read more of a bash line, to substitute the next ``${...}`` in the right quotes."""
         position = 0
         while position < len(text):
             position += self._step(text, position)
@@ -316,7 +316,7 @@ class ShellLine:
         self._is_escaped = False
 
     def _step(self, text: str, at: int) -> int:
-        """Read one token of a bash line, to know in which quotes a reference is substituted."""
+        """Read one token of a bash line, to know the quotes of a later ``${...}``."""
         top, rest = self._frames[-1], text[at:]
         if top == "single":
             return self._until("'", rest)

@@ -93,7 +93,7 @@ class SourceMap:
     root: Node
 
     def node(self, path: Path) -> Node | None:
-        """Return the YAML node that the value at a path of the loaded spec is from, or None."""
+        """Return the YAML node at a path of a spec, or None if the value has no node."""
         found, rest = self._walk(path)
         return None if rest else found
 

@@ -99,7 +99,7 @@ def read_document(text: str, file: str) -> Document:
 
 
 def _read_repeated(text: str, file: str) -> Node | None:
-    """Parse a large YAML text by the items it repeats; None where it must be parsed as it is."""
+    """Parse a large YAML text, each repeated item only once; return None if that is impossible."""
     if len(text) < _LEAST_LENGTH:
         return None
     from jobrun.spec.yaml.repeated_items import (  # noqa: PLC0415 - of large texts only
@@ -497,7 +497,7 @@ class _RepeatingBuilder(Builder):
             shape.learn(around.items[-1], self._values - frame.started, frame.height)
 
     def _repeat(self, event: Any) -> None:
-        """Add an item to the YAML tree that has the shape of an earlier one."""
+        """Add to the parsed YAML tree an item that was not parsed, as an earlier one is like it."""
         line = event.start_mark.line + 1
         shape, text = self._repeated.marked.pop(line, (None, ""))
         frame = self._stack[-1] if self._stack else None

@@ -77,7 +77,7 @@ class Shape:
         return self.line + self.text.count("\n") - 1
 
     def learn(self, node: Node, weight: int, height: int) -> None:
-        """Derive how to make items of the YAML list from the tree of the first of their shape.
+        """Derive from the parsed tree of one item how to make the items of the same shape.
 
         Raises:
             DifferentItemError: Its tree has more than the words of its lines.
@@ -104,7 +104,7 @@ class RepeatedItems:
 
 
 def find_repeated_items(text: str) -> RepeatedItems | None:
-    """Replace repeated items in a YAML text by marks; return None where that does not pay."""
+    """Find items of one shape in a YAML text and replace them by marks; None if there are few."""
     if MARK in text or "\r" in text:
         return None
     flat = text.translate(_FLAT)
@@ -216,14 +216,14 @@ class _Learner:
         return scalar
 
     def _place(self, place: Place) -> Place:
-        """Return the place of a node in the YAML text with its line counted from the item's."""
+        """Return a node's place in a repeated item, its line counted from the item's first."""
         file, line, column, length, text_column = place
         if not 0 <= line - self._line < len(self._starts) - 1:
             raise DifferentItemError
         return (file, line - self._line, column, length, text_column)
 
     def _at(self, place: Place) -> int:
-        """Return where the text of a scalar begins in the lines of its item of the YAML list."""
+        """Return the offset at which a scalar begins in the text of its repeated item."""
         _, line, column, _, text_column = place
         # Of several lines, with escapes, or behind an anchor.
         if text_column - column not in (0, 1):
@@ -240,7 +240,7 @@ def _other_key(key: str) -> str:
 
 @lru_cache
 def _resolved(text: str) -> Any:
-    """Return the value of a number or word in a YAML item: of the same few, in most."""
+    """Return the value of a number or word in a repeated item, cached for the items like it."""
     try:
         return resolve(text)
     except NumberRangeError as error:

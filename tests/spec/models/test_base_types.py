@@ -1,10 +1,10 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from jobrun.spec.models import scalar_types as values
+from jobrun.spec.models import base_types as values
+from jobrun.spec.models.base_types import Every, kind_of
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.models.model_keys import fields_of
-from jobrun.spec.models.scalar_types import Every, kind_of
 from tests.support.tables import each_case
 
 

@@ -1,7 +1,8 @@
-"""Define the scalar types of the spec language: expressions, durations, sizes, names.
+"""Define the base of all models of the spec, ``Model``, and the scalar types of their fields.
 
 YAML 1.2 gives text, numbers, bools and null; what a text means depends on its place.
-Each type here checks one such meaning, with one error and one mend.
+Each scalar type here (expression, duration, size, name) checks one such meaning, with one error and
+one mend.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Model(BaseModel):
 
     @classmethod
     def model_rebuild(cls, **given: Any) -> bool | None:
-        """Build this model of the spec when it is first used, without pydantic's plug-ins.
+        """Complete a class based on ``Model`` on its first use, without pydantic's plug-ins.
 
         Those are looked for in the metadata of all installed packages. Other models of this
         process, those of callables, still get theirs.
@@ -57,7 +58,7 @@ class Model(BaseModel):
 
 
 def require_one_key(model: Model, keys: tuple[str, ...]) -> None:
-    """Require, of a model of the spec, that exactly one of some keys is given."""
+    """Require that exactly one of some keys is set in a model, of any class based on ``Model``."""
     given = [key for key in keys if key in model.model_fields_set]
     if len(given) != 1:
         context = {"given": ", ".join(given), "keys": ", ".join(sorted(keys))}
@@ -160,7 +161,7 @@ else:
 
 
 def kind_of(value: Any) -> str:
-    """Classify a value as text, list or mapping, where its type permits several of them."""
+    """Return the base type of a value (text, list or mapping) whose field permits several."""
     if isinstance(value, dict | Model):
         return "mapping"
     return "list" if isinstance(value, list | tuple) else "text"
