@@ -62,7 +62,7 @@ def invoke(arguments: Sequence[str], shared: SharedState | None = None) -> int:
 
 
 def environment_fault(error: Exception) -> Fault | None:
-    """Build the fault if the system (memory, disk, libraries) ended a command; None for a bug."""
+    """Build the fault if a command failed for lack of memory, disk or libraries; None for a bug."""
     match error:
         case RuntimeError() if "can't start new thread" in str(error):
             return Fault("E411", "cannot start another thread", _MEMORY)
@@ -138,7 +138,7 @@ def _crashed(error: Exception, arguments: Sequence[str], shell: Shell) -> int:
 
 
 def write_report(trace: str, arguments: Sequence[str]) -> str | None:
-    """Write a crash report when running a command line raised an unforeseen exception.
+    """Write a crash report with the command that was run and its traceback; return the path.
 
     Returns:
         Its path, or None when it cannot be written.

@@ -188,7 +188,7 @@ def compare_stored(first: StoredEpoch, second: StoredEpoch) -> Iterator[BlobDiff
 
 
 def render_differences(blobs: Sequence[BlobDifference], *, equal_too: bool = False) -> list[str]:
-    """Render how the blobs of two checkpoints differ, a line each, and how many are equal.
+    """Render a diff of two checkpoints: a line for each blob that differs, and how many are equal.
 
     Args:
         blobs: All that were compared.
@@ -226,7 +226,7 @@ def render_difference(how: ValueDifference) -> str:
 
 
 def align_columns(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Align a checkpoint diff in two columns: the names of blobs, and how each of them differs."""
+    """Align the rows of a diff in two columns: names of blobs, and how each one's values differ."""
     known = list(rows)
     width = max((len(name) for name, _ in known), default=0)
     return [f"  {name:<{width}}  {text}" for name, text in known]
