@@ -116,7 +116,7 @@ def _all_of(net: Steps | NetSpec) -> Steps:
 
 
 def all_steps(steps: Steps) -> Iterator[Step]:
-    """Yield all steps of a net's definition, nested ones too, to find the nets it uses."""
+    """Yield all steps of a net's definition, nested ones too, to count them and find nets used."""
     for step in steps:
         yield step
         for block in _blocks(step):
