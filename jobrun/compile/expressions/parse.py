@@ -301,7 +301,7 @@ class ShapedParser:
         return expr
 
     def _layout(self, text: str) -> Layout | None:
-        """Return where words are in a text that may be parsed by copying a like one; else None.
+        """Return where a text's words are if a like text's tree may be copied for it; else None.
 
         Which text is plain does not depend on its letters and digits.
         """

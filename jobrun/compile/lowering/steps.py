@@ -503,7 +503,7 @@ _LOWERING: Mapping[str, Callable[[EffectLowering, Any, Path, Place, Env], Step]]
 
 
 def _kinds_of_arguments(call: Call) -> tuple[object, ...] | None:
-    """Build a key shared by operators' calls in steps that differ in names only, or None.
+    """Build a key shared by operators' calls in steps that differ in names only; None for others.
 
     Which blob a name means does not decide it.
     """
