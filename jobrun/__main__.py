@@ -124,7 +124,7 @@ def _run_supervised(given: list[str]) -> int:
 
 
 def _killed_for_memory() -> int:
-    """Count the kernel's OOM kills since the boot, for the entry point to compare at the end."""
+    """Count the kernel's OOM kills so far, which ``__main__`` compares before and after a run."""
     from jobrun.core.system_calls import read_proc  # noqa: PLC0415 - other commands do without
 
     counts = dict(line.split() for line in read_proc("vmstat").splitlines())
@@ -145,9 +145,9 @@ def _open_standard_streams() -> None:
 
 
 def _is_called_alone() -> bool:
-    """Return whether ``main`` is the whole program: no profiler, debugger or other code called it.
+    """Return whether only Python itself called ``__main__``, with no debugger or profiler above it.
 
-    Those have something to do behind it, and so has an interpreter that was asked to.
+    Those act after it returns, and so does an interpreter that was asked to.
     """
     names, frame = [], sys._getframe(1).f_back
     while frame is not None:
@@ -157,9 +157,9 @@ def _is_called_alone() -> bool:
 
 
 def _has_only_known_modules() -> bool:
-    """Return whether only known modules are loaded, so that the process may end without teardown.
+    """Return whether ``__main__`` may skip teardown: only packages known to allow it are loaded.
 
-    Such code may count on its files being closed, and its values being deleted, at the end.
+    Other code may count on its files being closed, and its values being deleted, at the end.
     """
     loaded = {name.partition(".")[0] for name in sys.modules.keys() - _LOADED_BEFORE}
     foreign = loaded - sys.stdlib_module_names - _CLOSED_BY_US

@@ -1,7 +1,9 @@
-"""Print faults on stderr, each with the line of the spec that it is about."""
+"""Make faults of errors that end a command, and print them with the spec's lines on stderr."""
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +19,13 @@ _MOST_BYTES = 16 << 20
 # Of what follows the first line of a fault.
 _INDENT = " " * 6
 
+_MEMORY = "raise the limits of memory and processes (ulimit -v, ulimit -u), or use less"
+# What the operating system says when the machine, not jobrun, is at its end.
+_LIMITS = {
+    errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE,
+    errno.ENOMEM, errno.ENOSPC, errno.EPERM, errno.EROFS, errno.ESTALE, errno.EAGAIN,
+    errno.ENXIO, errno.ENODEV, errno.EREMOTEIO, errno.ENOTCONN,
+}  # fmt: skip
 
 # What click says of a text in place of a number.
 _NO_INTEGER = lazy_pattern(r"is not a valid integer(?: range)?\b")
@@ -96,3 +105,38 @@ def fault_from_click(error: click.UsageError) -> Fault:
 def _sentence(text: str) -> str:
     flat = " ".join(text.split()).rstrip(".")
     return flat[:1].lower() + flat[1:]
+
+
+def environment_fault(error: Exception) -> Fault | None:
+    """Build the fault if a command failed for lack of memory, disk or libraries; None for a bug."""
+    match error:
+        case RuntimeError() if "can't start new thread" in str(error):
+            return Fault("E411", "cannot start another thread", _MEMORY)
+        case MemoryError():
+            return Fault("E411", "out of memory", "raise the limit (ulimit -v), or use less")
+        case ImportError() if not (error.name or "").startswith("jobrun"):
+            return Fault(
+                "E412",
+                f"a library cannot be loaded: {error}",
+                "reinstall jobrun; if there is a memory limit (ulimit -v), raise it",
+            )
+        case FileNotFoundError() if not _has_working_directory():
+            return Fault(
+                "E415", "the working directory no longer exists", "change to an existing directory"
+            )
+        case OSError() if error.errno in _LIMITS:
+            from jobrun.core.files.disk import mend_of  # noqa: PLC0415 - seldom
+
+            place = f": {error.filename}" if error.filename else ""
+            mend = mend_of(error, "check the limits (ulimit -a) and the permissions")
+            return Fault("E413", f"system call failed: {error.strerror}{place}", mend)
+        case _:
+            return None
+
+
+def _has_working_directory() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - Path.cwd() asks the same
+    except FileNotFoundError:
+        return False
+    return True

@@ -157,7 +157,7 @@ def _heading(param: click.Option) -> str:
 
 @contextmanager
 def suggesting_nearest_option(context: click.Context) -> Iterator[None]:
-    """Suggest the command's nearest option in the error about an unknown option.
+    """Re-raise Click's error about an unknown option with the nearest of the command's options.
 
     Raises:
         UsageError: An option is not known.
@@ -314,7 +314,7 @@ def _set_plain(context: click.Context, parameter: click.Parameter, value: bool) 
 
 
 def override_texts(overrides: Sequence[str]) -> dict[str, str]:
-    """Map the name that faults give each ``--set`` option (``--set #1``) to the option's text."""
+    """Map the names of ``--set`` options in faults, such as ``--set #1``, to the options' texts."""
     return {f"--set #{number}": text for number, text in enumerate(overrides, 1)}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,13 +18,6 @@ if TYPE_CHECKING:
 
 # Whose versions a crash report names.
 _LIBRARIES = ("click", "h5py", "numpy", "pydantic", "pyyaml", "rich")
-_MEMORY = "raise the limits of memory and processes (ulimit -v, ulimit -u), or use less"
-# What the operating system says when the machine, not jobrun, is at its end.
-_LIMITS = {
-    errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE,
-    errno.ENOMEM, errno.ENOSPC, errno.EPERM, errno.EROFS, errno.ESTALE, errno.EAGAIN,
-    errno.ENXIO, errno.ENODEV, errno.EREMOTEIO, errno.ENOTCONN,
-}  # fmt: skip
 
 
 def invoke(arguments: Sequence[str], shared: SharedState | None = None) -> int:
@@ -55,45 +47,12 @@ def invoke(arguments: Sequence[str], shared: SharedState | None = None) -> int:
     except BrokenPipeError:
         return 0
     except Exception as error:  # noqa: BLE001 - the last place that can report it
+        from jobrun.cli.error_output import environment_fault  # noqa: PLC0415 - after a fault only
+
         fault = environment_fault(error)
         if fault is None:
             return _crashed(error, arguments, shell)
         return _failed(error, (fault,), EnvironmentFaultError.exit_code, shell)
-
-
-def environment_fault(error: Exception) -> Fault | None:
-    """Build the fault if the system (memory, disk, libraries) ended a command; None for a bug."""
-    match error:
-        case RuntimeError() if "can't start new thread" in str(error):
-            return Fault("E411", "cannot start another thread", _MEMORY)
-        case MemoryError():
-            return Fault("E411", "out of memory", "raise the limit (ulimit -v), or use less")
-        case ImportError() if not (error.name or "").startswith("jobrun"):
-            return Fault(
-                "E412",
-                f"a library cannot be loaded: {error}",
-                "reinstall jobrun; if there is a memory limit (ulimit -v), raise it",
-            )
-        case FileNotFoundError() if not _has_working_directory():
-            return Fault(
-                "E415", "the working directory no longer exists", "change to an existing directory"
-            )
-        case OSError() if error.errno in _LIMITS:
-            from jobrun.core.files.disk import mend_of  # noqa: PLC0415 - seldom
-
-            place = f": {error.filename}" if error.filename else ""
-            mend = mend_of(error, "check the limits (ulimit -a) and the permissions")
-            return Fault("E413", f"system call failed: {error.strerror}{place}", mend)
-        case _:
-            return None
-
-
-def _has_working_directory() -> bool:
-    try:
-        os.getcwd()  # noqa: PTH109 - Path.cwd() asks the same
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _run(arguments: list[str], shell: Shell) -> int:
@@ -138,7 +97,7 @@ def _crashed(error: Exception, arguments: Sequence[str], shell: Shell) -> int:
 
 
 def write_report(trace: str, arguments: Sequence[str]) -> str | None:
-    """Write a crash report when running a command line raised an unforeseen exception.
+    """Write a crash report with the command that was run and its traceback; return the path.
 
     Returns:
         Its path, or None when it cannot be written.

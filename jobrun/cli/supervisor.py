@@ -401,7 +401,7 @@ class SharedState:
         return {int(pid) for pid in self.read("keep").split()}
 
     def write_news(self, line: bytes) -> None:
-        """Append news of the child's run to shared memory, for the supervisor to notify users."""
+        """Append a line to the memory by which a child process has its supervisor notify users."""
         os.pwrite(self._news, line + b"\n", os.fstat(self._news).st_size)
 
     def read_news(self) -> list[bytes]:

@@ -33,7 +33,7 @@ class NewsOfRun:
         self._has_targets = False
 
     def announce(self, targets: tuple[NotifyTarget, ...], run: str, stuck: str) -> None:
-        """Pass a run's notification targets to the supervisor, and the news if the run is stuck."""
+        """Pass a run's notification targets to the supervisor, and a notice if the run is stuck."""
         if not targets:
             return
         self._has_targets = True
@@ -63,7 +63,7 @@ class NewsSender:
         self._senders: list[subprocess.Popen[bytes]] = []
 
     def send(self, lines: list[bytes], exit_code: int | None, detail: str = "") -> None:
-        """Send from the supervisor the notifications of what its child noted, and of the run's end.
+        """Send the supervisor's notifications: those its child asked for, and of the run's end.
 
         Args:
             lines: As ``NewsOfRun`` has written them.

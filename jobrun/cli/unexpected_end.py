@@ -122,7 +122,7 @@ def report_unexpected_end(
 
 
 def build_timeout_fault(task: str, mend: str) -> Fault:
-    """Build the supervisor's fault for a task that exceeded its time limit while holding the GIL.
+    """Explain a process's unexpected end by a fault: its task held the GIL beyond its time limit.
 
     Args:
         task: As ``OverdueDetector`` gives it.
@@ -139,7 +139,7 @@ def build_timeout_fault(task: str, mend: str) -> Fault:
 
 
 def task_line_of(task: str) -> int:
-    """Return the spec's line of a task that the supervisor found over its limit; 0 if unknown."""
+    """Return the spec's line of the task over its time limit at an unexpected end; else 0."""
     return int(json.loads(task)["line"]) if task else 0
 
 
@@ -192,7 +192,7 @@ def extract_frames(stacks: str, task_line: int = 0) -> tuple[str, ...]:
 
 
 def _lines_after_start(frames: tuple[str, ...], task_line: int) -> float:
-    """Count the spec's lines from the first one of a task to the one at which its process ended."""
+    """Count the spec's lines from a task's first to the one on an unexpected end's stack."""
     # Generated code has the lines of the spec, which is the outermost file that is not ours.
     number = re.search(r", line (\d+),", frames[0]) if frames else None
     behind = int(number[1]) - task_line if number else -1

@@ -61,7 +61,7 @@ class Analysis:
         self._apart: dict[str, UnsharedPairs] = {}
 
     def check_tasks(self) -> None:
-        """Check the tasks of all groups: how they use names, and which outputs they read."""
+        """Check all analysed groups' tasks: names hold values when used, outputs can be read."""
         epoch = self._groups["epoch"]
         if not epoch.tasks:
             place = Place("epoch", epoch.origin)
@@ -87,7 +87,7 @@ class Analysis:
     def keep_saved(
         self, left: Mapping[str, KeptNames], policy: CheckpointPolicy
     ) -> dict[str, KeptNames]:
-        """Return by node the state and constants that init leaves; unsaved nodes keep no state."""
+        """Return what the analysed init leaves by node: constants, and state where it is saved."""
         kept = {}
         saved = set(policy.nodes)
         for node, one in left.items():
@@ -99,7 +99,7 @@ class Analysis:
         return kept
 
     def check_other_groups(self, kept: Mapping[str, KeptNames]) -> None:
-        """Analyse the groups after init, which begin with the state and constants of each node."""
+        """Analyse the groups after init, which start with init's state and constants by node."""
         names = self._kept = names_of(kept)
         owned = {
             node: ProtectedNames(

@@ -34,7 +34,7 @@ class Faults:
         self._found: dict[tuple[str, str, Origin | None], Fault] = {}
 
     def error(self, code: Code, message: str, mend: str, place: Place, name: str = "") -> None:
-        """Add an error to a compilation's faults, at a place or at a mention of ``name`` in it."""
+        """Add an error to a compilation's faults, at a place or at ``name`` in the place's text."""
         where = self._find_mention(place.origin, name) if name else place.origin
         self._add(Fault(code, message, mend, where, place.path))
 

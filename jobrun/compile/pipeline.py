@@ -71,7 +71,7 @@ def compile_job(loaded: LoadedSpec) -> Compiled:
 
 
 def complete(job: Job) -> Compiled:
-    """Compile a ``Job`` built in Python: the pipeline fills in what its author has left out.
+    """Run the whole pipeline on a ``Job`` built in Python, and fill in what its author left out.
 
     Filled in are the paths of tasks and steps, the workspace of every name, the node of every
     blob and output that is read, state and constants, the nodes to checkpoint, and whether the
@@ -120,7 +120,7 @@ class _Analysed:
 
 
 def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
-    """Run the stage of the pipeline that analyses all groups of a draft, and finds the state."""
+    """Run the pipeline's stage of analysis: check all groups, and find each node's state."""
     analysis = Analysis(draft, faults)
     analysis.check_tasks()
     state_dirs = find_state_dirs(draft.groups)
@@ -147,7 +147,7 @@ def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
 
 
 def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) -> Conditions:
-    """Run the stage of the pipeline that resolves conditions, and adds one for the end of data."""
+    """Run the pipeline's stage of conditions: resolve them, and add one at the end of the data."""
     found = resolve_conditions(draft, names_of(analysed.kept), analysed.analysis.outputs, faults)
     check_readers_end(draft.groups, found.stop, faults)
     stop = (*found.stop, *find_end_of_data(draft.groups, found.stop))

@@ -281,7 +281,7 @@ def _restore_task_order(group: TaskGroup, given: TaskGroup) -> TaskGroup:
 
 
 def _add_families(nodes: Cluster) -> Cluster:
-    """Make each node of a Python job that has no family, as ``worker-1`` has, a family of one."""
+    """Give each node of a Python job that is in no family of nodes a family of its own."""
     return Cluster(tuple(replace(node, family=node.family or node.name) for node in nodes))
 
 
@@ -306,7 +306,7 @@ def _assign_paths(
 
 
 def _common_part(task: Task, node: str) -> Task:
-    """Return a Python job's task without what differs between its copies on several nodes."""
+    """Return a Python job's task without node and scopes, which differ in its copies."""
     return replace(task, node=node, scopes=(), objects=(), apart=())
 
 

@@ -38,11 +38,11 @@ class _Blocks:
     loops: tuple[str, ...] = ()
 
     def block(self, path: str) -> _Blocks:
-        """Return the paths of a Python job's enclosing blocks, with an inner block's appended."""
+        """Return the step paths of blocks around a step, with an inner block's appended."""
         return _Blocks((*self.blocks, path), self.loops)
 
     def loop(self, path: str) -> _Blocks:
-        """Return the paths of a Python job's enclosing blocks, with an inner loop's appended."""
+        """Return the step paths of the blocks around a step, with an inner loop's appended."""
         return _Blocks((*self.blocks, path), (*self.loops, path))
 
 
@@ -69,7 +69,7 @@ class PathAssignment:
         )
 
     def node_setups(self, setups: tuple[NodeSetup, ...], group: str) -> tuple[NodeSetup, ...]:
-        """Assign paths to the set-ups of a Python job's group, numbered on each node."""
+        """Assign step paths to a group's set-ups, numbered on each node: ``epoch/setup[0]``."""
         return tuple(
             replace(one, nets=self._setup(one.nets, f"{group}/setup[{number}]"))
             for one, number in _number_by_node(setups)
@@ -189,7 +189,7 @@ class PathAssignment:
         return step.target or around.blocks[-1]
 
     def _resolve_indices(self, part: _Part, step: Step, path: str, around: _Blocks) -> _Part:
-        """Give each loop index in a Python job's step the path of the loop that it counts."""
+        """Assign a step's loop indices (``iter``) the step path of the loop each counts."""
         if not any(_uses_index(expr) for expr in expressions(step)):
             return part
         place = Place(path, step.origin)

@@ -73,7 +73,7 @@ def net(text: str, path: str = "e/t") -> s.Net:
 
 
 def text(*parts: str | tuple[str, str]) -> e.Text:
-    """Build a text for a test's graph from literal parts, and from expressions with formats."""
+    """Build a ``Text`` for a test's graph from strings and pairs of expression and format."""
     return e.Text(
         tuple(one if isinstance(one, str) else e.Hole(expr(one[0]), one[1]) for one in parts)
     )

@@ -180,7 +180,7 @@ class SessionHarness:
         return [event.text for event in self.events if isinstance(event, Logged)]
 
     def flag(self, name: str) -> str:
-        """Return an expression for the path of a file by which a session's test signals tasks."""
+        """Return as an expression the path of a flag file, for which tasks of a session wait."""
         return repr(str(self.folder / name))
 
     def wait_for(self, name: str) -> Step:

@@ -291,7 +291,7 @@ def _newest_good(
 
 
 def _scores(store: CheckpointStore, good: list[int]) -> dict[int, float]:
-    """Read from a manifest the epochs' scores, by which pruning keeps the best checkpoints."""
+    """Read the scores of epochs from a manifest, for maintenance to keep the best checkpoints."""
     return dict(from_json(store.manifest(good[0]).runner).scores) if good else {}
 
 

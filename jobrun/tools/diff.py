@@ -6,7 +6,7 @@ Checkpoints are compared blob by blob, in memory or as they are stored.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,6 @@ from jobrun.checkpoint.hdf5.dtypes import is_custom
 from jobrun.core.errors import CheckpointError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integer_text
-from jobrun.core.text.fault_text import visible
-from jobrun.core.text.units import number
 from jobrun.runner.identity.drift import Change, compare_mappings, compare_numerics, compare_specs
 from jobrun.runner.identity.recorded_job import is_from_python, load_recorded
 from jobrun.runner.rundir.run_directories import Run
@@ -31,8 +29,6 @@ from jobrun.values.blob_kinds import Value, describe
 from jobrun.values.compare import find_difference
 
 _File = tuple[str, str]
-# A longer number is not readable as a count.
-_MANY = 10**6
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _MOST_LETTERS = 84
@@ -185,51 +181,6 @@ def compare_stored(first: StoredEpoch, second: StoredEpoch) -> Iterator[BlobDiff
             a = stack.enter_context(open_node(*ours)) if ours else None
             b = stack.enter_context(open_node(*theirs)) if theirs else None
             yield from _nodes_apart(a, b)
-
-
-def render_differences(blobs: Sequence[BlobDifference], *, equal_too: bool = False) -> list[str]:
-    """Render how the blobs of two checkpoints differ, a line each, and how many are equal.
-
-    Args:
-        blobs: All that were compared.
-        equal_too: Give those a line, too, that do not differ.
-    """
-    several = len({blob.node for blob in blobs}) > 1
-    equal = sum(blob.apart.equal for blob in blobs)
-    rows = [
-        (
-            visible(f"{blob.node}.{blob.name}" if several else blob.name),
-            render_difference(blob.apart),
-        )
-        for blob in blobs
-        if equal_too or not blob.apart.equal
-    ]
-    alike = [f"  {equal} of {len(blobs)} blobs have the same bits"] if equal else []
-    return [*align_columns(rows), *alike]
-
-
-def render_difference(how: ValueDifference) -> str:
-    """Render one blob's entry in a checkpoint diff, such as ``3 of 10 differ, max 0.5``."""
-    if how.equal:
-        return "the same bits"
-    if how.words:
-        return visible(how.words)
-    parts = [f"{how.count} of {how.size} differ"]
-    if how.largest is not None:
-        parts.append(f"max {number(how.largest)}")
-    # Of values that are far apart it says nothing that the largest difference does not.
-    if how.ulps is not None and how.ulps < _MANY:
-        parts.append(f"{how.ulps} ULP")
-    if how.relative is not None:
-        parts.append(f"relative norm {how.relative:.2e}")
-    return ", ".join(parts)
-
-
-def align_columns(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Align a checkpoint diff in two columns: the names of blobs, and how each of them differs."""
-    known = list(rows)
-    width = max((len(name) for name, _ in known), default=0)
-    return [f"  {name:<{width}}  {text}" for name, text in known]
 
 
 def _values(found: Inspection) -> dict[tuple[str, str], Value]:

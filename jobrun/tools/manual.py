@@ -245,7 +245,7 @@ class Table:
 
 
 def read_tables(schema: Schema) -> tuple[Table, ...]:
-    """Read tables of spec keys from the JSON schema, first that of the keys at the top level."""
+    """Read the manual's tables of spec keys from the JSON schema, the top level's table first."""
     definitions = schema["$defs"]
     found: dict[str, Table] = {}
     waiting = deque([("", "", schema)])
@@ -370,7 +370,7 @@ def _default(value: Schema) -> str:
 
 
 def _models(value: Any, definitions: Schema) -> Iterator[str]:
-    """Yield the names of the schema's mappings that the value of a spec key may be."""
+    """Yield the schema's mappings that a spec key can contain, for the manual to link."""
     if isinstance(value, list):
         for one in value:
             yield from _models(one, definitions)
@@ -453,7 +453,7 @@ def _expressions() -> str:
 
 
 def _wrapped(words: tuple[str, ...]) -> str:
-    """Wrap a list of the language's words for a topic; later lines are aligned with the first."""
+    """Wrap the words of a list in the manual, such as all dtypes, aligned in a column."""
     return textwrap.fill(" ".join(words), 84).replace("\n", "\n" + " " * 13)
 
 
@@ -486,7 +486,7 @@ TOPICS: Mapping[str, Callable[[], str]] = {
 
 
 def counterpart(given: str) -> str:
-    """Return the manual's words on what replaces an operator of Caffe2; empty for other names."""
+    """Return the manual's sentence on what replaces a Caffe2 operator in jobrun; else empty."""
     for theirs, ours, _ in ANCESTORS:
         for name in theirs.split(", "):
             if name.casefold() == given.casefold():

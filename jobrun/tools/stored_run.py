@@ -98,7 +98,7 @@ class StoredRun:
         return tuple(DirectoryStore(str(checkpoint_directory(self._now()))).epochs())
 
     def status(self) -> Status:
-        """Determine a stored run's status at this moment, with its epoch and the seconds left."""
+        """Return the status that a stored run has now, with its epoch and the seconds left."""
         return read_status(self._now())
 
     def metrics(self, *names: str) -> MetricTable:

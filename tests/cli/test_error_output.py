@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import sys
 
 import pytest
 
-from jobrun.cli.error_output import print_faults
+from jobrun.cli.error_output import environment_fault, print_faults
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import Fault, Origin
 from jobrun.core.text.fault_text import render
@@ -95,3 +96,8 @@ def test_a_mend_too_long_to_follow_the_carets_is_below_them(spec, capsys, monkey
     lines = capsys.readouterr().err.splitlines()
     assert lines[-3] == "      |     ^^^"
     assert lines[-2].startswith("      = when when")
+
+
+def test_a_missing_file_nobody_expected_is_a_defect():
+    assert environment_fault(FileNotFoundError(errno.ENOENT, "No such file", "x")) is None
+    assert environment_fault(KeyError("x")) is None

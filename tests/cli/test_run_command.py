@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.cli.run_command import environment_fault, invoke, write_report
+from jobrun.cli.run_command import invoke, write_report
 from jobrun.cli.specs import explain
 from jobrun.core.errors import (
     CheckpointError,
@@ -108,11 +108,6 @@ def test_an_io_error_speaks_of_the_device_and_not_of_limits(monkeypatch, capsys,
     said = capsys.readouterr().err
     assert "the device or file system reports an I/O error; check dmesg and the mount" in said
     assert "ulimit" not in said
-
-
-def test_a_missing_file_nobody_expected_is_a_defect():
-    assert environment_fault(FileNotFoundError(errno.ENOENT, "No such file", "x")) is None
-    assert environment_fault(KeyError("x")) is None
 
 
 @pytest.mark.parametrize(

@@ -14,16 +14,11 @@ import jobrun
 from jobrun.checkpoint.checkpoint_file import write_state
 from jobrun.core.errors import CheckpointError
 from jobrun.tools.diff import (
-    BlobDifference,
-    ValueDifference,
-    align_columns,
     compare_run_with_spec,
     compare_runs,
     compare_states,
     compare_stored,
     compare_values,
-    render_difference,
-    render_differences,
 )
 from jobrun.tools.inspection import inspect
 from jobrun.tools.lazy_blobs import find_stored_epoch
@@ -86,39 +81,6 @@ def test_a_blob_that_one_side_lacks_is_told_in_words(tmp_path):
 
     assert compare_states(whole, empty)[0].apart.words == "Python float | not there"
     assert compare_states(empty, whole)[0].apart.words == "not there | Python float"
-
-
-def test_a_difference_says_how_many_how_far_and_how_far_in_steps_of_the_type():
-    how = compare_values(np.array([1.0, 2.0]), np.array([1.0, np.nextafter(2.0, 3.0)]))
-
-    assert render_difference(how).startswith("1 of 2 differ, max ")
-    assert ", 1 ULP, relative norm " in render_difference(how)
-
-
-def test_a_type_that_differs_is_said_in_words():
-    assert "float32" in render_difference(compare_values(np.zeros(2), np.zeros(2, np.float32)))
-
-
-def test_equal_blobs_are_counted_and_shown_only_when_asked_for():
-    blobs = [
-        BlobDifference("a", "x", ValueDifference(equal=True)),
-        BlobDifference("a", "long", ValueDifference(equal=False, words="1 | 2")),
-    ]
-
-    assert render_differences(blobs) == ["  long  1 | 2", "  1 of 2 blobs have the same bits"]
-    assert render_differences(blobs, equal_too=True)[0] == "  x     the same bits"
-
-
-def test_of_several_nodes_the_node_is_named():
-    blobs = [
-        BlobDifference(node, "x", ValueDifference(equal=False, words="1 | 2")) for node in "ab"
-    ]
-
-    assert render_differences(blobs) == ["  a.x  1 | 2", "  b.x  1 | 2"]
-
-
-def test_columns_line_up():
-    assert align_columns([("a", "1"), ("bbb", "2")]) == ["  a    1", "  bbb  2"]
 
 
 def stored(folder, name, **values):

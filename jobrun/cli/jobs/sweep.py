@@ -71,7 +71,7 @@ class _Sweep:
     aim: Objective
 
     def outcomes(self) -> list[Outcome]:
-        """Read how each point has ended so far, for ``jobrun sweep`` to print and tag the runs."""
+        """List how the run of each point has ended so far, for ``jobrun sweep`` to print."""
         return [read_outcome(point, self.run_dir) for point in self.design.points]
 
 

@@ -190,7 +190,7 @@ def render_warning(event: Event) -> str | None:
 
 
 def render_heading(event: RunStarted) -> str:
-    """Render the first line of plain progress: the run's name, and the epoch it continues after."""
+    """Render as a line the state in which a run starts: new, or continued after which epoch."""
     start = "starts" if event.epoch < 0 else f"continues after epoch {event.epoch}"
     return f"{event.run} {start}"
 

@@ -34,7 +34,7 @@ class TerminalConsole(Console):
 
     @property
     def size(self) -> ConsoleDimensions:
-        """The screen's columns and lines: those of stderr's first terminal or the environment."""
+        """The screen's size: that in COLUMNS and LINES if set, else that of stderr's terminal."""
         if not {"COLUMNS", "LINES"} & os.environ.keys():
             with contextlib.suppress(OSError):
                 return ConsoleDimensions(*os.get_terminal_size(STREAMS.original(2)))
@@ -106,7 +106,7 @@ class Screen:
                 self.refresh()
 
     def _render(self, text: RenderableType, *, cut: bool = True) -> tuple[str, list[int]]:
-        """Render the lines at the screen's bottom; return them joined, and the columns of each."""
+        """Render the last lines of the screen; return them joined, and the width of each."""
         with self._console.capture() as caught:
             self._console.print(text)
         lines = caught.get().splitlines()

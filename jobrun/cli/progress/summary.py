@@ -116,7 +116,7 @@ def render_result(result: RunResult, state: RunState) -> str:
 
 @contextmanager
 def note_saved_epoch(state: RunState) -> Iterator[None]:
-    """Add to the error that ends a run a summary of what is saved, and how to continue."""
+    """Add a summary of a run's last saved epoch, and how to continue, to the run's error."""
     try:
         yield
     except UsageError:

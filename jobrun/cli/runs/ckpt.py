@@ -308,8 +308,9 @@ def diff(
       jobrun ckpt diff kmeans@5 kmeans@6
       jobrun ckpt diff kmeans@5 backup/epoch-000005 --check
     """
-    # Brings numpy in.
-    from jobrun.tools.diff import compare_stored, render_differences  # noqa: PLC0415
+    # They bring numpy in.
+    from jobrun.cli.runs.diff import render_differences  # noqa: PLC0415
+    from jobrun.tools.diff import compare_stored  # noqa: PLC0415
     from jobrun.tools.lazy_blobs import find_stored_epoch  # noqa: PLC0415
 
     sides = [find_stored_epoch(text, Path(run_dir)) for text in (first, second)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,15 @@ from jobrun.core.text.fault_text import visible
 from jobrun.runner.identity.drift import Change
 from jobrun.runner.rundir.run_directories import Run, find_run
 from jobrun.tools.diff import (
+    BlobDifference,
     RunDifference,
-    align_columns,
+    ValueDifference,
     compare_run_with_spec,
     compare_runs,
-    render_differences,
 )
+
+# A longer number is not readable as a count.
+_MANY = 10**6
 
 
 @click.command("diff", cls=Command)
@@ -94,6 +98,51 @@ def _text(found: RunDifference) -> list[str]:
         lines += ["", f"state after epoch {found.epochs[0]} | {found.epochs[1]}"]
         lines += render_differences(found.state)
     return lines[1:]
+
+
+def render_differences(blobs: Sequence[BlobDifference], *, equal_too: bool = False) -> list[str]:
+    """Render a diff of two checkpoints: a line for each blob that differs, and how many are equal.
+
+    Args:
+        blobs: All that were compared.
+        equal_too: Give those a line, too, that do not differ.
+    """
+    several = len({blob.node for blob in blobs}) > 1
+    equal = sum(blob.apart.equal for blob in blobs)
+    rows = [
+        (
+            visible(f"{blob.node}.{blob.name}" if several else blob.name),
+            render_difference(blob.apart),
+        )
+        for blob in blobs
+        if equal_too or not blob.apart.equal
+    ]
+    alike = [f"  {equal} of {len(blobs)} blobs have the same bits"] if equal else []
+    return [*align_columns(rows), *alike]
+
+
+def render_difference(how: ValueDifference) -> str:
+    """Render one blob's entry in a checkpoint diff, such as ``3 of 10 differ, max 0.5``."""
+    if how.equal:
+        return "the same bits"
+    if how.words:
+        return visible(how.words)
+    parts = [f"{how.count} of {how.size} differ"]
+    if how.largest is not None:
+        parts.append(f"max {number(how.largest)}")
+    # Of values that are far apart it says nothing that the largest difference does not.
+    if how.ulps is not None and how.ulps < _MANY:
+        parts.append(f"{how.ulps} ULP")
+    if how.relative is not None:
+        parts.append(f"relative norm {how.relative:.2e}")
+    return ", ".join(parts)
+
+
+def align_columns(rows: Iterable[tuple[str, str]]) -> list[str]:
+    """Align the rows of a diff in two columns: names of blobs, and how each one's values differ."""
+    known = list(rows)
+    width = max((len(name) for name, _ in known), default=0)
+    return [f"  {name:<{width}}  {text}" for name, text in known]
 
 
 def _change(change: Change) -> str:

@@ -103,7 +103,7 @@ def write_page(shell: Shell, page: str, out: str) -> None:
 
 
 def format_now() -> str:
-    """Format the time at which ``jobrun report`` makes its page, in UTC."""
+    """Return the time in UTC as text, when a command such as ``jobrun report`` makes a page."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

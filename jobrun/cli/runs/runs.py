@@ -451,7 +451,7 @@ def _cell(value: Value | None) -> str:
 
 
 def _fitting(columns: Sequence[_Column], width: int) -> list[_Column]:
-    """Select the columns that fit in the table of runs; those of high rank are left out first."""
+    """Select columns that fit the width of the table of runs; the least important go first."""
     room = width + _GAP
     chosen = []
     # Sorting is stable: of one rank the first.
@@ -485,7 +485,7 @@ def _coarse(seconds: float | None) -> str:
 
 
 def _notes(runs: Sequence[RunSummary]) -> list[str]:
-    """Render the note in each row of the table of runs; a reason that rows share, only once."""
+    """Render the notes in the table of runs: tags, parent run, and the reason for the end."""
     reasons = {reason: visible(reason) for reason in {run.reason for run in runs}}
     return [_note(run) if run.tags or run.parent else reasons[run.reason] for run in runs]
 

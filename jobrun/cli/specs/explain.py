@@ -141,7 +141,7 @@ def _root() -> click.Group:
 
 
 def iter_command_help(root: click.Group) -> Iterator[tuple[str, str]]:
-    """Yield each command and its help in 80 columns, for the manual's topic of all commands.
+    """Yield each command's path and help text in 80 columns, as ``jobrun explain`` shows them.
 
     Args:
         root: Of all commands.

@@ -84,7 +84,7 @@ def _call_faults(job: Job, folder: Path) -> list[Fault]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Wrap the long lines that ``jobrun plan`` prints: rows below their text, steps indented."""
+    """Wrap long lines of ``jobrun plan``: rows continue under their text, steps are indented."""
     lines: list[str] = []
     for line in text.splitlines():
         beginning = len(line) - len(line.lstrip())

@@ -73,7 +73,7 @@ class _Point:
     after: list[_Point] = field(default_factory=list)
 
     def is_over(self, name: str) -> bool:
-        """Return whether a callable's aliasing of a blob ends at this point of the control flow."""
+        """Return whether a blob's aliasing by a callable ends here, as it is bound or dropped."""
         if self.keeps is not None and name not in self.keeps:
             return True
         return name in self.binds or name in self.ends
@@ -186,7 +186,7 @@ class _ControlFlow:
         return made
 
     def group(self, group: GroupDraft, view: NodeView | None, ends: list[_Point]) -> list[_Point]:
-        """Add one execution of a group to the control-flow graph for the analysis of aliasing."""
+        """Add one run of a group to the control-flow graph for analysing callables' aliases."""
         if view is None:
             return ends
         setups = group.setups.get(view.node, ())
@@ -367,7 +367,7 @@ def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
 
 
 def _find_stale(point: _Point, pair: Pair) -> str:
-    """Return which blob of a pair of aliases is stale once a step changes the other; else empty."""
+    """Return the blob that a step changes through an alias made by a callable; else empty."""
     first, second = pair
     if first in point.changes:
         return second
@@ -385,7 +385,7 @@ def _propagate(point: _Point, pair: Pair) -> Iterator[Pair]:
 
 
 def _changed_views(exprs: Iterable[Expr]) -> Iterator[str]:
-    """Find blobs that an operator changes, maybe through an alias: ``M`` in ``add_at(M[0], …)``."""
+    """Yield blobs that an operator changes in place, and with them any aliases by callables."""
     for whole in exprs:
         for expr in walk_expr(whole):
             known = OPERATORS.get(expr.function) if isinstance(expr, Call) else None

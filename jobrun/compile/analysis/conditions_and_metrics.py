@@ -277,7 +277,7 @@ def _without_node(expr: Expr) -> Expr:
 
 
 def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[StopWhen, ...]:
-    """Build the stop condition at the end of data: the positions of all readers are at their ends.
+    """Derive the stop condition to add for the end of data: all readers of ``epoch`` are done.
 
     It is added if every task of ``epoch`` depends on records of readers that do not restart: with
     other tasks an epoch without records may be intended, as it is with ``endless``.
@@ -326,7 +326,7 @@ def _find_fed_tasks(groups: Groups) -> set[str]:
 
 
 def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Faults) -> None:
-    """Check that all readers are finite where no other stop condition ends the job."""
+    """Check that stop conditions can end the job: readers are finite, or another one bounds it."""
     if not stop or any(isinstance(one, _BOUNDS) for one in stop):
         return
     mend = _ENDLESS_MEND
@@ -359,7 +359,7 @@ def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Fau
 def check_conditions_change(
     groups: Groups, stop: Sequence[StopCondition], others: Sequence[Probe], faults: Faults
 ) -> None:
-    """Check that epochs change what some stop condition reads, such as a reader's position.
+    """Check that epochs change what at least one stop condition reads, as a reader's position.
 
     Args:
         groups: The groups of the job.
@@ -407,7 +407,7 @@ def check_conditions_change(
 
 
 def _find_finite_readers(group: GroupDraft) -> list[str]:
-    """Return a group's readers if all come to an end, and so may end the job; else none."""
+    """Return a group's readers if all are finite, for conditions to count on that; else none."""
     tops = [reader for reader, _ in walk_readers({group.name: group})]
     sources = [one.source for top in tops for one in readers_in(top)]
     ends = all(one.restart == "never" for one in tops) and not any(

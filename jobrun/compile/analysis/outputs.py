@@ -127,7 +127,7 @@ class OutputTable:
     def _check_outside(
         self, reads: Mapping[tuple[str, str], Place], node: str, group: GroupDraft, *, at_end: bool
     ) -> None:
-        """Check that a group's set-up and reports read only outputs of tasks ended by then."""
+        """Check that set-ups and reports of a group read only outputs of tasks ended by then."""
         earlier = GROUPS[: GROUPS.index(group.name)]
         for (name, output), place in reads.items():
             if not self._check_task_exists(name, output, place):
@@ -160,7 +160,7 @@ class OutputTable:
 
     @staticmethod
     def _is_rebuilt(group: GroupDraft, node: str) -> bool:
-        """Return whether init has a ``rebuild`` task on a node, so resume reads outputs again."""
+        """Return whether init on a node is rebuilt on resume, so that outputs are read again."""
         return group.name == "init" and any(
             task.rebuild and node in task.nodes for task in group.tasks
         )

@@ -33,7 +33,7 @@ _SETUP = "readers"
 
 
 def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
-    """Divide a reader's rows, when compiling, between a task's nodes; return one node's share."""
+    """Return how one node of a task reads: its part of the rows, with a position of its own."""
     read = draft.records.read
     if not isinstance(read, ReadRecords) or read.reader.shard == "none":
         return read
@@ -43,7 +43,7 @@ def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
 def find_state_nodes(
     groups: Groups, cluster: Cluster, others: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """List the nodes whose state is saved: those of init's tasks, and of reader positions."""
+    """List nodes whose state is saved: where init has tasks, or reader positions are kept."""
     used = dict.fromkeys(groups["init"].nodes())
     read_on = {node for _, task in walk_readers(groups) for node in task.nodes}
     late = read_on.union(others) - used.keys()
@@ -51,7 +51,7 @@ def find_state_nodes(
 
 
 def add_positions(kept: Mapping[str, KeptNames], groups: Groups) -> dict[str, KeptNames]:
-    """Add the positions of readers to the state that each node keeps from epoch to epoch."""
+    """Return the names that each node keeps, with the reader positions on it added to its state."""
     found = dict(kept)
     for node, shares in _count_shares(groups).items():
         one = found.get(node, KeptNames())
@@ -61,7 +61,7 @@ def add_positions(kept: Mapping[str, KeptNames], groups: Groups) -> dict[str, Ke
 
 
 def add_position_setup(init: TaskGroup, groups: Groups) -> TaskGroup:
-    """Add set-up steps to init that create the position of each reader, before its first record."""
+    """Add steps to init's set-up that create a blob for each reader's starting position."""
     setups = tuple(
         NodeSetup(
             node,

@@ -53,7 +53,7 @@ class NodeView:
         return Scope.INSTANCE
 
     def shared_scope(self, name: str) -> Scope | None:
-        """Return the scope, group or node, of a name that tasks on this node share; else None."""
+        """Return the scope by which this node's tasks share a name: group or node; else None."""
         if name in self.start or name in self.global_names:
             return Scope.NODE
         return Scope.GROUP if name in self.group_names else None
@@ -85,12 +85,12 @@ class NodeView:
         return tuple((name, self.shared_scope(name) or Scope.GROUP) for name in sorted(names))
 
     def report_scopes(self, names: set[str]) -> Scopes:
-        """Find the scope of each name that a report uses on this node: shared, or the task's."""
+        """Find the scope of names that a report on this node uses: a shared one, or the task's."""
         return tuple((name, self.shared_scope(name) or Scope.TASK) for name in sorted(names))
 
 
 def build_node_views(group: GroupDraft, start: Mapping[str, frozenset[str]]) -> dict[str, NodeView]:
-    """Build a view of a group for each node, which finds the scopes of the names there.
+    """Build for each node of a group an object that finds the scopes of names used there.
 
     Args:
         group: The tasks, lowered.
@@ -150,7 +150,7 @@ def _is_temporary(task: TaskDraft, name: str) -> bool:
 
 
 def find_write_place(task: TaskDraft, name: str) -> Place:
-    """Return where a task first writes a name of an outer scope; else the place of the task."""
+    """Find where a task first writes a name of a scope outside it; else return its own place."""
     flow = task.flow
     for uses in (flow.once, flow.inner, flow.reporting):
         place = uses.writes.get(name) or uses.atomic.get(name)

@@ -159,7 +159,7 @@ def check_layouts(
 
 
 def check_types(job: Job, faults: Faults) -> None:
-    """Check that no declared state with the layout ``rows`` is a scalar, which has no rows."""
+    """Check that no state divided by rows between nodes (``layout: rows``) is a scalar."""
     types = infer_job_types(job)
     owned = types.owned
     for one in job.layouts:
@@ -199,7 +199,7 @@ def add_state_dirs(kept: Mapping[str, KeptNames], state_dirs: StateDirs) -> dict
 
 
 def add_state_dir_setup(init: TaskGroup, state_dirs: StateDirs) -> TaskGroup:
-    """Add set-up steps to init that create an empty state blob for each program's ``state_dir``."""
+    """Add state for programs' ``state_dir`` to init: set-up steps that create empty blobs."""
     setups = tuple(
         NodeSetup(
             node,
@@ -239,7 +239,7 @@ def _build_empty(blob: str, step: RunProgram) -> Assign:
 def _walk_job(
     groups: Mapping[GroupName, GroupDraft],
 ) -> Iterator[tuple[tuple[str, ...], tuple[Step, ...]]]:
-    """Yield all steps of a job's drafted groups with their nodes, to find state directories."""
+    """Yield a draft's steps and their nodes, to find programs' state in a ``state_dir``."""
     for group in groups.values():
         for task in group.tasks:
             yield task.nodes, task.steps

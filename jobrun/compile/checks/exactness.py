@@ -35,7 +35,7 @@ def find_inexactness(
 
 
 def add_probes(found: Exactness, stop: Iterable[StopCondition], *more: Probe) -> Exactness:
-    """Add the reasons why conditions and metrics are inexact to those of the job's other parts."""
+    """Add reasons why stop conditions and metrics are inexact to those for the other parts."""
     reasons = dict.fromkeys(found.reasons)
     for probe in (*(one.probe for one in stop if isinstance(one, StopWhen)), *more):
         reasons |= dict.fromkeys(_expression_reasons(probe.parts, probe.path))
@@ -212,7 +212,7 @@ def _record_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Reasons
 
 
 def _writer_reasons(group: GroupDraft, ends: QueueEnds) -> Reasons:
-    """Yield the reason for inexact results that writers of an unordered queue are concurrent."""
+    """Yield a reason for inexactness if a queue without a fixed order has concurrent writers."""
     queue = ends.queue
     if queue.ordered:
         return
@@ -252,7 +252,7 @@ def _queue_reader_reasons(ends: QueueEnds) -> Reasons:
 
 
 def _instance_reasons(task: TaskDraft, view: NodeView) -> Reasons:
-    """Yield why a task with instances is inexact: timing decides which one gets which record."""
+    """Yield why instances make a task inexact: timing decides which record each one gets."""
     gets = "which instance gets which record depends on timing"
     for name, place in task.flow.carried.items():
         if view.scope(task, name) is Scope.INSTANCE:
@@ -270,7 +270,7 @@ def _instance_reasons(task: TaskDraft, view: NodeView) -> Reasons:
 
 
 def _find_distinguishing_steps(task: TaskDraft) -> Iterator[tuple[Step, str]]:
-    """Yield the steps by which a task's instances differ, so that its results are inexact."""
+    """Yield steps that make a task inexact, as instances differ in them: by number or draws."""
     for step in walk(task.steps):
         if _reads_builtin(step, "instance"):
             yield step, "this step reads the number of the instance"
@@ -291,7 +291,7 @@ def _reads_builtin(step: Step, builtin: str) -> bool:
 
 
 def _shares_records(task: TaskDraft) -> bool:
-    """Return whether a task's instances share a source of records, so that timing divides them."""
+    """Return whether a task's instances compete for records, so that results are inexact."""
     read = task.records.read
     if task.instances <= 1 or read is None:
         return False

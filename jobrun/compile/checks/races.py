@@ -97,7 +97,7 @@ def check_pulls(
 
 
 def _find_uses(view: NodeView, task: TaskDraft) -> dict[str, tuple[str, Place]]:
-    """Map each shared name that a task uses to its riskiest use: a write, a count or a read."""
+    """Map shared names to a task's use that most risks a race: write, atomic count or read."""
     flow, shared = task.flow, view.shared
     reads, atomic, writes = flow.inner.reads, flow.inner.atomic, flow.inner.writes
     if not flow.has_body_only:

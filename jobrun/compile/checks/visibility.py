@@ -145,7 +145,7 @@ class VisibilityCheck:
                 )
 
     def _written_names(self, flow: TaskFlow) -> dict[str, Place]:
-        """Return the visible names that a task writes, less objects only passed to callables."""
+        """Return the visible names that a task writes, without objects passed to callables."""
         written = {
             **flow.reporting.writes,
             **flow.inner.atomic,
@@ -160,7 +160,7 @@ class VisibilityCheck:
         }
 
     def _check_fields(self, task: TaskDraft) -> None:
-        """Check that the fields of a record do not overwrite blobs that are visible to the task."""
+        """Check the visibility of record fields: none may overwrite blobs shared with others."""
         read = task.records.read
         for name in task.records.fields:
             scope = self.view.shared_scope(name)

@@ -95,7 +95,7 @@ def _fetches(task: TaskDraft) -> Iterator[bool]:
 
 
 def _is_input(parts: tuple[object, ...]) -> bool:
-    """Return whether a path to warn of may be an input, as it is outside ``${run.dir}``."""
+    """Return whether a path to check for a warning may be an input: not in ``${run.dir}``."""
     return not any(isinstance(part, Builtin) and part.name == "run.dir" for part in parts)
 
 

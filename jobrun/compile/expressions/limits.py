@@ -44,7 +44,7 @@ def fits_64_bits(value: int) -> bool:
 
 
 def fold_constant_int(expr: Expr) -> int | None:
-    """Compute an integer written with operators, to limit it to 64 bits; None for anything else.
+    """Compute a constant integer expression, limited to 64 bits; None for other expressions.
 
     Raises:
         OverflowError: It has more than 64 bits. Nothing large is computed.
@@ -65,7 +65,7 @@ def fold_constant_int(expr: Expr) -> int | None:
 
 
 def may_be_text(expr: Expr) -> bool:
-    """Return whether an operand may be text, as the limits on expressions forbid to repeat text."""
+    """Return whether an operand may be a string, which the limits do not let ``*`` repeat."""
     match expr:
         case Text() | Const(value=str()):
             return True
@@ -80,7 +80,7 @@ def may_be_text(expr: Expr) -> bool:
 
 
 def repeats_too_much(expr: Binary) -> bool:
-    """Return whether ``*`` repeats any text at all, or makes a list longer than the limit."""
+    """Return whether ``*`` breaks a limit: it repeats a string, or makes too long a list."""
     if expr.operator != "*":
         return False
     if may_be_text(expr):
@@ -115,7 +115,7 @@ def _max_length(expr: Expr) -> float:
 
 
 def _max_repeats(expr: Expr) -> float:
-    """Return how often ``list * factor`` may repeat a list; infinity if unknown or too often."""
+    """Return how often ``list * n`` may repeat: a constant ``n`` within limits, else infinity."""
     value = expr.value if isinstance(expr, Const) else None
     if isinstance(value, float):
         return 0

@@ -206,7 +206,7 @@ class TextShapes:
         return layout
 
     def shape(self, text: str, words: _Words, layout: Layout) -> _Shape:
-        """Return a text's shape: its numbers, and which of its words are equal to each other."""
+        """Return the key of texts that share a parsed tree: numbers, and which words are equal."""
         find: Callable[[str], int] = words.index
         if len(words) > _FEW_WORDS:
             first: dict[str, int] = {}
@@ -301,7 +301,7 @@ class ShapedParser:
         return expr
 
     def _layout(self, text: str) -> Layout | None:
-        """Return the layout of a text's words, if it may be parsed as those of its shape are.
+        """Return where a text's words are if a like text's tree may be copied for it; else None.
 
         Which text is plain does not depend on its letters and digits.
         """
@@ -337,7 +337,7 @@ class Learner:
         return self._is_exact and not any(self._unseen.values())
 
     def node(self, node: Any, kind: Callable[..., Any], skip: int = 0) -> Make | Constant:
-        """Build the function that makes a part of a parsed tree again with another text's names."""
+        """Build the function that copies a parsed node, but with the names of another text."""
         # As for other nodes, but faster: most are one of these.
         if type(node) is Name:
             return self.name(node)

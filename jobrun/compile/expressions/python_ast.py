@@ -94,7 +94,7 @@ class SourceText:
         return self._characters(end) - self._characters(node.col_offset)
 
     def written(self, node: ast.expr | ast.keyword) -> str:
-        """Return the source text of a node of Python's tree; empty if not all on the first line."""
+        """Return a Python ``ast`` node's source; empty unless all of it is on the first line."""
         if node.lineno != 1 or node.end_lineno != 1:
             return ""
         encoded = self.text.strip().encode("utf-8", "replace")
@@ -168,7 +168,7 @@ def is_plain(text: str) -> bool:
 
 
 def _require_parsable(scalar: SourceText) -> None:
-    """Refuse a text unfit for Python's parser: empty, too long, or with control characters."""
+    """Refuse a text before ``ast.parse`` sees it: empty, too long, or with control characters."""
     text = scalar.text
     if is_plain(text):
         return
@@ -253,7 +253,7 @@ def _syntax_fault(scalar: SourceText, error: SyntaxError, mode: str) -> Fault:
 
 
 def _foreign_fault(scalar: SourceText, mode: str) -> Fault | None:
-    """Explain a syntax error of Python's parser by a sign of another language, such as ``&&``."""
+    """Explain a Python syntax error if the text has an operator of another language (``&&``)."""
     plain = [" "] * len(scalar.text)
     for at, character in outside_strings(scalar.text):
         plain[at] = character
@@ -287,7 +287,7 @@ class Findings:
     def add(
         self, code: Code, message: str, mend: str, node: ast.expr | ast.stmt | ast.keyword | None
     ) -> None:
-        """Add a fault at the offset of a node of Python's syntax tree, or about the whole text."""
+        """Add a fault at a node of Python's ``ast`` in an expression, or about all its text."""
         at = None if node is None else self.scalar.at(node)
         length = 1 if node is None else self.scalar.length(node)
         self.faults.append(self.scalar.fault(code, message, mend, at, length))
@@ -334,7 +334,7 @@ def split_placeholders(text: str, scalar: SourceText, at: int | None) -> list[Pa
 
 
 def merge_literals(parts: list[Part]) -> list[Part]:
-    """Merge adjacent literals of a Python string split at its placeholders; drop empty ones."""
+    """Merge adjacent literals of a Python ``ast`` string that was split at placeholders."""
     joined: list[Part] = []
     for part in parts:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):

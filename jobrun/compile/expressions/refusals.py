@@ -254,7 +254,7 @@ def explain_unknown_draw(name: str) -> Refusal:
 
 
 def find_name_refusal(name: str, params: Container[str]) -> NameRefusal | None:
-    """Return why a name is reserved, so that no blob can have it; None if the name is free."""
+    """Return the refusal of a reserved name for a blob, and the mend; None if it is free."""
     if name in params:
         message = f"'{name}' is a param, so a blob cannot have this name"
         return NameRefusal("E150", message, "rename the blob")

@@ -240,7 +240,7 @@ class Translator:
         return checked
 
     def _cast(self, node: ast.Call, dtype: str) -> Expr:
-        """Translate Python's ``float32(x)`` to the call of ``astype`` that casts the value."""
+        """Translate a Python cast, ``float32(x)``, to a call of the operator ``astype``."""
         args, kwargs = self._arguments(node)
         if len(args) != 1 or kwargs:
             message = f"{dtype} takes 1 argument"
@@ -597,7 +597,7 @@ class NameTranslator:
         return OutputRead(name, node.attr, at=self._findings.scalar.at(node))
 
     def check(self, name: str, node: ast.expr) -> bool:
-        """Check the form of a translated name; add fault E107 if no blob may be named so."""
+        """Check a name while Python's tree is translated; add fault E107 if no blob can have it."""
         message = ""
         if not BLOB_NAME.fullmatch(name):
             message = "a name has at most 64 letters, digits and '_'"

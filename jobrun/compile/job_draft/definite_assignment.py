@@ -99,7 +99,7 @@ class NameUses:
                 into.setdefault(name, place)
 
     def add(self, other: NameUses) -> None:
-        """Add the names that further steps read, write, delete or lend to these uses of names."""
+        """Merge further steps' uses of names into those collected for analysing assignments."""
         self.reads = {**other.reads, **self.reads}
         self.writes = {**other.writes, **self.writes}
         self.atomic = {**other.atomic, **self.atomic}
@@ -152,7 +152,7 @@ class Summary:
                 problems.append(FlowProblem("deleted", name, place))
 
     def stop(self, target: str, state: _State) -> None:
-        """Note in the summary of assignments which names are bound where a stop ends a block."""
+        """Note the names that are definitely assigned when a ``stop`` leaves the given block."""
         known = self.stops.get(target)
         self.stops[target] = dict(state) if known is None else meet(known, state)
 
@@ -165,7 +165,7 @@ class Summary:
         self.dead = other.dead
 
     def take_stops(self, other: Summary) -> None:
-        """Add to this summary the assignments at each ``stop`` step of the block that follows."""
+        """Add the assignments at a following block's ``stop`` steps to the summary so far."""
         for target, state in other.stops.items():
             self.stop(target, {**self.end, **state})
 
@@ -447,7 +447,7 @@ class RepeatedFlow:
         return make(self.names, self.places) if make is not None else None
 
     def learn(self, total: Summary, uses: NameUses) -> None:
-        """Take the flow of the drafted task as that of all others with such steps."""
+        """Remember the assignments and uses of names for tasks whose steps differ in names only."""
         if not self.shape.is_tried:
             self.shape.is_tried = True
             if not (total.stops or total.dead or uses.outputs):

@@ -291,7 +291,7 @@ def _analyse_flow(task: TaskDraft) -> TaskFlow:
 
 
 def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
-    """Summarise which names the source of a drafted task's records reads at the start."""
+    """Summarise which names the reader of a drafted task uses, once, as the task starts."""
     summary = Summary()
     read = task.records.read
     if isinstance(read, ReadRecords):
@@ -302,7 +302,7 @@ def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
 
 
 def _summarise_setups(finder: FlowAnalysis, setups: tuple[SetupNets, ...], part: str) -> Summary:
-    """Summarise which names a drafted task's set-ups bind and need, in their init or their exit."""
+    """Summarise which names a drafted task's set-ups assign and need, in their inits or exits."""
     summary = Summary()
     for setup in setups if part == "init" else reversed(setups):
         steps = setup.init if part == "init" else setup.exit

@@ -35,7 +35,7 @@ class TaskOrder:
 
     @cached_property
     def reverse_rank(self) -> list[int]:
-        """The position of each task in an order by ``needs`` that reverses unordered tasks."""
+        """The rank of each task in an order by ``needs`` that has other tasks last to first."""
         last = len(self.needs) - 1
         mirrored = [tuple(last - need for need in self.needs[last - at]) for at in range(last + 1)]
         ranks = [0] * len(self.needs)
@@ -64,7 +64,7 @@ class TaskOrder:
 
     @cached_property
     def _after(self) -> list[int]:
-        """For each task, a bit set of the tasks that ``needs``, direct or not, put after it."""
+        """The bit set of tasks ordered after each task: those that need it, directly or not."""
         after = [0] * len(self.needs)
         for task in reversed(sort_topologically(self.needs)[0]):
             for need in self.needs[task]:
@@ -77,7 +77,7 @@ class TaskOrder:
         return first in self.needs[second] or bool(self._before[second] >> first & 1)
 
     def select_unordered(self, first: int, second: int) -> int:
-        """Select those of a bit set of tasks that ``needs`` put neither before nor after another.
+        """Select tasks of a bit set that ``needs`` order neither before nor after a given one.
 
         Args:
             first: The tasks, as bits.
@@ -86,7 +86,7 @@ class TaskOrder:
         return first & ~(self._before[second] | self._after[second] | 1 << second)
 
     def select_concurrent(self, first: int, second: int) -> int:
-        """Select those of a bit set of tasks that ``needs`` do not put before another."""
+        """Select tasks of a bit set that ``needs`` do not order before a given task."""
         return first & ~self._before[second]
 
 

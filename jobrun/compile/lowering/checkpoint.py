@@ -92,7 +92,7 @@ def _keep_best(
 
 
 def check_metric(name: str, metrics: Collection[str], place: Place, faults: Faults) -> None:
-    """Check that a metric by which ``checkpoint.keep`` or a condition decides is declared."""
+    """Check that the metric by which checkpoints are kept, or a condition decides, is declared."""
     if name not in metrics:
         mend = did_you_mean(name, metrics) if metrics else f"write metrics: {{{name}: …}}"
         faults.error("E138", f"unknown metric '{name}'", mend, place)
@@ -198,7 +198,7 @@ def check_collection(policy: CheckpointPolicy, place: Place, at: Place, faults: 
 
 
 def add_manifest_upload(policy: CheckpointPolicy, at: Origin) -> CheckpointPolicy:
-    """Add an upload of manifests to the checkpoint policy, to where nodes' files are collected."""
+    """Add an upload of manifests to the checkpoint policy, to where all nodes' files go."""
     upload = UploadPolicy(policy.collect_to, "committed", required=True)
     return replace(policy, upload=upload, upload_at=at)
 

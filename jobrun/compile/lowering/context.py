@@ -59,7 +59,7 @@ class NetRenaming:
     counters: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, name: str) -> str:
-        """Rename a name in a net's steps to the one it gets in the task that uses the net."""
+        """Return a net's name as renamed in this lowering context, that of one use of a net."""
         if name in self.counters:
             return self.counters[name]
         return f"nets/{self.net}:{name}" if name in self.shared else f"{self.use}:{name}"
@@ -100,7 +100,7 @@ class Env:
         return replace(inner, loops=(*self.loops, path), indices=indices)
 
     def branch(self) -> Env:
-        """Return the lowering context for steps in a branch, as of ``if``, that is no block."""
+        """Return the lowering context inside an ``if``, which is no block for ``stop``."""
         return replace(self, depth=self.depth + 1)
 
     def net(self, name: str, rename: NetRenaming | None) -> Env:

@@ -92,7 +92,7 @@ class ExpressionLowering:
             self._faults.error("E152", "a condition must be true or false", mend, place)
 
     def text(self, value: str, at: Path, path: str, env: Env, *, holes: bool) -> Text:
-        """Lower a text with holes of the spec by lowering the expressions in its holes."""
+        """Lower a text with expressions in ``{}`` by lowering each of these expressions."""
         origin = self._context.source.at(at)
         try:
             text = parse_text(value, origin, path, self._context.params, holes=holes)
@@ -138,12 +138,12 @@ class ExpressionLowering:
         return self._resolve_names(op, place, env)
 
     def blob(self, name: str, place: Place, env: Env) -> str:
-        """Check the name of a blob that a lowered expression changes; rename it inside nets."""
+        """Check the name of a blob that an expression is assigned to; rename it inside nets."""
         self._context.check_blob_name(name, place)
         return self.name(name, env)
 
     def name(self, name: str, env: Env) -> str:
-        """Lower a name that an expression mentions; inside a net, rename it for the using task."""
+        """Return a blob's name for a lowered expression: as written, or renamed in a net."""
         return env.rename(name) if env.rename is not None else name
 
     def _resolve(self, expr: Expr, written: Any, place: Place, env: Env) -> Expr:
@@ -202,7 +202,7 @@ def is_never_bool(expr: Expr) -> bool:
 
 
 def _needs_resolving(written: Any, env: Env) -> bool:
-    """Return whether names in an expression may need lowering, as inside nets and loops."""
+    """Return whether names in an expression may have to be replaced, as inside nets and loops."""
     if env.rename is not None or env.indices:
         return True
     return "iter" in written if isinstance(written, str) else not isinstance(written, int | float)

@@ -45,7 +45,7 @@ class GroupLowering:
 
     @property
     def steps(self) -> StepLowering:
-        """The lowering of steps that all groups share, which remembers the nets they use."""
+        """The ``StepLowering`` that all groups share, which knows the nets that their steps use."""
         return self._steps
 
     def drafts(self, spec: JobSpec) -> dict[GroupName, GroupDraft]:
@@ -74,7 +74,7 @@ class GroupLowering:
                     self._context.faults.error("E140", message, mend, place)
 
     def _check_nets(self) -> None:
-        """Check the names that nets declare, and warn of nets that no lowered group uses."""
+        """Check the nets of all lowered groups: their declared names, and that each is used."""
         inner = {name for net in self._context.nets.values() for name in net.uses}
         for name, net in self._context.nets.items():
             for key, declared in (("in", net.inputs), ("out", net.outputs)):
@@ -125,7 +125,7 @@ class GroupLowering:
         )
 
     def _around(self, spec: GroupSpec | None, group: GroupDraft) -> tuple[_Setups, _Reports]:
-        """Lower the set-ups and reports of a group that belong to nodes and not to tasks."""
+        """Lower set-ups and reports that a group declares for nodes, outside of its tasks."""
         setups: _Setups = {}
         reports: _Reports = {}
         given = spec.setup if spec else ()
@@ -324,7 +324,7 @@ class TaskLowering:
     def _setups(
         self, spec: TaskSpec, at: Path, path: str, used: dict[str, None]
     ) -> dict[str, tuple[SetupNets, ...]]:
-        """Lower a task's ``setup``, and that of its nets, by level: node, task or instance."""
+        """Lower the set-ups of a task and of the nets it uses, by node, task and instance."""
         if not spec.setup and not used:
             return {"node": (), "task": (), "instance": ()}
         env = Env((), used=used)

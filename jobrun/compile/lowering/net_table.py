@@ -52,7 +52,7 @@ class NetDef:
 
     @property
     def path(self) -> Path:
-        """The path in the spec of a net's definition: ``nets`` and its name."""
+        """The key path at which the spec defines a net of the table: ``nets`` and its name."""
         return ("nets", self.name)
 
 
@@ -116,7 +116,7 @@ def _all_of(net: Steps | NetSpec) -> Steps:
 
 
 def all_steps(steps: Steps) -> Iterator[Step]:
-    """Yield all steps in the definition of a net, outer before inner ones."""
+    """Yield all steps of a net's definition, nested ones too, to count them and find nets used."""
     for step in steps:
         yield step
         for block in _blocks(step):

@@ -103,11 +103,11 @@ class Parameters:
 
     @property
     def counters(self) -> set[str]:
-        """The parameters of a net with which its steps only count, so that uses share them."""
+        """The parameters that a net's steps use as counters only, passed to it uncopied."""
         return self.counted - self.changed.keys() - self.bound.keys()
 
     def dropped(self) -> dict[str, Place]:
-        """Return the parameters that lowered steps of a net rebind unread, and where they do."""
+        """Return a net's parameters whose last assigned value no step reads, with places."""
         return {name: place for name, place in self.bound.items() if place is not None}
 
 

@@ -39,7 +39,7 @@ class QueueTable:
         return None if queue is None else ReadQueue(queue, self.sent.get((group, name), ()))
 
     def check_read(self, name: str, place: Place, faults: Faults) -> None:
-        """Check that the spec declares the queue, or the reader, that a task's ``read`` names."""
+        """Check that a task's ``read`` names a queue, or a reader, that the spec declares."""
         if name not in self.queues and name not in self.readers:
             known = {**dict.fromkeys(self.readers), **self.queues}
             faults.error(
@@ -65,7 +65,7 @@ class QueueTable:
     def find_sent_places(
         self, spec: TaskSpec, at: Path, path: str, source: SourceMap
     ) -> dict[tuple[str, str], Place]:
-        """Map each blob that a task sends to a queue to the place in the spec that names it."""
+        """Map each queue and blob in a task's ``write`` to the blob's place in the spec."""
         return {
             (queue, name): Place(f"{path}/write.{queue}", source.at((*at, "write", queue, number)))
             for queue, names in spec.write.items()

@@ -265,7 +265,7 @@ class _ReaderLowering:
         return self._check_fields(found, at)
 
     def _check_ragged(self, fields: tuple[Field, ...], kind: str, at: Path) -> None:
-        """Check that a reader's ``ragged`` fields are possible, and that none lacks its lengths."""
+        """Check that a reader's source can have ``ragged`` fields, and that their columns fit."""
         ragged = [one for one in fields if one.lengths is not None]
         for one in ragged[:1] if kind in _NOT_RAGGED else ():
             why, mend = _NOT_RAGGED[kind]
@@ -370,7 +370,7 @@ def _field(name: str, written: str | RaggedField) -> Field:
 
 
 def _members(source: Source) -> tuple[str, ...] | None:
-    """Return the columns of a reader's source that the spec itself names; None if a file does."""
+    """Return a reader's columns if the spec itself names them; None if a file does."""
     match source:
         case BlobSource(values=values):
             return tuple(name for name, _ in values)

@@ -41,7 +41,7 @@ class RepeatedBody:
     def lower(
         self, words: tuple[str, ...], origins: Sequence[Origin], prefix: str
     ) -> tuple[tuple[Step, ...], RepeatedFlow]:
-        """Lower a list of steps of the shape, from the words of its text."""
+        """Lower a repeated list of steps by copying an earlier one with other names."""
         places = [Place(f"{prefix}[{at}]", origin) for at, origin in enumerate(origins)]
         ops = tuple(
             [
@@ -81,7 +81,7 @@ class RepeatedSteps:
         self._refused: set[tuple[object, ...]] = set()
 
     def text(self, specs: Steps) -> StepsText | None:
-        """Take the text of a list of steps apart; return None if there are others than operators.
+        """Split a list of steps into names and the rest, to find repeats; None if not plain ones.
 
         The long form of an operator counts as its text in Python.
         """
@@ -106,11 +106,11 @@ class RepeatedSteps:
         return StepsText(words, (layout.flat, *operators, *shape), len(specs))
 
     def find(self, text: StepsText) -> RepeatedBody | None:
-        """Return what lowers a list of steps, if there have been two of its shape."""
+        """Return the template for steps that repeat two earlier lists; None without one."""
         return self._bodies.get(text.key)
 
     def learn(self, text: StepsText, steps: tuple[Step, ...], *, is_sound: bool) -> None:
-        """Derive from a lowered list of steps how to lower others of its shape.
+        """Derive from a lowered list of steps a template for repeats with other names.
 
         It takes longer than lowering them, so that it is done for the second of a shape. From
         steps with a fault nothing is learnt: others of their shape have it too.
@@ -135,7 +135,7 @@ class _StepsLearner(Learner):
     """
 
     def learn_all(self, ops: Sequence[Op]) -> _Ops | None:
-        """Make them for all lowered steps; return None where a word is not a name in one."""
+        """Build templates of all lowered steps, to repeat with other names; None if impossible."""
         found = [(type(op), self.node(op, tuple_of, skip=2)) for op in ops]
         if not self.is_whole:
             return None

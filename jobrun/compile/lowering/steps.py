@@ -75,7 +75,7 @@ class StepLowering:
 
     @property
     def nets(self) -> NetLowering:
-        """The lowering of uses of nets in these steps, which is imported if there are any."""
+        """The object that lowers uses of nets in steps; imported for the first of them."""
         if self._nets is None:
             from jobrun.compile.lowering.nets import NetLowering  # noqa: PLC0415 - of jobs with nets
 
@@ -115,7 +115,7 @@ class StepLowering:
         return (*found, _net(run)) if run else tuple(found)
 
     def expect(self, tasks: int) -> None:
-        """Prepare to lower the steps of so many tasks."""
+        """Enable the quicker lowering of repeated steps if the number of tasks is large."""
         if tasks >= _MANY_TASKS and self._repeated is None:
             from jobrun.compile.lowering.repeated_steps import (  # noqa: PLC0415 - of large jobs
                 RepeatedSteps,
@@ -370,7 +370,7 @@ class EffectLowering:
         return Assign(targets, value, path, origin) if targets else Perform(value, path, origin)
 
     def _checked(self, call: Call, definition: OpDef, place: Place) -> Expr:
-        """Check the arguments of a lowered operator, once for calls that differ only in names."""
+        """Check an operator's call in a step, once for all that differ from it in names only."""
         key = _kinds_of_arguments(call)
         if key in self._valid:
             return call
@@ -503,7 +503,7 @@ _LOWERING: Mapping[str, Callable[[EffectLowering, Any, Path, Place, Env], Step]]
 
 
 def _kinds_of_arguments(call: Call) -> tuple[object, ...] | None:
-    """Build a key that lowered calls share if only names differ, to check them once; else None.
+    """Build a key shared by operators' calls in steps that differ in names only; None for others.
 
     Which blob a name means does not decide it.
     """

@@ -135,7 +135,7 @@ class RuleCache:
         return found[1]
 
     def binary(self, left: Known, sign: str, right: Known) -> Known:
-        """Infer the type of an expression ``a + b`` from its operands' types; cache the result."""
+        """Return the type of an expression ``a + b``, from the cache or the operands' types."""
         key = (id(left), sign, id(right))
         found = self._found.get(key)
         if found is None:
@@ -151,7 +151,7 @@ class RuleCache:
         return found[1]
 
     def without_value(self, known: Known) -> Known:
-        """Return the type of an expression without its constant value; cache the result."""
+        """Return an expression's type with its constant value forgotten; cache the result."""
         if known.value is None and known.items is None:
             return known
         key = ("without value", id(known))

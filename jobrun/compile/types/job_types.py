@@ -240,7 +240,7 @@ class _JobInference:
                 names.pop(name, None)
 
     def _body(self, task: Task, walk: StepInference, queues: NodeQueues) -> None:
-        """Infer the part of a job's types that the steps of a task give to its blobs."""
+        """Infer what one task adds to a job's types: the types that its steps give to blobs."""
         match task.read:
             case ReadRecords(reader=reader):
                 fields = infer_record(reader, walk.names, self._headers, self._outputs)
@@ -282,7 +282,7 @@ def _by_node(group: TaskGroup) -> dict[str, tuple[Task, ...]]:
 
 
 def _volatile(group: TaskGroup, node: str, tasks: tuple[Task, ...]) -> frozenset[str]:
-    """Return a job's blobs of unknown type: reports or ``hogwild`` tasks write them at any time."""
+    """Return the job's blobs that get no type: reports or ``hogwild`` tasks may write them."""
     reports = [one.report.steps for one in group.reports if one.node == node]
     reports += [report.steps for task in tasks for report in task.reports]
     return frozenset(

@@ -55,7 +55,7 @@ class QueueTypes:
     shared: Shared = field(default_factory=dict)
 
     def on_node(self, group: GroupName, tasks: tuple[Task, ...]) -> NodeQueues:
-        """Return the queues of a group on one node, whose types of records are not known yet.
+        """Return a group's queues on one node, before their records' types are inferred.
 
         Args:
             group: The name of the group.
@@ -112,7 +112,7 @@ def _find_writers(tasks: Iterable[Task]) -> dict[str, list[Task]]:
 
 
 def sort_tasks(tasks: tuple[Task, ...]) -> list[Task]:
-    """Sort tasks so that writers of a queue come before readers, and its types are known to these.
+    """Sort tasks to infer types of records: those that write to a queue come before its readers.
 
     Ties are in the order of the spec. If the queues form a cycle, they are ignored.
     """
@@ -177,7 +177,7 @@ def _check_same_type(queue: Queue, name: str, sent: Sent, faults: Faults) -> Non
 
 
 def _compared_part(queue: Queue, known: Known) -> object:
-    """Return the dtype and rank, in batches also row shape, that a queue's records must share."""
+    """Return what the types of a queue's records share: dtype, rank, in batches row shape."""
     if known.shape is None:
         return known.dtype, None
     return known.dtype, known.shape[1:] if queue.batch else None, len(known.shape)

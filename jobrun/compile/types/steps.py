@@ -163,7 +163,7 @@ class StepInference:
         return self._inference.whole(expr)
 
     def output(self, expr: Expr, task: Task) -> Known:
-        """Infer the type of a task's output from the types that its steps have left."""
+        """Infer the type of a task's output from the types of names after the task's steps."""
         self._of = task
         return self._inference.whole(expr)
 
@@ -193,7 +193,7 @@ class StepInference:
         return self._frames[-1]
 
     def _leave(self) -> None:
-        """End a block as steps' types are inferred; the outer block takes over what it bound."""
+        """End a block of steps in inferring types; what it has bound is noted in the outer one."""
         ended = self._frames.pop()
         around = self._frames[-1].before
         for name, known in ended.before.items():
@@ -349,7 +349,7 @@ class StepInference:
         return not holds
 
     def _note_leaving(self, target: str) -> None:
-        """Note the types that names have at a ``stop`` step, which ends the block of a path."""
+        """Note names' types at a ``stop`` step, for the end of the block that it leaves."""
         changed: dict[str, None] = {}
         for frame in reversed(self._frames):
             changed |= dict.fromkeys(frame.before)

@@ -142,7 +142,7 @@ class _IndexedShape:
         return taken
 
     def _basic(self, part: Expr, spare: int) -> None:
-        """Infer which lengths a basic index of a subscript (slice, ``...``, None) adds."""
+        """Append the lengths that a slice, ``...`` or None in a subscript adds to the shape."""
         if part == _NEW_AXIS:
             self._lengths.append(1)
             return

@@ -143,7 +143,7 @@ def run_original(original: Original, scratch: Path, environment: Mapping[str, st
 
 
 def file_difference(expected: Path, found: Path) -> str:
-    """Describe how a file of the job differs from that of the original program; else empty.
+    """Compare a file that the original program wrote with the job's; describe how they differ.
 
     Arrays in npy, npz, CSV, HDF5 and Parquet are compared by dtype, shape and bits, whatever else
     is in the file; any other file by its bytes.

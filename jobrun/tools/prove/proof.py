@@ -145,7 +145,7 @@ def prove(request: ProofRequest, listen: Callable[[Outcome], None]) -> Proof:
 
 
 def last_writer(job: Job, node: str, blob: str) -> str:
-    """Find the step that last writes a blob in an epoch, which a proof names where runs differ."""
+    """Find the step that a proof names for a differing blob: its last writer in an epoch."""
     found = ""
     for task in job.epoch.tasks:
         for path, access in _accesses(task.steps) if task.node == node else ():
@@ -228,12 +228,12 @@ def _all(
 
 
 def _nothing_compared(reference: Run, found: Run) -> None:
-    """Skip the comparison of a proof's runs where the job is inexact, so that they may differ."""
+    """Accept a proof's two runs without a comparison where the job is inexact: do nothing."""
     del reference, found
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment for runs of a proof, with the variable that turns supervision off.
+    """Return the environment variables for the processes of a proof, with supervision turned off.
 
     A supervisor would report the kill as it does to users.
     """

@@ -136,7 +136,7 @@ class _Places:
         self._has_drawn = False
 
     def draw(self) -> AtPoint | None:
-        """Draw the next failpoint to kill at, and at which pass; None if the run reached none."""
+        """Draw a failpoint for a trial's next kill, and on which passage; None if none was hit."""
         if not self._deck:
             self._deck = sorted(self._reached)
             self._chance.shuffle(self._deck)
@@ -201,7 +201,7 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether in this trial nothing failed, was lost or differed, even if no kill hit."""
+        """Whether the trial found no failure, lost epoch or difference, killed or not."""
         return not (self.lost or self.failure or self.difference)
 
 
@@ -213,7 +213,7 @@ Loss = Callable[[Path], str]
 
 
 def find_any_lost_epochs(folder: Path) -> str:
-    """Describe the acknowledged epochs that the runs of a trial have lost, if there are any."""
+    """Describe an epoch that a trial's run acknowledged as saved, then lost; else empty."""
     return next((words for run in runs(folder) if (words := find_lost_epochs(run))), "")
 
 

@@ -159,7 +159,7 @@ def summary(reports: Sequence[RunReport]) -> Html:
 
 
 def difference_sections(reports: Sequence[RunReport]) -> Iterator[Section]:
-    """Yield the sections in which a page about several runs compares their values and params."""
+    """Yield the sections of a page on several runs that compare metrics, params and the like."""
     lasts = [{name: number(value) for name, value in one.metrics_last.items()} for one in reports]
     if any(lasts):
         yield "last", "Last values", _side_by_side("metric", reports, lasts, all_rows=True)

@@ -92,7 +92,7 @@ def tiles(value: Any, across: int = 8) -> Picture | None:
 
 
 def png(drawn: Picture) -> bytes:
-    """Encode a report's picture as a PNG file, a pixel per item, with gaps between its squares."""
+    """Encode a report's picture as PNG, a pixel for each item; gaps in it are transparent."""
     height, width = drawn.shades.shape
     lines = np.concatenate([np.zeros((height, 1), np.uint8), drawn.shades], axis=1)
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)

@@ -230,7 +230,7 @@ def _runs(one: TaskTime) -> str:
 
 
 def _profile_rows(rows: Any, name: str) -> list[_Row]:
-    """Parse the rows of a profile for the section about it; skip malformed ones."""
+    """Parse a profile's rows for a report's section of the longest times; skip malformed rows."""
     if not isinstance(rows, list):
         return []
     found = []
@@ -245,7 +245,7 @@ def _profile_rows(rows: Any, name: str) -> list[_Row]:
 
 
 def _bars(what: str, rows: list[_Row], most_rows: int = _MOST_BARS) -> Html:
-    """Render a section's list of the longest times, each with its number and a bar."""
+    """Render as HTML the bars in a section of a report: the longest times, each with its name."""
     rows = sorted(rows, key=lambda row: -row[1])
     most = max((seconds for _, seconds, _ in rows), default=0.0) or 1.0
     items = (

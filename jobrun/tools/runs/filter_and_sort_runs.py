@@ -63,7 +63,7 @@ class Condition:
         return holds
 
     def judge_all(self, values: Sequence[Value | None]) -> Iterable[bool]:
-        """Judge a column of values by the condition by which runs are filtered."""
+        """Compare a column's values by the filter's condition; give True where it holds."""
         wanted, compare = self.number, _COMPARE[self.comparison]
         if wanted is not None and set(map(type, values)) <= {int, float, NoneType}:
             # As most columns are: without a call of Python for each value.
@@ -138,7 +138,7 @@ def find_column(name: str, runs: Sequence[RunSummary]) -> str:
 
 
 def find_columns(names: Iterable[str], runs: Sequence[RunSummary]) -> list[str]:
-    """Find several columns by which runs are sorted or filtered.
+    """Find the columns of several names by which runs are filtered or sorted, all checked to exist.
 
     Raises:
         UsageError: See ``find_column``.
@@ -147,7 +147,7 @@ def find_columns(names: Iterable[str], runs: Sequence[RunSummary]) -> list[str]:
 
 
 def _matching(name: str, runs: Sequence[RunSummary]) -> str:
-    """Return which column of a param or metric of runs, or of those that each has, a name means."""
+    """Return the column of a param, metric or other value by which a name filters or sorts runs."""
     matches = [
         prefix + key
         for prefix, of_kind in ((PARAMS, _PARAMS_OF), (METRICS, _METRICS_OF))
@@ -327,13 +327,13 @@ def _differs(runs: Sequence[RunSummary], column: str) -> bool:
 
 
 def _union(runs: Sequence[RunSummary], prefix: str) -> list[str]:
-    """List the columns of params or metrics that at least one of the filtered runs has."""
+    """List the columns of params or metrics that any of the runs has, to filter by them."""
     values = map(_PARAMS_OF if prefix == PARAMS else _METRICS_OF, runs)
     return [prefix + name for name in dict.fromkeys(chain.from_iterable(values))]
 
 
 def render_csv(runs: Sequence[RunSummary]) -> str:
-    """Render the runs that a filter chose as CSV text, with all params, metrics and digits."""
+    """Render the runs, filtered and sorted, as CSV text, with all params, metrics and digits."""
     columns = [*_union(runs, PARAMS), *_union(runs, METRICS)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -39,7 +39,7 @@ class RunUsage:
 
 
 def sum_usage(last: UsageMeasured | None) -> RunUsage:
-    """Sum up what all starts of a run have used, times and processes, from its last record."""
+    """Sum the recorded usage of a run's starts, such as CPU time, as its last record has it."""
     if last is None:
         return RunUsage()
     return RunUsage(

@@ -221,7 +221,7 @@ class _EventSummary:
         self.epoch_at = at
 
     def tasks(self) -> Iterator[tuple[str, str, str]]:
-        """Yield each task of the newest group and its status: waiting, running, ended, failed."""
+        """Yield for a run's status the newest group's tasks: waiting, running, ended or failed."""
         facts = [one for one in self.facts if one.group == self.group]
         left = {one.task for one in facts if (one.node, one.task) not in self.ends}
         for one in facts:

@@ -151,7 +151,7 @@ def _describe(error: Exception) -> str:
 
 
 def _with_present_status(run_dir: Path, one: RunSummary) -> RunSummary:
-    """Return the summary of a run recorded as running with its present status and epoch."""
+    """Replace in the summary of a running run the recorded status and epoch by the present ones."""
     from jobrun.runner.rundir.journal import JOURNAL_NAME, read_journal  # noqa: PLC0415 - few run
 
     run = run_dir / one.path
@@ -178,7 +178,7 @@ def _with_present_status(run_dir: Path, one: RunSummary) -> RunSummary:
 
 
 def _read(run: Path) -> list[Any]:
-    """Read the fields of a run's summary, in their order, from the files in the run's directory."""
+    """Read a run's directory for the fields of its summary, in the order of ``RunSummary``."""
     from jobrun.tools.runs.metrics import read_last_values  # noqa: PLC0415 - if it has changed
 
     record = read_record(run)

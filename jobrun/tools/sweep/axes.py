@@ -165,7 +165,7 @@ def _parts(text: str) -> list[str] | None:
 
 
 def enumerate_points(axes: Sequence[Axis], count: int | None, seed: int) -> tuple[Point, ...]:
-    """Enumerate the points that some axes span: all combinations of values, or random ones.
+    """Combine the values of several axes into points: all combinations, or random ones.
 
     Args:
         axes: The axes.
@@ -209,7 +209,7 @@ def _drawn(axes: Sequence[Axis], seed: int, number: int) -> Point:
 
 
 def _numbered(axes: Sequence[Axis], number: int) -> Point:
-    """Return one combination of axes' values by its number; the last axis varies fastest."""
+    """Return the combination of axes' values with a given number; the last axis changes fastest."""
     found = []
     for axis in reversed(axes):
         number, place = divmod(number, len(axis.values))

@@ -302,7 +302,7 @@ def build_tags(sweep: str, point: PlannedPoint) -> tuple[str, ...]:
 
 
 def tag_run(run: Path, sweep: str, point: PlannedPoint) -> None:
-    """Record a run's sweep, and the values of its point there, in the run's tags; ignore errors."""
+    """Tag a run with its sweep's name and the values of its design point; ignore errors."""
     wanted = build_tags(sweep, point)
     if set(wanted) <= set(read_tags(run)):
         return

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from jobrun.cli.run_command import invoke
+from jobrun.cli.runs.diff import align_columns, render_difference, render_differences
+from jobrun.tools.diff import BlobDifference, ValueDifference, compare_values
 from tests.support.sample_runs import make_run
 
 
@@ -51,3 +54,36 @@ def test_a_run_against_its_spec_as_it_is_now(tmp_path, capsys):
 def test_one_thing_to_compare_with_is_needed(words, capsys):
     assert invoke(["diff", "shrink", *words]) == 2
     assert "E429" in capsys.readouterr().err
+
+
+def test_a_difference_says_how_many_how_far_and_how_far_in_steps_of_the_type():
+    how = compare_values(np.array([1.0, 2.0]), np.array([1.0, np.nextafter(2.0, 3.0)]))
+
+    assert render_difference(how).startswith("1 of 2 differ, max ")
+    assert ", 1 ULP, relative norm " in render_difference(how)
+
+
+def test_a_type_that_differs_is_said_in_words():
+    assert "float32" in render_difference(compare_values(np.zeros(2), np.zeros(2, np.float32)))
+
+
+def test_equal_blobs_are_counted_and_shown_only_when_asked_for():
+    blobs = [
+        BlobDifference("a", "x", ValueDifference(equal=True)),
+        BlobDifference("a", "long", ValueDifference(equal=False, words="1 | 2")),
+    ]
+
+    assert render_differences(blobs) == ["  long  1 | 2", "  1 of 2 blobs have the same bits"]
+    assert render_differences(blobs, equal_too=True)[0] == "  x     the same bits"
+
+
+def test_of_several_nodes_the_node_is_named():
+    blobs = [
+        BlobDifference(node, "x", ValueDifference(equal=False, words="1 | 2")) for node in "ab"
+    ]
+
+    assert render_differences(blobs) == ["  a.x  1 | 2", "  b.x  1 | 2"]
+
+
+def test_columns_line_up():
+    assert align_columns([("a", "1"), ("bbb", "2")]) == ["  a    1", "  bbb  2"]
