@@ -33,6 +33,9 @@ from tests.benchmarks.ratios import medians, verdict
 from tests.benchmarks.stencils import STENCILS
 
 _ROUND_S = 0.02
+# An epoch follows another one, whose memory it uses again while it is in the caches. Behind the
+# other variant, a pass over 35 MB of temporaries takes 1.05 times as long.
+_LEAST_CALLS = 3
 
 
 def spec(case: Case) -> str:
@@ -83,7 +86,7 @@ def bench(case: Case, folder: str) -> None:
     if case.in_pieces is not None:
         variants["floor"] = partial(case.in_pieces, apart)
     once = medians({"by hand": written, "net": declared}, rounds=1)["by hand"]
-    calls = max(1, int(_ROUND_S / once))
+    calls = max(_LEAST_CALLS, int(_ROUND_S / once))
     clock = time.perf_counter if case.in_pieces else time.process_time
     found = medians(variants, rounds=25, calls=calls, clock=clock)
     memory = peak(written), peak(declared)
