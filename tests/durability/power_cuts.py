@@ -30,7 +30,7 @@ from tests.support.run_judge import unfinished
 
 # ioctl_fsshutdown: of what is in memory nothing is written any more, not even the journal.
 _SHUTDOWN, _WITHOUT_FLUSH = 0x8004587D, 2
-_MOUNT_TRIES = 50
+_MOUNT_TRIES = 300
 _LOOK_EVERY_S = 0.0002
 
 
@@ -267,12 +267,19 @@ def _mounted(kind: FileSystem, image: Path) -> Iterator[Path]:
         yield place.resolve()
     finally:
         for _ in range(_MOUNT_TRIES):
-            # What has just died may not have let go of it yet.
-            if subprocess.run(["umount", place], check=False, capture_output=True).returncode == 0:
+            # What has just died may not have let go of it yet, nor a process with a name space of
+            # its own, which has copied the mount: the next one would find it shut down.
+            subprocess.run(["umount", place], check=False, capture_output=True)
+            if not place.is_mount() and not _loop_devices(image):
                 break
             time.sleep(0.1)
         else:
             raise OSError(f"{place} cannot be unmounted")
+
+
+def _loop_devices(image: Path) -> str:
+    command = ["losetup", "--associated", image]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 @contextlib.contextmanager
