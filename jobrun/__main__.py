@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: list[str], shared: SharedState | None = None) -> int:
-    """Import the command line, and run it in this process, at the entry point ``__main__.py``."""
+    """Import the command line and run a command in this process, for ``__main__.py``."""
     from jobrun.core.garbage_collection import (  # noqa: PLC0415 - after the short cut
         collect_as_usual,
         collect_seldom,
@@ -83,7 +83,7 @@ def _run(given: list[str], shared: SharedState | None = None) -> int:
 
 
 def _is_supervised(given: Sequence[str]) -> bool:
-    """Decide at the entry point, before any import, whether a command runs in a supervised child.
+    """Decide in ``__main__.py``, before imports, whether a command runs in a supervised child.
 
     Options before the command take no values.
     """
@@ -132,7 +132,7 @@ def _killed_for_memory() -> int:
 
 
 def _open_standard_streams() -> None:
-    """Open the null device for each closed standard stream, at the entry point ``__main__.py``.
+    """Open ``/dev/null`` for each standard stream that is closed as ``__main__.py`` starts.
 
     Else the next file opened, which may be a checkpoint, gets its number, and whatever a
     library prints goes into that file.
@@ -167,7 +167,7 @@ def _has_only_known_modules() -> bool:
 
 
 def _finish_without_teardown() -> bool:
-    """Do what the interpreter does at the end of the entry point, except to take modules down.
+    """End ``__main__.py`` as Python would: call exit functions, flush; but keep modules loaded.
 
     Returns:
         False where it has to do it: it waits for threads, and reports what cannot be written.

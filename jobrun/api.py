@@ -191,7 +191,7 @@ def fork_from(
     blobs: Sequence[str] = (),
     listener: Listener = ignore,
 ) -> RunResult:
-    """Provide ``jobrun.fork()`` of the Python API: start a run from another run's checkpoint.
+    """Start a new run from a checkpoint of another run: ``jobrun.fork()`` of the Python API.
 
     Args:
         path: The other run, as of ``resume``.

@@ -107,12 +107,12 @@ class CommandGroup(click.Group):
     """The top-level group of commands, imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the names of the app's commands, in the order in which the help shows them."""
+        """List the names of the app's commands, in the order in which its help shows them."""
         del ctx
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the app's command of that name, or return None."""
+        """Import and return the app's command called ``cmd_name``; None if there is none."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
@@ -121,7 +121,7 @@ class CommandGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete a command's name from the app's table of commands, or an option of the app."""
+        """Complete the name of a command of the app, or of one of the app's own options."""
         from click.shell_completion import CompletionItem  # noqa: PLC0415 - at a tab only
 
         found = [
@@ -143,7 +143,7 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Look ``args[0]`` up in the app's table of commands; if missing, suggest the nearest.
+        """Find the command of the app that ``args[0]`` names; if unknown, suggest another.
 
         Raises:
             UsageError: There is no such command.
@@ -159,7 +159,7 @@ class CommandGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the app's table of commands in the help, without importing any of them."""
+        """Write the list of the app's commands into its help, without importing any of them."""
         del ctx
         widest = max(map(len, COMMANDS))
         for heading, commands in COMMAND_GROUPS.items():
@@ -170,7 +170,7 @@ class CommandGroup(click.Group):
 
 
 def _suggest_command(word: str) -> str:
-    """Suggest what an unknown command may mean: a spec, another program's word, a misspelling."""
+    """Suggest a command for an unknown word: ``run`` for a spec, a synonym, the nearest name."""
     if word.endswith((".yaml", ".yml")):
         return f"did you mean 'jobrun run {word}'?"
     if (other := _OTHER_NAMES.get(word)) is not None:
@@ -270,7 +270,7 @@ class SubcommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the subcommand that ``args[0]`` names in a group of the app, or suggest the nearest.
+        """Find the app's subcommand that ``args[0]`` names, as ``list`` of ``ckpt list``.
 
         Raises:
             UsageError: There is no such command.

@@ -62,7 +62,7 @@ class CompletedText(_TextType):
 
 
 def _runs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    """List completion candidates for RUN: jobs and run names, or paths after a slash."""
+    """List completions of an argument RUN: names of jobs and runs, or after a slash, paths."""
     from jobrun.tools.runs.summarise_runs import NewestFirst  # noqa: PLC0415 - only when asked
 
     listed = NewestFirst(run_dir_of(ctx))

@@ -94,7 +94,7 @@ class WholeLineBash(BashComplete):
 
     @cached_property
     def _kept(self) -> str:
-        """The part of a typed word, as up to a ``:``, that completions in bash must not repeat."""
+        """The start of a typed word, as up to a ``:``, that bash completions must omit."""
         _, typed = self.get_completion_args()
         breaks = os.environ.get(_BREAKS, "")
         ends = (at + (letter not in _KEPT) for at, letter in enumerate(typed) if letter in breaks)

@@ -81,7 +81,7 @@ def wrap_line(line: str, width: int, indent: int = 0) -> list[str]:
 
 
 def render_json_document(what: str, content: Mapping[str, Any]) -> str:
-    """Format command output as a JSON document, which names its schema."""
+    """Format a command's output as JSON text; its field ``schema`` names the format."""
     return render_json({"schema": f"jobrun.{what}/1", **content})
 
 

@@ -106,7 +106,7 @@ class Command(click.Command):
         self.params.extend(shared_options())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Format the list of options in a command's help; those of all commands share one line."""
+        """Write the options into a command's help; one line has those of all commands."""
         shared = {"--debug", "--no-color", "--help"}
         own = [
             param
@@ -228,7 +228,7 @@ def _show_help(context: click.Context, parameter: click.Parameter, value: bool) 
 
 
 def value_options(function: Function) -> Function:
-    """Add the options ``--values`` and ``--set``, which many commands share, to a command."""
+    """Add the options ``--values`` and ``--set``, which override a spec, to a command."""
     for decorate in (
         option(
             "-f",
@@ -271,7 +271,7 @@ def json_option(function: Function) -> Function:
 
 
 def choose_form(form: str, *, as_json: bool) -> str:
-    """Return a command's output form, from ``--format`` or its short form ``--json``.
+    """Return a command's output format, as the option ``--format`` or ``--json`` gives it.
 
     Raises:
         UsageError: E404, both are given and differ.
@@ -314,12 +314,12 @@ def _set_plain(context: click.Context, parameter: click.Parameter, value: bool) 
 
 
 def override_texts(overrides: Sequence[str]) -> dict[str, str]:
-    """Map the names of ``--set`` options in faults, such as ``--set #1``, to the options' texts."""
+    """Map each option ``--set`` by its name in error messages, as ``--set #1``, to its text."""
     return {f"--set #{number}": text for number, text in enumerate(overrides, 1)}
 
 
 def prepare(spec: str, values: Sequence[str] = (), overrides: Sequence[str] = ()) -> Prepared:
-    """Prepare the spec that a command line names: load and compile it.
+    """Load and compile the spec that a command line names, with its ``--values`` and ``--set``.
 
     Raises:
         SpecError: It is not valid or does not compile; with all faults of the first stage

@@ -405,7 +405,7 @@ class SharedState:
         os.pwrite(self._news, line + b"\n", os.fstat(self._news).st_size)
 
     def read_news(self) -> list[bytes]:
-        """Read from supervisor memory the lines of news that the child added since last time."""
+        """Read the child's new notifications for its supervisor to send, one line each."""
         left = os.fstat(self._news).st_size - self._news_read
         whole = os.pread(self._news, left, self._news_read).rpartition(b"\n")[0]
         self._news_read += len(whole) + bool(whole)
@@ -413,11 +413,11 @@ class SharedState:
 
     @property
     def has_news(self) -> bool:
-        """Whether the child has put news into supervisor memory that the parent has not read."""
+        """Whether the child has written a notification that its supervisor has not read."""
         return os.fstat(self._news).st_size > self._news_read
 
     def run(self, work: Callable[[], int]) -> int:
-        """Run the child's command, and share its exit code or crash stacks with the supervisor."""
+        """Run a command in the supervised child; record its exit code or crash stack traces."""
         self._pid = os.getpid()
         STREAMS.use_files(self.output)
         faulthandler.enable(self._stacks)

@@ -42,7 +42,7 @@ class NewsOfRun:
             self._write({"news": "no_progress", "detail": stuck})
 
     def listen(self, event: Event) -> None:
-        """Pass to the supervisor the news that a node was lost, to notify the run's targets."""
+        """Ask the supervisor process to notify users, if an event says a node was lost."""
         if self._has_targets and isinstance(event, NodeReplaced):
             self._write({"news": "node_lost", "detail": f"node '{event.node}' was lost"})
 
@@ -63,7 +63,7 @@ class NewsSender:
         self._senders: list[subprocess.Popen[bytes]] = []
 
     def send(self, lines: list[bytes], exit_code: int | None, detail: str = "") -> None:
-        """Send the supervisor's notifications: those its child asked for, and of the run's end.
+        """Send the notifications that the supervised child asked for, and one at the run's end.
 
         Args:
             lines: As ``NewsOfRun`` has written them.

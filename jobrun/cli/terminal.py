@@ -137,7 +137,7 @@ _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", 
 
 
 def _draws(stream: TextIO) -> bool:
-    """Return whether a terminal's stream can encode bars and marks."""
+    """Return whether a terminal's encoding, such as UTF-8, can show progress bars and marks."""
     return (stream.encoding or "utf-8").lower().replace("-", "").startswith("utf")
 
 

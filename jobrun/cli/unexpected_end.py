@@ -86,7 +86,7 @@ def record_running(shared: SharedState, grace_s: float) -> Listener:
 def report_unexpected_end(
     shared: SharedState, ended: ChildExit, lacked_memory: Callable[[], bool]
 ) -> int:
-    """Explain on stderr how a run's process ended: signal, place, stack; return a code.
+    """Explain on stderr how a run's process crashed or was killed; return the exit code.
 
     After a signal that asked for the end, the code is that of a run which obeyed it; after
     a kill, be it for lack of memory, it is that of a fault of the machine.
@@ -144,7 +144,7 @@ def task_line_of(task: str) -> int:
 
 
 def record_end(path: Path, how: str) -> None:
-    """Record the unexpected end of a run's process in ``run.json``, unless another one runs it now.
+    """Record in ``run.json`` why a run's process ended unexpectedly, if no other runs it.
 
     Its status stays what it was: that it ended is seen by its lock.
     """

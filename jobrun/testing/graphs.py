@@ -85,7 +85,7 @@ def log(*parts: str | tuple[str, str], path: str = "e/t/log") -> Log:
 
 
 def steps(*parts: str | s.Step) -> tuple[s.Step, ...]:
-    """Build steps for a test's graph; turn a text into a net."""
+    """Build steps of a task graph for a test, from ``Step`` objects or texts as ``x = 1``."""
     return tuple(net(one) if isinstance(one, str) else one for one in parts)
 
 

@@ -104,7 +104,7 @@ def listened_run(folder: Path, name: str = "brisk-heron") -> ListenedRun:
 
 
 def finite(points: Points) -> dict[str, list[tuple[int, float]]]:
-    """Filter a tested listener's points: map each metric to those with finite values."""
+    """Filter the metrics that a listener under test received: keep only finite values."""
     kept = {
         name: [one for one in column if math.isfinite(one[1])] for name, column in points.items()
     }

@@ -19,11 +19,11 @@ class MetadataContract:
 
     @pytest.fixture
     def handler(self) -> MetadataHandler:
-        """Return the metadata handler to test, which knows of no epoch; to be overridden."""
+        """Return a metadata handler to test, which knows no epoch yet; override it."""
         raise AssertionError("a subclass supplies the fixture 'handler'")
 
     def save_epoch(self, handler: MetadataHandler, epoch: int) -> None:
-        """Save an epoch, and notify the tested metadata handler of it."""
+        """Notify the metadata handler under test that an epoch was saved; may be overridden."""
         handler.written(epoch, 0)
 
     def test_before_any_epoch_there_is_none_to_continue_from(

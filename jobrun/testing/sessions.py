@@ -122,7 +122,7 @@ def _job(state: tuple[tuple[str, tuple[str, ...]], ...]) -> Job:
 
 
 def saving_group(state: tuple[tuple[str, tuple[str, ...]], ...]) -> TaskGroup:
-    """Build the group of tasks by which a tested session begins to save these blobs."""
+    """Build the tasks, one per node, with which a session under test saves the given blobs."""
     return save_group(_job(state), "r")
 
 
@@ -209,7 +209,7 @@ class SessionContract:
 
     @pytest.fixture
     def harnesses(self, session: Session, tmp_path: Path) -> Harnesses:
-        """Return a function that opens the tested session with nodes of the names given to it."""
+        """Return a function that opens the session under test on nodes of given names."""
         return lambda *nodes: SessionHarness(session, tmp_path, *nodes)
 
     # Order

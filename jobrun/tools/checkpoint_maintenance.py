@@ -114,7 +114,7 @@ def list_epochs(run: Run) -> list[SavedEpoch]:
 
 
 def chosen_epochs(found: Checkpoints, text: str, also: Collection[int] = ()) -> tuple[int, ...]:
-    """Parse which epochs of a run to maintain: a number, ``latest``, or an empty text for all.
+    """Parse which saved epochs to verify, pin or copy: a number, ``latest``; if empty, all.
 
     Args:
         found: The run's checkpoints.

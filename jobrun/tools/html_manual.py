@@ -116,7 +116,7 @@ def _code(name: str, entry: Entry) -> Html:
 
 
 def _inline(text: str) -> Iterator[str]:
-    """Yield the parts of a Markdown paragraph in the manual as HTML; text in backticks is code."""
+    """Yield a Markdown paragraph of the manual as HTML pieces: text, and code in backticks."""
     for place, piece in enumerate(text.split("`")):
         yield tag("code", piece) if place % 2 else piece
 

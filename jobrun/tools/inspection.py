@@ -242,7 +242,7 @@ def _streams(form: Any) -> dict[str, str]:
 
 
 def sort_objects_first(blobs: tuple[BlobFacts, ...]) -> tuple[BlobFacts, ...]:
-    """Sort the blobs of an ``Inspection`` so that an object precedes its parts."""
+    """Sort inspected blobs so that an object's own entry comes before the values inside it."""
     order = {blob.name.partition("/")[0]: at for at, blob in reversed([*enumerate(blobs)])}
     return tuple(
         sorted(blobs, key=lambda b: (order[b.name.partition("/")[0]], not render_structure(b)))
@@ -386,7 +386,7 @@ def saved_times(run: Path, epoch: int, generation: int) -> CheckpointTimes | Non
 
 
 def render_position(blob: BlobFacts) -> str:
-    """Render the inspection of a reader's position, as rows read so far; empty for other blobs."""
+    """Render an inspected reader position as text, with rows read so far; else an empty text."""
     is_one = blob.name.startswith(POSITION_PREFIX) and blob.shape[1:] == (len(POSITION),)
     return "; ".join(map(_share_words, decode_positions(np.asarray(blob.value)))) if is_one else ""
 

@@ -163,7 +163,7 @@ class Page:
 
 @cache
 def read_pages() -> Mapping[str, Page]:
-    """Read all pages of the manual by their names, in the order of reading.
+    """Read all pages of the manual, and return them by name in the order of its contents.
 
     Raises:
         FileNotFoundError: A page is missing: the package is not installed as a whole.
@@ -245,7 +245,7 @@ class Table:
 
 
 def read_tables(schema: Schema) -> tuple[Table, ...]:
-    """Read the manual's tables of spec keys from the JSON schema, the top level's table first."""
+    """Build the manual's tables of spec keys from the JSON schema, the top level's first."""
     definitions = schema["$defs"]
     found: dict[str, Table] = {}
     waiting = deque([("", "", schema)])
@@ -286,7 +286,7 @@ def find_tables(all_tables: tuple[Table, ...], given: str) -> tuple[Table, ...]:
 
 
 def list_key_words(all_tables: tuple[Table, ...]) -> tuple[str, ...]:
-    """List all names and paths of spec keys, to suggest the nearest to an unknown one."""
+    """List the names and paths of all spec keys in the manual, to suggest one for a typo."""
     found = dict.fromkeys(one.path for one in all_tables if one.path)
     for one in all_tables:
         found |= dict.fromkeys(key.name for key in one.keys)
@@ -305,7 +305,7 @@ def list_key_tables() -> tuple[Table, ...]:
 
 
 def render_key_page(given: str) -> str | None:
-    """Render the manual page of a spec key such as ``checkpoint.keep``; None if unknown."""
+    """Render the manual's page on a spec key, as ``checkpoint.keep``; None if unknown."""
     found = find_tables(list_key_tables(), given)
     return "\n\n".join(map(_page, found)) if found else None
 
@@ -370,7 +370,7 @@ def _default(value: Schema) -> str:
 
 
 def _models(value: Any, definitions: Schema) -> Iterator[str]:
-    """Yield the schema's mappings that a spec key can contain, for the manual to link."""
+    """Yield the names of schema definitions to which the manual links from a spec key."""
     if isinstance(value, list):
         for one in value:
             yield from _models(one, definitions)
@@ -389,7 +389,7 @@ def _models(value: Any, definitions: Schema) -> Iterator[str]:
 
 
 def _kind(value: Schema) -> str:
-    """Describe the type of a key's value for the manual: ``list of names``, ``text or mapping``."""
+    """Describe for the manual what a spec key may contain, such as ``text or mapping``."""
     return " or ".join(dict.fromkeys(_kinds(value))) or "anything"
 
 
@@ -495,7 +495,7 @@ def counterpart(given: str) -> str:
 
 
 def list_topics() -> list[str]:
-    """List the names of all topics: language, manual pages, operators, draws, spec keys."""
+    """List what the manual explains: names of pages, functions, random draws, spec keys."""
     draws = (f"rng.{name}" for name in DRAWS)
     keys = list_key_words(list_key_tables())
     return [*TOPICS, *read_pages(), *OPERATORS, *draws, *keys]

@@ -106,7 +106,7 @@ def send(target: NotifyTarget, message: Mapping[str, Any], timeout_s: float = TI
 def send_all(
     targets: Sequence[NotifyTarget], message: Mapping[str, Any], timeout_s: float = TIMEOUT_S
 ) -> list[str]:
-    """Send a notification to all targets that want such news; return a line for each failure."""
+    """Send a notification to all targets that want its kind; return a line per failure."""
     wanted = [target for target in targets if message["news"] in target.on]
     return [
         f"the notification to {target.describe()} was not sent: {why}"

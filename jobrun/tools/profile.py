@@ -88,13 +88,13 @@ class Profiler:
                 pass
 
     def table(self) -> Table | None:
-        """Return the profile's table of what was measured; None if nothing was."""
+        """Return the table of times that the profiler measured; None if there are none."""
         if self._meter is None:
             return None
         return build_table(self._meter.times(), self._labels)
 
     def write(self) -> tuple[Path, Path] | None:
-        """Write the profiler's files, a table and a trace, into the run's directory.
+        """Write the profile as two files, a table and a trace, into the run's directory.
 
         Returns:
             The two files; None when nothing was measured.
@@ -267,7 +267,7 @@ class Table:
 
 
 def build_table(times: Iterable[BlockTime], labels: Mapping[str, str]) -> Table:
-    """Aggregate measured times to the rows of a profile's table.
+    """Sum the measured times for a profile's table by step, function, copy of a task, and node.
 
     Args:
         times: Of all blocks.
@@ -285,7 +285,7 @@ def build_table(times: Iterable[BlockTime], labels: Mapping[str, str]) -> Table:
 
 
 def parents(paths: Iterable[str]) -> dict[str, str]:
-    """Map the path of each row in a profile's table to the path of the step around it."""
+    """Map the path of each step in a profile to the path of the step that contains it."""
     known = set(paths)
     found: dict[str, str] = {}
     for path in known:
@@ -319,7 +319,7 @@ def _step_rows(times: tuple[BlockTime, ...], labels: Mapping[str, str]) -> list[
 
 
 def _with_total(row: StepRow, inside: list[StepRow], is_own: list[bool]) -> StepRow:
-    """Subtract the time of blocks that a step calls from the step's row in a profile's table."""
+    """Compute a profiled step's own time and its total from the rows of the steps inside."""
     called_s = sum(one.total_s for one, own in zip(inside, is_own, strict=True) if not own)
     own_s = sum(one.total_s for one, own in zip(inside, is_own, strict=True) if own)
     # Branches of a parallel run side by side: together they may be longer than it.
@@ -405,7 +405,7 @@ def build_trace(
 
 
 def _lanes(times: Iterable[BlockTime]) -> dict[str, int]:
-    """Assign a process number of the trace to each node, in the order of their names."""
+    """Assign each node a process number for a profile's trace, in the order of the names."""
     nodes = {block.owner.node for block in times if block.spans}
     # trainer_2 before trainer_10.
     ordered = sorted(nodes, key=lambda node: (len(node), node))

@@ -115,7 +115,7 @@ def _run(spec: str, words: Sequence[str]) -> SmokeResult:
 
 
 def _environment() -> dict[str, str]:
-    """Copy environment variables for smoke tests, except those that would change every run."""
+    """Copy the environment variables for smoke tests, without any ``JOBRUN_*``."""
     return {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
 
 
@@ -173,7 +173,7 @@ def junit(results: Sequence[SmokeResult]) -> str:
 
 
 def markdown(results: Sequence[SmokeResult]) -> str:
-    """Convert the ``SmokeResult`` of each spec to a row of a Markdown table, for a CI summary."""
+    """Convert results of smoke tests to a Markdown table, a row per spec, for use in CI."""
     lines = ["| spec | result | epochs | seconds | why |", "|---|---|---|---|---|"]
     for one in results:
         mark = "✅" if one.good else "❌"

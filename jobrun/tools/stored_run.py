@@ -202,7 +202,7 @@ class StoredRuns(Sequence[StoredRun]):
     def __getitem__(self, at: slice) -> list[StoredRun]: ...
 
     def __getitem__(self, at: int | str | slice) -> StoredRun | list[StoredRun]:
-        """Open one of these stored runs by its index or name, or several by a slice.
+        """Open a stored run by its index or name, or a list of stored runs by a slice.
 
         Raises:
             UsageError: E351, no run is called so, or several are.
@@ -418,7 +418,7 @@ def import_pandas() -> Any:
 
 
 def render_run(name: str, facts: Sequence[tuple[str, str]], metrics: Metrics) -> Html:
-    """Render one run as HTML in a notebook: name, facts, and a small curve for each metric."""
+    """Render a stored run as HTML for a notebook: name, facts, and a curve per metric."""
     curves = (
         (metric, draw_curve(metrics.column(metric)), _last(metrics, at))
         for at, metric in enumerate(metrics.names)
@@ -429,7 +429,7 @@ def render_run(name: str, facts: Sequence[tuple[str, str]], metrics: Metrics) ->
 
 
 def render_runs(found: Sequence[RunSummary]) -> Html:
-    """Render a notebook's HTML table of the newest runs: params, and last value of each metric."""
+    """Render a notebook's HTML table of the newest stored runs: params and last metrics."""
     shown = found[-_MOST_RUNS:]
     rows_of = [{**one.params, **one.metrics} for one in shown]
     names = list(dict.fromkeys(name for values in rows_of for name in values))
@@ -448,7 +448,7 @@ def render_runs(found: Sequence[RunSummary]) -> Html:
 
 
 def render_metrics(epochs: Sequence[int], columns: Mapping[str, Sequence[Number | None]]) -> Html:
-    """Render a notebook's HTML table of metrics over the last epochs, one column each."""
+    """Render a stored run's metrics in its last epochs as an HTML table for a notebook."""
     first = max(0, len(epochs) - _MOST_EPOCHS)
     rows = (
         (

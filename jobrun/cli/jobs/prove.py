@@ -213,7 +213,7 @@ class _CopyCounter:
         self._live = shell.live and not verbose
 
     def listen(self, outcome: Outcome) -> None:
-        """Print that ``jobrun prove`` is done with one of its copies of a run. Thread-safe."""
+        """Print that ``jobrun prove`` has tested one more copy of the run. Thread-safe."""
         self._done += 1
         if self._live:
             click.echo(f"\r{self._done} of {self._count} copies", nl=False, err=True)

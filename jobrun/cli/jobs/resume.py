@@ -103,7 +103,7 @@ def command(
 
 
 def _place(run: str, run_dir: str, *, dry_run: bool) -> Path:
-    """Find the run directory that ``jobrun resume`` names, downloading the run from a URL."""
+    """Choose where ``jobrun resume`` finds a run; for a URL in a dry run, a temporary folder."""
     if not (dry_run and is_object_url(run)):
         return Path(run_dir)
     place = tempfile.mkdtemp(prefix="jobrun-fetched-")

@@ -151,12 +151,12 @@ def session_options(function: Function) -> Function:
 
 
 def session_arguments(given: Mapping[str, Any]) -> list[str]:
-    """Build the arguments ``--session`` and ``--max-failures`` again from a command's options."""
+    """Build the arguments ``--session`` and ``--max-failures`` of runs that a command starts."""
     return ["--session", given["session"], "--max-failures", str(given["max_failures"])]
 
 
 def drift_options(function: Function) -> Function:
-    """Add the shared options ``--accept-drift``, ``--strict``, ``--allow-lost`` to a command."""
+    """Add the options ``--accept-drift``, ``--strict`` and ``--allow-lost`` to a command."""
     for decorate in reversed(
         (
             option(
@@ -186,7 +186,7 @@ def spec_arguments(
 
 
 def _notify_targets(texts: tuple[str, ...]) -> tuple[NotifyTarget, ...]:
-    """Parse the values of the run option ``--notify``, shared by ``run``, ``fork`` and others.
+    """Parse the values of the option ``--notify``, which ``run``, ``fork`` and others share.
 
     Raises:
         UsageError: E223, one is neither a URL nor a command.

@@ -105,7 +105,7 @@ def render_tables(found: Table, files: tuple[Path, ...], times: TimeUse | None =
 
 
 def _table(numbers: int, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Lay out a table of the printed profile; the first ``numbers`` columns are right-aligned."""
+    """Format a table of a profile as lines; right-align its first ``numbers`` columns."""
     widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
     lines = []
     for row in (head, *rows):

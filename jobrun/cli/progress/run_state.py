@@ -176,7 +176,7 @@ class RunState:
 
 
 def render_warning(event: Event) -> str | None:
-    """Render a warning or a failed or skipped checkpoint as a plain line; None for other events."""
+    """Render a warning, or a failed or skipped checkpoint, as a line; other events as None."""
     match event:
         case Noted(level="warning"):
             return f"warning: {event.text}"

@@ -281,7 +281,7 @@ def render_display(state: SweepState) -> RenderableType:
 
 
 def print_results(found: Sequence[Outcome], aim: Objective, shell: Shell) -> None:
-    """Print a sweep's table of points, its plot, and which point is best."""
+    """Print a finished sweep's table of points and its plot, and say which point is best."""
     best = rank_outcomes(found, aim)
     width = min(shell.result_width, _PIPE_WIDTH)
     coloured = shell.result_colours
@@ -320,7 +320,7 @@ def build_table(
     names: Sequence[str] | None = None,
     room: int = 0,
 ) -> Table:
-    """Build the printed table of a sweep's points, one row each; the best one is marked.
+    """Build the table of a sweep's points to print, a row for each; mark the best point.
 
     Args:
         found: The points.

@@ -54,7 +54,7 @@ class _Canvas:
         self._cells[y // 4][x // 2] |= _DOTS[x % 2][y % 4]
 
     def line(self, start: tuple[int, int], end: tuple[int, int]) -> None:
-        """Draw a line of dots between two places on the line chart's canvas."""
+        """Draw a straight line from one point of the chart's canvas to another, in dots."""
         steps = max(abs(end[0] - start[0]), abs(end[1] - start[1]), 1)
         for step in range(steps + 1):
             part = step / steps

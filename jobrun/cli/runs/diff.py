@@ -122,7 +122,7 @@ def render_differences(blobs: Sequence[BlobDifference], *, equal_too: bool = Fal
 
 
 def render_difference(how: ValueDifference) -> str:
-    """Render one blob's entry in a checkpoint diff, such as ``3 of 10 differ, max 0.5``."""
+    """Render how two checkpoints' values of a blob differ, as ``3 of 10 differ, max 0.5``."""
     if how.equal:
         return "the same bits"
     if how.words:
@@ -139,7 +139,7 @@ def render_difference(how: ValueDifference) -> str:
 
 
 def align_columns(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Align the rows of a diff in two columns: names of blobs, and how each one's values differ."""
+    """Align the lines of a checkpoint diff in two columns: blob name, and how it differs."""
     known = list(rows)
     width = max((len(name) for name, _ in known), default=0)
     return [f"  {name:<{width}}  {text}" for name, text in known]

@@ -205,7 +205,7 @@ def _row(blob: BlobFacts) -> tuple[str, str, str, str, str]:
 
 
 def _contents(blob: BlobFacts) -> str:
-    """Render a blob's contents for ``jobrun inspect-checkpoint``: its value, or range and mean."""
+    """Render a blob for ``jobrun inspect-checkpoint``: one value, or its range and mean."""
     if not blob.shape:
         return visible(value_text(blob.value))
     if position := render_position(blob):

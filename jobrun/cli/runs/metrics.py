@@ -137,7 +137,7 @@ def _as_values(metrics: Metrics) -> dict[str, object]:
 
 
 def _tables(metrics: Metrics, shell: Shell) -> list[str]:
-    """Render metrics as tables that fit the terminal, one below the other if there are many."""
+    """Render metrics as text tables that fit the terminal; if many, one below the other."""
     whole, (first, *widths) = _table_lines(metrics, [0] * (len(metrics.names) + 1))
     parts: list[list[str]] = []
     room = 0
@@ -157,7 +157,7 @@ def _tables(metrics: Metrics, shell: Shell) -> list[str]:
 
 
 def _table_lines(metrics: Metrics, least: list[int]) -> tuple[list[str], list[int]]:
-    """Render a table of metrics, a line per epoch; return the lines and the columns' widths."""
+    """Render metrics as a text table, a line per epoch; return lines and column widths."""
     head = ("epoch", *(visible(name) for name in metrics.names))
     rows = [(str(epoch), *map(_cell, metrics.names, values)) for epoch, values in metrics.rows]
     columns = zip(head, *rows, strict=True)

@@ -333,7 +333,7 @@ class RunsTable:
         self.left_out: dict[str, None] = {}
 
     def render(self, groups: Sequence[RunGroup]) -> list[str]:
-        """Render the table of ``jobrun runs``: the rows of each group, with empty lines between."""
+        """Render the table of ``jobrun runs``, with an empty line between groups of runs."""
         # The words of a name find a run as long as no other run has them.
         words = [[run.words for run in group.runs] for group in groups]
         counts = Counter(chain.from_iterable(words))
@@ -372,7 +372,7 @@ class RunsTable:
         return [*lines, *[gap.join(cells).rstrip() for cells in zip(*padded, strict=True)]]
 
     def _painted(self, statuses: Sequence[str]) -> list[str]:
-        """Colour the status cells of the table of runs, each by the status that it shows."""
+        """Colour the words of the status column in the table of runs, as ``failed`` in red."""
         painted = {
             cell: self._shell.paint(cell, STATUS_COLOURS.get(cell.strip(), "dim"), result=True)
             for cell in set(statuses)
@@ -428,12 +428,12 @@ class RunsTable:
 def _column(
     key: str, head: str, cells: Sequence[str], rank: int, *, is_right: bool = False
 ) -> _Column:
-    """Make a column of the table of runs, as wide as its longest cell, or its head."""
+    """Build a column of the table of runs, as wide as its longest cell or its heading."""
     return _Column(key, head, cells, rank, max(len(head), *map(len, cells)), is_right)
 
 
 def _cells(values: Sequence[Value | None], kinds: set[type]) -> list[str]:
-    """Render the cells of one column in the table of runs, given the types of its values.
+    """Render the values of one column in the table of runs as texts, given the values' types.
 
     Values of different types may be equal, and yet look different: 1 and True.
     """
@@ -451,7 +451,7 @@ def _cell(value: Value | None) -> str:
 
 
 def _fitting(columns: Sequence[_Column], width: int) -> list[_Column]:
-    """Select columns that fit the width of the table of runs; the least important go first."""
+    """Select the columns that fit the width of the table of runs; drop the least important."""
     room = width + _GAP
     chosen = []
     # Sorting is stable: of one rank the first.
@@ -476,7 +476,7 @@ def _epoch(run: RunSummary) -> str:
 
 
 def _coarse(seconds: float | None) -> str:
-    """Render a duration in the table of runs by its largest unit, as ``3 d`` for three days."""
+    """Render a duration in the table of runs in its largest unit, such as ``3 d`` or ``5 h``."""
     if seconds is None:
         return _EMPTY
     # Nearly all runs are older than a day.
@@ -485,13 +485,13 @@ def _coarse(seconds: float | None) -> str:
 
 
 def _notes(runs: Sequence[RunSummary]) -> list[str]:
-    """Render the notes in the table of runs: tags, parent run, and the reason for the end."""
+    """Render the notes column of the table of runs: tags, parent run, why the run ended."""
     reasons = {reason: visible(reason) for reason in {run.reason for run in runs}}
     return [_note(run) if run.tags or run.parent else reasons[run.reason] for run in runs]
 
 
 def _note(run: RunSummary) -> str:
-    """Render one row's notes in the table of runs: tags, fork, reason why the run ended."""
+    """Render the note on one run in the table of runs: tags, parent run, and why it ended."""
     # The tags of a sweep repeat its name and its params, which have columns.
     tags = [tag for tag in run.tags if not (run.sweep and "=" in tag)]
     fork = f"fork of {run.parent.rpartition('/')[2].split('-', 2)[-1]}@{run.parent_epoch}"
@@ -500,7 +500,7 @@ def _note(run: RunSummary) -> str:
 
 
 def cut_at_word(text: str, room: int) -> str:
-    """Shorten a cell's text in the printed table of runs to a width, between words if possible."""
+    """Shorten the text of a cell in the table of runs to a width, between words if possible."""
     if len(text) <= room:
         return text
     head = text[: max(0, room - 1)]

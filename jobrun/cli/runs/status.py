@@ -78,7 +78,7 @@ def command(shell: Shell, run: str, watch: bool, as_json: bool, run_dir: str) ->
 
 
 def _in_place(lines: list[str], before: str) -> str:
-    """Join the lines of ``jobrun status --watch`` with terminal escapes to redraw in place."""
+    """Join the lines of ``jobrun status --watch`` so that they overwrite those shown before."""
     return before + _HOME + "\n".join(f"{line}{_REST_OF_LINE}" for line in lines) + _REST
 
 
@@ -116,7 +116,7 @@ def _fitting(line: str, shell: Shell) -> str:
 
 
 def _tasks(state: Status) -> list[tuple[str, str]]:
-    """List each node's tasks, as the command ``jobrun status`` prints them."""
+    """Return a row for each node, with the states of its tasks, for ``jobrun status``."""
     if len(state.tasks) < 2 or (state.epoch_s or _CALM_S) < _CALM_S:
         return []
     nodes: dict[str, list[str]] = {}

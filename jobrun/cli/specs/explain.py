@@ -106,7 +106,7 @@ def command(shell: Shell, code: str | None, out: str, as_json: bool) -> None:
 
 
 def _other_page(given: str) -> str | None:
-    """Render the page that ``jobrun explain`` prints about a topic, function or key."""
+    """Render what ``jobrun explain`` prints about a topic, function or key; None if unknown."""
     if given == _COMMANDS:
         return render_command_help(_root())
     if given in TOPICS:
@@ -207,7 +207,7 @@ def _one(codes: dict[str, Entry], given: str) -> dict[str, Entry]:
 
 
 def nearest_topic(given: str) -> str:
-    """Suggest the topic, key or function nearest to an unknown word for ``jobrun explain``."""
+    """Suggest the topic, key or function for a word that ``jobrun explain`` does not know."""
     if found := counterpart(given):
         return found
     return did_you_mean(given, list_topics())

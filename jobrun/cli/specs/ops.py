@@ -63,7 +63,7 @@ def _show_left_out(shell: Shell, *, as_json: bool) -> None:
 
 
 def _render_table(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
-    """Render the table of ``jobrun ops``: each function, and its description wrapped beside it."""
+    """Render the table of ``jobrun ops`` as lines: functions beside wrapped descriptions."""
     column = max(len(name) for name, _ in rows) + 2
     return [
         part for name, text in rows for part in wrap_line(f"{name:<{column}}{text}", width, column)
@@ -71,7 +71,7 @@ def _render_table(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
 
 
 def list_definitions() -> dict[str, Definition]:
-    """List the built-in functions of expressions, then the methods of ``rng``."""
+    """Return the definitions of built-in functions, then of random draws, by name."""
     return dict(sorted(OPERATORS.items())) | {
         f"rng.{name}": draw for name, draw in sorted(DRAWS.items())
     }

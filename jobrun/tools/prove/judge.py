@@ -69,7 +69,7 @@ def find_difference(
 
 
 def different_artifacts(first: Run, second: Run) -> frozenset[str]:
-    """Judge the artifacts of a proof's two runs; return the names of those that differ."""
+    """Compare artifact files of a proof's two runs; return the names of those that differ."""
     ours, theirs = _artifacts(first), _artifacts(second)
     return frozenset(
         name for name in ours.keys() | theirs.keys() if not _alike(ours.get(name), theirs.get(name))

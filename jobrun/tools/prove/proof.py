@@ -145,7 +145,7 @@ def prove(request: ProofRequest, listen: Callable[[Outcome], None]) -> Proof:
 
 
 def last_writer(job: Job, node: str, blob: str) -> str:
-    """Find the step that a proof names for a differing blob: its last writer in an epoch."""
+    """Find the step of an epoch that writes a blob last, to explain a proof's difference."""
     found = ""
     for task in job.epoch.tasks:
         for path, access in _accesses(task.steps) if task.node == node else ():

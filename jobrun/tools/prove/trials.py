@@ -45,7 +45,7 @@ class AtPoint:
 
     @property
     def place(self) -> str:
-        """The failpoint of a planned kill, as text for a table."""
+        """The failpoint at which a trial kills the run, as text for a table."""
         return self.point
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class AtTime:
 
     @property
     def place(self) -> str:
-        """The time of a planned kill, as text for a table."""
+        """The time at which a trial kills the run, as text for a table: a random one."""
         return "at a random instant"
 
     def __str__(self) -> str:
@@ -117,7 +117,7 @@ def plan_trials(course: Course, count: int, seed: int = 0) -> tuple[Trial, ...]:
 
 
 def another_instant(course: Course, seed: int) -> AtTime:
-    """Plan another time to kill a copy of a run at, within the time that an unkilled run took."""
+    """Choose another random time for a trial to kill the run, within the time that it takes."""
     return _instant(course, random.Random(seed))  # noqa: S311
 
 
@@ -201,7 +201,7 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether the trial found no failure, lost epoch or difference, killed or not."""
+        """Whether a trial that kills and resumes a run found no loss, failure or difference."""
         return not (self.lost or self.failure or self.difference)
 
 

@@ -91,7 +91,7 @@ def build_charts(reports: Sequence[RunReport]) -> Charts:
 
 
 def metric_points(metrics: Metrics, name: str) -> list[Point]:
-    """List the points of a metric's curve for a chart of the report, by epoch.
+    """List the points of a metric's curve for a chart of the report: epochs and values.
 
     NaN and infinity are included.
 
@@ -263,7 +263,7 @@ class _Part:
     width: float
 
     def x(self, at: float) -> float:
-        """Return the x coordinate of a moment in this part of the timeline."""
+        """Return the x coordinate of a time within one invocation's part of the timeline."""
         length = self.invocation.ended - self.invocation.started
         share = (at - self.invocation.started) / length if length > 0 else 0.0
         return self.left + self.width * min(1.0, max(0.0, share))
@@ -297,7 +297,7 @@ def timeline(history: History, width: int, words: str) -> Html:
 
 
 def legend() -> Html:
-    """Render the legend of the marks on a timeline."""
+    """Render the legend that explains the marks on a report's timeline as HTML."""
     marks = [
         ("save", "M0-5V5", "a save"),
         ("again", "M0-5L5 4h-10z", "went on from an epoch"),

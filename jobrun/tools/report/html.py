@@ -25,7 +25,7 @@ class Html(str):
 
 
 def text(words: str) -> Html:
-    """Escape a text for HTML so that a reader sees all of it and a browser interprets nothing."""
+    """Escape a text for HTML: markup characters, and invisible ones as visible numbers."""
     return Html(escape(plain(words)))
 
 
@@ -50,12 +50,12 @@ def tag(name: str, /, *inside: str, **attributes: Attribute) -> Html:
 
 
 def joined(parts: Iterable[str]) -> Html:
-    """Concatenate pieces of HTML; those that are not ``Html`` are escaped."""
+    """Concatenate texts to HTML, and escape each text that is not an ``Html`` already."""
     return Html("".join(part if isinstance(part, Html) else text(part) for part in parts))
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]], **attributes: Attribute) -> Html:
-    """Render an HTML table with a head, in a box that scrolls on narrow screens."""
+    """Render an HTML table from headings and rows, in a box that scrolls on narrow screens."""
     first = tag("thead", tag("tr", *(tag("th", cell, scope="col") for cell in head)))
     lines = (tag("tr", *(tag("td", cell) for cell in row)) for row in rows)
     inside = tag("table", first, tag("tbody", *lines), **attributes)
@@ -63,7 +63,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]], **attributes: Attr
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> Html:
-    """Render an HTML definition list of names and descriptions."""
+    """Render pairs of names and descriptions as an HTML description list (``<dl>``)."""
     items = (tag("div", tag("dt", name), tag("dd", said)) for name, said in pairs)
     return tag("dl", *items)
 

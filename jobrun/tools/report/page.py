@@ -146,7 +146,7 @@ _MOST_CHANGES = 60
 
 
 def summary(reports: Sequence[RunReport]) -> Html:
-    """Render the table at the top of the HTML page that compares runs, a row per run."""
+    """Render the table at the top of the report's HTML page: a row for each run compared."""
     rows = []
     for at, one in enumerate(reports):
         status = one.status

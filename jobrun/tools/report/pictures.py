@@ -51,7 +51,7 @@ class Picture:
 
 
 def picture(value: Any, most: tuple[int, int] = (160, 160)) -> Picture | None:
-    """Scale a real matrix to a grey-level picture in the report; None for anything else.
+    """Convert a real matrix to a small grey-level picture in a report; None if unsuitable.
 
     Args:
         value: An array; one of two dimensions, each of at least 2, has a picture. A few long
@@ -206,7 +206,7 @@ class Histogram:
 
 
 def histogram(value: Any, bins: int = 40) -> Histogram | None:
-    """Compute the histogram that a report draws of an array; None for too few finite numbers.
+    """Compute the histogram of an array for the report; None if it has too few finite numbers.
 
     Args:
         value: An array of any shape, or anything else, which has none.

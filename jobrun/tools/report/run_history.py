@@ -139,7 +139,7 @@ class _Seen:
     latest: datetime | None = None
 
     def see(self, one: RecordedEvent[Event]) -> None:
-        """Update the reconstructed history of a run with one of its recorded events."""
+        """Update the history of a run, which a report reconstructs, with a recorded event."""
         match one.event:
             case RunStarted() as event:
                 self._end()

@@ -107,7 +107,7 @@ def sections(report: RunReport) -> Iterator[Section]:
 
 
 def environment(report: RunReport) -> dict[str, str]:
-    """Collect names and values for the report's section about a run's environment."""
+    """Collect the names and values that a report's section on a run's environment shows."""
     record = report.run.record
     found = {name: _value(value) for name, value in record.environment.items()}
     found |= {"host": record.host, "file system": record.file_system}
@@ -297,7 +297,7 @@ def _lineage(report: RunReport) -> Html:
 
 
 def _value(value: Any) -> str:
-    """Render a value in a table of the report's sections, cut if it is long."""
+    """Render a value as text for a table in the report, and cut it if it is long."""
     if isinstance(value, list | tuple):
         words = ", ".join(map(_value, value[:_MOST_LETTERS]))
     else:

@@ -138,7 +138,7 @@ def find_column(name: str, runs: Sequence[RunSummary]) -> str:
 
 
 def find_columns(names: Iterable[str], runs: Sequence[RunSummary]) -> list[str]:
-    """Find the columns of several names by which runs are filtered or sorted, all checked to exist.
+    """Find the columns of given names, by which to filter or sort runs; refuse unknown ones.
 
     Raises:
         UsageError: See ``find_column``.
@@ -147,7 +147,7 @@ def find_columns(names: Iterable[str], runs: Sequence[RunSummary]) -> list[str]:
 
 
 def _matching(name: str, runs: Sequence[RunSummary]) -> str:
-    """Return the column of a param, metric or other value by which a name filters or sorts runs."""
+    """Find the param, metric or other column by whose name runs are filtered or sorted."""
     matches = [
         prefix + key
         for prefix, of_kind in ((PARAMS, _PARAMS_OF), (METRICS, _METRICS_OF))
@@ -189,7 +189,7 @@ def read_column(runs: Iterable[RunSummary], column: str, now: datetime) -> list[
 def filter_runs(
     runs: Sequence[RunSummary], conditions: Iterable[Condition], now: datetime
 ) -> list[RunSummary]:
-    """Filter runs: select those for which all conditions hold.
+    """Filter runs: return those for which every given condition holds.
 
     Raises:
         UsageError: E449, no run has the column of a condition, or text is compared by size.

@@ -39,7 +39,7 @@ class Metrics:
     damaged: int = 0
 
     def column(self, name: str) -> list[tuple[int, float]]:
-        """Return one metric of the table by epoch: its epochs and finite values."""
+        """Return the values of one metric of the run, each with its epoch; only finite ones."""
         at = self.names.index(name)
         found = ((epoch, values[at]) for epoch, values in self.rows)
         return [
@@ -51,7 +51,7 @@ class Metrics:
 
 
 def read_metrics(run: Path, last_bytes: int = 0) -> Metrics:
-    """Read a run's metrics by epoch; leave out unreadable lines, and count them.
+    """Read a run's metrics as a table with a row per epoch; skip and count unreadable lines.
 
     Args:
         run: Its directory.
@@ -84,7 +84,7 @@ def read_metrics(run: Path, last_bytes: int = 0) -> Metrics:
 
 
 def select_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:
-    """Select metrics by name from a run's table; all of them if none is named.
+    """Select columns of a run's metrics by name; return all of them if no name is given.
 
     Raises:
         UsageError: E424, there is no metric of that name.
@@ -106,7 +106,7 @@ def select_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:
 
 
 def render_csv(metrics: Metrics) -> str:
-    """Render a run's table of metrics by epoch as CSV text, with all digits."""
+    """Render a run's metrics as CSV text, a line per epoch, with all digits of the values."""
     import csv  # noqa: PLC0415 - a run shows its metrics without
 
     text = io.StringIO()

@@ -68,7 +68,7 @@ def read_total_usage(run: Path) -> RunUsage:
 
 
 def read_resources(run: Path) -> Metrics:
-    """Read the recorded usage of resources of a run, by epoch, as a table.
+    """Read a run's recorded use of time, memory and disk as a table with a row per epoch.
 
     Columns are named as the fields of ``ProcessUse``, with ``NODE.`` before them for the process of
     a node; ``seconds``, ``cpu_s``, ``read_bytes`` and ``written_bytes`` are those since the row
@@ -111,7 +111,7 @@ _ADDED = ("seconds", *_GROWING)
 
 
 def _row(record: UsageMeasured, before: UsageMeasured | None) -> Iterator[tuple[str, Any]]:
-    """Yield names and values of the resources that one line of ``usage.jsonl`` records."""
+    """Yield the name and value of each resource recorded in a line of ``usage.jsonl``."""
     seconds = record.times.total_s - (before.times.total_s if before else 0.0)
     yield "seconds", round(seconds, 3)
     known = {one.node: one for one in before.processes} if before else {}

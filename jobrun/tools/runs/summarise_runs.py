@@ -98,7 +98,7 @@ class RunListing:
 
 
 def read_summaries(run_dir: Path, job: str = "", newest: int | None = None) -> RunListing:
-    """Summarise the runs below a directory, or those of one job, with their present status.
+    """Summarise all runs below a directory, or those of one job, with their current status.
 
     Only runs that have changed since the last time are read; live ones always are.
 
@@ -133,7 +133,7 @@ def read_summaries(run_dir: Path, job: str = "", newest: int | None = None) -> R
 def _newest(
     run_dir: Path, job: str, on_fault: Callable[[str, Exception], None]
 ) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the paths and the values of runs to summarise, newest first; look only at these."""
+    """Yield paths and summary values of runs, newest first, each read when it is asked for."""
     ordered = OrderedRuns(run_dir, _SUMMARIES, on_fault)
     for path in ordered.paths:
         is_near = not job or f"{path.partition('/')[0]}.".startswith(f"{job}.")
@@ -240,7 +240,7 @@ class NewestFirst:
         self._ordered = OrderedRuns(run_dir)
 
     def runs(self, is_wanted: Callable[[str], bool]) -> Iterator[IndexedRun]:
-        """Summarise briefly the runs of these paths, newest first, with their present status."""
+        """Yield short summaries of the wanted runs, newest first, with current status."""
         for path in self._ordered.paths:
             if is_wanted(path) and (values := self._ordered.read(path)) is not None:
                 yield _killed_or_same(self._run_dir, IndexedRun(path, *values))

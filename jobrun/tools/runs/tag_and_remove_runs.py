@@ -27,7 +27,7 @@ def read_tags(run: Path) -> tuple[str, ...]:
 
 
 def change_tags(run: Path, add: tuple[str, ...], remove: tuple[str, ...]) -> tuple[str, ...]:
-    """Add tags to a run and remove others, and return all its tags.
+    """Add tags to a run, remove other tags, and return all tags that the run then has.
 
     Raises:
         UsageError: E422, a tag is not one word.

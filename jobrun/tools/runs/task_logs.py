@@ -11,7 +11,7 @@ from jobrun.runner.rundir.event_lines import unreadable_file_error
 
 
 def list_logs(run: Path, task: str = "") -> list[Path]:
-    """List the log files of a task, one per instance, or of all tasks if none is named."""
+    """List log files of a task in a run, one per parallel copy; of all tasks if none is named."""
     try:
         found = sorted((run / "logs").glob("*.log"))
     except OSError:

@@ -245,5 +245,5 @@ def restore_option_name(fault: Fault, places: dict[str, str]) -> Fault:
 
 
 def shown_value(value: object) -> str:
-    """Render a value on a sweep's axis in a short form: ``3`` for 3.0, ``0.1`` for 0.1."""
+    """Render a value on a sweep's axis as short text: ``3`` for 3.0, ``0.1`` for 0.1."""
     return f"{value:g}" if isinstance(value, float) else str(value)

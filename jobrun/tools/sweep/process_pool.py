@@ -211,7 +211,7 @@ class Pool:
 
 
 def _environment() -> dict[str, str]:
-    """Copy environment variables for points' processes, except those that change every run."""
+    """Copy the environment variables for a sweep's processes, without any ``JOBRUN_*``."""
     return {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
 
 

@@ -143,7 +143,7 @@ def design_sweep(base: SweepBase, axes: Sequence[Axis], points: Sequence[Point])
 
 
 def _usable_name(name: str) -> str:
-    """Check a sweep's name when it is designed, as the name becomes part of file names.
+    """Check and return a new sweep's name, which must be usable as part of file names.
 
     Raises:
         UsageError: E403, it cannot.
