@@ -36,7 +36,7 @@ class MetadataHandler(Protocol):
         """
 
     def accessible(self, epoch: int | None) -> bool:
-        """Return whether this metadata handler can read an epoch; for None, whether it can save."""
+        """Return whether this metadata handler can read an epoch or, for None, save a new one."""
 
     def written(self, epoch: int, generation: int) -> None:
         """Record that an epoch's checkpoint is durable, as every metadata handler must.

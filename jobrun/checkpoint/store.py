@@ -113,7 +113,7 @@ class CheckpointStore(Protocol):
         """
 
     def commit(self, staged: str, manifest: Manifest) -> str:
-        """Make a staged epoch a durable part of the checkpoint store; return its path.
+        """Commit an epoch's staged files durably to the checkpoint store; return the epoch's path.
 
         Raises:
             EnvironmentFaultError: The system refuses; nothing of the epoch is visible, or
@@ -162,7 +162,7 @@ class CheckpointStore(Protocol):
         """
 
     def close(self) -> None:
-        """Delete the files of deleted epochs that the store had kept to be overwritten.
+        """Delete the files of removed epochs that the store kept for later epochs to overwrite.
 
         The store can be used again.
         """

@@ -26,7 +26,7 @@ _NAMED = lazy_pattern(r"'([^'/\s]+)[/']")
 
 
 def locate_faults(error: JobrunError, job: Job) -> JobrunError:
-    """Add to each fault that names a blob the source position in the spec where init makes it.
+    """Add to each fault about a blob the position in the spec of the step that makes the blob.
 
     Returns:
         The error itself where nothing is to be added. Else one of the same class, with its notes.

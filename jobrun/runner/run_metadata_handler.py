@@ -110,7 +110,7 @@ class RunMetadata:
 
     @contextlib.contextmanager
     def opened(self, listen: Listener) -> Iterator[RunMetadata]:
-        """Open the run's journal during a ``with`` block, for this handler's records of epochs."""
+        """Open the run's journal during a ``with`` block, so that this handler can write to it."""
         if self._journal_is_damaged:
             set_aside_journal(self._run)
         with contextlib.closing(Journal.open(self._run, self._run_id)) as journal:
@@ -133,7 +133,7 @@ class RunMetadata:
             apply_entry(self.entry, self.root, self._journal, self._run, listen)
 
     def _planned(self, wanted: int | None) -> RecoveryPlan:
-        """Plan the recovery to the epoch that this handler names; retry if it was just deleted."""
+        """Plan the recovery to the epoch that this handler chooses; retry if just deleted."""
         for _ in retry_attempts():
             self._said = self._acknowledged(wanted)
             with contextlib.suppress(_EpochGoneError):

@@ -360,7 +360,7 @@ def job_age_s(variable: str, value: str | None) -> float:
 
 
 def parse_clock(text: str) -> float | None:
-    """Parse a time left such as ``1-02:30:00`` (1 day, 2 h, 30 min) to seconds, or return None."""
+    """Parse the time left (``1-02:30:00``: 1 day, 2 h, 30 min) to seconds; None for other text."""
     match = _CLOCK.fullmatch(text.strip())
     if match is None:
         return None

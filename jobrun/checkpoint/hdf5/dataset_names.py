@@ -44,7 +44,7 @@ def split_part_name(name: str) -> tuple[str, ...]:
 
 
 def dataset_path(name: str) -> str:
-    """Return the HDF5 path of the dataset for a blob or a value inside a blob, below ``/blobs``."""
+    """Return where below ``/blobs`` the HDF5 dataset of a blob or of a value inside a blob is."""
     if _STEP not in name:
         return quote_name(name)
     return "/".join(quote_name(step) or _NOTHING for step in name.split(_STEP))

@@ -25,12 +25,12 @@ digest: Callable[[Any], bytes] = xxhash.xxh3_128_digest
 
 
 def block_count(tail: int) -> int:
-    """Compute into how many digested blocks of 256 KiB a checkpoint file is cut before its tail."""
+    """Compute how many 256 KiB blocks a checkpoint file has before its table of digests."""
     return -(-(tail - USER_BLOCK) // BLOCK_BYTES)
 
 
 def block_span(number: int, tail: int) -> tuple[int, int]:
-    """Return where the 256 KiB block with this number begins and ends in a checkpoint file."""
+    """Return at which byte offsets of a checkpoint file a 256 KiB block begins and ends."""
     begin = USER_BLOCK + number * BLOCK_BYTES
     return begin, min(begin + BLOCK_BYTES, tail)
 

@@ -87,7 +87,7 @@ class Index:
 
     @property
     def shown_names(self) -> list[str]:
-        """The names in a parsed index for messages, quoted only to tell equal ones apart."""
+        """The names in a parsed index for messages, ``%``-quoted only if two would look equal."""
         plain = {link: blob for blob, link in self.quoted.items()}
         shown = (plain.get(name, name) for name in self.names)
         return [one if self.rows[one] == row else self.names[row] for row, one in enumerate(shown)]

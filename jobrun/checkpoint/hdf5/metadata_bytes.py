@@ -121,7 +121,7 @@ def render_contiguous_layout(size: int) -> tuple[bytes, int]:
 def render_chunked_layout(
     chunk: tuple[int, ...], itemsize: int, filters: bytes
 ) -> tuple[bytes, int]:
-    """Render HDF5 messages of a chunked dataset; return also where its B-tree's address belongs."""
+    """Render a chunked dataset's HDF5 header messages; return also the B-tree address's offset."""
     fill = render_message(0x05, _FILL_CHUNKED, 1)
     pipeline = render_message(0x0B, filters, 1)
     body = struct.pack("<BBBQ", 3, 2, len(chunk) + 1, UNDEFINED)

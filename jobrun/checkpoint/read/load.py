@@ -62,7 +62,7 @@ def load(
     partial: bool = False,
     into: Mapping[str, Array] | None = None,
 ) -> dict[str, Value]:
-    """Load some or all blobs of a checkpoint file into a dict, containers as separate values.
+    """Load some or all blobs of a checkpoint file into a dict; values in containers stay separate.
 
     Where all are wanted, or ``names`` leaves none out, every byte of the file is verified, else
     the blocks that hold the wanted ones.

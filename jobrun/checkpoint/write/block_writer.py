@@ -129,7 +129,7 @@ class BlockWriter:
         self._flush_full()
 
     def end_blocks(self) -> None:
-        """End the last 256 KiB block of the file and digest it; only the tail may follow."""
+        """End the file's last 256 KiB block and digest it; only the table of digests may follow."""
         if (self.position - USER_BLOCK) % BLOCK_BYTES:
             self._close_block(is_last=True)
 

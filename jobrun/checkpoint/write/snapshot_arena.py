@@ -72,7 +72,7 @@ class Arena:
         self.turns: tuple[Names, ...] = ()
 
     def is_prepared(self, key: object, lead_bytes: int) -> bool:
-        """Return whether the arena's memory is laid out for arrays of this key and offset."""
+        """Return whether the arena was last prepared for arrays of this key and first offset."""
         return lead_bytes == self._lead_bytes and key == self._key
 
     def prepare(self, arrays: Mapping[str, Array], lead_bytes: int = 0, key: object = None) -> None:

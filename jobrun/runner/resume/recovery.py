@@ -201,7 +201,7 @@ def _plan_exact(
 
 
 def _unused_path(parent: Path, name: str) -> Path:
-    """Return a path that does not exist yet, for epochs moved at a recovery, such as ``name-2``."""
+    """Return an unused path to which a recovery can move epochs, such as ``name-2``."""
     path, number = parent / name, 1
     while path.exists():
         number += 1

@@ -183,7 +183,7 @@ def unknown_constants(
 
 
 def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
-    """Yield a ``ResizedFamily`` for each counted node name with other nodes than those saved."""
+    """Yield a ``ResizedFamily`` for each ``nodes`` entry whose nodes differ from the saved ones."""
     known = {node.name: node.family or node.name for node in job.cluster}
     names = set(known.values())
     saved = [file.node for file in manifest.files]
@@ -199,7 +199,7 @@ def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
 
 
 def _family_of(node: str, names: set[str]) -> str:
-    """Return the counted ``nodes`` entry of a node that is gone, as ``worker`` of ``worker_3``."""
+    """Return the ``nodes`` entry from which a removed node came: ``worker`` for ``worker_3``."""
     match = re.fullmatch(r"(.+)_\d+", node)
     return match[1] if node not in names and match and match[1] in names else node
 

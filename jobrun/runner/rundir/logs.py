@@ -293,7 +293,7 @@ def cut_metrics(run: Path, size_bytes: int) -> None:
 
 
 def trim_metrics(run: Path, epoch: int) -> int:
-    """Move lines after an epoch from ``metrics.jsonl`` to another file; return how many.
+    """Move the lines of later epochs from ``metrics.jsonl`` to another file; return how many.
 
     A resumed run measures these epochs again; what the lost ones measured is kept in
     ``superseded/metrics.jsonl``. Lines that cannot be read, such as a torn last one, go with them.
