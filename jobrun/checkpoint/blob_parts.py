@@ -32,7 +32,7 @@ MOST_LEVELS = 800
 
 
 def flatten_value(name: str, value: Value) -> dict[str, Value]:
-    """Divide a blob that is a container or an ``ObjectState`` into parts, which share its memory.
+    """Flatten a blob's nested containers or object state into a dict of parts, without copying.
 
     Raises:
         TaskFailedError: E241, something in it cannot be kept; named with its place.
@@ -52,7 +52,7 @@ def flatten_value(name: str, value: Value) -> dict[str, Value]:
 
 
 def capture_object(name: str, value: Any) -> ObjectState:
-    """Take the state of a blob's object, to be stored in parts; raise E241 if it has none.
+    """Take the state of a blob that is an object, to be saved in parts; raise E241 on failure.
 
     Raises:
         TaskFailedError: E241, it does not give one that can be kept.
@@ -71,7 +71,7 @@ def capture_object(name: str, value: Any) -> ObjectState:
 
 
 def unsavable_error(name: str, value: Any, error: UnsavableError) -> TaskFailedError:
-    """Build the error for a blob with a part that no checkpoint can hold."""
+    """Build the error for a blob that contains a value which no checkpoint can store."""
     is_state = isinstance(value, ObjectState)
     kind = value.class_name if is_state else f"{type(value).__module__}.{type(value).__qualname__}"
     return TaskFailedError.of(
@@ -84,7 +84,7 @@ def unsavable_error(name: str, value: Any, error: UnsavableError) -> TaskFailedE
 
 
 def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Divide those of a checkpoint's blobs that are containers or object states into their parts.
+    """Replace each container or object state among a checkpoint's blobs by the values it contains.
 
     Raises:
         TaskFailedError: E241, as by ``flatten_value``.
@@ -102,7 +102,7 @@ def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
 
 
 def group_links(links: Iterable[str]) -> dict[str, list[str]]:
-    """Group the HDF5 links of parts in a checkpoint file by the blob that the parts belong to."""
+    """Group HDF5 dataset names such as ``blob/part`` by blob; leave out blobs of one dataset."""
     groups: dict[str, list[str]] = {}
     for link in links:
         if "/" in link:
@@ -112,12 +112,12 @@ def group_links(links: Iterable[str]) -> dict[str, list[str]]:
 
 
 def structure_link(name: str) -> str:
-    """Return the dataset name of a blob's structure, the part by which its parts are joined."""
+    """Return the name of the HDF5 dataset that records how the values in a blob are nested."""
     return f"{quote_name(name)}/{STRUCTURE}"
 
 
 def unflatten(name: str, values: Mapping[str, Value]) -> Value:
-    """Put a blob, a container or an ``ObjectState``, together again from its parts.
+    """Rebuild a blob, nested containers or an object's state, from the values saved for its parts.
 
     Raises:
         ValueError: They do not belong together; the message says how.

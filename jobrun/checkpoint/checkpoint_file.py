@@ -125,7 +125,7 @@ def read_state(
 
 
 def inspect_state(path: str) -> FileFacts:
-    """Verify one whole checkpoint file; return its header and facts of its blobs as ``FileFacts``.
+    """Verify a whole checkpoint file; return its header and each blob's type, shape and statistics.
 
     No manifest is needed. It is verified by its own header, which shows damage, not forgery.
 

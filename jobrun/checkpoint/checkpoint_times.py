@@ -45,7 +45,7 @@ class SavePause:
 
 
 def stored_files(outputs: Mapping[Any, Any]) -> tuple[StoredFile, ...]:
-    """Select from task outputs the ``StoredFile`` values, which hold times of a save or load."""
+    """Select from task outputs the ``StoredFile`` values: size, digest and seconds of a file."""
     return tuple(value for value in outputs.values() if isinstance(value, StoredFile))
 
 

@@ -24,7 +24,7 @@ class MetadataHandler(Protocol):
     """Knows which epochs there are. Called by the runner alone, one call at a time."""
 
     def last_epoch(self, wanted: int | None) -> Chosen | None:
-        """Return which epoch a run should continue from; None if the handler has no opinion.
+        """Return from which epoch a run should continue; None to leave that to other handlers.
 
         Asked at each start, also of a new run, which has no epoch to continue from.
 
@@ -36,10 +36,10 @@ class MetadataHandler(Protocol):
         """
 
     def accessible(self, epoch: int | None) -> bool:
-        """Return whether a metadata handler can read an epoch or, for None, can save one."""
+        """Return whether this metadata handler can read an epoch or, for None, save a new one."""
 
     def written(self, epoch: int, generation: int) -> None:
-        """Let a metadata handler record that an epoch is durable (handler protocol).
+        """Record that an epoch's checkpoint is durable, as every metadata handler must.
 
         Called once for an epoch, or at a resume if the handler then denies having it.
 
@@ -48,4 +48,4 @@ class MetadataHandler(Protocol):
         """
 
     def report(self, times: CheckpointTimes) -> None:
-        """Let this metadata handler record how long a save, load or upload took (protocol)."""
+        """Receive how long a save, load or upload took, as every metadata handler must."""

@@ -84,7 +84,7 @@ class EpochHold:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Release a store's hold on an epoch, which may then be deleted (protocol)."""
+        """Release the shared lock that keeps an epoch in the store from being deleted."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             # close() alone would leave the lock to a process that was forked meanwhile.
@@ -99,21 +99,21 @@ class CheckpointStore(Protocol):
     """A place for the checkpoints of one run."""
 
     def stage(self, epoch: int) -> str:
-        """Create an empty staging place in the store, where nodes write files (protocol).
+        """Create an empty directory in which nodes write an epoch's files before ``commit``.
 
         Raises:
             EnvironmentFaultError: The system refuses.
         """
 
     def check(self) -> None:
-        """Require that the store is still the one found at its first use (store protocol).
+        """Raise E390 if the checkpoint store was removed or replaced since its first use.
 
         Raises:
             EnvironmentFaultError: E390, it was removed or replaced, with all epochs in it.
         """
 
     def commit(self, staged: str, manifest: Manifest) -> str:
-        """Commit the staged epoch to the store durably; return its path (protocol).
+        """Commit an epoch's staged files durably to the checkpoint store; return the epoch's path.
 
         Raises:
             EnvironmentFaultError: The system refuses; nothing of the epoch is visible, or
@@ -121,36 +121,36 @@ class CheckpointStore(Protocol):
         """
 
     def discard(self, staged: str) -> None:
-        """Discard a staging place of the store without raising an error (protocol)."""
+        """Delete the files of a save that was staged but not committed; never raise an error."""
 
     def epochs(self) -> tuple[int, ...]:
-        """Return the epochs in the store, ascending, including damaged ones (protocol)."""
+        """Return the numbers of all epochs in the checkpoint store, ascending, damaged ones too."""
 
     def path(self, epoch: int) -> str:
-        """Return a local directory that holds the files of a stored epoch (protocol)."""
+        """Return the path of a local directory with the checkpoint files of a stored epoch."""
 
     def manifest(self, epoch: int) -> Manifest:
-        """Read the manifest of an epoch in the checkpoint store (store protocol).
+        """Read an epoch's manifest, the list of its files with digests, from the store.
 
         Raises:
             CheckpointError: It is not there, damaged, or of another format version.
         """
 
     def verify(self, epoch: int) -> Damage | None:
-        """Verify the manifest, lengths and digests of a stored epoch (protocol)."""
+        """Verify an epoch's manifest, file lengths and digests; return the damage, or None."""
 
     def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
         """Move checkpoints of the store to the path ``where`` instead of deleting them."""
 
     def hold(self, epoch: int) -> EpochHold | None:
-        """Keep an epoch of the store from being deleted until released (protocol).
+        """Protect an epoch in the checkpoint store from deletion until the hold is released.
 
         Returns:
             The hold; None when there is no such epoch, or it is just being deleted.
         """
 
     def remove(self, epochs: tuple[int, ...], *, keep_for_reuse: bool = False) -> tuple[int, ...]:
-        """Delete from the store the epochs that retention has chosen (protocol).
+        """Delete these epochs from the checkpoint store, except those that readers hold.
 
         Args:
             epochs: They.
@@ -162,10 +162,10 @@ class CheckpointStore(Protocol):
         """
 
     def close(self) -> None:
-        """Delete files of deleted epochs that the store kept for reuse by later ones (protocol).
+        """Delete the files of removed epochs that the store kept for later epochs to overwrite.
 
         The store can be used again.
         """
 
     def sweep(self) -> tuple[str, ...]:
-        """Remove from the store what interrupted saves and removals left (protocol)."""
+        """Remove files that interrupted saves and deletions left in the checkpoint store."""

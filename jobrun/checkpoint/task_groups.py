@@ -76,7 +76,7 @@ def file_name(node: str) -> str:
 
 
 def checkpointed_blobs(job: Job) -> dict[str, tuple[str, ...]]:
-    """List by node the sorted names of the blobs that each checkpoint of a job contains.
+    """Return for each node the sorted names of the blobs that every checkpoint contains.
 
     That is fixed when the job is compiled: nothing that runs can add to it. Which of the blobs
     that ``rebuild`` tasks make are objects, whose state is in it too, is known when they are made.

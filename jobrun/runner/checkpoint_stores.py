@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def open_store(run: Run, job: Job, folder: Path) -> CheckpointStore:
-    """Open the store of a run's checkpoints, at the spec's place or inside the run.
+    """Open the store of a run's checkpoints: at ``checkpoint.dir``, or in the run's directory.
 
     Args:
         run: The run.
@@ -63,7 +63,7 @@ def node_files(job: Job, store: CheckpointStore, run: Run) -> NodeFiles:
 def open_upload(
     run: Run, job: Job, folder: Path, requests: StopRequests | None = None
 ) -> UploadBuilder | ObjectUpload | None:
-    """Open the store for uploads that ``checkpoint.upload`` names; return its uploader, or None.
+    """Open the upload destination that ``checkpoint.upload`` names; return its uploader, or None.
 
     Args:
         run: The run.

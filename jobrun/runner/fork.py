@@ -50,7 +50,7 @@ class Fork:
 def fork_run(
     fork: Fork, loaded: Authored | None, options: RunOptions, listener: Listener = ignore
 ) -> RunResult:
-    """Fork a run, for ``jobrun.fork()`` and the command: start a run from another run's epoch.
+    """Start a new run from an epoch of another run, for ``jobrun.fork()`` and ``jobrun fork``.
 
     With all its state the new run begins after that epoch; with some blobs it runs init, puts
     them over what init has made, and begins with epoch 1.
@@ -104,7 +104,7 @@ def fork_run(
 
 
 def _differences(run: Run, present: Authored, job: Job, *, strict: bool) -> tuple[Fault, ...]:
-    """Return warnings of what a fork changes in code, data and environment (W187).
+    """Return a warning for each change of code, data or environment between a run and its fork.
 
     Raises:
         DriftError: E370, numerics differ, and that is to be refused.

@@ -54,7 +54,7 @@ def require_parent(run: Run) -> Manifest | None:
 
 
 def fork_start(run: Run, job: Job) -> ResumePoint | None:
-    """Return the first state of a fork that takes its parent's whole state; None for any other.
+    """Return the state from which a fork of a whole epoch starts; None for every other run.
 
     Raises:
         CheckpointError: The parent's epoch is not there any more, or damaged.
@@ -129,7 +129,7 @@ def match_blobs(
 
 
 def require_resizable(job: Job, store: CheckpointStore, epoch: int) -> frozenset[str]:
-    """Return a fork's nodes whose first state comes from another number of nodes, or raise.
+    """Return the nodes, old and new, over which a fork redistributes saved state, or raise.
 
     Raises:
         DriftError: E387, E388, some of what the job declares cannot be.
@@ -163,7 +163,7 @@ def require_full_state(
 
 
 def read_stored_names(store: CheckpointStore, epoch: int) -> dict[str, tuple[str, ...]]:
-    """Read the names of the blobs in the epoch from which a fork starts, by node.
+    """Read which blobs each node has stored in the parent run's epoch from which a fork starts.
 
     Raises:
         CheckpointError: A file is not there, or damaged.

@@ -151,7 +151,7 @@ def continue_run(
     options: RunOptions,
     listener: Listener,
 ) -> RunResult:
-    """Run an ``Invocation`` that continues a run: recover, refuse drift, run the loop.
+    """Continue a run from an epoch: refuse forbidden changes, recover, run the epoch loop.
 
     ::
 
@@ -626,7 +626,7 @@ def report_parent(run: Run, listen: Listener) -> None:
 def report_changes(
     changes: tuple[Change, ...], listen: Listener, resized: ResizePlan | None = None
 ) -> None:
-    """Emit, as an invocation resumes, a note of each drift and each resized family."""
+    """Emit a note for each change since the run began and for each resized family of nodes."""
     for change in changes:
         level = "info" if change.kind in {"safe", "declared safe"} else "warning"
         listen(Noted(f"changed ({change.kind}): {change}", level))

@@ -68,7 +68,7 @@ class RunMetadata:
         self.entry = EntryPlan()
 
     def last_epoch(self, wanted: int | None) -> Chosen:
-        """Choose by the journal the epoch to continue from, as the run's own metadata handler.
+        """Choose from the run's journal the epoch to continue from; protect it from deletion.
 
         The epoch is held, so that a live run does not delete it: see ``release``.
         """
@@ -80,7 +80,7 @@ class RunMetadata:
         return Chosen(self.recovery.epoch, _reason(self.recovery, wanted))
 
     def release(self) -> None:
-        """Release the epoch that the run's metadata handler holds; may be called twice."""
+        """Release this handler's lock that protects the chosen epoch from deletion, if held."""
         hold, self._hold = self._hold, None
         if hold is not None:
             hold.release()
@@ -91,26 +91,26 @@ class RunMetadata:
         return str(Path(self._store.path(0)).parent)
 
     def accessible(self, epoch: int | None) -> bool:
-        """Return whether the run's own metadata handler can read an epoch in the store."""
+        """Return whether the store has the epoch undamaged; True for None, meaning a new save."""
         return epoch is None or (epoch in self._store.epochs() and self._inspect(epoch) is None)
 
     def written(self, epoch: int, generation: int) -> None:
-        """Acknowledge a durable epoch in the journal, as the run's own metadata handler."""
+        """Record in the journal, as the run's metadata handler, that an epoch is durable."""
         if self._journal is not None:
             self._journal.acknowledge(epoch, generation)
 
     def written_within(self, epoch: int, records: int, generation: int) -> None:
-        """Record a save inside an epoch in the run's own metadata handler."""
+        """Record in the journal, as the run's metadata handler, a save inside an epoch."""
         if self._journal is not None:
             self._journal.acknowledge_within(epoch, records, generation)
 
     def report(self, times: CheckpointTimes) -> None:
-        """Report, as metadata handler, how long a save or load took, to the run's logs."""
+        """Emit to the run's logs how long a save or load took, as the run's metadata handler."""
         self._listen(times)
 
     @contextlib.contextmanager
     def opened(self, listen: Listener) -> Iterator[RunMetadata]:
-        """Open the run's journal for a ``with`` block in which this handler records epochs."""
+        """Open the run's journal during a ``with`` block, so that this handler can write to it."""
         if self._journal_is_damaged:
             set_aside_journal(self._run)
         with contextlib.closing(Journal.open(self._run, self._run_id)) as journal:
@@ -121,7 +121,7 @@ class RunMetadata:
             self._journal = None
 
     def recover(self, listen: Listener) -> None:
-        """Apply the recovery plan that this metadata handler made when it chose the run's epoch.
+        """Apply the recovery plan that this metadata handler made in ``last_epoch``.
 
         Raises:
             EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
@@ -133,7 +133,7 @@ class RunMetadata:
             apply_entry(self.entry, self.root, self._journal, self._run, listen)
 
     def _planned(self, wanted: int | None) -> RecoveryPlan:
-        """Plan which epoch this metadata handler names; repeat if that was deleted meanwhile."""
+        """Plan the recovery to the epoch that this handler chooses; retry if just deleted."""
         for _ in retry_attempts():
             self._said = self._acknowledged(wanted)
             with contextlib.suppress(_EpochGoneError):
@@ -150,7 +150,7 @@ class RunMetadata:
         raise epochs_deleted_error(str(self._run))
 
     def _held_and_inspected(self, epoch: int) -> Damage | None:
-        """Hold and verify an epoch that this handler may choose; return its damage, or None."""
+        """Lock an epoch against deletion for this handler, and verify it; return any damage."""
         hold = self._store.hold(epoch)
         if hold is None:
             raise _EpochGoneError
@@ -162,7 +162,7 @@ class RunMetadata:
         return damage
 
     def _acknowledged(self, wanted: int | None) -> JournalContents:
-        """Read the run's journal; take a damaged one for empty if the user names an epoch."""
+        """Read the journal for this handler; treat a damaged one as empty if an epoch is named."""
         try:
             return read_journal(self._run, self._run_id)
         except CheckpointError:
@@ -180,25 +180,25 @@ class CheckedHandler:
         self.name = type(handler).__name__
 
     def last_epoch(self, wanted: int | None) -> Chosen | None:
-        """Ask the user's metadata handler which epoch to continue from; check the answer."""
+        """Ask the user's metadata handler from which epoch to continue; check the answer's type."""
         said = self._ask("last_epoch", lambda: self._handler.last_epoch(wanted))
         if said is None or (isinstance(said, Chosen) and type(said.epoch) is int):
             return said
         raise self._odd("last_epoch", f"it answered {said!r:.80}")
 
     def accessible(self, epoch: int | None) -> bool:
-        """Ask the user's metadata handler whether it can read an epoch; require a bool."""
+        """Ask the user's metadata handler whether it can read an epoch; raise if not a bool."""
         said = self._ask("accessible", lambda: self._handler.accessible(epoch))
         if isinstance(said, bool):
             return said
         raise self._odd("accessible", f"it answered {said!r:.80}")
 
     def written(self, epoch: int, generation: int) -> None:
-        """Notify the user's metadata handler that an epoch is durable; report its errors."""
+        """Notify the user's metadata handler that an epoch's checkpoint is durable."""
         self._ask("written", lambda: self._handler.written(epoch, generation))
 
     def report(self, times: CheckpointTimes) -> None:
-        """Report to the user's metadata handler how long a save, load or upload of the run took."""
+        """Report to the user's metadata handler how long a save, load or upload took."""
         self._ask("report", lambda: self._handler.report(times))
 
     def _ask(self, what: str, call: Callable[[], _T]) -> _T:
@@ -218,7 +218,7 @@ class CheckedHandler:
 
 
 def choose_epoch(own: RunMetadata, other: CheckedHandler | None, wanted: int | None) -> Chosen:
-    """Choose the epoch to continue from: ask the run's metadata handler and the user's, if any.
+    """Choose the epoch to continue from: ask the user's metadata handler first, then the run's.
 
     Another handler's word counts before the user's, and both before the run's own; the run's
     own decides whether that epoch can be used.
@@ -241,7 +241,7 @@ def choose_epoch(own: RunMetadata, other: CheckedHandler | None, wanted: int | N
 
 
 def require_new_run(handler: MetadataHandler) -> None:
-    """Require that the user's metadata handler names no epoch at the start of a new run.
+    """Raise if the user's metadata handler names an epoch to continue from for a new run.
 
     Raises:
         CheckpointError: It names an epoch.
@@ -258,7 +258,7 @@ def require_new_run(handler: MetadataHandler) -> None:
 
 
 def _find_newest(own: RunMetadata) -> int | None:
-    """Ask the run's own metadata handler which epoch it would choose; None if it has none."""
+    """Return the epoch that the run's own metadata handler would choose; None if none is usable."""
     try:
         return own.last_epoch(None).epoch
     except CheckpointError:
@@ -267,7 +267,7 @@ def _find_newest(own: RunMetadata) -> int | None:
 
 
 def build_choice_note(chosen: Chosen) -> Noted:
-    """Build the note of which epoch a metadata handler chose, the run's or the user's, and why."""
+    """Build the log note that says from which epoch a run continues, and why."""
     where = "init" if chosen.epoch == FROM_INIT else f"epoch {chosen.epoch}"
     return Noted(f"continuing from {where}: {chosen.reason}")
 

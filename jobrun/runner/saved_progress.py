@@ -75,7 +75,7 @@ class Progress:
 
 
 def to_json(progress: Progress) -> dict[str, Any]:
-    """Convert a run's progress to JSON, which a manifest saves under its key ``runner``.
+    """Convert a run's progress to a JSON dict, which each manifest contains as ``runner``.
 
     Raises:
         TaskFailedError: An output cannot be stored; see ``encode_json``.
@@ -176,7 +176,7 @@ def encode_json(value: Any, what: str) -> Any:
 
 
 def decode_json(form: Any) -> Any:
-    """Convert the JSON form of a blob value or an output back to the value, bit for bit.
+    """Convert a value that ``encode_json`` encoded back to the original, bit for bit.
 
     Raises:
         ValueError: It is the form of nothing.

@@ -228,7 +228,7 @@ def resume_run(
 
 
 def match_hash_seed(run: Run, options: RunOptions) -> None:
-    """Restart this process by ``options.restart`` if the run to resume has another hash seed.
+    """Restart this Python process if the run to resume was recorded with another hash seed.
 
     Where it cannot, the difference is drift of the numerics.
     """

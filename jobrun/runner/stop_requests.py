@@ -360,7 +360,7 @@ def job_age_s(variable: str, value: str | None) -> float:
 
 
 def parse_clock(text: str) -> float | None:
-    """Parse the time to a deadline, ``[days-][[hours:]minutes:]seconds``; None for other text."""
+    """Parse the time left (``1-02:30:00``: 1 day, 2 h, 30 min) to seconds; None for other text."""
     match = _CLOCK.fullmatch(text.strip())
     if match is None:
         return None
@@ -427,7 +427,7 @@ def _run_command(command: list[str]) -> str:
 
 
 def _handled_signals() -> Iterator[int]:
-    """Yield signals that request a stop, and those by which the supervisor relays them.
+    """Yield the signals that request a stop, and the signals by which the supervisor relays them.
 
     Ignored from outside (nohup, a shell's background job), a signal stays so.
     """
@@ -455,5 +455,5 @@ def _exit_on_signal(number: int, frame: FrameType | None) -> None:
 
 
 def _do_nothing(number: int, frame: FrameType | None) -> None:
-    """Ignore a stop signal in its handler: the request arrives by the wakeup descriptor."""
+    """Ignore a signal that requests a stop: its number is read from the wakeup descriptor."""
     del number, frame

@@ -60,14 +60,14 @@ class TimeAccount:
         self._waits: list[TaskWaited] = []
 
     def switch(self, row: TimeRow) -> TimeRow:
-        """Switch the time account's stopwatch to another row; return the row that ran before."""
+        """Count time in another row from now on, such as ``saves``; return the earlier row."""
         now, before = self._clock(), self._row
         self._spent[before] = self._spent.get(before, 0.0) + now - self._at
         self._row, self._at = row, now
         return before
 
     def move(self, row: TimeRow, seconds: float) -> None:
-        """Move seconds in the time account from the row ``computing`` to another row.
+        """Move seconds from the row ``computing`` of the time account to another row.
 
         Can be called from any thread.
         """
@@ -123,7 +123,7 @@ class TimeAccount:
 
 
 def _union_s(spans: Iterable[tuple[float, float]]) -> float:
-    """Return for how many seconds at least one of the spans lasted, for the time account."""
+    """Return how many seconds are covered by at least one of these time spans."""
     total, reached = 0.0, -math.inf
     for start, end in sorted(spans):
         total += max(0.0, end - max(start, reached))
@@ -137,7 +137,7 @@ _NO_WAIT = TaskWaited("", "", 0)
 def _waiting_parts(
     ends: list[tuple[str, float]], waits: dict[str, TaskWaited]
 ) -> tuple[float, float]:
-    """Return the parts of a node's time that waiting for data and for nodes took.
+    """Return the fractions of a node's time spent waiting for data and for other nodes.
 
     A thread that waits for another task of its node does not count: that one runs.
     """

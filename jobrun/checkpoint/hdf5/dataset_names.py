@@ -34,52 +34,52 @@ def quote_name(name: str) -> str:
 
 
 def part_name(blob: str, path: Iterable[str]) -> str:
-    """Join a blob's name and the path of a part by slashes to the unquoted name of a dataset."""
+    """Join a blob's name and the keys of a value inside the blob to one internal name."""
     return _STEP.join((blob, *path))
 
 
 def split_part_name(name: str) -> tuple[str, ...]:
-    """Split a part's dataset name, as ``part_name`` joins it, into the blob's name and the path."""
+    """Split an internal name made by ``part_name`` into a blob's name and the keys of a value."""
     return tuple(name.split(_STEP))
 
 
 def dataset_path(name: str) -> str:
-    """Return the HDF5 path below ``/blobs`` at which a blob, or a part of one, is stored."""
+    """Return where below ``/blobs`` the HDF5 dataset of a blob or of a value inside a blob is."""
     if _STEP not in name:
         return quote_name(name)
     return "/".join(quote_name(step) or _NOTHING for step in name.split(_STEP))
 
 
 def display_name(name: str) -> str:
-    """Return a dataset's name as messages show it; for a part of a blob, its HDF5 path."""
+    """Return a blob's name for messages; for a value inside a blob, its quoted HDF5 path."""
     return dataset_path(name) if _STEP in name else name
 
 
 def root_blob(name: str) -> str:
-    """Return the name of the blob that a part belongs to, from the internal name of its dataset."""
+    """Return the blob's name from the internal name (``part_name``) of a value inside the blob."""
     return name.partition(_STEP)[0]
 
 
 def path_in_blob(dataset_path: str, blob: str) -> tuple[str, ...]:
-    """Return the path of a part inside its blob from the name of the part's HDF5 link."""
+    """Return the keys of a value inside a blob, from the path of the value's HDF5 dataset."""
     steps = dataset_path[len(quote_name(blob)) + 1 :].split("/")
     return tuple("" if step == _NOTHING else unquote_name(step) for step in steps)
 
 
 def blob_of_link(dataset_path: str) -> str:
-    """Return the name of the blob that the part with this HDF5 link belongs to."""
+    """Return the name of the blob to which the dataset with this HDF5 path belongs."""
     return unquote_name(dataset_path.partition("/")[0])
 
 
 def unquote_name(text: str) -> str:
-    """Unquote the name of a blob's HDF5 dataset; return that of a blob's part unchanged."""
+    """Undo ``%XX`` quoting in a blob's HDF5 dataset name; return a name with a slash unchanged."""
     if "%" not in text or "/" in text:
         return text
     return _QUOTED.sub(lambda found: _plain(found[0]), text)
 
 
 def unquote_names(links: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Unquote dataset names of a file, but not ``a%2Fx`` where a blob ``a`` has parts ``a/x``.
+    """Unquote a file's HDF5 dataset names, except ``a%2Fx`` where a blob ``a`` contains an ``x``.
 
     Beside a container ``readers`` the blob ``readers/x`` stays ``readers%2Fx``.
 
@@ -104,7 +104,7 @@ def _plain(text: str) -> str:
 
 
 def blob_names(links: Iterable[str], quoted: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Return the names of the blobs whose datasets, or parts' datasets, have these HDF5 links.
+    """Return the names of the blobs that HDF5 datasets with these names store, each name once.
 
     Args:
         links: Names as ``unquote_names`` returns them.
@@ -119,5 +119,5 @@ def blob_names(links: Iterable[str], quoted: Mapping[str, str] | None = None) ->
 
 
 def is_part_of(link: str, name: str) -> bool:
-    """Return whether an HDF5 dataset's name is a given blob's name, or that of one of its parts."""
+    """Return whether an HDF5 dataset's name is that of the given blob or of a value inside it."""
     return link == name or link.startswith((f"{quote_name(name)}/", f"{name}/"))

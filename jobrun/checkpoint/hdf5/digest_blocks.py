@@ -25,18 +25,18 @@ digest: Callable[[Any], bytes] = xxhash.xxh3_128_digest
 
 
 def block_count(tail: int) -> int:
-    """Compute the number of digest blocks of a checkpoint file whose tail begins at this byte."""
+    """Compute how many 256 KiB blocks a checkpoint file has before its table of digests."""
     return -(-(tail - USER_BLOCK) // BLOCK_BYTES)
 
 
 def block_span(number: int, tail: int) -> tuple[int, int]:
-    """Return where a numbered digest block of a checkpoint file begins and ends, in bytes."""
+    """Return at which byte offsets of a checkpoint file a 256 KiB block begins and ends."""
     begin = USER_BLOCK + number * BLOCK_BYTES
     return begin, min(begin + BLOCK_BYTES, tail)
 
 
 def blocks_holding(begin: int, end: int) -> range:
-    """Return the numbers of the digest blocks with the file's bytes from ``begin`` to ``end``."""
+    """Return the numbers of a file's 256 KiB blocks that hold the bytes ``begin`` to ``end``."""
     if end <= begin:
         return range(0)
     return range((begin - USER_BLOCK) // BLOCK_BYTES, (end - USER_BLOCK - 1) // BLOCK_BYTES + 1)

@@ -87,7 +87,7 @@ def parse_dtype(text: str) -> DType:
 
 
 def storage_dtype(dtype: DType) -> DType:
-    """Return the dtype that HDF5 stores for a numpy dtype: itself, or one of the same size.
+    """Return the dtype under which HDF5 stores a numpy dtype: the same, or one of equal item size.
 
     ========================  ====================================================
     bfloat16, float8 …        unsigned integers of the same bits
@@ -133,7 +133,7 @@ def is_custom(dtype: DType) -> bool:
 
 
 def is_reinterpreted(dtype: DType) -> bool:
-    """Return whether HDF5 stores a dtype as another dtype, with the bits of values unchanged."""
+    """Return whether HDF5 stores a dtype's bits unchanged under another dtype, as for bfloat16."""
     # Metadata do not count where dtypes are compared.
     is_simple = dtype.names is None and dtype.subdtype is None and not dtype.metadata
     return is_simple and _keeps_its_bits(dtype)

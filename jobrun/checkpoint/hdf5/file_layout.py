@@ -107,7 +107,7 @@ class Layout:
 
     @cached_property
     def packed(self) -> list[int]:
-        """The compressed entries of the layout, whose data follow those of all other entries."""
+        """The indexes of the layout's compressed blobs, whose data follow all other data."""
         return [index for index, one in enumerate(self.entries) if one.packing]
 
     @cached_property
@@ -117,7 +117,7 @@ class Layout:
 
     @cached_property
     def text(self) -> bytes:
-        """The file layout's types and compressed chunks as JSON text, without names and offsets."""
+        """The layout's blob types and compressed chunks as JSON text, without names and offsets."""
         packings = {
             str(index): [one.packing.codec, list(one.packing.chunk), one.packing.count]
             for index, one in enumerate(self.entries)
@@ -132,7 +132,7 @@ class Layout:
 
     @cached_property
     def names_text(self) -> bytes:
-        """The layout's quoted blob names as one text for the file, divided by line feeds."""
+        """The quoted names of the layout's blobs as bytes, joined by line feeds."""
         return b"\n".join(self.quoted_names)
 
     @cached_property
@@ -144,7 +144,7 @@ class Layout:
 
     @cached_property
     def digest(self) -> str:
-        """``sha256:<hex>`` of the layout's names, kinds, dtypes, shapes, axis orders and roles."""
+        """The SHA-256 of a file layout: its blobs' names, kinds, dtypes, shapes and roles."""
         about = [[one.role, one.origin] for one in self.entries]
         roles = json.dumps(about, sort_keys=True) if any(map(_has_attributes, self.entries)) else ""
         digest = hashlib.sha256(b"\0".join([self.text, self.names_text, roles.encode()]))

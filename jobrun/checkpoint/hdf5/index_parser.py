@@ -82,18 +82,18 @@ class Index:
 
     @property
     def blobs(self) -> tuple[str, ...]:
-        """The blob names in the parsed index, also of blobs that several datasets hold."""
+        """The names of blobs in a parsed index; a blob of several datasets counts once."""
         return blob_names(self.names, self.quoted)
 
     @property
     def shown_names(self) -> list[str]:
-        """The blob names of a parsed index to show: quoted only where two would else be equal."""
+        """The names in a parsed index for messages, ``%``-quoted only if two would look equal."""
         plain = {link: blob for blob, link in self.quoted.items()}
         shown = (plain.get(name, name) for name in self.names)
         return [one if self.rows[one] == row else self.names[row] for row, one in enumerate(shown)]
 
     def blob_rows(self) -> dict[str, int]:
-        """Map names, of blobs and of parts of blobs, to their rows in the file's index."""
+        """Map the names of blobs and of values inside blobs to row numbers in the file's index."""
         return {**self.rows, **{blob: self.rows[link] for blob, link in self.quoted.items()}}
 
     def type_of(self, row: int) -> BlobType:
@@ -160,7 +160,7 @@ def parse_tail(data: bytes, header: Header, parts: Parts) -> Tail:
 
 
 def parse_index(data: bytes, parts: Parts, tail: Tail) -> Index:
-    """Parse the bytes of a file's index: names, types and offsets of blobs.
+    """Parse the bytes of a checkpoint file's index: names, types and offsets of all blobs.
 
     Raises:
         StructureError: jobrun never writes such a one.

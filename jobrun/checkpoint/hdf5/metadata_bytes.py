@@ -121,7 +121,7 @@ def render_contiguous_layout(size: int) -> tuple[bytes, int]:
 def render_chunked_layout(
     chunk: tuple[int, ...], itemsize: int, filters: bytes
 ) -> tuple[bytes, int]:
-    """Render HDF5 messages of a chunked dataset; return where in them its B-tree's address goes."""
+    """Render a chunked dataset's HDF5 header messages; return also the B-tree address's offset."""
     fill = render_message(0x05, _FILL_CHUNKED, 1)
     pipeline = render_message(0x0B, filters, 1)
     body = struct.pack("<BBBQ", 3, 2, len(chunk) + 1, UNDEFINED)
@@ -130,7 +130,7 @@ def render_chunked_layout(
 
 
 def render_filter_pipeline(filters: Sequence[tuple[int, str, tuple[int, ...]]]) -> bytes:
-    """Render the bytes of an HDF5 filter pipeline message: number and parameters of each filter."""
+    """Render an HDF5 filter pipeline message: the number, name and parameters of each filter."""
     parts = [struct.pack("<BB", 2, len(filters))]
     for number, name, values in filters:
         text = name.encode() + b"\0" if number >= 256 else b""
@@ -180,7 +180,7 @@ def render_headers(header: bytes, at: int, addresses: Numbers) -> Bytes:
 def render_chunk_tree(
     shape: tuple[int, ...], chunk: tuple[int, ...], places: Sequence[tuple[int, int]], address: int
 ) -> tuple[bytes, int]:
-    """Render the bytes of the HDF5 B-tree over a dataset's chunks; return its root's address.
+    """Render the HDF5 B-tree of a dataset's chunks; return its bytes and the root node's address.
 
     Args:
         shape: Of the dataset.
@@ -213,7 +213,7 @@ def _render_local_heap(names: Sequence[bytes], address: int) -> tuple[bytes, Num
 def _render_symbol_nodes(
     offsets: Numbers, addresses: Numbers, leaf_k: int
 ) -> tuple[list[bytes], list[int]]:
-    """Render HDF5 symbol table nodes; return them, and the B-tree keys that separate them."""
+    """Render a group's HDF5 symbol table nodes; return them and the B-tree keys between them."""
     most = 2 * leaf_k
     nodes: list[bytes] = []
     keys = [0]
@@ -231,7 +231,7 @@ def _render_symbol_nodes(
 def _render_tree(
     kind: int, keys: Sequence[bytes], children: Sequence[int], address: int, form: tuple[int, int]
 ) -> tuple[bytes, int]:
-    """Render an HDF5 B-tree (version 1) from its leaves up; return its bytes and root's address.
+    """Render an HDF5 B-tree (version 1) from its leaves up; return bytes and the root's address.
 
     Args:
         kind: 0 of a group, 1 of chunks.

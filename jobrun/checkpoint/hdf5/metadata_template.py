@@ -187,7 +187,7 @@ class Template:
 def build_chunk_tree(
     entry: Entry, places: list[tuple[int, int]], address: int
 ) -> tuple[bytes, int]:
-    """Render the metadata that no template holds: the B-tree of a compressed blob's chunks.
+    """Render the HDF5 B-tree of a compressed blob's chunks, which the metadata template leaves out.
 
     Args:
         entry: The blob.
@@ -205,7 +205,7 @@ def pad_text(text: bytes) -> bytes:
 
 
 def _build_tree(layout: Layout) -> _Tree:
-    """Build the tree of HDF5 groups below ``/blobs`` for the metadata template, sorted by name."""
+    """Build nested dicts of HDF5 groups below ``/blobs`` for the metadata template, sorted."""
     tree: _Tree = {}
     for row, name in enumerate(layout.quoted_names):
         inside = tree
@@ -225,7 +225,7 @@ def _ordered(tree: _Tree) -> _Tree:
 
 
 def _saves_space(tree: _Tree) -> bool:
-    """Return whether larger B-tree nodes shrink the metadata template, by its groups' links."""
+    """Return whether larger B-tree nodes shrink the HDF5 metadata: few groups, many members."""
     groups = [tree]
     for group in groups:
         groups += [one for one in group.values() if isinstance(one, dict)]

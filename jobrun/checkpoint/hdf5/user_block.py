@@ -136,7 +136,7 @@ def decode(block: bytes | memoryview, what: str) -> Header:
 
 
 def damaged_error(what: str, how: str) -> CheckpointError:
-    """Build the error E303, that a user block or another part of a checkpoint file is damaged."""
+    """Build the error E303 for a damaged checkpoint file: which part of it is damaged, and how."""
     return CheckpointError.of(
         "E303", f"{what} is damaged: {how}", "use another epoch, or a copy of this one"
     )

@@ -48,7 +48,7 @@ class Coded:
 
 
 def encode(value: Value, name: str) -> Coded:
-    """Encode a blob's value as an array for HDF5; the array may share the value's memory.
+    """Encode a blob's value as an array that HDF5 can store, if possible without copying.
 
     Equal values give equal bytes: padding, in long doubles and records, becomes zero.
 

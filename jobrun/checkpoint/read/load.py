@@ -62,7 +62,7 @@ def load(
     partial: bool = False,
     into: Mapping[str, Array] | None = None,
 ) -> dict[str, Value]:
-    """Load the named or all blobs of an open checkpoint file; containers stay in their parts.
+    """Load some or all blobs of a checkpoint file into a dict; values in containers stay separate.
 
     Where all are wanted, or ``names`` leaves none out, every byte of the file is verified, else
     the blocks that hold the wanted ones.
@@ -368,7 +368,7 @@ def _has_buffer(dtype: np.dtype[Any]) -> bool:
 
 
 def in_threads(act: Callable[[Any], None], portions: Sequence[Any], least: int = 1) -> None:
-    """Load or verify the portions of a checkpoint file in several threads, one of them this.
+    """Call a function for each portion of a checkpoint file in several threads, this one included.
 
     Each takes the next portion that is left. This thread begins at once: to wait for threads of a
     pool until they have started would cost as much as they save, where the file is in memory.

@@ -36,13 +36,13 @@ class RowSpans:
         return range(int(low), int(high))
 
     def are_touching(self, begin: Places, end: Places) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return for each byte range of a partial read whether these blobs have data in it."""
+        """Return for each byte range, in an array of bools, whether data of a blob are in it."""
         low, high = np.searchsorted(self.end, begin, "right"), np.searchsorted(self.begin, end)
         found: np.ndarray[Any, np.dtype[np.bool_]] = low < high
         return found
 
     def inside(self, begin: int, end: int) -> range:
-        """Return which of these blobs lie completely within a portion of a partial read."""
+        """Return which blobs of a partial read lie completely between two offsets in the file."""
         low, high = np.searchsorted(self.begin, begin), np.searchsorted(self.end, end, "right")
         return range(int(low), int(high))
 
@@ -161,7 +161,7 @@ class PortionReader:
 
 
 def _cut(starts: list[int], pieces: list[Array], begin: int, end: int) -> list[list[Array]]:
-    """Divide the pieces of memory that a partial read fills at the ends of the file's blocks."""
+    """Divide the memory that a partial read fills at the ends of the file's 256 KiB blocks."""
     if starts[0] < begin:
         pieces[0] = flat_memory(pieces[0])[begin - starts[0] :]
         starts[0] = begin

@@ -99,7 +99,7 @@ class StateFile:
 
     @cached_property
     def tail(self) -> Tail:
-        """The verified and parsed tail, the last part of the file, with the digests of its blocks.
+        """The verified and parsed end of the checkpoint file: the digests of its blocks.
 
         Raises:
             CheckpointError: It is damaged, or jobrun never writes such a one.
@@ -188,7 +188,7 @@ class StateFile:
             self.read_blocks(some, [[memory[at : at + BLOCK_BYTES]] for at in places])
 
     def pieces(self) -> Iterator[memoryview]:
-        """Yield all bytes after an open checkpoint file's user block, verified piece by piece.
+        """Yield the verified pieces of a checkpoint file: all bytes after its user block.
 
         Each piece is valid until the next one.
 
@@ -261,7 +261,7 @@ def _digest_of(pieces: Sequence[Any]) -> bytes:
 
 
 def read_verified(path: str, digest: str, *, at: str = "") -> Iterator[memoryview]:
-    """Read all bytes of a checkpoint file, handing each piece on once it is verified.
+    """Yield all bytes of a checkpoint file piece by piece, each after its digest is verified.
 
     A file that has no valid header is given out as it is, and compared with the manifest's digest
     of all its bytes at the end.

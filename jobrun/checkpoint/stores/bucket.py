@@ -78,7 +78,7 @@ class Bucket:
         return True
 
     def put(self, name: str, pieces: Iterable[bytes], size_bytes: int) -> None:
-        """Write an object of the bucket as a whole, replacing one of the same name.
+        """Write an object to the bucket, all or nothing; replace an object of the same name.
 
         Args:
             name: Its name.
@@ -136,7 +136,7 @@ class Bucket:
             return None
 
     def pieces(self, name: str) -> Iterator[bytes]:
-        """Yield the bytes of an object in the bucket, piece by piece.
+        """Yield the content of an object in the bucket as pieces of bytes.
 
         Raises:
             FileNotFoundError: There is none.
@@ -181,7 +181,7 @@ class Bucket:
             return {str(one["path"])[cut:]: int(one["size"]) for some in found for one in some}
 
     def folders(self) -> tuple[str, ...]:
-        """List the folders of the bucket: the common first parts of its objects' names."""
+        """List the bucket's folders: the parts of object names up to the first slash."""
         with self._store_errors("list"):
             found = self._api.list_with_delimiter(self._store, self._prefix or None)
             cut = len(self._prefix)

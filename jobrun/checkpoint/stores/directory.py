@@ -128,13 +128,13 @@ class DirectoryStore:
         return target
 
     def discard(self, staged: str) -> None:
-        """Discard a staging directory that this directory store has made, and no other."""
+        """Delete a staging directory if this directory store has made it; ignore any other."""
         path = Path(staged)
         if path.parent == self._root and _LEFTOVER.fullmatch(path.name):
             shutil.rmtree(path, ignore_errors=True)
 
     def epochs(self) -> tuple[int, ...]:
-        """Return the epochs in the store's directory; entries with other names are ignored."""
+        """Return the numbers of the epochs in the store's directory; ignore other entries."""
         with disk_faults("E313", f"list {self._path}"):
             return tuple(sorted(self._listed()))
 

@@ -57,7 +57,7 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def _dumps(value: Any, depth: int = 0) -> str:
-    """Encode a part of a manifest as ``json.dumps`` does, two spaces a level, keys sorted.
+    """Encode a value of the manifest like ``json.dumps`` with an indent of two and sorted keys.
 
     ``json`` itself indents in Python, item by item; what contains no container is encoded in C.
     """
@@ -86,7 +86,7 @@ _encode = _encoder(",")
 
 
 def _environment_text(shown: str, manifest: Manifest) -> str:
-    """Render the manifest's entry ``environment``, versions of packages, as indented JSON text."""
+    """Render the manifest's ``environment``, such as versions of packages, as indented JSON."""
     if shown not in _ENVIRONMENTS:
         if len(_ENVIRONMENTS) > _MOST_ENVIRONMENTS:
             _ENVIRONMENTS.clear()
@@ -162,7 +162,7 @@ def _plausible_file(file: StoredFile) -> bool:
 
 
 def find_damage(directory: str, file: StoredFile, *, whole: bool) -> str:
-    """Return how a stored file differs from its entry in the manifest; empty if it does not.
+    """Return how a checkpoint file differs from its manifest, as text; empty if it does not.
 
     Args:
         directory: Where it should be.

@@ -182,7 +182,7 @@ class ObjectStore:
         return None
 
     def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
-        """Move epochs in the object store to a prefix: the last part of ``where``."""
+        """Move epochs in the object store below another prefix: the last part of ``where``."""
         place = Path(where).name
         for epoch in sorted(epochs, reverse=True):
             names = sorted(self._names(epoch), key=lambda name: name.endswith(manifests.NAME))
@@ -191,7 +191,7 @@ class ObjectStore:
             self._remove(epoch)
 
     def check(self) -> None:
-        """Do nothing: an object store cannot become another one, as its URL identifies it."""
+        """Do nothing, as an object store with the same URL cannot be another object store."""
 
     def hold(self, epoch: int) -> EpochHold | None:
         """Return a hold without effect, as an object store has no locks; None for no epoch."""
@@ -219,7 +219,7 @@ class ObjectStore:
         return (*self._local.sweep(), *(epoch_name(epoch) for epoch in sorted(without)))
 
     def _entries(self) -> tuple[set[int], set[int]]:
-        """Return the object store's epochs in two lists: those with a manifest, those without."""
+        """Return two sets of epochs in the object store: those with a manifest, those without."""
         seen: set[int] = set()
         whole: set[int] = set()
         for name in self._bucket.list():
@@ -254,7 +254,7 @@ class ObjectStore:
         return made
 
     def _is_same(self, manifest: Manifest) -> bool:
-        """Return whether the object store has the epoch of this manifest; refuse another."""
+        """Return whether the epoch is in the object store; raise if its manifest there differs."""
         found = self._found(manifest.epoch)
         if found is None:
             return False
@@ -299,7 +299,7 @@ def _manifest_name(epoch: int) -> str:
 
 
 def object_name(epoch: int, file: StoredFile) -> str:
-    """Build the object's name, with part of a digest, for a checkpoint file in an object store."""
+    """Build the object store's name for a checkpoint file: epoch, node and start of the digest."""
     tag = file.digest.removeprefix("sha256:")[:_TAG_LENGTH]
     return f"{epoch_name(epoch)}/{file.node}.{tag}.h5"
 

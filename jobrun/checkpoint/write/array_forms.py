@@ -40,7 +40,7 @@ class ArrayForms:
         self._array_bytes = int(sum(array.nbytes for array in arrays))
 
     def fits(self, values: Mapping[str, Value]) -> bool:
-        """Return whether values have these array forms: names, types, dtypes, shapes, strides."""
+        """Return whether values have these forms: names, types, dtypes, shapes and strides."""
         if list(values) != self._names or list(map(type, values.values())) != self._types:
             return False
         arrays = self._arrays_of(values)
@@ -54,7 +54,7 @@ class ArrayForms:
         return [arrays[index].strides for index in self._deep] == self._strides
 
     def size_bytes(self, values: Mapping[str, Value]) -> int:
-        """Sum the bytes of values that fit these ``ArrayForms``; scalars count 8 bytes each."""
+        """Sum the sizes in bytes of values that fit these array forms; a scalar counts 8 bytes."""
         return self._array_bytes + size_bytes([values[name] for name in self.others])
 
     def _arrays_of(self, values: Mapping[str, Value]) -> list[Any]:

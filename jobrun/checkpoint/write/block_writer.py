@@ -114,7 +114,7 @@ class BlockWriter:
             self.advance(room.size)
 
     def room(self) -> Bytes:
-        """Return the unused part of the block writer's buffer, never empty, to be filled."""
+        """Return the free rest of the block writer's buffer, to be filled; it is never empty."""
         if self._slab is None:
             self._slab = self._pool.take(self._wanted)
         return self._slab[self.position - self._window : self._window_bytes]
@@ -129,7 +129,7 @@ class BlockWriter:
         self._flush_full()
 
     def end_blocks(self) -> None:
-        """End the block writer's last digest block, so that only the tail can be added."""
+        """End the file's last 256 KiB block and digest it; only the table of digests may follow."""
         if (self.position - USER_BLOCK) % BLOCK_BYTES:
             self._close_block(is_last=True)
 

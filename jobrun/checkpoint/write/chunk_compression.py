@@ -34,7 +34,7 @@ _MOST_THREADS = 4
 
 
 def choose_packings(coded: Mapping[str, Coded], rules: Rules) -> dict[str, Packing]:
-    """Choose the blobs to compress in chunks: those a rule names whose samples shrink.
+    """Choose the blobs to compress: named in the spec, and smaller when a sample is compressed.
 
     Raises:
         EnvironmentFaultError: E326, a codec needs a package that is not there.

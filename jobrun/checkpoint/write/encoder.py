@@ -78,7 +78,7 @@ class _Gathered:
     names: list[str]
 
     def takes(self, place: int, entry: Entry, dtype: DType | None) -> bool:
-        """Return whether a small blob can be encoded together with those gathered before it."""
+        """Return whether a small array belongs to this group: adjacent, same dtype and shape."""
         return (
             self.first + self.count == place
             and entry.size_bytes == self.size_bytes
@@ -231,7 +231,7 @@ class FileEncoder:
         known: PreviousFile | None = None,
         adjacent: FindAdjacent | None = None,
     ) -> EncodedFile:
-        """Encode an epoch's arrays into the block writer; return the parts to be written last."""
+        """Write an epoch's arrays into the block writer; return the file's parts to write last."""
         known = known or PreviousFile()
         if self._front is not None:
             # The same in each file of the layout.
@@ -273,7 +273,7 @@ class FileEncoder:
             )
 
     def _fill_packed(self, filling: BlockWriter, arrays: list[Array], epoch: int) -> EncodedFile:
-        """Encode a file with compressed chunks: chunks first, then their B-trees and metadata."""
+        """Write compressed blobs to a checkpoint file: chunks, then their B-trees and metadata."""
         offsets = self._offsets.copy()
         chunks: list[tuple[int, int]] = []
         for index in self.layout.packed:
@@ -395,7 +395,7 @@ def _coded(value: Value, name: str) -> Coded:
 
 
 def _put(filling: BlockWriter, array: Array, same: Sequence[bytes]) -> None:
-    """Encode an array into the file: as a whole in C order, in portions in any other order."""
+    """Write an array's bytes in C order to the file; an array in another order in portions."""
     if array.flags.c_contiguous:
         filling.put(flat_bytes(array), same)
         return

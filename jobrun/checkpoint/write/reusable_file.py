@@ -76,7 +76,7 @@ def open_over_removed(path: str) -> int:
 
 
 def _open_reusable(path: str) -> int | None:
-    """Open a removed epoch's file to reuse it; return None if it is absent, linked or locked."""
+    """Open a deleted epoch's kept file to overwrite it; None if absent, hard-linked or locked."""
     try:
         descriptor = os.open(path, _FLAGS)
     except OSError:

@@ -72,11 +72,11 @@ class Arena:
         self.turns: tuple[Names, ...] = ()
 
     def is_prepared(self, key: object, lead_bytes: int) -> bool:
-        """Return whether the arena was prepared last for arrays of an equal key, and as far on."""
+        """Return whether the arena was last prepared for arrays of this key and first offset."""
         return lead_bytes == self._lead_bytes and key == self._key
 
     def prepare(self, arrays: Mapping[str, Array], lead_bytes: int = 0, key: object = None) -> None:
-        """Allocate the arena's memory for copies of these arrays, in place of earlier copies.
+        """Lay out the arena's memory for copies of these arrays; earlier copies become invalid.
 
         Args:
             arrays: In the order in which the small ones are to lie.
@@ -102,7 +102,7 @@ class Arena:
         self.turns = (*turns, *self._cut(large))
 
     def copy(self, names: Names, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
-        """Copy the named arrays into the places the arena prepared for them, bit for bit.
+        """Copy the named arrays to their prepared places in the arena's memory, bit for bit.
 
         The copies are valid until ``prepare``.
 
@@ -122,7 +122,7 @@ class Arena:
         return copies
 
     def adjacent(self, names: Sequence[str], size_bytes: int) -> Bytes | None:
-        """Return the arena's copies of arrays as one piece of memory; None if not adjacent.
+        """Return the arena's copies of these arrays as one array of bytes; None if there are gaps.
 
         Args:
             names: In which order they should lie; not empty.
@@ -148,7 +148,7 @@ class Arena:
         return np.frombuffer(self._memory, np.uint8, len(names) * size_bytes, first)
 
     def _write(self, memory: mmap.mmap, run: _Run, arrays: Mapping[str, Any]) -> None:
-        """Copy small arrays into the arena's memory, one behind the other."""
+        """Copy small arrays one after another into adjacent memory of the snapshot arena."""
         with self._position:
             memory.seek(run.begin)
             try:
@@ -163,7 +163,7 @@ class Arena:
             np.copyto(self._places[name], arrays[name], casting="no")
 
     def _cut(self, names: Sequence[str]) -> Iterator[Names]:
-        """Cut names into groups of the arena's arrays that are copied in one go."""
+        """Divide array names into groups; the snapshot arena copies each group by one call."""
         begin, left_bytes = 0, _TURN_BYTES
         for at, name in enumerate(names):
             left_bytes -= self._places[name].nbytes
@@ -178,7 +178,7 @@ class Arena:
         return dict(zip(names, map(self._places.__getitem__, names), strict=True))
 
     def _runs_of(self, names: Sequence[str]) -> Iterator[_Run]:
-        """Group small arrays' names into runs that are contiguous in the snapshot arena."""
+        """Group the names of small arrays whose copies are contiguous in the snapshot arena."""
         run: _Run | None = None
         for name in names:
             begin = self._offsets[name]

@@ -103,7 +103,7 @@ class NodeWriter:
         return self._program.gathered % PAGE if self._program else 0
 
     def prepare(self, values: Mapping[str, Value]) -> None:
-        """Prepare a node's writer to save values with these names, types and shapes.
+        """Prepare the writer's file layout before a save, for values of these names and types.
 
         Never needed: ``write`` does the same when the layout is another one than last time.
         Called while nothing waits for it, say during init, it takes that time from the first

@@ -111,7 +111,7 @@ class _ImportWalker:
         self.sources[name] = digest
 
     def follow(self, module: str, base: Path, *, shown: str = "", only_below: bool = False) -> None:
-        """Add to the digested code a module, the packages around it, and all that these import.
+        """Add to the digested code a module, its parent packages, and all modules they import.
 
         Args:
             module: Its name.
@@ -164,7 +164,7 @@ class _ImportWalker:
 
 
 def _list_candidates(prefix: str, name: str, base: Path) -> Iterator[str]:
-    """Yield all modules that a computed import may mean, to digest every one of them."""
+    """Yield all modules that an import with a computed name may load, to digest their code."""
     package = prefix or name.partition(".")[0]
     found = find_module(package, base)
     if found is None or (found.file is not None and is_installed(found.file)):

@@ -48,7 +48,7 @@ def lock_path(authored: Authored) -> Path | None:
 
 
 def find_data_files(job: Job, folder: Path) -> dict[str, Load]:
-    """Find the data files that a lock file pins: those that the job reads and does not write.
+    """Find the data files to pin in a lock file: those that the job reads and does not write.
 
     By path relative to the folder, with slashes; and the step, or the reader's, that reads each
     first.

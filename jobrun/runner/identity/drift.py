@@ -74,7 +74,7 @@ class Change:
 
 
 def compare_specs(recorded: LoadedSpec, present: LoadedSpec) -> tuple[Change, ...]:
-    """Compare the meaning of two specs; return the drift in the order of the spec."""
+    """Compare two specs, ignoring comments, order and defaults; return each change of a field."""
     before, after = recorded.spec.model_dump(by_alias=True), present.spec.model_dump(by_alias=True)
     changes = []
     for path, old, new in _differences(recorded.merged, present.merged, ()):
@@ -93,7 +93,7 @@ def compare_specs(recorded: LoadedSpec, present: LoadedSpec) -> tuple[Change, ..
 def compare_mappings(
     prefix: str, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> tuple[Change, ...]:
-    """Compare recorded and present digests by name; return a ``Change`` (drift) per difference."""
+    """Compare recorded with present digests by name; return a ``Change`` for each difference."""
     return tuple(
         Change(f"{prefix}.{name}", "semantic", _short(before.get(name)), _short(after.get(name)))
         for name in sorted({*before, *after})
@@ -102,7 +102,7 @@ def compare_mappings(
 
 
 def compare_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Compare recorded and present data files by size and digest, to find drift."""
+    """Compare recorded with present data files by size and digest; return each change."""
     return tuple(
         Change(f"data.{name}", "semantic", _file(before[name]), _file(after[name]))
         for name in sorted({*before} & {*after})
@@ -111,7 +111,7 @@ def compare_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[C
 
 
 def compare_numerics(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Find drift of the numerics, which decide last bits: numpy, BLAS, CPU and the like."""
+    """Compare what decides the last bits of results (numpy, BLAS, CPU and such); return changes."""
     keys: list[tuple[str, Kind]] = [(key, "numerics") for key in _NUMERIC_KEYS]
     # It stores and reads bits, and makes none.
     keys.append(("h5py", "safe"))
@@ -131,7 +131,7 @@ def compare_numerics(before: Mapping[str, Any], after: Mapping[str, Any]) -> tup
 
 
 def compare_packages(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
-    """Find drift of packages that callables import: compare recorded and present versions."""
+    """Compare recorded with present versions of imported packages; return each change."""
     return tuple(
         Change(f"packages.{name}", "numerics", before.get(name, ""), after.get(name, ""))
         for name in sorted({*before, *after} - _NUMERIC_PACKAGES)
@@ -147,7 +147,7 @@ def require_no_drift(
     commands: tuple[str, str] = ("", ""),
     explained: Mapping[str, tuple[Fault, ...]] = MappingProxyType({}),
 ) -> tuple[Change, ...]:
-    """Refuse drift that is not allowed at a resume; return allowed drift, to be reported.
+    """Raise if spec, code or data changed so that a run must not resume; return allowed changes.
 
     Args:
         changes: All there are.
@@ -174,7 +174,7 @@ def require_no_drift(
 def find_refused(
     changes: tuple[Change, ...], *, strict: bool = False, accept: tuple[str, ...] = ()
 ) -> tuple[Change, ...]:
-    """Return the drift for which a resume is refused by ``require_no_drift``."""
+    """Return the changes (drift) because of which ``require_no_drift`` would refuse a resume."""
     return tuple(
         change
         for change in changes
@@ -186,7 +186,7 @@ def find_refused(
 def require_same_constants(
     recorded: Mapping[str, str], rebuilt: Mapping[str, str], accept: tuple[str, ...] = ()
 ) -> None:
-    """Refuse drift of constants: digests of rebuilt ones that differ from the recorded ones.
+    """Raise if rebuilt constants have other digests than the run has recorded, unless accepted.
 
     Raises:
         DriftError: They did not: the data, or the code, is another.
@@ -225,7 +225,7 @@ def _param_changes(recorded: LoadedSpec, present: LoadedSpec) -> Iterator[Change
 
 
 def _moves_safe_points(path: _Path, *values: Any) -> bool:
-    """Return whether drift of ``checkpoint.every`` moves safe points: it has a count of records.
+    """Return whether a changed ``checkpoint.every`` counts records, and so can change results.
 
     In which order the numbers of an array lie decides in which order they are added.
     """

@@ -75,12 +75,12 @@ def set_blas_threads(count: int) -> None:
 
 
 def thread_variables(count: int) -> dict[str, str]:
-    """Return the part of an environment that gives BLAS libraries ``count`` threads."""
+    """Return the environment variables that make BLAS libraries use ``count`` threads."""
     return dict.fromkeys(_THREAD_VARIABLES, str(count))
 
 
 def blas_threads() -> int:
-    """Return the number of BLAS threads, part of the run's environment; 0 if it is unknown."""
+    """Return how many threads the loaded BLAS library uses; 0 if that is unknown."""
     importlib.import_module("numpy")
     return next((int(library.get_num_threads()) for library in _blas_libraries()), 0)
 
@@ -115,7 +115,7 @@ def is_installed(path: Path | None) -> bool:
 
 
 def find_versions(files: Iterable[Path]) -> dict[str, str]:
-    """Return versions of the distributions that own these files, and of those they require."""
+    """Return versions of the installed packages with these files, and of packages they require."""
     by_site: dict[Path, set[str]] = {}
     for file in files:
         at = max(number for number, part in enumerate(file.parts) if part in INSTALLED)
@@ -190,7 +190,7 @@ def _cpu_features() -> list[str]:
 
 
 def _blas_libraries() -> list[Any]:
-    """Return ``threadpoolctl``'s controllers of the BLAS libraries, part of the environment.
+    """Return a ``threadpoolctl`` controller for each BLAS library loaded in this process.
 
     Each has ``internal_api`` (``openblas``, ``mkl`` …) and the calls of ``threadpoolctl``.
     """
@@ -271,7 +271,7 @@ def _code_digest(info: Path) -> str:
 
 
 def _list_required(info: Path) -> Iterator[str]:
-    """Yield names of distributions that an installed distribution requires, extras left out."""
+    """Yield the names of the packages that an installed package requires, except for extras."""
     for name in ("METADATA", "PKG-INFO"):
         try:
             text = (info / name).read_text(errors="replace")

@@ -33,7 +33,7 @@ _ANYTHING = "*"
 
 
 def check_callables(job: Job, folder: Path, *, imports: bool = False) -> Iterator[Fault]:
-    """Check a job's callables before it runs: modules, names and arguments, in source text.
+    """Check a job's callables before it runs: modules, names and arguments, by source text.
 
     Args:
         job: The job.
@@ -210,7 +210,7 @@ def _only_definition(body: Sequence[ast.stmt], name: str, tree: ast.Module) -> a
 
 
 def _bound(body: Sequence[ast.stmt]) -> list[str]:
-    """List names that the body of a module or class binds, to check callables before a run."""
+    """List the names that statements in a module or class define, to find a job's callables."""
     found: list[str] = []
     waiting: list[ast.AST] = list(body)
     while waiting:
@@ -244,7 +244,7 @@ def _bound(body: Sequence[ast.stmt]) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _bound_from_elsewhere(tree: ast.Module) -> frozenset[str]:
-    """List names under which callables enter a module by ``global`` or attribute assignment."""
+    """List the names that a module defines by ``global`` statements or attribute assignment."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):

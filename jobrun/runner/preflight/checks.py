@@ -167,7 +167,7 @@ def check_readers(job: Job, folder: Path) -> tuple[Fault, ...]:
 
 
 def _count_shares(job: Job) -> dict[Reader, int]:
-    """Count, for the checks before a run, into how many parts tasks divide each reader's rows."""
+    """Count, in the checks before a run, into how many portions tasks divide each reader's rows."""
     found: dict[Reader, int] = {}
     for group in job.groups:
         for task in group.tasks:

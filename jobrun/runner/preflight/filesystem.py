@@ -138,7 +138,7 @@ def require_space(place: str, needed_bytes: int, files: int) -> None:
 
 
 def require_own(run: Path, uid: int | None = None) -> None:
-    """Require that permissions let no other user change a run's directories.
+    """Raise if owner or permissions of a run's directories let another user change the run.
 
     Args:
         run: The run's directory.
@@ -160,7 +160,7 @@ def require_own(run: Path, uid: int | None = None) -> None:
 
 
 def require_own_unless_trusted(run: Path, *, trust: bool) -> None:
-    """Require safe permissions of a run's directories, unless the user trusts all others.
+    """Raise if another user could change the run's directories, unless ``trust`` is given.
 
     Raises:
         EnvironmentFaultError: E380, see there.
@@ -170,7 +170,7 @@ def require_own_unless_trusted(run: Path, *, trust: bool) -> None:
 
 
 def require_own_parent(run_dir: Path, uid: int | None = None) -> None:
-    """Refuse a ``--run-dir`` that is another user's link or world-writable directory.
+    """Raise if ``--run-dir`` is another user's link or a world-writable directory of theirs.
 
     Raises:
         EnvironmentFaultError: E380, see there.

@@ -111,7 +111,7 @@ def plan_recovery(
 def apply_recovery(
     plan: RecoveryPlan, store: CheckpointStore, journal: Journal, run: Path, listen: Listener
 ) -> None:
-    """Apply a recovery plan, with the run locked: set epochs aside and rewind the journal.
+    """Apply a recovery plan: rewind the journal, move damaged and later epochs to ``superseded/``.
 
     The journal first: if a crash follows, the epochs that are still to be moved are known to
     be over, and the next recovery comes to the same plan.
@@ -201,7 +201,7 @@ def _plan_exact(
 
 
 def _unused_path(parent: Path, name: str) -> Path:
-    """Return a path under which a recovery sets epochs aside: ``name``, ``name-2`` and so on."""
+    """Return an unused path to which a recovery can move epochs, such as ``name-2``."""
     path, number = parent / name, 1
     while path.exists():
         number += 1

@@ -128,7 +128,7 @@ def count_field(family: str) -> str:
 
 
 def mark_safe_counts(changes: tuple[Change, ...], found: ResizePlan) -> tuple[Change, ...]:
-    """Mark drift of node counts as safe where a resize can redistribute the nodes' state."""
+    """Mark changed node counts in the spec as safe where a resize can redistribute the state."""
     fields = {count_field(one.name) for one in found.families}
     return tuple(
         replace(change, kind="declared safe") if change.field in fields else change
@@ -183,7 +183,7 @@ def unknown_constants(
 
 
 def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
-    """Yield a ``ResizedFamily`` for each family with other nodes than the saved files are of."""
+    """Yield a ``ResizedFamily`` for each ``nodes`` entry whose nodes differ from the saved ones."""
     known = {node.name: node.family or node.name for node in job.cluster}
     names = set(known.values())
     saved = [file.node for file in manifest.files]
@@ -199,7 +199,7 @@ def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
 
 
 def _family_of(node: str, names: set[str]) -> str:
-    """Return the family (a ``nodes`` entry with ``count``) of a node that a resize may remove."""
+    """Return the ``nodes`` entry from which a removed node came: ``worker`` for ``worker_3``."""
     match = re.fullmatch(r"(.+)_\d+", node)
     return match[1] if node not in names and match and match[1] in names else node
 
@@ -496,7 +496,7 @@ class FamilyPlan:
     def _pieces(
         self, name: str, sources: list[str], place: int, places: int
     ) -> Iterator[tuple[str, Rows]]:
-        """Yield which rows of which saved files make up one node's share of a blob."""
+        """Yield which rows of a blob a node loads, after a resize, from which nodes' files."""
         begin, end = _row_range(self._total(name, sources), place, places)
         at, is_empty = 0, True
         for source in sources:
@@ -541,7 +541,7 @@ class FamilyPlan:
         self.faults.append(Fault(code, message, mend, where, path))
 
     def _place(self, name: str) -> tuple[str, Origin | None]:
-        """Return path and origin of the step that makes a blob, for a fault of the row plan."""
+        """Return spec path and source position of the init step that makes a blob, for faults."""
         for node in self.family.after:
             for path, origin in iter_bindings(self._job, node, name):
                 return path, origin
@@ -549,7 +549,7 @@ class FamilyPlan:
 
 
 def _row_range(count: int, place: int, places: int) -> tuple[int, int]:
-    """Return where a resized node's share of rows begins and ends; the end row is not in it."""
+    """Return the first row, and the row after the last, that one of the resized nodes gets."""
     return count * place // places, count * (place + 1) // places
 
 

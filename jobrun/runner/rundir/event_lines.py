@@ -91,7 +91,7 @@ def read_events(
     kinds: tuple[type[E], ...] = EVENTS,
     damaged: Callable[[], None] | None = None,
 ) -> Iterator[RecordedEvent[E]]:
-    """Read events of the given kinds from ``events.jsonl``, without parsing other lines.
+    """Read from ``events.jsonl`` the events of given classes, without parsing other lines.
 
     Args:
         lines: Of the file.
@@ -171,7 +171,7 @@ def unreadable_file_error(path: Path, error: OSError) -> CheckpointError:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value in an event that JSON cannot hold: a dataclass to a dict, others to text."""
+    """Convert an event's value for JSON: a dataclass to a dict, any other value to text."""
     if not is_dataclass(type(value)):
         return str(value)
     kind: Any = type(value)
@@ -181,7 +181,7 @@ def _plain(value: Any) -> Any:
 
 @functools.cache
 def _fields_of(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """Return a dataclass's field names and a function that gets their values, for event lines."""
+    """Return a dataclass's field names, and a function that returns a tuple of their values."""
     names = tuple(field_types(kind))
     if len(names) > 1:
         return names, operator.attrgetter(*names)

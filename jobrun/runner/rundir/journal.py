@@ -181,7 +181,7 @@ def read_pins(run: Path) -> frozenset[int]:
 
 
 def write_pins(run: Path, pinned: Collection[int]) -> None:
-    """Replace a run's pins (epochs that a user keeps) by others, durably.
+    """Write durably which epochs of a run the user has pinned, so that none of them is deleted.
 
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).

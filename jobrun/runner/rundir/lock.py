@@ -150,7 +150,7 @@ class RunLock:
         self._sign()
 
     def _lock_directory(self) -> None:
-        """Lock the run's directory itself, and a lock file that no copy of the directory shares.
+        """Lock the run's directory itself, because a hard-linked copy has the same lock file.
 
         A snapshot of hard links (``cp -al``) has the same lock file, but a directory of its own.
 

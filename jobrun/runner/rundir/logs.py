@@ -283,7 +283,7 @@ def _set_aside(run: Path, start: int) -> None:
 
 
 def cut_metrics(run: Path, size_bytes: int) -> None:
-    """Cut the log ``metrics.jsonl`` to a length in bytes; move later lines to another file.
+    """Cut ``metrics.jsonl`` to a length in bytes; move the lines after it to another file.
 
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
@@ -293,7 +293,7 @@ def cut_metrics(run: Path, size_bytes: int) -> None:
 
 
 def trim_metrics(run: Path, epoch: int) -> int:
-    """Trim a run's log of metrics after an epoch: move later lines aside, and count them.
+    """Move the lines of later epochs from ``metrics.jsonl`` to another file; return how many.
 
     A resumed run measures these epochs again; what the lost ones measured is kept in
     ``superseded/metrics.jsonl``. Lines that cannot be read, such as a torn last one, go with them.

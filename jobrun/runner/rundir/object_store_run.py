@@ -67,7 +67,7 @@ class RemoteRun:
 
 
 def upload_record(run: Run, url: ObjectUrl) -> None:
-    """Upload a run's record and spec to the object store; refuse a URL that holds another run.
+    """Upload a run's record and spec to an object store URL; raise if another run is there.
 
     Raises:
         EnvironmentFaultError: Another run is there, or the store refuses.
@@ -124,7 +124,7 @@ def remote_run(text: str) -> RemoteRun:
 
 
 def parse_run_url(text: str) -> ObjectUrl:
-    """Parse the URL of a run that is in an object store; refuse any other text (E335).
+    """Parse the URL of a run in an object store (``s3://…``); raise E335 for any other text.
 
     Raises:
         UsageError: It is no URL of a place in an object store.
@@ -152,7 +152,7 @@ def epochs_below(url: ObjectUrl) -> dict[int, ObjectStore]:
 
 
 def fetch_run(remote: RemoteRun, place: Path, epoch: int | None = None) -> Run:
-    """Fetch a run in an object store, with one of its epochs, as a new run directory here.
+    """Download a run and one of its epochs from an object store into a new run directory.
 
     Args:
         remote: The run.

@@ -188,7 +188,7 @@ def open_run(path: Path) -> Run:
 
 
 def runs(run_dir: Path, job: str = "") -> tuple[Run, ...]:
-    """Open the undamaged run directories below ``run_dir``, or those of one job, oldest first."""
+    """Open all undamaged runs below ``run_dir``, or only those of one job; oldest first."""
     found = (_try_open(path) for path in _run_paths(run_dir, job))
     return tuple(sorted((run for run in found if run), key=_rank_of))
 
@@ -262,7 +262,7 @@ def newest_unfinished(run_dir: Path, job: str = "") -> Run:
 
 
 def find_run(text: str, run_dir: Path) -> Run:
-    """Find the run directory that a user's text names: path, name, part of one, or ``latest``.
+    """Find the run that a user's text names: a path, job, run name or its start, or ``latest``.
 
     ``text`` is the path of a run's directory, ``latest``, a job's name (its newest run), a
     run's name (``brisk-heron`` or the whole), or the start of a run's name that only one

@@ -83,7 +83,7 @@ class IndexedRun:
 
 
 def indexed_runs(run_dir: Path, worth: int = 1) -> tuple[IndexedRun, ...]:
-    """Read the index of the runs below a directory; return its entries sorted, oldest first.
+    """Return the entries of the run index of a directory, updated and sorted, oldest first.
 
     Args:
         run_dir: The directory.
@@ -141,7 +141,7 @@ class OrderedRuns:
         return entry and entry[1:]
 
     def _look_at(self, path: str, known: list[Any] | None = None) -> list[Any] | None:
-        """Return a run's entry in the index: the known one, or a new one; None if unreadable."""
+        """Return a run's index entry, read again if the run has changed; None if unreadable."""
         run = self._run_dir / path
         try:
             stamp = _stamp_run(str(run), self._index.source, time.time_ns() - COARSE_NS)
@@ -354,7 +354,7 @@ def stamp_jobs(run_dir: Path) -> dict[str, int]:
 
 
 def remember_newest(run_dir: Path, stamps: Mapping[str, int], runs: Iterable[IndexedRun]) -> None:
-    """Remember each job's newest run in an index, unless one of the job's runs is unreadable.
+    """Store in an index each job's newest run, except for jobs with an unreadable run.
 
     Args:
         run_dir: The directory of the runs.

@@ -297,7 +297,7 @@ def _tasks(group: TaskGroup) -> list[dict[str, Any]]:
 
 
 def _kept_names(files: Mapping[str, str]) -> dict[str, str]:
-    """Choose distinct names in the ``spec/`` folder for copies of the spec and included files."""
+    """Choose distinct file names for the copies of a spec and its includes in folder ``spec/``."""
     kept: dict[str, str] = {}
     for shown in files:
         if shown.startswith("--set"):

@@ -28,7 +28,7 @@ class Permit:
         self._given_up = False
 
     def enter(self) -> None:
-        """Enter the part of the background thread's work from which it cannot be abandoned.
+        """Forbid the owner to abandon the background work from now on; raise if already abandoned.
 
         Raises:
             AbandonedError: The owner has given it up.
@@ -65,7 +65,7 @@ class BackgroundThread:
         return not self._over.is_set()
 
     def start(self, work: Work) -> None:
-        """Start work in the background thread; it must not raise, and no other may be in progress.
+        """Start work in the background thread; the work must not raise, the thread must be idle.
 
         Raises:
             RuntimeError: The system has no memory for another thread; then nothing was started.

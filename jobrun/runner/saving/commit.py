@@ -168,12 +168,12 @@ class Committer:
             self._warn_or_raise(epoch, error)
 
     def report_times(self, times: CheckpointTimes) -> None:
-        """Report after a commit, to every metadata handler, how long the save took."""
+        """Report to every metadata handler how long the save of a committed epoch took."""
         for handler in self._place.handlers:
             handler.report(times)
 
     def retain(self, progress: Progress) -> None:
-        """Delete old epochs after the commit or load of one; warn if that fails, or raise.
+        """Delete old epochs after a commit or load; if that fails, warn or, by ``on_error``, raise.
 
         Raises:
             EnvironmentFaultError: It could not be deleted.

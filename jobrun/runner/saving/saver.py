@@ -47,10 +47,10 @@ class Saver(Protocol):
     """How the loop of a job saves epochs."""
 
     def is_due(self, progress: Progress) -> bool:
-        """Return whether the saver is to save this epoch now that it has ended (saver protocol)."""
+        """Return whether the saver must save the epoch that has just ended, by its policy."""
 
     def save(self, progress: Progress) -> Progress:
-        """Save an epoch, now or in the background; return the run's progress (protocol).
+        """Save an epoch, at once or in the background; return the run's updated progress.
 
         Raises:
             EnvironmentFaultError: It, or the one before, could not be saved, twice.
@@ -64,10 +64,10 @@ class Saver(Protocol):
         """
 
     def settle(self, progress: Progress) -> Progress:
-        """Wait until the saver's save in progress is durable; handle its outcome."""
+        """Wait until the saver's running save ends; return the run's progress, failures counted."""
 
     def handle_load(self, progress: Progress, outputs: Outputs) -> None:
-        """Report how long a load took, and delete the epochs that it replaced (protocol).
+        """Report how long the load of an epoch took; delete epochs that are no longer needed.
 
         What is reported is how long it took, by the load group's outputs.
 
@@ -76,7 +76,7 @@ class Saver(Protocol):
         """
 
     def finish(self) -> None:
-        """Finish the saver after the last epoch: upload the epochs that the upload policy names.
+        """Finish the saver: upload, after the last epoch, the epochs that the upload policy names.
 
         Raises:
             EnvironmentFaultError: It failed, and is required.
@@ -114,7 +114,7 @@ class NoSaver:
         return progress
 
     def settle(self, progress: Progress) -> Progress:
-        """Return the run's progress unchanged, as this saver has no save to wait for."""
+        """Return the run's progress unchanged, as this saver never has a save to wait for."""
         return progress
 
     def handle_load(self, progress: Progress, outputs: Outputs) -> None:
@@ -278,7 +278,7 @@ class CheckpointSaver:
         return progress
 
     def settle(self, progress: Progress) -> Progress:
-        """Wait for the saver's running save and handle its outcome; abandon it if time is up."""
+        """Wait for the saver's background save, count a failure; abandon the save if time is up."""
         if not self._background.is_busy and self._outcome is None:
             return progress
         before = self._account.switch("saves")
@@ -301,7 +301,7 @@ class CheckpointSaver:
             self._uploader.committed(progress.epoch)
 
     def finish(self) -> None:
-        """Finish the saver after the last epoch: its uploader uploads what the policy names."""
+        """Finish the saver: upload, after the last epoch, the epochs that the policy names."""
         if self._uploader:
             before = self._account.switch("upload")
             try:

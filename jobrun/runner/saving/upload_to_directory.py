@@ -153,7 +153,7 @@ class DirectoryUpload:
         return upload_group(manifest, store.path(epoch), target, self._node)
 
     def _settle(self) -> None:
-        """Sync the entries of the upload directory that a killed upload may have left."""
+        """Sync the upload directory once to disk, in case an earlier upload was killed."""
         if not self._is_settled and self._root.is_dir():
             with disk_faults("E318", f"sync {self._root}"):
                 sync_names(self._root, own=3)
