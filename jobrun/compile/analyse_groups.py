@@ -153,7 +153,7 @@ class Analysis:
 
 
 def names_of(kept: Mapping[str, KeptNames]) -> dict[str, frozenset[str]]:
-    """Map each node to its state and constants, with which the analysis of a group starts."""
+    """Map each node to names of state and constants, with which the analysis of groups starts."""
     return {node: frozenset((*one.state, *one.constants)) for node, one in kept.items()}
 
 

@@ -33,7 +33,7 @@ def missing_member(path: str, member: str, known: Iterable[str]) -> EnvironmentF
 
 
 def unnamed_member(path: str, known: Iterable[str]) -> EnvironmentFaultError:
-    """Build error E281: the spec names no member of a data file that has several, or none."""
+    """Build error E281: a data file has no members, or has several and the spec names none."""
     names = sorted(known)
     if not names:
         return EnvironmentFaultError.of("E281", f"{path} has no members", "see how it was made")

@@ -313,7 +313,7 @@ class _ControlFlow:
                 yield one.call.path, pairs
 
     def _relevant_names(self, calls: list[_Point]) -> set[str]:
-        """Return the blobs whose aliases matter: any changed, or read by calls that make such."""
+        """Find the blobs whose aliases matter: changed ones, and inputs of calls that make them."""
         relevant = set[str]().union(*(one.changes for one in self._points))
         size = -1
         while size != len(relevant):
@@ -385,7 +385,7 @@ def _propagate(point: _Point, pair: Pair) -> Iterator[Pair]:
 
 
 def _changed_views(exprs: Iterable[Expr]) -> Iterator[str]:
-    """Yield the blobs that operators change in place, which also changes aliases by callables."""
+    """Yield the blobs that operators change in place, which matters if callables made aliases."""
     for whole in exprs:
         for expr in walk_expr(whole):
             known = OPERATORS.get(expr.function) if isinstance(expr, Call) else None

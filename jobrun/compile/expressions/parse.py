@@ -206,7 +206,7 @@ class TextShapes:
         return layout
 
     def shape(self, text: str, words: _Words, layout: Layout) -> _Shape:
-        """Return a key of texts whose parsed trees differ in names only: numbers, equal words."""
+        """Return the key that texts share if their parsed trees differ in names only."""
         find: Callable[[str], int] = words.index
         if len(words) > _FEW_WORDS:
             first: dict[str, int] = {}
@@ -375,7 +375,7 @@ class Learner:
         return lambda words, _: words[position]
 
     def position(self, name: str) -> int:
-        """Return which word of the text whose parsed tree is to be copied first has this name."""
+        """Return the index of the first word with this name in the text of the tree to copy."""
         self._unseen[name] -= 1
         position = self._first.get(name, -1)
         self._is_exact = self._is_exact and position >= 0

@@ -503,7 +503,7 @@ _LOWERING: Mapping[str, Callable[[EffectLowering, Any, Path, Place, Env], Step]]
 
 
 def _kinds_of_arguments(call: Call) -> tuple[object, ...] | None:
-    """Build the key that operator calls in steps share if only names differ; None if complex.
+    """Build the key that operator calls in steps share if only names differ; None if not simple.
 
     Which blob a name means does not decide it.
     """

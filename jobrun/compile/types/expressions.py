@@ -190,7 +190,7 @@ class ExpressionInference:
         return self.infer(expr)
 
     def infer(self, expr: Expr) -> Known:
-        """Infer the type of an expression or a part of one; report operands that do not fit."""
+        """Infer the type of an expression or a part of one; report operands of a wrong type."""
         # First what most parts are.
         if type(expr) is Name:
             return self._names.get(expr.name, UNKNOWN)

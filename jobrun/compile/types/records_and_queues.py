@@ -112,7 +112,7 @@ def _find_writers(tasks: Iterable[Task]) -> dict[str, list[Task]]:
 
 
 def sort_tasks(tasks: tuple[Task, ...]) -> list[Task]:
-    """Sort tasks to infer types of records: tasks that write to a queue precede its readers.
+    """Sort tasks to infer record types: those that write to a queue precede those that read it.
 
     Ties are in the order of the spec. If the queues form a cycle, they are ignored.
     """

@@ -159,7 +159,7 @@ def _relative_folder(base: str, path: str) -> str:
 
 
 def rebased(root: Mapping, prefix: str) -> Mapping:
-    """Rebase all relative paths in an included file onto the folder of the spec.
+    """Rewrite all relative paths in an included file to be relative to the spec's folder.
 
     Args:
         root: A whole spec, or a part of one under the same keys.
@@ -189,7 +189,7 @@ def _rebased_section(key: str, value: Node, prefix: str) -> Node:
 
 
 def _rebased_steps(node: Node, prefix: str) -> Node:
-    """Rebase the ``load`` and ``save`` paths in an included file onto the spec's folder."""
+    """Rewrite ``load`` and ``save`` paths in an included file relative to the spec's folder."""
     if isinstance(node, Sequence):
         return Sequence([_rebased_steps(item, prefix) for item in node.items], node.place)
     if not isinstance(node, Mapping):
@@ -228,7 +228,7 @@ def _is_relative(value: object) -> bool:
 
 
 def deep_merge(base: Node, over: Node) -> Node:
-    """Merge an including YAML value over the included: mappings by key, all others replaced."""
+    """Merge a YAML value over an included one: mappings by key; any other value replaces it."""
     if not isinstance(base, Mapping) or not isinstance(over, Mapping):
         return over
     return _merged(base, over)
@@ -269,5 +269,5 @@ def long_form(param: Node, *, typed: bool = True) -> Node:
 
 
 def replaced(mapping: Mapping, key: str, value: Node) -> Mapping:
-    """Copy a spec's mapping with the value of one key replaced, as ``include`` needs to merge."""
+    """Copy a spec's mapping with the value of one key replaced, to merge included files."""
     return mapping._replace(values={**mapping.values, key: value})
