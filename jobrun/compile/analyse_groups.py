@@ -61,7 +61,7 @@ class Analysis:
         self._apart: dict[str, UnsharedPairs] = {}
 
     def check_tasks(self) -> None:
-        """Check all analysed groups' tasks: names hold values when used, outputs can be read."""
+        """Check the tasks of all analysed groups: how steps use names, and read task outputs."""
         epoch = self._groups["epoch"]
         if not epoch.tasks:
             place = Place("epoch", epoch.origin)
@@ -75,7 +75,7 @@ class Analysis:
                     self.outputs.check_reads(task, task.nodes)
 
     def check_init(self, there: Names) -> dict[str, KeptNames]:
-        """Analyse the group init, and return the names that it leaves on each node.
+        """Analyse the group ``init``, and return the names that it leaves on each node.
 
         Args:
             there: Per node, the names that exist before.
@@ -125,7 +125,7 @@ class Analysis:
         )
 
     def _unshared_pairs(self, node: str) -> UnsharedPairs:
-        """Find the pairs of blobs on a node that must not share memory, once for all groups."""
+        """Return the pairs of blobs on a node that must not share memory in any analysed group."""
         if node not in self._apart:
             kept = self._kept.get(node, frozenset())
             objects = self._callables.get(node, frozenset())
@@ -153,12 +153,12 @@ class Analysis:
 
 
 def names_of(kept: Mapping[str, KeptNames]) -> dict[str, frozenset[str]]:
-    """Return by node the names of state and constants with which a group's analysis starts."""
+    """Map each node to names of state and constants, with which the analysis of groups starts."""
     return {node: frozenset((*one.state, *one.constants)) for node, one in kept.items()}
 
 
 def sort_by_node(nodes: Cluster, names: Mapping[str, tuple[str, ...]]) -> NamesInOrder:
-    """Put the names that the analysis of groups found by node in the cluster's order of nodes."""
+    """List the names that analysing groups found for each node, in the cluster's node order."""
     return tuple((node.name, names[node.name]) for node in nodes if names.get(node.name))
 
 

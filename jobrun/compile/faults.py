@@ -34,7 +34,7 @@ class Faults:
         self._found: dict[tuple[str, str, Origin | None], Fault] = {}
 
     def error(self, code: Code, message: str, mend: str, place: Place, name: str = "") -> None:
-        """Add an error to a compilation's faults, at a place or at ``name`` in the place's text."""
+        """Add an error to the compilation's faults, at a spec position or ``name`` in its text."""
         where = self._find_mention(place.origin, name) if name else place.origin
         self._add(Fault(code, message, mend, where, place.path))
 
@@ -43,7 +43,7 @@ class Faults:
         self._add(Fault(code, message, mend, place.origin, place.path, "warning"))
 
     def extend(self, faults: Iterable[Fault]) -> None:
-        """Add faults to those that a compilation has collected so far."""
+        """Add further faults to those that this compilation has collected."""
         for fault in faults:
             self._add(fault)
 

@@ -71,7 +71,7 @@ def compile_job(loaded: LoadedSpec) -> Compiled:
 
 
 def complete(job: Job) -> Compiled:
-    """Run the whole pipeline on a ``Job`` built in Python, and fill in what its author left out.
+    """Run the compile pipeline on a ``Job`` built in Python, to fill in what its author left out.
 
     Filled in are the paths of tasks and steps, the workspace of every name, the node of every
     blob and output that is read, state and constants, the nodes to checkpoint, and whether the
@@ -120,7 +120,7 @@ class _Analysed:
 
 
 def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
-    """Run the pipeline's stage of analysis: check all groups, and find each node's state."""
+    """Run the pipeline's analysis stage: check all groups, and find the blobs that nodes keep."""
     analysis = Analysis(draft, faults)
     analysis.check_tasks()
     state_dirs = find_state_dirs(draft.groups)
@@ -147,7 +147,7 @@ def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
 
 
 def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) -> Conditions:
-    """Run the pipeline's stage of conditions: resolve them, and add one at the end of the data."""
+    """Run the pipeline's stage that resolves conditions and adds a stop at the end of the data."""
     found = resolve_conditions(draft, names_of(analysed.kept), analysed.analysis.outputs, faults)
     check_readers_end(draft.groups, found.stop, faults)
     stop = (*found.stop, *find_end_of_data(draft.groups, found.stop))

@@ -406,7 +406,7 @@ def check_stop(condition: StopCondition, path: str, faults: Faults) -> None:
 
 
 def check_steps(steps: tuple[Step, ...], params: Mapping[str, object], faults: Faults) -> None:
-    """Validate steps built in Python: no unknown words, no names that a blob cannot have."""
+    """Validate steps built in Python: they use only known functions and valid blob names."""
     for step in walk(steps):
         place = Place(step.path, step.origin)
         _check_words(expressions(step), place, faults)

@@ -32,7 +32,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def read_table(path: str, member: str) -> Array:
-    """Read one column (shape (rows,)) of a csv table, or several (shape (rows, columns)).
+    """Read one column of a csv table as a vector, or several columns as a matrix.
 
     Args:
         path: The file.
@@ -81,7 +81,7 @@ def write_table(file: IO[bytes], path: str, columns: Mapping[str, Array]) -> Non
 
 
 def open_file(path: str, members: tuple[str, ...]) -> TableRows:
-    """Open a csv or tsv table to read rows, as ``open_rows`` does for this format."""
+    """Open a csv or tsv table for reading its rows."""
     return TableRows(path, members)
 
 
@@ -115,14 +115,14 @@ class TableRows:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The dtype and shape that rows read from the csv table have, by column."""
+        """The name, dtype and shape per row of each column of the csv table."""
         return self._columns
 
     def __len__(self) -> int:
         return self._length
 
     def take(self, start: int, stop: int) -> Piece:
-        """Read consecutive rows of a csv table."""
+        """Read a range of consecutive rows of a csv table."""
         if start != self._next:
             self._ahead = self._rows_from(start)
         self._next = stop
@@ -132,7 +132,7 @@ class TableRows:
         return self._piece(rows)
 
     def pick(self, rows: Array) -> Piece:
-        """Read rows of a csv table in any order, by the index of their lines."""
+        """Read rows of a csv table in any order, by their row numbers."""
         ordered, place = sort_rows(rows)
         found: list[list[str]] = []
         # The row that comes next; out of reach at first.
@@ -168,7 +168,7 @@ class TableRows:
         return Column(member, np.dtype(np.float64 if floats else np.int64), (len(places),))
 
     def _scan(self, *, has_names: bool) -> None:
-        """Index all lines of a csv table, and determine what the columns hold."""
+        """Scan a whole csv table once: index its lines, and find out each column's dtype."""
         try:
             with Path(self._path).open("rb") as file:
                 rows: list[list[str]] = []

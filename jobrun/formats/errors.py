@@ -33,7 +33,7 @@ def missing_member(path: str, member: str, known: Iterable[str]) -> EnvironmentF
 
 
 def unnamed_member(path: str, known: Iterable[str]) -> EnvironmentFaultError:
-    """Build error E281: a data file has no member, or several of which the spec names none."""
+    """Build error E281: a data file has no members, or has several and the spec names none."""
     names = sorted(known)
     if not names:
         return EnvironmentFaultError.of("E281", f"{path} has no members", "see how it was made")
@@ -84,7 +84,7 @@ def holds_objects(path: str, member: str = "") -> EnvironmentFaultError:
 
 
 def hostile(path: str, member: str, how: str) -> EnvironmentFaultError:
-    """Build error E287: to read this data file could open other files or exhaust the memory."""
+    """Build error E287: reading this data file could open other files or exhaust the memory."""
     return EnvironmentFaultError.of(
         "E287", f"refused to read {path}::{member}: {how}", "copy the data into a plain dataset"
     )
@@ -144,7 +144,7 @@ def needs_extra(path: str, package: str) -> EnvironmentFaultError:
 
 
 def no_column(path: str, name: str, why: str) -> EnvironmentFaultError:
-    """Build the error for a column of a table that is no array of numbers or text."""
+    """Build error E288: the rows of a table's column are neither numbers nor text."""
     return EnvironmentFaultError.of(
         "E288",
         f"cannot read the rows of {path}::{name}: {why}",

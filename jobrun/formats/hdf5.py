@@ -248,7 +248,7 @@ class _Chunked:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Dtype and shape of a row of each HDF5 dataset."""
+        """The name, dtype and shape per row of each dataset read from an HDF5 data file."""
         return self._columns
 
     def __len__(self) -> int:

@@ -52,7 +52,7 @@ def require_file(path: str) -> None:
 
 
 def members(path: str) -> tuple[str, ...]:
-    """Return the names of a data file's members from its header; none for a single array.
+    """Return the member names in a data file's header; none if the file is a single array.
 
     Raises:
         EnvironmentFaultError: The file is missing, damaged, or of an unknown format.
@@ -219,7 +219,7 @@ def _describe_table(path: str, member: str) -> MemberInfo:
 
 
 def csv_columns(path: str) -> tuple[str, ...] | None:
-    """Return the column names in a csv file's header; None if its first line holds data.
+    """Return the column names from a csv file's header line; None if it has no header.
 
     It is data when each of its fields is a number or empty.
 
@@ -255,7 +255,7 @@ def first_fields(path: str) -> list[str]:
 
 
 def column_names(path: str) -> tuple[str, ...]:
-    """Return a csv file's column names by its header, or positions as names if it has none."""
+    """Return a csv file's column names from its header line, or else the numbers 0, 1, …."""
     return csv_columns(path) or tuple(str(place) for place in range(len(first_fields(path))))
 
 
@@ -345,7 +345,7 @@ def open_zip(path: str) -> zipfile.ZipFile:
 
 
 def npz_members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Map the members' names in an npz file to its zip entries, to read their headers."""
+    """Map the member names of an npz file to zip entries, which contain the arrays' headers."""
     return {
         info.filename.removesuffix(".npy"): info
         for info in archive.infolist()
@@ -392,7 +392,7 @@ def field_form(form: Form, fields: tuple[str, ...]) -> Form | None:
 
 
 def field_names(member: str, form: Form) -> tuple[str, ...]:
-    """List by a header the names of all innermost fields of a member with a record dtype."""
+    """List the innermost fields of a structured array, by the dtype in its file header."""
     return tuple(f"{member}/{name}" if member else name for name in _leaves(_descr(form[0])))
 
 

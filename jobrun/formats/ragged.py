@@ -262,7 +262,7 @@ def _picked(values: Rows, bounds: Array, rows: Array, ends: Array) -> Array:
 
 
 def _stretches(begins: Array, stops: Array, item_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of ragged rows that are near each other in the file, to be read at once.
+    """Yield ranges of ragged rows that are near each other in the file, each read at once.
 
     To skip a little costs more than to read it, above all with libhdf5.
     """

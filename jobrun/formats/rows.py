@@ -77,13 +77,13 @@ class Rows(Protocol):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns that each row has, in the order in which they were requested (protocol)."""
+        """The columns of each row read from a data file, in the order requested."""
 
     def __len__(self) -> int:
-        """Return the number of rows in the data file (protocol)."""
+        """Return the number of rows in the data file."""
 
     def take(self, start: int, stop: int) -> Piece:
-        """Read rows ``start`` to ``stop`` of a data file, each column in one array (protocol).
+        """Read rows ``start`` to ``stop`` of a data file, each column into one array.
 
         The memory is the caller's own.
 
@@ -92,10 +92,10 @@ class Rows(Protocol):
         """
 
     def pick(self, rows: Array) -> Piece:
-        """Read rows of a data file by number (int64, shape (n,)), in the order given (protocol)."""
+        """Read the rows of a data file with the given numbers, in the order given."""
 
     def close(self) -> None:
-        """Close the data file whose rows were read (protocol)."""
+        """Close the data file, of any format, whose rows were read."""
 
 
 def common_length(path: str, lengths: Sequence[tuple[str, int]]) -> int:

@@ -69,7 +69,7 @@ class AccessFinder:
         self._atomic = frozenset(atomic)
 
     def of_expr(self, *exprs: Expr) -> Access:
-        """Return which blobs expressions access: those they read, or change in place."""
+        """Return which blobs the given expressions access: those they read or change in place."""
         access = Access()
         for expr in exprs:
             self._scan(expr, access)
@@ -83,7 +83,7 @@ class AccessFinder:
         return tuple(one.name for one in arguments if isinstance(one, Name))
 
     def of_op(self, op: Op) -> Access:
-        """Return which blobs an operation reads, binds, changes in place and deletes."""
+        """Return how a statement accesses blobs: which it reads, assigns, changes and deletes."""
         access = Access()
         match op:
             case Assign():
@@ -104,7 +104,7 @@ class AccessFinder:
         return access
 
     def of_step(self, step: Step) -> Access:
-        """Return a step's own access to blobs: those it reads, binds or changes."""
+        """Return which blobs a step itself, not steps inside it, reads, assigns or changes."""
         if isinstance(step, Net):
             return _join(self.of_op(op) for op in step.ops)
         access = self.of_expr(*expressions(step))

@@ -33,7 +33,7 @@ _MAX_TASKS = 60
 
 @collector_paused()
 def ascii(job: Job, more: ExtraLines = _NOTHING) -> str:  # noqa: A001 - the name of the format
-    """Draw a job as an ASCII diagram: groups below each other, tasks by level, queues."""
+    """Draw a job as an ASCII diagram: its groups one below another, with tasks and queues."""
     lines = [job.name]
     for group in job.groups:
         if not (group.tasks or group.remote):
@@ -125,7 +125,7 @@ def _quote_mermaid(text: str) -> str:
 
 
 def _escape_mermaid(text: str) -> str:
-    """Escape a text for a Mermaid diagram, which reads HTML entities with # in place of &."""
+    """Escape a text for a Mermaid diagram, where HTML entities begin with # instead of &."""
     # The # first, or it would be replaced inside the other entities.
     for sign, entity in (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;")):
         text = text.replace(sign, entity)
@@ -165,7 +165,7 @@ class _Frame:
 
 
 def svg(job: Job, more: ExtraLines = _NOTHING) -> str:
-    """Draw a job as an SVG document; of a very large group, draw only the first tasks, and say so.
+    """Draw a job as an SVG document, with only the first tasks of a very large group.
 
     Args:
         job: What to draw.
@@ -277,14 +277,14 @@ def _escape(text: str) -> str:
 
 
 def groups_of(job: Job) -> Iterator[tuple[TaskGroup, Tasks]]:
-    """Yield in order the groups that drawings of a job show: those with tasks or remote nets."""
+    """Yield the groups of a job that drawings show: those with tasks or remote nets."""
     for group in job.groups:
         if group.tasks or group.remote:
             yield group, tasks_by_name(group)
 
 
 def needs_edges(tasks: Tasks) -> Iterator[tuple[int, int]]:
-    """Yield the edges in the outline of a drawing, from needed tasks to those that need them."""
+    """Yield the edges of a drawing: from each task to every task that needs it, by position."""
     position = {task.name: index for index, (task, _) in enumerate(tasks)}
     for task, _ in tasks:
         for need in task.needs:
@@ -314,13 +314,13 @@ def remote_label(net: RemoteNet, nodes: tuple[str, ...]) -> list[str]:
 
 
 def levels(tasks: Tasks) -> dict[str, int]:
-    """Compute each task's level in the outline of a drawing: its longest chain of needs."""
+    """Compute each task's level in a drawing: the length of its longest chain of needs."""
     found = compute_levels(len(tasks), needs_edges(tasks))
     return {task.name: level for (task, _), level in zip(tasks, found, strict=True)}
 
 
 def compute_levels(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
-    """Compute the level of each box in the outline of a drawing: the longest path to it."""
+    """Compute the level of each box in a drawing: the length of the longest path to it."""
     level = [0] * count
     followers: list[list[int]] = [[] for _ in range(count)]
     waiting = [0] * count

@@ -44,7 +44,7 @@ class Effect:
         return ()
 
     def reads(self) -> tuple[str, ...]:
-        """Return the blobs that an effect reads other than by its expressions."""
+        """Return the blobs that this effect reads besides those in its expressions."""
         return ()
 
     def binds(self) -> tuple[str, ...]:
@@ -78,18 +78,18 @@ class Key:
 
 
 def key(name: str, kind: KeyKind, description: str, default: Any = REQUIRED) -> dict[str, Key]:
-    """Declare that a field of an effect's class gets its value from a key of the spec."""
+    """Declare that a field of an effect class (a kind of step) is set by a key in the spec."""
     return {_KEY: Key(name, kind, description, default)}
 
 
 def source_of(other: str) -> dict[str, str]:
-    """Declare that a field of an effect's class holds the text the spec has for another field."""
+    """Declare that a field of an effect class keeps another field's text as the spec has it."""
     return {_SOURCE: other}
 
 
 @cache
 def declared_keys(kind: type[Any]) -> dict[str, Key]:
-    """Map the field names of an effect's class to the spec keys that set them, in order."""
+    """Map the fields of an effect class to the spec keys that set them, in order."""
     return {one.name: one.metadata[_KEY] for one in fields(kind) if _KEY in one.metadata}
 
 
@@ -175,14 +175,14 @@ class DeclaredEffect(Effect):
         return tuple(found)
 
     def line(self) -> str:
-        """Render this declared effect as one line: its first key and that key's value."""
+        """Render this effect as one line of text: its first declared key and the key's value."""
         kind: Any = type(self)
         name, first = next(iter(declared_keys(kind).items()))
         return f"{first.name} {_render(first.kind, getattr(self, name))}"
 
 
 def _render(kind: KeyKind, value: Any) -> str:
-    """Render the value of one key of an effect, such as a condition, as it is written in a spec."""
+    """Render one key's value in an effect, such as a condition, as a spec would write it."""
     match kind:
         case "text":
             return render_text(value)

@@ -54,7 +54,7 @@ _UNARY, _POWER, _POSTFIX = 11, 12, 13
 
 
 def render_expr(expr: Expr) -> str:
-    """Render an expression tree as text; parsing that text gives an equal tree.
+    """Render an expression tree as text, which would be parsed to an equal tree.
 
     Two things are lost: the spelling of constants, and the loop of an ``iter``.
     """
@@ -131,7 +131,7 @@ def _operation(expr: _Operation) -> tuple[str, int]:
 
 
 def _at(expr: Expr, level: int) -> str:
-    """Render an expression as text, in brackets if its precedence is below ``level``."""
+    """Render an expression as text, in brackets if it binds less tightly than ``level``."""
     text, own = _render(expr)
     return text if own >= level else f"({text})"
 

@@ -161,7 +161,7 @@ def _refuse(task: Task, why: str, mend: str) -> None:
 
 
 def remap_nodes(group: TaskGroup, remap: Remap) -> TaskGroup:
-    """Transform a group by moving tasks to other nodes, without joining tasks of one node.
+    """Transform a group: move tasks to other nodes, where they remain separate tasks.
 
     Equal set-up and reports that are moved to one node run once there; remote nets follow their
     node.
@@ -236,7 +236,7 @@ def _move_nets(group: TaskGroup, move: Callable[[str], str]) -> tuple[RemoteNet,
 
 
 def _move(part: _Scoped, node: str) -> _Scoped:
-    """Transform a task, set-up or report for another node; drop the scopes of its names."""
+    """Transform a task, set-up or report to run on another node, and clear its name scopes."""
     return part if part.node == node else replace(part, node=node, scopes=())
 
 

@@ -259,7 +259,7 @@ def render_step(step: Step) -> str:
 
 
 def render_steps(steps: tuple[Step, ...], indent: str = "") -> Iterator[str]:
-    """Render steps of the graph as one line of text each; steps inside another are indented."""
+    """Render steps of a job as lines of text, one for each step, with inner steps indented."""
     for step in steps:
         if isinstance(step, Net):
             for op in step.ops:
@@ -344,7 +344,7 @@ def _limit_notes(task: Task) -> Iterator[str]:
 
 
 def used_readers(job: Job) -> tuple[Reader, ...]:
-    """List, for the job's text, the readers that its tasks read, also those within ``zip``."""
+    """List the readers that a job's tasks read, with those inside ``zip``, for the job's text."""
     found: dict[str, Reader] = {}
     for group in job.groups:
         for task in group.tasks:

@@ -95,7 +95,7 @@ def find_objects(job: Job) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def kept_names(job: Job) -> dict[str, tuple[str, ...]]:
-    """Query a job for the names of state and constants that each node keeps between epochs."""
+    """Query a job for the names that each node keeps between epochs: state and constants."""
     kept: dict[str, set[str]] = {node.name: set() for node in job.cluster}
     for node, names in (*job.state, *job.constants):
         kept[node].update(names)
@@ -103,7 +103,7 @@ def kept_names(job: Job) -> dict[str, tuple[str, ...]]:
 
 
 def rebuild_group(init: TaskGroup) -> TaskGroup:
-    """Select from the group ``init`` the ``rebuild`` tasks, and those that they need.
+    """Select from the group ``init`` its ``rebuild`` tasks and all tasks that they need.
 
     Set-up and reports stay where a task stays.
     """
@@ -179,7 +179,7 @@ def has_callables(job: Job) -> bool:
 
 
 def find_concurrent_callables(group: TaskGroup) -> tuple[str, str] | None:
-    """Find in a group two tasks with Python callables that may run at once; return their names."""
+    """Find two tasks of a group that may call Python at the same time; return their names."""
     needs = {task.name: task.needs for task in group.tasks}
     calling = [
         task.name
@@ -246,7 +246,7 @@ def op_expressions(op: Op) -> tuple[Expr, ...]:
 
 
 def expressions(step: Step) -> tuple[Expr, ...]:
-    """Query a step for its own expressions, without those of the steps inside it."""
+    """Query a step for its own expressions, without those of steps inside it."""
     match step:
         case Effect():
             return step.expressions()

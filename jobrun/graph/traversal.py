@@ -48,7 +48,7 @@ _PLAIN = frozenset(
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """Traverse an expression one level: return the expressions directly inside it, in order.
+    """Return the expressions directly inside an expression, in order: one level of traversal.
 
     Those of a ``Text`` are the values filled in; its ``Builtin`` parts are not expressions.
     """
@@ -85,7 +85,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def walk_expr(expr: Expr) -> Iterator[Expr]:
-    """Traverse an expression tree: yield it and all expressions inside it, outer first."""
+    """Traverse an expression tree: yield the expression, then all inside it, outer first."""
     waiting = [expr]
     while waiting:
         part = waiting.pop()
@@ -95,7 +95,7 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
 
 
 def map_expr(expr: Expr, change: Change) -> Expr:
-    """Traverse an expression tree, inner first, and build a copy changed by ``change``.
+    """Traverse an expression tree from inside out, and build a copy changed by ``change``.
 
     An unchanged part remains the same object.
     """
@@ -214,7 +214,7 @@ def _rewrite(value: Any, kind: type[Any], change: Callable[[Any], Any]) -> Any:
 
 @cache
 def _graph_fields(kind: Any) -> tuple[str, ...]:
-    """Return the fields of a graph class to traverse: those that may hold other values.
+    """Return the fields of a graph class that a traversal visits: all but plain values.
 
     Types are compared as they are written. An ``Origin``, or a plain value, has none.
     """

@@ -124,7 +124,7 @@ def promote(left: Known, right: Known) -> str | None:
 
 
 def _either(known: Known) -> tuple[Known, ...]:
-    """List both forms of an abstract value that may be a weak Python scalar or a numpy value."""
+    """List the forms that an abstract value can have: weak Python scalar, numpy value, or both."""
     if known.weak is not None:
         return (known,)
     return (replace(known, weak=True), replace(known, weak=False))
@@ -215,7 +215,7 @@ class Arguments:
     rest: tuple[Known, ...] = ()
 
     def has(self, name: str) -> bool:
-        """Return whether this call's abstract arguments have one of this name, not None."""
+        """Return whether a call passes this abstract argument to its operator, and not as None."""
         return name in self.given and self.given[name].dtype != NONE
 
     def get(self, name: str) -> Known:
@@ -242,7 +242,7 @@ class Arguments:
         return sure(integer(self.given[name])) if self.has(name) else default
 
     def flag(self, name: str) -> bool:
-        """Return the constant value of a call's bool argument; False if it was not passed."""
+        """Return the constant value of an operator's bool argument; False if it was not passed."""
         if not self.has(name):
             return False
         value = self.given[name].value
@@ -260,7 +260,7 @@ class Arguments:
         return known.value
 
     def asked_dtype(self, name: str = "dtype") -> str | None:
-        """Return the dtype that a call's abstract argument ``dtype`` names; None without it."""
+        """Return the dtype that a call to an operator asks for by ``dtype``, or None."""
         if not self.has(name):
             return None
         known = self.given[name]

@@ -161,7 +161,7 @@ def _typed(function: str, text: str) -> str:
 
 
 def ruled(definitions: Iterable[_Definition], rules: Mapping[str, Rule]) -> tuple[_Definition, ...]:
-    """Add to operators' definitions (``OpDef`` or ``DrawDef``) the type rules for their names.
+    """Add to each operator's definition the function that infers its type, found by its name.
 
     Raises:
         ValueError: A rule is for none of them.
@@ -283,7 +283,7 @@ def parse_signature(text: str) -> Signature:
 
 
 def parse_arguments(text: str) -> ast.arguments:
-    """Parse the signature in a definition into Python's syntax tree of its parameters."""
+    """Parse the signature in an operator's definition into ``ast.arguments`` of Python."""
     function = ast.parse(f"lambda {text.strip()[1:-1]}: 0", mode="eval").body
     if isinstance(function, ast.Lambda):
         return function.args

@@ -30,7 +30,7 @@ def kind_of(dtype: str | None) -> str:
 
 
 def join_dtypes(dtypes: Iterable[str | None]) -> str | None:
-    """Compute the dtype to which numpy promotes several dtypes, given by their names.
+    """Compute the dtype to which numpy promotes several named dtypes; None if unclear.
 
     Of more than two that is not always the join of pairs, and the order may count: then it is
     None.
@@ -44,7 +44,7 @@ def join_dtypes(dtypes: Iterable[str | None]) -> str | None:
 
 
 def same_kind(source: str, target: str) -> bool:
-    """Return whether numpy's promotion rules let one dtype be cast to another in place."""
+    """Return whether numpy's ``same_kind`` rule lets one dtype be cast to another in place."""
     order = "buifc"
     return order.index(kind_of(source)) <= order.index(kind_of(target))
 
@@ -70,7 +70,7 @@ def promote_weak(weak: str, strong: str) -> str:
 
 
 def join_pair(left: str, right: str) -> str:
-    """Compute the dtype to which numpy promotes two dtypes, given by their names."""
+    """Compute the dtype to which numpy promotes a pair of dtypes, both given by name."""
     (left_kind, left_size), (right_kind, right_size) = sorted(
         (CODES[left], CODES[right]), key=lambda code: _ORDER.index(code[0])
     )

@@ -102,7 +102,7 @@ def array(object: Any, dtype: Any = None) -> np.ndarray[Any, Any]:  # noqa: A002
 
 
 def astype(x: Any, dtype: Any) -> Any:
-    """Implement the function ``astype``: an array's items as another dtype, axes kept as laid out.
+    """Implement the function ``astype``: convert an array to another dtype, same memory layout.
 
     Raises:
         TypeError: The dtype holds Python objects.
@@ -281,7 +281,7 @@ def count_reset(counter: Counter) -> int:
 
 
 def count_value(counter: Counter) -> int:
-    """Implement ``count_value``: return a counter's value, which other tasks may change."""
+    """Implement the function ``count_value``: return the current value of a shared counter."""
     return _counter(counter).value
 
 

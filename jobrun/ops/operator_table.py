@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def by_name(*families: Iterable[OpDef]) -> dict[str, OpDef]:
-    """Build the operator table from families of ``OpDef``; refuse two operators of one name.
+    """Build the operator table from lists of ``OpDef``; refuse two operators of one name.
 
     Raises:
         ValueError: Two have one name.
@@ -105,7 +105,7 @@ def module_of(name: str) -> str:
 
 
 def load_operators(points: tuple[EntryPoint, ...]) -> dict[str, OpDef]:
-    """Load the operators that plug-ins define by entry points, and return them by name.
+    """Load the operators of plug-ins from entry points into a table by name.
 
     Raises:
         EnvironmentFaultError: E128, if two have one name, or one that is built in; if one
@@ -130,7 +130,7 @@ def _installed() -> dict[str, OpDef]:
 
 
 def installed_points() -> tuple[EntryPoint, ...]:
-    """Return the entry points by which installed packages plug in operators."""
+    """Return the entry points of installed packages that add operators to the table."""
     # It imports e-mail, archives and sockets, for a name that hardly any job has.
     from importlib.metadata import entry_points  # noqa: PLC0415
 

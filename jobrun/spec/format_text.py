@@ -96,7 +96,7 @@ def _late_alias(tree: Tree, error: SpecError) -> Leaf | None:
 
 
 def _same(first: Any, second: Any) -> bool:
-    """Return whether the formatted text's tree equals the one before, but for key order."""
+    """Return whether two specs, before and after formatting, are equal but for order of keys."""
     if type(first) is not type(second):
         return False
     match first:
@@ -188,7 +188,7 @@ class EntryMover:
         self._lines = text.split("\n")
 
     def whole(self, tree: Tree, kind: Kind) -> str:
-        """Format the whole text of a spec: entries of all mappings in their usual order.
+        """Format the whole text of a spec: put the entries of all mappings in their usual order.
 
         Raises:
             SpecError: E420, an entry that has to move cannot.
@@ -203,7 +203,7 @@ class EntryMover:
         return "\n".join([*head, *above, prefix + block.lines[0], *block.lines[1:]])
 
     def _block(self, tree: Items | Entries, kind: Kind, end: int) -> _Block:
-        """Move the entries of a block mapping or list that ends before the line ``end``."""
+        """Format a block mapping or list, which ends before line ``end``, by moving its entries."""
         return (
             self._mapping(tree, kind, end)
             if isinstance(tree, Entries)
@@ -255,7 +255,7 @@ class EntryMover:
         return _Block(above if first else [], [*lines, *footer])
 
     def _entry(self, key: Leaf, value: Tree, kind: Kind, end: int) -> list[str]:
-        """Move the entries within one entry of a mapping; return the lines of that entry."""
+        """Format one entry of a mapping by moving entries inside it; return its lines of text."""
         line, column = key.span.line, key.span.column
         if isinstance(value, Leaf):
             lines = self._lines[line:end]
@@ -278,7 +278,7 @@ class EntryMover:
         ]
 
     def _around(self, start: Span, value: Items | Entries, kind: Kind, end: int) -> list[str]:
-        """Format the entries in ``{}`` or ``[]``; return lines with the text around them."""
+        """Format a value in ``{}`` or ``[]``; return its lines with the text around it."""
         stop = sum(len(line) + 1 for line in self._lines[:end]) - 1
         span = value.span
         text = self._text[start.start : span.start] + self._inline(value, kind)
@@ -303,7 +303,7 @@ class EntryMover:
     def _item(
         self, item: Tree, kind: Kind, end: int, column: int, before: list[str], hoisted: list[str]
     ) -> list[str]:
-        """Format a list item of the text: entries in the usual order; return its lines."""
+        """Format one list item, with mappings inside it in the usual order; return its lines."""
         prefix = self._lines[item.span.line][: item.span.column]
         if isinstance(item, Leaf):
             return self._lines[item.span.line : end]
@@ -323,7 +323,7 @@ class EntryMover:
         return [*(" " * column + line for line in block.above), *own]
 
     def _inline(self, tree: Tree, kind: Kind) -> str:
-        """Render a mapping or list in brackets with its entries moved to the usual order."""
+        """Format a mapping or list in brackets: return its text with keys in the usual order."""
         span = tree.span
         if isinstance(tree, Leaf):
             return self._text[span.start : span.end]
@@ -349,7 +349,7 @@ class EntryMover:
         )
 
     def _pieces(self, span: Span, pieces: list[tuple[Span, str]]) -> str:
-        """Replace spans of the text by moved entries, and keep what is between them."""
+        """Replace spans of the formatted text by new texts, and keep the text between the spans."""
         out, at = "", span.start
         for place, text in pieces:
             out += self._text[at : place.start] + text
@@ -357,7 +357,7 @@ class EntryMover:
         return out + self._text[at : span.end]
 
     def _tail(self, last: int, limit: int, column: int) -> int:
-        """Return the line number in the spec's text where an entry ends, with its comments.
+        """Return the line where an entry ends in the text to format, with its comments.
 
         Comments that are deeper than its key are about what is in it.
         """
@@ -451,7 +451,7 @@ Tree = Leaf | Items | Entries
 
 
 def tree_of(text: str) -> Tree:
-    """Parse YAML text into a tree of spans, to move parts of the text."""
+    """Parse YAML text into nested spans of text, so that formatting can move the spans."""
     stream = (one for one in parser_events(text) if isinstance(one, yaml.events.NodeEvent | _End))
     return _node(next(stream), stream, text)
 

@@ -43,7 +43,7 @@ class Kind:
         return None
 
     def below(self, keys: Sequence[str], key: str) -> Kind:
-        """Return what kind of value (``Kind``) is below a key, to order the keys in it."""
+        """Return the ``Kind`` of the value at a key, which decides the order of keys inside it."""
         model = self.model(keys)
         if model is not None:
             for name, field in fields_of(model):

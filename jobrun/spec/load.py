@@ -208,7 +208,7 @@ def _put_together(reader: SpecReader, request: _Request) -> Mapping:
 
 
 def _substituted(root: Mapping, substitution: Substitution, params: ParamValues) -> dict[str, Any]:
-    """Return a loaded spec's tree as dicts and lists, with the values of its references."""
+    """Return a loaded spec as nested dicts and lists, with each ``${…}`` reference replaced."""
     data: dict[str, Any] = {}
     declared = root.values.get("params")
     seed = root.values.get("seed")
@@ -232,7 +232,7 @@ def _substituted(root: Mapping, substitution: Substitution, params: ParamValues)
 def _without_secrets(
     root: Mapping, secrets: MappingType[str, Scalar | None], files: dict[str, str]
 ) -> Mapping:
-    """Remove a loaded spec's secret params from its tree, and hide them in ``--set`` texts."""
+    """Remove secret params' values from a loaded spec, and hide them in texts of ``--set``."""
     declared = root.values.get("params")
     for name, given in secrets.items():
         node = declared.values[name] if isinstance(declared, Mapping) else None
@@ -290,7 +290,7 @@ def _put_env_texts(
 
 
 def _distinct(faults: list[Fault], files: MappingType[str, str]) -> list[Fault]:
-    """Sort by place the faults of loading a spec; keep one for each place and path.
+    """Sort faults of loading a spec by file, line, column; keep one per position and path.
 
     What the reader found comes first and knows more than what the models make of it.
     """

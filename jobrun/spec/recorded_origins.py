@@ -54,7 +54,7 @@ def ordered(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def recorded_places(root: Node, files: Sequence[str]) -> list[list[int]]:
-    """List where (file, line, column) each key and value of a resolved spec was written.
+    """List the origin (file, line, column) to record for each key and value of a resolved spec.
 
     Args:
         root: The merged tree of a spec.
@@ -65,7 +65,7 @@ def recorded_places(root: Node, files: Sequence[str]) -> list[list[int]]:
 
 
 def relocated(root: Mapping, origins: Origins) -> Mapping:
-    """Give a reloaded spec's tree the places in the author's files that were recorded.
+    """Replace the positions in a reloaded spec by the recorded ones, in the author's own files.
 
     Returns:
         The tree as it is where the places do not fit it.
@@ -102,7 +102,7 @@ def _places(node: Node) -> Iterator[Place]:
 
 
 def _with_places(node: Node, places: Iterator[Any]) -> Node:
-    """Give the nodes of a reloaded spec's tree their recorded places, in the recorded order."""
+    """Give each key and value of a reloaded spec its recorded file, line and column, in order."""
     place = next(places)
     if isinstance(node, Scalar):
         return node._replace(place=place)

@@ -117,7 +117,7 @@ def find_unshareable_blobs(
 
 
 def _has_calls(group: GroupDraft, view: NodeView | None) -> bool:
-    """Return whether a group calls callables on a node, which may make blobs aliases of others."""
+    """Return whether a group calls Python callables on a node, whose results may be aliases."""
     if view is None:
         return False
     around = _steps_around(group.setups.get(view.node, ()), group.reports.get(view.node, ()))
@@ -313,7 +313,7 @@ class _ControlFlow:
                 yield one.call.path, pairs
 
     def _relevant_names(self, calls: list[_Point]) -> set[str]:
-        """Return blobs whose aliasing matters: changed in place, or read by calls making such."""
+        """Find the blobs whose aliases matter: changed ones, and inputs of calls that make them."""
         relevant = set[str]().union(*(one.changes for one in self._points))
         size = -1
         while size != len(relevant):
@@ -375,7 +375,7 @@ def _find_stale(point: _Point, pair: Pair) -> str:
 
 
 def _propagate(point: _Point, pair: Pair) -> Iterator[Pair]:
-    """Yield the further pairs of aliases that a callable may make when it reads one of a pair."""
+    """Yield the pairs of aliases that a callable may add when it reads one blob of a given pair."""
     if point.call is None:
         return
     for ours, other in (pair, pair[::-1]):
@@ -385,7 +385,7 @@ def _propagate(point: _Point, pair: Pair) -> Iterator[Pair]:
 
 
 def _changed_views(exprs: Iterable[Expr]) -> Iterator[str]:
-    """Yield blobs that an operator changes in place, and with them any aliases by callables."""
+    """Yield the blobs that operators change in place, which matters if callables made aliases."""
     for whole in exprs:
         for expr in walk_expr(whole):
             known = OPERATORS.get(expr.function) if isinstance(expr, Call) else None

@@ -326,7 +326,7 @@ def _find_fed_tasks(groups: Groups) -> set[str]:
 
 
 def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Faults) -> None:
-    """Check that stop conditions can end the job: readers are finite, or another one bounds it."""
+    """Check that stop conditions can end the job: readers end, or epochs or time are limited."""
     if not stop or any(isinstance(one, _BOUNDS) for one in stop):
         return
     mend = _ENDLESS_MEND
@@ -418,7 +418,7 @@ def _find_finite_readers(group: GroupDraft) -> list[str]:
 
 
 def _changed_names(group: GroupDraft, node: str, *, with_records: bool = True) -> set[str]:
-    """Collect names that an epoch changes on a node, so that stop conditions on them may come true.
+    """Collect the blobs that an epoch changes on a node, on which stop conditions can depend.
 
     Args:
         group: Its draft.
@@ -456,7 +456,7 @@ def _written_names(steps: tuple[Step, ...]) -> set[str]:
 
 
 def _may_change(part: Expr, changed: Mapping[str, set[str]], tasks: Collection[str]) -> bool:
-    """Return whether epochs may change what a part of a stop condition reads."""
+    """Return whether an epoch may change the value of this part of a stop condition."""
     match part:
         case NodeBlob():
             # A position of a reader or a state directory: its name cannot be written in a step.

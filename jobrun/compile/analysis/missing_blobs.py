@@ -50,7 +50,7 @@ class MissingBlobs:
         self.dropped: dict[str, frozenset[str]] = {}
 
     def report(self, view: NodeView, position: int | None, name: str, place: Place) -> None:
-        """Add a fault for the missing blob ``name`` that is read at ``place``.
+        """Report that the blob ``name``, read at ``place`` in the spec, is missing.
 
         ``position`` is that of the reading task; None for set-up and reports of the group.
         """
@@ -115,7 +115,7 @@ class MissingBlobs:
     def _explain_other_task(
         self, view: NodeView, task: TaskDraft | None, position: int | None, name: str
     ) -> _Explanation | None:
-        """Explain that another task makes the missing blob, in a workspace both tasks share."""
+        """Explain a missing blob that another task makes in a workspace which both tasks share."""
         if view.shared_scope(name) is None:
             return None
         others = (other for other in self._writers.get(name, []) if other is not task)
@@ -193,7 +193,7 @@ class MissingBlobs:
 
 
 def suggest_state(task: TaskDraft) -> str:
-    """Suggest how to turn a blob that is missing from another task into state."""
+    """Suggest where to make a missing blob that another task keeps to itself: in init, as state."""
     if task.group == "init":
         return "make it in a global task without instances"
     return "make it in init"

@@ -42,7 +42,7 @@ class OutputTable:
         return name in self._tasks
 
     def task_names(self) -> Iterable[str]:
-        """Return the names of tasks with outputs, as found by the analysis of task outputs."""
+        """Return the names of all tasks for which the analysis of outputs found any."""
         return [name for name, outputs in self._outputs.items() if outputs]
 
     def resolve(

@@ -129,7 +129,7 @@ def _check_nodes(
 
 
 def _check_same_names(ends: QueueEnds, faults: Faults) -> None:
-    """Check that all writers and readers of a queue use the same field names."""
+    """Check that all tasks that write to or read from a queue use the same field names."""
     if not ends.writers:
         return
     first, sent, at = ends.writers[0]
@@ -212,7 +212,7 @@ def _map_successors(ends: Mapping[str, QueueEnds]) -> dict[int, list[int]]:
 
 
 def _find_reachable(start: int, table: Mapping[int, list[int]]) -> list[int]:
-    """Find the tasks that a task's records reach through queues, also by way of other tasks."""
+    """Find the tasks that one task's records reach through queues, directly or by other tasks."""
     seen = {start}
     ready = [start]
     for one in ready:  # grows while it is read
@@ -278,7 +278,7 @@ class _DeadlockCheck:
         return False
 
     def _find_cycle(self, start: int, among: set[int]) -> list[int]:
-        """Find tasks that wait for each other, through queues and needs: a deadlock."""
+        """Find a circle of tasks that wait for each other at queues or by ``needs``: a deadlock."""
         way = [start]
         while way.count(way[-1]) < 2:
             way.append(next(one for one in self._next[way[-1]] if one in among))

@@ -33,7 +33,7 @@ _SETUP = "readers"
 
 
 def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
-    """Return how one node of a task reads: its part of the rows, with a position of its own."""
+    """Return how a task reads on one node: a portion of the reader's rows, at its own position."""
     read = draft.records.read
     if not isinstance(read, ReadRecords) or read.reader.shard == "none":
         return read
@@ -51,7 +51,7 @@ def find_state_nodes(
 
 
 def add_positions(kept: Mapping[str, KeptNames], groups: Groups) -> dict[str, KeptNames]:
-    """Return the names that each node keeps, with the reader positions on it added to its state."""
+    """Add the names of the reader positions on each node to the names of the node's state."""
     found = dict(kept)
     for node, shares in _count_shares(groups).items():
         one = found.get(node, KeptNames())
@@ -108,7 +108,7 @@ def _build_first_position(reader: Reader, shares: int) -> Assign:
 
 
 def _count_shares(groups: Groups) -> dict[str, dict[str, tuple[Reader, int]]]:
-    """Count the positions that each reader has on a node, one for each share of its rows."""
+    """Count each reader's positions on a node: one, or one per instance with its own rows."""
     found: dict[str, dict[str, tuple[Reader, int]]] = {}
     for reader, task in walk_readers(groups):
         count = task.instances if reader.shard == "instance" else 1

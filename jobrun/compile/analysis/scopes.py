@@ -53,19 +53,19 @@ class NodeView:
         return Scope.INSTANCE
 
     def shared_scope(self, name: str) -> Scope | None:
-        """Return the scope by which this node's tasks share a name: group or node; else None."""
+        """Return the scope in which this node's tasks share a name (group or node), or None."""
         if name in self.start or name in self.global_names:
             return Scope.NODE
         return Scope.GROUP if name in self.group_names else None
 
     def report_uses(self, report: Report) -> NameUses:
-        """Collect the names that a report's steps use, to find their scopes."""
+        """Collect the names that a report's steps read and write, to find their scopes."""
         finder = FlowAnalysis()
         finder.block(report.steps, report.path)
         return finder.uses
 
     def scopes(self, task: TaskDraft) -> Scopes:
-        """Find the scope (instance, task, group or node) of each name of a task on this node."""
+        """Find the scope (instance, task, group or node) of each name in a task on this node."""
         names = sorted(task.flow.names())
         if task.instances > 1:
             return tuple([(name, self.scope(task, name)) for name in names])
@@ -85,12 +85,12 @@ class NodeView:
         return tuple((name, self.shared_scope(name) or Scope.GROUP) for name in sorted(names))
 
     def report_scopes(self, names: set[str]) -> Scopes:
-        """Find the scope of names that a report on this node uses: a shared one, or the task's."""
+        """Find the scope of each name that a report on this node uses: node, group or task."""
         return tuple((name, self.shared_scope(name) or Scope.TASK) for name in sorted(names))
 
 
 def build_node_views(group: GroupDraft, start: Mapping[str, frozenset[str]]) -> dict[str, NodeView]:
-    """Build for each node of a group an object that finds the scopes of names used there.
+    """Build the ``NodeView`` of each node of a group, which finds the scopes of names there.
 
     Args:
         group: The tasks, lowered.
@@ -150,7 +150,7 @@ def _is_temporary(task: TaskDraft, name: str) -> bool:
 
 
 def find_write_place(task: TaskDraft, name: str) -> Place:
-    """Find where a task first writes a name of a scope outside it; else return its own place."""
+    """Return the position of a task's first write to a name of wider scope, or of the task."""
     flow = task.flow
     for uses in (flow.once, flow.inner, flow.reporting):
         place = uses.writes.get(name) or uses.atomic.get(name)

@@ -51,12 +51,12 @@ class _Name:
 
 
 def find_state(views: Mapping[str, NodeView], faults: Faults) -> dict[str, KeptNames]:
-    """Find the state and constants of each node; add faults for names that init may not leave."""
+    """Find the state and constants that init leaves on each node; add faults for invalid names."""
     return {node: _classify(view, faults) for node, view in views.items()}
 
 
 def find_left_names(view: NodeView) -> frozenset[str]:
-    """Return the global names that surely exist on a node after a group: its state or constants."""
+    """Find the global names, state or constants, that surely exist on a node after a group."""
     names = _walk_tasks(view)
     return frozenset(name for name, one in names.items() if one.status is Status.SET)
 
@@ -91,7 +91,7 @@ def _classify(view: NodeView, faults: Faults) -> KeptNames:
 
 
 def _walk_tasks(view: NodeView) -> dict[str, _Name]:
-    """Find the global names of a node that init's set-up and tasks may leave as its state."""
+    """Find the global names that the tasks and set-up of init may leave on a node as its state."""
     names: dict[str, _Name] = {}
     _walk_setup(view, view.init.end, names)
     for position in sorted(view.tasks, key=view.group.order.rank.__getitem__):

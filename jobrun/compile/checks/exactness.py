@@ -35,7 +35,7 @@ def find_inexactness(
 
 
 def add_probes(found: Exactness, stop: Iterable[StopCondition], *more: Probe) -> Exactness:
-    """Add reasons why stop conditions and metrics are inexact to those for the other parts."""
+    """Add the reasons why stop conditions and metrics are inexact to those found for the tasks."""
     reasons = dict.fromkeys(found.reasons)
     for probe in (*(one.probe for one in stop if isinstance(one, StopWhen)), *more):
         reasons |= dict.fromkeys(_expression_reasons(probe.parts, probe.path))
@@ -117,7 +117,7 @@ def _expression_reasons(exprs: Iterable[Expr], path: str) -> Iterator[tuple[str,
 
 
 def _report_reasons(task: TaskDraft, view: NodeView) -> Iterator[tuple[str, str]]:
-    """Yield names written by a timed report and read by other steps, so that a group is inexact."""
+    """Yield writes of a timed report to names that other steps use: they make a task inexact."""
     flow = task.flow
     used = {*flow.inner.names(), *flow.once.names(), *flow.outputs}
     for name, place in {**flow.reporting.atomic, **flow.reporting.writes}.items():
@@ -197,7 +197,7 @@ Reasons = Iterator[tuple[str, str]]
 
 
 def _record_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Reasons:
-    """Yield reads of records that may go to other tasks after a resume, which is inexact.
+    """Yield why a group is inexact: after a resume, another task or instance may get a record.
 
     Args:
         group: The group.
@@ -233,7 +233,7 @@ def _writer_reasons(group: GroupDraft, ends: QueueEnds) -> Reasons:
 
 
 def _queue_reader_reasons(ends: QueueEnds) -> Reasons:
-    """Yield why readers of a queue make results inexact: they share it, or stop before its end."""
+    """Yield why reads of a queue are inexact: tasks share it, or a task stops before its end."""
     queue = ends.queue
     if len(ends.readers) > 1 or any(queue.shared and len(t.nodes) > 1 for t, _ in ends.readers):
         task, place = ends.readers[-1]
@@ -252,7 +252,7 @@ def _queue_reader_reasons(ends: QueueEnds) -> Reasons:
 
 
 def _instance_reasons(task: TaskDraft, view: NodeView) -> Reasons:
-    """Yield why instances make a task inexact: timing decides which record each one gets."""
+    """Yield why a task with ``instances`` is inexact: timing decides which one gets a record."""
     gets = "which instance gets which record depends on timing"
     for name, place in task.flow.carried.items():
         if view.scope(task, name) is Scope.INSTANCE:
@@ -270,7 +270,7 @@ def _instance_reasons(task: TaskDraft, view: NodeView) -> Reasons:
 
 
 def _find_distinguishing_steps(task: TaskDraft) -> Iterator[tuple[Step, str]]:
-    """Yield steps that make a task inexact, as instances differ in them: by number or draws."""
+    """Yield steps that make a task inexact: instances differ by their number or random draws."""
     for step in walk(task.steps):
         if _reads_builtin(step, "instance"):
             yield step, "this step reads the number of the instance"
@@ -291,7 +291,7 @@ def _reads_builtin(step: Step, builtin: str) -> bool:
 
 
 def _shares_records(task: TaskDraft) -> bool:
-    """Return whether a task's instances compete for records, so that results are inexact."""
+    """Return whether instances of a task compete for the same records, so that it is inexact."""
     read = task.records.read
     if task.instances <= 1 or read is None:
         return False

@@ -35,7 +35,7 @@ class _Use:
 
 
 def check_races(view: NodeView, reported: Container[tuple[str, str]], faults: Faults) -> None:
-    """Check for races between the tasks of a group on one node, and instances of a task.
+    """Check for races on one node: between tasks of a group, and between instances of a task.
 
     Args:
         view: The group on the node.
@@ -97,7 +97,7 @@ def check_pulls(
 
 
 def _find_uses(view: NodeView, task: TaskDraft) -> dict[str, tuple[str, Place]]:
-    """Map shared names to a task's use that most risks a race: write, atomic count or read."""
+    """Map each name that tasks share to this task's use that most risks a race, such as a write."""
     flow, shared = task.flow, view.shared
     reads, atomic, writes = flow.inner.reads, flow.inner.atomic, flow.inner.writes
     if not flow.has_body_only:

@@ -73,7 +73,7 @@ class VisibilityCheck:
 
     @cached_property
     def _makers(self) -> dict[str, list[int]]:
-        """Map each blob to the tasks that make it visible to others, in an order by ``needs``."""
+        """Map each blob to the tasks that make it visible to other tasks, in order of ``needs``."""
         makers: dict[str, list[int]] = {}
         rank = self.view.group.order.rank
         for position in sorted(self.view.tasks, key=rank.__getitem__):
@@ -145,7 +145,7 @@ class VisibilityCheck:
                 )
 
     def _written_names(self, flow: TaskFlow) -> dict[str, Place]:
-        """Return the visible names that a task writes, without objects passed to callables."""
+        """Return the visible names that a task writes, except objects only passed to callables."""
         written = {
             **flow.reporting.writes,
             **flow.inner.atomic,
@@ -160,7 +160,7 @@ class VisibilityCheck:
         }
 
     def _check_fields(self, task: TaskDraft) -> None:
-        """Check the visibility of record fields: none may overwrite blobs shared with others."""
+        """Check that fields of records overwrite no blob that is visible to other tasks."""
         read = task.records.read
         for name in task.records.fields:
             scope = self.view.shared_scope(name)
@@ -311,5 +311,5 @@ def note_problems(problems: list[FlowProblem], faults: Faults, *, hogwild: bool)
 
 
 def strip_prefix(name: str) -> str:
-    """Strip a net's prefix from a blob's name, for faults about which names are visible."""
+    """Strip the prefix that a net gives to a blob's name, for faults about visible names."""
     return name.rsplit(":", 1)[-1]

@@ -64,7 +64,7 @@ class CallFaults:
 
 
 def check_call(call: Call, operator: OpDef) -> tuple[Call, list[CallFault]]:
-    """Check a call to an operator: number, names and kinds of its arguments; resolve its dtypes."""
+    """Check a call to an operator: number, names and kinds of arguments; look up named dtypes."""
     title = f"{operator.name}{operator.signature}"
     faults = CallFaults(title)
     signature = operator.parameters
@@ -75,7 +75,7 @@ def check_call(call: Call, operator: OpDef) -> tuple[Call, list[CallFault]]:
 
 
 def check_draw(draw: Draw, method: DrawDef) -> tuple[Draw, list[CallFault]]:
-    """Check a call in an expression to a method of ``rng``: its arguments; resolve dtypes."""
+    """Check the arguments of a call to a method of ``rng`` in a spec; look up named dtypes."""
     faults = CallFaults(f"rng.{method.name}{method.signature}")
     _check_count(draw.args, draw.kwargs, method.parameters, faults)
     return _resolve_dtypes(draw, method.parameters, faults), faults.faults

@@ -44,7 +44,7 @@ def fits_64_bits(value: int) -> bool:
 
 
 def fold_constant_int(expr: Expr) -> int | None:
-    """Compute a constant integer expression, limited to 64 bits; None for other expressions.
+    """Compute a constant integer expression, limited to 64 bits; return None for any other.
 
     Raises:
         OverflowError: It has more than 64 bits. Nothing large is computed.
@@ -91,7 +91,7 @@ def repeats_too_much(expr: Binary) -> bool:
 
 
 def _max_length(expr: Expr) -> float:
-    """Return the largest length that a list in an expression may have; 0 for other values."""
+    """Compute the largest length that a list in an expression can have; 0 if it is no list."""
     match expr:
         case Sequence(items=items):
             return max(1, len(items))

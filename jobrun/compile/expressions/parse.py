@@ -55,7 +55,7 @@ _NAMED: dict[type[Any], str] = {
 
 
 def parse_expression(value: Any, origin: Origin, path: str, params: Params) -> Expr:
-    """Parse a value of a spec as an expression, from its text to a frozen tree.
+    """Parse a value of a spec, usually text, as an expression; return its immutable syntax tree.
 
     Names are kept as written; whether such a blob, task or loop exists is checked later.
 
@@ -189,7 +189,7 @@ class TextShapes:
         return self._layouts.get(text.translate(_FLAT))
 
     def layout(self, text: str) -> Layout:
-        """Split a text at its words, for all texts that have them in the same places."""
+        """Find where the words of a text to parse are: a layout that similar texts share."""
         flat = text.translate(_FLAT)
         parts = _WORD.split(text)
         starts = list(accumulate(map(len, parts), initial=0))
@@ -206,7 +206,7 @@ class TextShapes:
         return layout
 
     def shape(self, text: str, words: _Words, layout: Layout) -> _Shape:
-        """Return the key of texts that share a parsed tree: numbers, and which words are equal."""
+        """Return the key that texts share if their parsed trees differ in names only."""
         find: Callable[[str], int] = words.index
         if len(words) > _FEW_WORDS:
             first: dict[str, int] = {}
@@ -221,7 +221,7 @@ class TextShapes:
 
 
 def _getter(spans: list[slice]) -> Callable[[str], _Words]:
-    """Make the function that returns the parts of a text that are at these places."""
+    """Build the function that cuts the given spans (slices) out of a text to be parsed."""
     if len(spans) > 1:
         return itemgetter(*spans)
     return lambda text: tuple([text[span] for span in spans])
@@ -241,7 +241,7 @@ class ShapedParser:
         self._integers: dict[int, Expr] = {}
 
     def statement(self, text: str, origin: Origin, path: str) -> Op:
-        """Parse a statement, or copy the tree of one parsed before that differs only in names.
+        """Parse a statement, or copy the tree of an earlier one that differs only in its names.
 
         Raises:
             SpecError: It is not valid; with all its faults.
@@ -263,7 +263,7 @@ class ShapedParser:
         return op
 
     def known(self, value: Any) -> Expr | None:
-        """Return the tree of a literal, or of a text equal to one parsed before; else None."""
+        """Return the expression tree of a literal or of a text parsed before, or else None."""
         if type(value) is str:
             return self._equal.get(value)
         if type(value) is int and abs(value) < limits.MAX_INT:
@@ -272,7 +272,7 @@ class ShapedParser:
         return Const(value) if value is None or type(value) in (bool, float) else None
 
     def expression(self, value: Any, origin: Origin, path: str) -> Expr:
-        """Parse an expression, or copy the tree of one parsed before that differs only in names.
+        """Parse an expression, or copy the tree of an earlier one that differs only in names.
 
         Raises:
             SpecError: It is not valid; with all its faults.
@@ -301,7 +301,7 @@ class ShapedParser:
         return expr
 
     def _layout(self, text: str) -> Layout | None:
-        """Return where a text's words are if a like text's tree may be copied for it; else None.
+        """Return the layout of a text simple enough for its parsed tree to be reused, or None.
 
         Which text is plain does not depend on its letters and digits.
         """
@@ -323,7 +323,7 @@ class Learner:
         self._is_exact = True
 
     def learn(self, tree: Op | Expr, kind: Callable[..., Any], skip: int = 0) -> Make | None:
-        """Build the function that makes this parsed tree again with another text's names, or None.
+        """Build the function that copies this parsed tree with another text's names, if possible.
 
         Returns:
             None where not each word of the text is a name in the tree: one is a keyword, say.
@@ -333,11 +333,11 @@ class Learner:
 
     @property
     def is_whole(self) -> bool:
-        """Whether each word of the text that has no meaning is a name in the trees learnt from."""
+        """Whether all words of the parsed text, but those with a meaning, are names in its tree."""
         return self._is_exact and not any(self._unseen.values())
 
     def node(self, node: Any, kind: Callable[..., Any], skip: int = 0) -> Make | Constant:
-        """Build the function that copies a parsed node, but with the names of another text."""
+        """Build the function that copies a node of a parsed tree, but with another text's names."""
         # As for other nodes, but faster: most are one of these.
         if type(node) is Name:
             return self.name(node)
@@ -364,7 +364,7 @@ class Learner:
         return self.node(value, type(value)) if field_types(value.__class__) else Constant(value)
 
     def name(self, node: Name) -> Make:
-        """Build the function that makes a name in a parsed tree again from another text's words."""
+        """Build the function that copies a name in a parsed tree, but with another text's word."""
         self.position(node.name)
         self.offset(node.at)
         position = self._positions.get(node.at, 0)
@@ -375,26 +375,26 @@ class Learner:
         return lambda words, _: words[position]
 
     def position(self, name: str) -> int:
-        """Find the first mention of a name in the text whose parsed tree is to be copied."""
+        """Return the index of the first word with this name in the text of the tree to copy."""
         self._unseen[name] -= 1
         position = self._first.get(name, -1)
         self._is_exact = self._is_exact and position >= 0
         return position
 
     def offset(self, at: int) -> Make | Constant:
-        """Build the function that returns where another text has a part of a parsed tree."""
+        """Build the function that returns the offset in another text of a part of a parsed tree."""
         position = self._positions.get(at, -1)
         self._is_exact = self._is_exact and position >= 0
         return lambda _, offsets: offsets[position]
 
 
 def tuple_of(*values: Any) -> tuple[Any, ...]:
-    """Return the parts of a tree as a tuple: the constructor of those that hold others."""
+    """Return the arguments as a tuple: a constructor for tuples in parsed expression trees."""
     return values
 
 
 def _build(kind: Callable[..., Any], given: Sequence[Make | Constant]) -> Make | Constant:
-    """Build a function that makes one node of a parsed tree again, with another text's names."""
+    """Build the function that copies one node of a parsed tree, with names from another text."""
     values = [one.value if isinstance(one, Constant) else None for one in given]
     moving = [(at, one) for at, one in enumerate(given) if not isinstance(one, Constant)]
     if not moving:

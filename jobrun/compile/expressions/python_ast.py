@@ -80,14 +80,14 @@ class SourceText:
         return Fault(code, message, mend, where, self.path)
 
     def at(self, node: ast.expr | ast.stmt | ast.keyword) -> int:
-        """Return the offset in the source text at which a node of Python's syntax tree begins."""
+        """Return the offset in the source text at which a node of Python's ``ast`` begins."""
         start = len(self.text) - len(self.text.lstrip())
         if node.lineno != 1:
             return start
         return start + self._characters(node.col_offset)
 
     def length(self, node: ast.expr | ast.stmt | ast.keyword) -> int:
-        """Return how long the source text of a node in Python's syntax tree is."""
+        """Return how many characters of source text a node of Python's ``ast`` takes."""
         end, end_line = node.end_col_offset, node.end_lineno
         if node.lineno != 1 or end is None or end_line != 1:
             return 1
@@ -127,7 +127,7 @@ def parse_python_expression(scalar: SourceText) -> ast.expr:
 
 
 def parse_python_statement(scalar: SourceText) -> ast.stmt:
-    """Parse a text with Python's own parser as one statement, into Python's syntax tree.
+    """Parse a text as exactly one Python statement; return its node of Python's ``ast``.
 
     Raises:
         SpecError: E100, E101, E108 or E112, if it is not exactly one.
@@ -197,7 +197,7 @@ def _require_parsable(scalar: SourceText) -> None:
 
 
 def _require_normal_form(scalar: SourceText) -> None:
-    """Refuse letters in names that Python's own parser would replace (NFKC)."""
+    """Refuse names with letters that Python's parser would replace by others (Unicode NFKC)."""
     for word in _WORD.finditer(scalar.text):
         read = unicodedata.normalize("NFKC", word[0])
         if read != word[0]:
@@ -253,7 +253,7 @@ def _syntax_fault(scalar: SourceText, error: SyntaxError, mode: str) -> Fault:
 
 
 def _foreign_fault(scalar: SourceText, mode: str) -> Fault | None:
-    """Explain a Python syntax error if the text has an operator of another language (``&&``)."""
+    """Explain a Python syntax error by an operator of another language in the text (``&&``)."""
     plain = [" "] * len(scalar.text)
     for at, character in outside_strings(scalar.text):
         plain[at] = character

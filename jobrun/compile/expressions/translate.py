@@ -115,7 +115,7 @@ class Translator:
         self._text_bytes = 0
 
     def expression(self, node: ast.expr) -> Expr:
-        """Translate one node of Python's syntax tree into an expression.
+        """Translate a node of Python's ``ast``, and all inside it, into an expression of a spec.
 
         Raises:
             SpecError: E108, the text is too large to continue; with all faults found so far.
@@ -132,7 +132,7 @@ class Translator:
         return found
 
     def index(self, node: ast.expr) -> Expr:
-        """Translate the index of ``value[index]`` from Python's syntax tree to an expression."""
+        """Translate the index in ``value[index]`` from Python's ``ast`` to an expression."""
         if isinstance(node, ast.Tuple):
             return Sequence(tuple(self._index_item(item) for item in node.elts))
         return self._index_item(node)
@@ -597,7 +597,7 @@ class NameTranslator:
         return OutputRead(name, node.attr, at=self._findings.scalar.at(node))
 
     def check(self, name: str, node: ast.expr) -> bool:
-        """Check a name while Python's tree is translated; add fault E107 if no blob can have it."""
+        """Check a name in the Python ``ast`` to translate; add fault E107 if it is invalid."""
         message = ""
         if not BLOB_NAME.fullmatch(name):
             message = "a name has at most 64 letters, digits and '_'"

@@ -99,7 +99,7 @@ class NameUses:
                 into.setdefault(name, place)
 
     def add(self, other: NameUses) -> None:
-        """Merge further steps' uses of names into those collected for analysing assignments."""
+        """Merge names that further steps read or write into those analysed for assignment."""
         self.reads = {**other.reads, **self.reads}
         self.writes = {**other.writes, **self.writes}
         self.atomic = {**other.atomic, **self.atomic}
@@ -111,7 +111,7 @@ class NameUses:
         self.functions |= other.functions
 
     def names(self) -> Iterable[str]:
-        """Return the names in an analysis of definite assignment: needed, assigned or deleted."""
+        """Return all names in an analysis of definite assignment, whether read or written."""
         return {**self.reads, **self.writes, **self.atomic}
 
 
@@ -142,7 +142,7 @@ class Summary:
     dead: bool = False
 
     def read(self, names: Iterable[str], place: Place, problems: list[FlowProblem]) -> None:
-        """Note which names steps need that are not assigned yet; one maybe deleted is a problem."""
+        """Note names that steps read before assigning them; add a problem if one may be deleted."""
         find = self.end.get
         for name in names:
             status = find(name)
@@ -152,7 +152,7 @@ class Summary:
                 problems.append(FlowProblem("deleted", name, place))
 
     def stop(self, target: str, state: _State) -> None:
-        """Note the names that are definitely assigned when a ``stop`` leaves the given block."""
+        """Note which names are definitely assigned when a ``stop`` step leaves the given block."""
         known = self.stops.get(target)
         self.stops[target] = dict(state) if known is None else meet(known, state)
 
@@ -204,14 +204,14 @@ class FlowAnalysis:
         self.carried: dict[str, Place] = {}
 
     def block(self, steps: tuple[Step, ...], path: str) -> Summary:
-        """Summarise a block for definite assignment: names needed, assigned and deleted."""
+        """Summarise which names a block of steps needs, definitely assigns and deletes."""
         summary = Summary()
         self._steps(steps, summary)
         summary.leave(path)
         return summary
 
     def body(self, steps: tuple[Step, ...], path: str, records: Records) -> Summary:
-        """Summarise a task's steps for definite assignment: names needed, assigned and deleted."""
+        """Summarise which names a task's steps and records need, definitely assign and delete."""
         outer = self.uses
         if records.is_loop:
             self.uses = NameUses()
@@ -303,7 +303,7 @@ class FlowAnalysis:
         self._join(body, paths, into)
 
     def _passes(self, body: Summary, again: Iterable[tuple[str, Place]]) -> list[_State]:
-        """Return how passes of a loop end, and note names that one deletes and the next needs."""
+        """Return which names a loop's pass assigns; note those it deletes but the next needs."""
         if body.dead:
             return []
         for name, where in again:
@@ -366,7 +366,7 @@ class FlowAnalysis:
 
 
 def _find_races(branches: list[NameUses]) -> list[FlowProblem]:
-    """Find names that a parallel branch assigns and another uses, for definite assignment."""
+    """Find names that one branch of ``parallel`` assigns and another branch assigns or reads."""
     writers: dict[str, tuple[int, Place]] = {}
     counters: dict[str, tuple[int, Place]] = {}
     for index, uses in enumerate(branches):
@@ -398,7 +398,7 @@ def _is_endless(step: Loop | While) -> bool:
 
 
 def _passes(step: Loop | While) -> bool:
-    """Return whether a loop certainly has a first pass, so that it definitely assigns names."""
+    """Return whether a loop runs at least once, so that it definitely assigns its names."""
     if _is_endless(step):
         return True
     if isinstance(step, Loop) and isinstance(step.count, Const):
@@ -442,12 +442,12 @@ class RepeatedFlow:
     places: Sequence[Place]
 
     def find(self) -> _Made | None:
-        """Return the flow of the drafted task, if there was another one with such steps."""
+        """Copy the assignment analysis of an earlier task with such steps; None without one."""
         make = self.shape.make
         return make(self.names, self.places) if make is not None else None
 
     def learn(self, total: Summary, uses: NameUses) -> None:
-        """Remember the assignments and uses of names for tasks whose steps differ in names only."""
+        """Remember the assignments in a task's steps for later tasks that differ in names only."""
         if not self.shape.is_tried:
             self.shape.is_tried = True
             if not (total.stops or total.dead or uses.outputs):
@@ -457,7 +457,7 @@ class RepeatedFlow:
 def _learn(
     total: Summary, uses: NameUses, names: Sequence[str], places: Sequence[Place]
 ) -> Callable[[Sequence[str], Sequence[Place]], _Made] | None:
-    """Return the function that makes the flow of a task's draft from names and places of steps."""
+    """Build a function that fills another task's names into this analysis of assignments."""
     numbers = {name: names.index(name) for name in names}
     steps = {place: number for number, place in enumerate(places)}
     kinds = (uses.reads, uses.writes, uses.atomic, uses.deletes, uses.called, uses.lent, uses.firm)

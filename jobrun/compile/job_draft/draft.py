@@ -72,7 +72,7 @@ class TaskFlow:
 
     @property
     def has_body_only(self) -> bool:
-        """Whether neither set-up nor reports of the drafted task use names, as for most."""
+        """Whether a drafted task uses names in its steps only, not in set-up or reports."""
         return self.once is _NO_USES and self.reporting is _NO_USES
 
     def made(self) -> set[str]:
@@ -98,7 +98,7 @@ class TaskFlow:
         }
 
     def lent(self) -> set[str]:
-        """Return the names that the steps of a drafted task pass to callables."""
+        """Return the names of blobs that a drafted task passes to Python callables."""
         return {*self.once.lent, *self.inner.lent, *self.reporting.lent}
 
     def functions(self) -> set[str]:
@@ -167,7 +167,7 @@ class TaskDraft:
 
     @cached_property
     def flow(self) -> TaskFlow:
-        """The names that a drafted task reads and writes, the same on each of its nodes."""
+        """The names that a drafted task reads and writes, analysed once for all its nodes."""
         return _analyse_flow(self)
 
 
@@ -291,7 +291,7 @@ def _analyse_flow(task: TaskDraft) -> TaskFlow:
 
 
 def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
-    """Summarise which names the reader of a drafted task uses, once, as the task starts."""
+    """Summarise for a task's draft which names its reader uses, once, as the task starts."""
     summary = Summary()
     read = task.records.read
     if isinstance(read, ReadRecords):
@@ -302,7 +302,7 @@ def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
 
 
 def _summarise_setups(finder: FlowAnalysis, setups: tuple[SetupNets, ...], part: str) -> Summary:
-    """Summarise which names a drafted task's set-ups assign and need, in their inits or exits."""
+    """Summarise which names a task's draft assigns and needs in the inits or exits of set-ups."""
     summary = Summary()
     for setup in setups if part == "init" else reversed(setups):
         steps = setup.init if part == "init" else setup.exit

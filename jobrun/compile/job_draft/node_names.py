@@ -23,7 +23,7 @@ class NodeNames:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all nodes that the job declares, among which patterns are resolved."""
+        """The names of all nodes that the job declares, which patterns of node names may match."""
         return self._all
 
     def __contains__(self, name: str) -> bool:

@@ -35,7 +35,7 @@ class TaskOrder:
 
     @cached_property
     def reverse_rank(self) -> list[int]:
-        """The rank of each task in an order by ``needs`` that has other tasks last to first."""
+        """The rank of each task in an order by ``needs`` with unrelated tasks last to first."""
         last = len(self.needs) - 1
         mirrored = [tuple(last - need for need in self.needs[last - at]) for at in range(last + 1)]
         ranks = [0] * len(self.needs)
@@ -64,7 +64,7 @@ class TaskOrder:
 
     @cached_property
     def _after(self) -> list[int]:
-        """The bit set of tasks ordered after each task: those that need it, directly or not."""
+        """The tasks ordered after each task, which need it directly or not, as a bit set."""
         after = [0] * len(self.needs)
         for task in reversed(sort_topologically(self.needs)[0]):
             for need in self.needs[task]:
@@ -72,7 +72,7 @@ class TaskOrder:
         return after
 
     def is_before(self, first: int, second: int) -> bool:
-        """Return whether one task precedes another in the order of needs."""
+        """Return whether one task comes before another in the order by ``needs``."""
         # Most questions are about direct needs; the bits are built for the others.
         return first in self.needs[second] or bool(self._before[second] >> first & 1)
 

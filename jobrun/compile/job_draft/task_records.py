@@ -36,7 +36,7 @@ class Records:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The names that each record binds in the drafted task that reads the records."""
+        """The names that each record read by a drafted task assigns there."""
         match self.read:
             case ReadRecords(reader=reader):
                 return tuple(field.name for field in reader.fields)
@@ -47,11 +47,11 @@ class Records:
 
     @property
     def are_unknown(self) -> bool:
-        """Whether a task reads records of unknown fields, as their reader or queue has a fault."""
+        """Whether a task reads records with unknown fields, as its reader or queue is invalid."""
         return self.is_loop and not self.fields
 
     def names(self) -> set[str]:
-        """Return all names in a task's records: fields of those it reads, blobs that it sends."""
+        """Return all names in a drafted task's records: fields that it reads, blobs it sends."""
         return {*self.fields, *(name for one in self.write for name in one.names)}
 
 

@@ -204,7 +204,7 @@ def add_manifest_upload(policy: CheckpointPolicy, at: Origin) -> CheckpointPolic
 
 
 def _normalise_url(collect: str) -> str:
-    """Return the valid URL in ``checkpoint.collect`` in normal form, or "" for the master."""
+    """Normalise the URL in ``checkpoint.collect``; return "" if it is ``master``, not a URL."""
     try:
         return "" if collect == MASTER else str(parse_object_url(collect))
     except ValueError:

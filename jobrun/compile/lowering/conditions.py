@@ -79,7 +79,7 @@ class ConditionLowering:
         return tuple((name, probe) for name, probe in found if probe is not None)
 
     def conditions(self, key: str, written: Iterable[Any]) -> tuple[Probe, ...]:
-        """Lower the list of conditions at a ``key`` of the spec, such as ``expect``."""
+        """Lower the list of conditions under one key of the spec, such as ``expect``."""
         found = [
             self._probe(one, (key, index), is_condition=True) for index, one in enumerate(written)
         ]
@@ -196,7 +196,7 @@ def _is_time(text: str) -> bool:
 
 
 def _on_node(expr: Expr, node: str) -> Expr:
-    """Lower a condition that reads blobs of one node: qualify their names with the node."""
+    """Lower a condition on one node's blobs: add the node to the name of each blob and output."""
 
     def leaf(part: Expr) -> Expr:
         if isinstance(part, Name):

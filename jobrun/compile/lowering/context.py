@@ -30,11 +30,11 @@ class Context:
     nodes: NodeNames = field(default_factory=lambda: NodeNames(Cluster(())))
 
     def place(self, path: str, *spec_path: str | int) -> Place:
-        """Return the ``Place`` of a step or task being lowered: path, and origin in the spec."""
+        """Return the ``Place`` of a step or task being lowered: path, and position in the spec."""
         return Place(path, self.source.at(spec_path))
 
     def at(self, *spec_path: str | int) -> Place:
-        """Return the ``Place`` of a key in the spec, for faults that are found in lowering."""
+        """Return the ``Place`` of a key in the spec, for faults that lowering finds there."""
         return Place(path_text(spec_path), self.source.at(spec_path))
 
     def check_blob_name(self, name: str, place: Place) -> None:
@@ -104,7 +104,7 @@ class Env:
         return replace(self, depth=self.depth + 1)
 
     def net(self, name: str, rename: NetRenaming | None) -> Env:
-        """Return the lowering context of steps inside a net, whose own names hide others."""
+        """Return the context for lowering steps inside a net, where the net's names hide others."""
         indices = self.indices if rename is None else {}
         rename = rename or self.rename
         return replace(

@@ -65,7 +65,7 @@ class ExpressionLowering:
         self._statements: dict[Path, Op] = {}
 
     def expression(self, value: Any, at: Path, path: str, env: Env) -> Expr:
-        """Lower the expression at a key of the spec, for the step whose path is given."""
+        """Lower the expression at a key of the spec, as part of the step with the given path."""
         expr = self._parser.known(value)
         if expr is not None and not _needs_resolving(value, env):
             # Without its place: a large spec has hundreds of thousands of names and numbers.
@@ -92,7 +92,7 @@ class ExpressionLowering:
             self._faults.error("E152", "a condition must be true or false", mend, place)
 
     def text(self, value: str, at: Path, path: str, env: Env, *, holes: bool) -> Text:
-        """Lower a text with expressions in ``{}`` by lowering each of these expressions."""
+        """Lower a text template: lower each expression in ``{}`` that it contains."""
         origin = self._context.source.at(at)
         try:
             text = parse_text(value, origin, path, self._context.params, holes=holes)
@@ -105,7 +105,7 @@ class ExpressionLowering:
         return resolved if isinstance(resolved, Text) else text
 
     def statement(self, value: str, at: Path, place: Place, env: Env) -> Op:
-        """Lower the text of a statement to an ``Op``, and resolve the names in its expressions."""
+        """Lower a statement's text to an ``Op``, and resolve the names in its expressions."""
         path, origin = place
         op = self._statements.get(at) if env.nets else None
         if op is not None:
@@ -126,7 +126,7 @@ class ExpressionLowering:
         return self.resolve_op(op, value, env)
 
     def resolve_op(self, op: Op, written: Any, env: Env) -> Op:
-        """Resolve names and loop variables in a lowered statement's expressions."""
+        """Resolve names and loop variables in the expressions of a lowered statement."""
         place = Place(op.path, op.origin)
         for name in _bound_names(op):
             self._context.check_blob_name(name, place)
@@ -202,7 +202,7 @@ def is_never_bool(expr: Expr) -> bool:
 
 
 def _needs_resolving(written: Any, env: Env) -> bool:
-    """Return whether names in an expression may have to be replaced, as inside nets and loops."""
+    """Return whether names in a lowered expression may need replacing, as in nets and loops."""
     if env.rename is not None or env.indices:
         return True
     return "iter" in written if isinstance(written, str) else not isinstance(written, int | float)
@@ -260,7 +260,7 @@ class _TextParser:
         self.faults: list[Fault] = []
 
     def parts(self) -> tuple[str | Hole | Builtin, ...]:
-        """Parse all parts of a text template: literals, ``{holes}``, builtins (``${run.dir}``)."""
+        """Parse a text to lower: literals, expressions in ``{}``, builtins (``${run.dir}``)."""
         text = self._scalar.text
         found: list[str | Hole | Builtin] = []
         position = 0

@@ -45,7 +45,7 @@ class GroupLowering:
 
     @property
     def steps(self) -> StepLowering:
-        """The ``StepLowering`` that all groups share, which knows the nets that their steps use."""
+        """The ``StepLowering`` that lowers the steps of all groups and knows the nets they use."""
         return self._steps
 
     def drafts(self, spec: JobSpec) -> dict[GroupName, GroupDraft]:
@@ -74,7 +74,7 @@ class GroupLowering:
                     self._context.faults.error("E140", message, mend, place)
 
     def _check_nets(self) -> None:
-        """Check the nets of all lowered groups: their declared names, and that each is used."""
+        """Check nets once all groups are lowered: their declared names are valid, each is used."""
         inner = {name for net in self._context.nets.values() for name in net.uses}
         for name, net in self._context.nets.items():
             for key, declared in (("in", net.inputs), ("out", net.outputs)):
@@ -324,7 +324,7 @@ class TaskLowering:
     def _setups(
         self, spec: TaskSpec, at: Path, path: str, used: dict[str, None]
     ) -> dict[str, tuple[SetupNets, ...]]:
-        """Lower the set-ups of a task and of the nets it uses, by node, task and instance."""
+        """Lower the set-ups of a task and of nets it uses, by level: node, task and instance."""
         if not spec.setup and not used:
             return {"node": (), "task": (), "instance": ()}
         env = Env((), used=used)
@@ -410,7 +410,7 @@ def check_task_settings(
 
 
 def lower_retry(task: TaskSpec) -> Retry | None:
-    """Lower a task's ``retry`` key in the spec; None for zero retries."""
+    """Lower the ``retry`` key of a task in a group; return None for zero retries."""
     if task.retry is None or task.retry.max == 0:
         return None
     return Retry(task.retry.max, task.retry.backoff)

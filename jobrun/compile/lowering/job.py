@@ -37,7 +37,7 @@ _Found = Iterator[tuple[Code, Path, str, str]]
 
 
 def lower_spec(loaded: LoadedSpec, faults: Faults) -> JobDraft:
-    """Lower a loaded spec to a job draft, leaving out the parts that have a fault."""
+    """Lower a loaded spec to a ``JobDraft``; leave out each part that has a fault."""
     spec, source = loaded.spec, loaded.source
     nodes = build_cluster(spec, source)
     context = Context(
@@ -190,7 +190,7 @@ def _bad_amounts(node: NodeSpec, at: Path) -> _Found:
 
 
 def _conflicts(node: NodeSpec, at: Path) -> _Found:
-    """Yield a fault for each entry in a node's ``props`` that contradicts another key."""
+    """Yield faults in lowering a node whose ``props`` contradict its host, count or resources."""
     meant = {"host": node.host, "count": node.count, "resources": node.resources}
     for key, value in meant.items():
         if value and key in node.props and node.props[key] != value:

@@ -52,12 +52,12 @@ class NetDef:
 
     @property
     def path(self) -> Path:
-        """The key path at which the spec defines a net of the table: ``nets`` and its name."""
+        """The key path in the spec of a net in the net table: ``nets`` and the net's name."""
         return ("nets", self.name)
 
 
 def build_net_table(spec: JobSpec, source: SourceMap, faults: Faults) -> dict[str, NetDef]:
-    """Build the table of nets that a spec declares, refusing nets that use themselves."""
+    """Build the table of the nets in a spec; refuse each net that uses itself."""
     used = {name: _used_names(net) for name, net in spec.nets.items()}
     order, cycles = _sort_inner_first(used)
     for cycle in cycles:
@@ -98,7 +98,7 @@ def _definition(name: str, net: Steps | NetSpec) -> NetDef:
 
 
 def _used_names(net: Steps | NetSpec) -> list[str]:
-    """Return the names of the nets that a net in the table of nets uses, with repetitions."""
+    """Return the names of nets used in a net, for the net table, as often as it uses each."""
     steps = (step for step in all_steps(_all_of(net)) if not isinstance(step, str))
     return [step.net for step in steps if isinstance(step, models.NetStep)]
 

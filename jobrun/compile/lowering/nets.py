@@ -107,7 +107,7 @@ class Parameters:
         return self.counted - self.changed.keys() - self.bound.keys()
 
     def dropped(self) -> dict[str, Place]:
-        """Return a net's parameters whose last assigned value no step reads, with places."""
+        """Map parameters of a net whose last value no step reads to where they were assigned."""
         return {name: place for name, place in self.bound.items() if place is not None}
 
 
@@ -145,12 +145,12 @@ class NetLowering:
         self._props = {node.name: node.props for node in context.nodes.cluster}
 
     def setups(self, used: dict[str, None], level: str) -> tuple[SetupNets, ...]:
-        """Lower the set-up steps of all nets that steps use, for one level, such as ``task``."""
+        """Lower the ``setup`` of all nets in use for one level: node, task or instance."""
         nets = [self._context.nets[name] for name in used]
         return tuple(self._setup(net, level)[0] for net in nets if level in net.setup)
 
     def _setup(self, net: NetDef, level: str) -> tuple[SetupNets, tuple[str, ...]]:
-        """Lower the set-up steps of one net that steps use, for one level, such as ``task``."""
+        """Lower the ``setup`` of one net for one level (node, task or instance), only once."""
         key = (net.name, level)
         if key not in self._setups:
             names = self._shared_names(net)
@@ -165,7 +165,7 @@ class NetLowering:
         return self._setups[key]
 
     def _shared_names(self, net: NetDef) -> frozenset[str]:
-        """Lower the set-up steps of a net to find the names they bind, which all its uses share."""
+        """Find the names that a net's lowered set-up assigns, which all uses of the net share."""
         if net.name not in self._shared:
             bound: set[str] = set()
             for level, setup in net.setup.items():

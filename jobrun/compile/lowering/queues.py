@@ -39,7 +39,7 @@ class QueueTable:
         return None if queue is None else ReadQueue(queue, self.sent.get((group, name), ()))
 
     def check_read(self, name: str, place: Place, faults: Faults) -> None:
-        """Check that a task's ``read`` names a queue, or a reader, that the spec declares."""
+        """Check that a task's ``read`` names a queue or reader that the spec declares."""
         if name not in self.queues and name not in self.readers:
             known = {**dict.fromkeys(self.readers), **self.queues}
             faults.error(
@@ -49,7 +49,7 @@ class QueueTable:
     def lower_writes(
         self, spec: TaskSpec, at: Path, path: str, source: SourceMap, faults: Faults
     ) -> tuple[tuple[WriteQueue, ...], tuple[Place, ...]]:
-        """Lower a task's writes to queues, with their places in the spec; refuse unknown queues."""
+        """Lower what a task writes to queues, with spec positions; refuse unknown queues."""
         found: list[WriteQueue] = []
         places: list[Place] = []
         for name, names in spec.write.items():
@@ -65,7 +65,7 @@ class QueueTable:
     def find_sent_places(
         self, spec: TaskSpec, at: Path, path: str, source: SourceMap
     ) -> dict[tuple[str, str], Place]:
-        """Map each queue and blob in a task's ``write`` to the blob's place in the spec."""
+        """Map each queue and blob in a task's ``write`` to where the spec names the blob."""
         return {
             (queue, name): Place(f"{path}/write.{queue}", source.at((*at, "write", queue, number)))
             for queue, names in spec.write.items()
@@ -88,7 +88,7 @@ class QueueTable:
 
 
 def build_queue_table(spec: JobSpec, source: SourceMap, faults: Faults) -> QueueTable:
-    """Build the table of a spec's queues; refuse queues named like a reader."""
+    """Build the table of all queues in a spec; refuse each queue named like a reader."""
     queues: dict[str, Queue] = {}
     for name, one in spec.queues.items():
         origin = source.key(("queues", name))
@@ -137,7 +137,7 @@ def collect_queues(groups: Iterable[TaskGroup], faults: Faults) -> tuple[Queue, 
 
 
 def check_names(queue: str, names: tuple[str, ...], place: Place, faults: Faults) -> None:
-    """Check the names in a task's ``write`` to a queue: at least one, none of them twice."""
+    """Check the blob names that a task writes to a queue: at least one, and none twice."""
     if not names:
         faults.error(
             "E193",

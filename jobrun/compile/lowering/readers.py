@@ -66,7 +66,7 @@ class ReaderTable:
 
 
 def build_reader_table(spec: JobSpec, context: Context) -> ReaderTable:
-    """Lower all readers of a spec to a table, and add faults for invalid ones."""
+    """Lower all readers of a spec into a table; add a fault for each invalid one."""
     lowering = _ReaderLowering(context)
     plain: dict[str, Reader] = {}
     for name, one in spec.readers.items():
@@ -111,7 +111,7 @@ class _ReaderLowering:
         plain: Mapping[str, Reader],
         written: Mapping[str, ReaderSpec],
     ) -> Reader | None:
-        """Lower a reader of the spec that zips other readers."""
+        """Lower a reader with ``zip``, which joins the records of other readers."""
         before = len(self._faults)
         at: Path = ("readers", name)
         for key in ("batch", "drop_last", "shuffle", "restart", "shard", "delay", "arguments"):
@@ -370,7 +370,7 @@ def _field(name: str, written: str | RaggedField) -> Field:
 
 
 def _members(source: Source) -> tuple[str, ...] | None:
-    """Return a reader's columns if the spec itself names them; None if a file does."""
+    """Return the columns of a lowered reader if the spec names them; None for a data file."""
     match source:
         case BlobSource(values=values):
             return tuple(name for name, _ in values)

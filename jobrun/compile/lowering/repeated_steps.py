@@ -41,7 +41,7 @@ class RepeatedBody:
     def lower(
         self, words: tuple[str, ...], origins: Sequence[Origin], prefix: str
     ) -> tuple[tuple[Step, ...], RepeatedFlow]:
-        """Lower a repeated list of steps by copying an earlier one with other names."""
+        """Lower repeated steps by copying an earlier task's lowered steps with other names."""
         places = [Place(f"{prefix}[{at}]", origin) for at, origin in enumerate(origins)]
         ops = tuple(
             [
@@ -81,7 +81,7 @@ class RepeatedSteps:
         self._refused: set[tuple[object, ...]] = set()
 
     def text(self, specs: Steps) -> StepsText | None:
-        """Split a list of steps into names and the rest, to find repeats; None if not plain ones.
+        """Split the text of steps into names and the rest, to find repeats; None if too complex.
 
         The long form of an operator counts as its text in Python.
         """
@@ -110,7 +110,7 @@ class RepeatedSteps:
         return self._bodies.get(text.key)
 
     def learn(self, text: StepsText, steps: tuple[Step, ...], *, is_sound: bool) -> None:
-        """Derive from a lowered list of steps a template for repeats with other names.
+        """Derive from a lowered list of steps a template to repeat them with other names.
 
         It takes longer than lowering them, so that it is done for the second of a shape. From
         steps with a fault nothing is learnt: others of their shape have it too.
@@ -135,7 +135,7 @@ class _StepsLearner(Learner):
     """
 
     def learn_all(self, ops: Sequence[Op]) -> _Ops | None:
-        """Build templates of all lowered steps, to repeat with other names; None if impossible."""
+        """Build templates that repeat all lowered steps with other names; None if impossible."""
         found = [(type(op), self.node(op, tuple_of, skip=2)) for op in ops]
         if not self.is_whole:
             return None

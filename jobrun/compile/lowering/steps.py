@@ -126,7 +126,7 @@ class StepLowering:
     def body(
         self, specs: models.Steps, at: Path, prefix: str, env: Env
     ) -> tuple[tuple[Step, ...], RepeatedFlow | None]:
-        """Lower the steps of a task's body, by those of a task with other names if there is one."""
+        """Lower the steps of a task's body, or copy those of a task that differs in names only."""
         text = self._repeated.text(specs) if self._repeated is not None else None
         if self._repeated is None or text is None:
             return self.steps(specs, at, prefix, env), None
@@ -305,7 +305,7 @@ class EffectLowering:
         self._valid: set[tuple[object, ...]] = set()
 
     def step(self, spec: models.EffectStep, at: Path, place: Place, env: Env) -> Step:
-        """Lower an effect, a step that holds no other steps: ``call``, ``run``, ``load``, …."""
+        """Lower an effect, a step without inner steps: ``call``, ``run``, ``load``, …."""
         lower = _LOWERING.get(type(spec).__name__, EffectLowering._declared)
         return lower(self, spec, at, place, env)
 
@@ -318,7 +318,7 @@ class EffectLowering:
         return Save(self._files(spec.save, (*at, "save"), place, env), place.path, place.origin)
 
     def _declared(self, spec: models.EffectStep, at: Path, place: Place, env: Env) -> Step:
-        """Lower an effect, a step of a declared kind such as ``log``, key by key."""
+        """Lower a step of a declared kind of effect, such as ``log``, key by key."""
         kind: Any = models.DECLARED_MODELS[type(spec)]
         given: dict[str, Any] = {
             name: str(getattr(spec, other)) for name, other in declared_sources(kind).items()
@@ -370,7 +370,7 @@ class EffectLowering:
         return Assign(targets, value, path, origin) if targets else Perform(value, path, origin)
 
     def _checked(self, call: Call, definition: OpDef, place: Place) -> Expr:
-        """Check an operator's call in a step, once for all that differ from it in names only."""
+        """Check an operator call in a step, only once for calls that differ in names alone."""
         key = _kinds_of_arguments(call)
         if key in self._valid:
             return call
@@ -503,7 +503,7 @@ _LOWERING: Mapping[str, Callable[[EffectLowering, Any, Path, Place, Env], Step]]
 
 
 def _kinds_of_arguments(call: Call) -> tuple[object, ...] | None:
-    """Build a key shared by operators' calls in steps that differ in names only; None for others.
+    """Build the key that operator calls in steps share if only names differ; None if not simple.
 
     Which blob a name means does not decide it.
     """

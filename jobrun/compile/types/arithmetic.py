@@ -84,7 +84,7 @@ def _infer_either_kind(left: Known, sign: str, right: Known) -> Known:
 
 
 def _infer_concatenation(left: Known, sign: str, right: Known) -> Known:
-    """Infer the type of ``+`` on two tuples; refuse other arithmetic on sequences."""
+    """Infer the type of ``+`` on two tuples; refuse any other arithmetic on sequences."""
     sides = (left, right)
     if sign == "+" and all(one.sequence == "tuple" or one == UNKNOWN for one in sides):
         if left.items is None or right.items is None:

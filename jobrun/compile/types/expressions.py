@@ -100,12 +100,12 @@ def infer_expression(
 
 
 def output_key(node: str, task: str, output: str) -> str:
-    """Return the key under which ``infer_expression`` finds the type of a task's output."""
+    """Return the key by which ``infer_expression`` looks up the type of a task's output."""
     return f"{node}/{task}.{output}"
 
 
 def blob_key(node: str, name: str) -> str:
-    """Return the key under which ``infer_expression`` finds the type of a node's blob."""
+    """Return the key by which ``infer_expression`` looks up the type of a node's blob."""
     return f"{node}//{name}"
 
 
@@ -185,12 +185,12 @@ class ExpressionInference:
         self._doubt = 0
 
     def whole(self, expr: Expr) -> Known:
-        """Infer the type of a complete expression, which is not part of another one."""
+        """Infer the type of a whole expression, one that is not part of another."""
         self._doubt = 0
         return self.infer(expr)
 
     def infer(self, expr: Expr) -> Known:
-        """Infer the type of a part of an expression; report a misfit if it cannot be computed."""
+        """Infer the type of an expression or a part of one; report operands of a wrong type."""
         # First what most parts are.
         if type(expr) is Name:
             return self._names.get(expr.name, UNKNOWN)
@@ -404,7 +404,7 @@ class TypeFaults:
     doubt: int = 0
 
     def add_misfit(self, misfit: Misfit, path: str, origin: Origin) -> None:
-        """Add the fault that a part of an expression has a type that does not fit."""
+        """Add a fault for a part of an expression whose type does not fit."""
         place = Place(path, _find_place(misfit.expr, origin))
         self.add(
             misfit.error, f"in {render_short(misfit.expr)}: ", place, perhaps=misfit.is_perhaps
@@ -426,7 +426,7 @@ def render_short(expr: Expr) -> str:
 
 
 def _find_place(expr: Expr, origin: Origin) -> Origin:
-    """Return the place of a type fault: that of the first name, call or draw in the expression."""
+    """Return the source position of an expression's type fault: that of its first name or call."""
     for part in walk_expr(expr):
         match part:
             case Name(name=name) if part.at:

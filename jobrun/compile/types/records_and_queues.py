@@ -85,7 +85,7 @@ class NodeQueues:
             sent[task.full_name] = (task, record)
 
     def read(self, read: ReadQueue) -> dict[str, Known]:
-        """Infer the types of names that are bound from a record read from a queue."""
+        """Infer the types of the names that a task gets from a record of a queue."""
         queue = read.queue
         if queue.shared:
             # The walk before was through all nodes, so it has all writers.
@@ -112,7 +112,7 @@ def _find_writers(tasks: Iterable[Task]) -> dict[str, list[Task]]:
 
 
 def sort_tasks(tasks: tuple[Task, ...]) -> list[Task]:
-    """Sort tasks to infer types of records: those that write to a queue come before its readers.
+    """Sort tasks to infer record types: those that write to a queue precede those that read it.
 
     Ties are in the order of the spec. If the queues form a cycle, they are ignored.
     """
@@ -177,14 +177,14 @@ def _check_same_type(queue: Queue, name: str, sent: Sent, faults: Faults) -> Non
 
 
 def _compared_part(queue: Queue, known: Known) -> object:
-    """Return what the types of a queue's records share: dtype, rank, in batches row shape."""
+    """Return what must agree in the types of a queue's records: dtype, rank, perhaps row shape."""
     if known.shape is None:
         return known.dtype, None
     return known.dtype, known.shape[1:] if queue.batch else None, len(known.shape)
 
 
 def _are_incompatible(queue: Queue, one: Known, other: Known) -> bool:
-    """Return whether no reader of a queue could read records of these two types."""
+    """Return whether two types of records cannot be in one queue, as no task could read both."""
     if one.dtype is not None and other.dtype is not None and one.dtype != other.dtype:
         return True
     if one.shape is None or other.shape is None:

@@ -163,7 +163,7 @@ class StepInference:
         return self._inference.whole(expr)
 
     def output(self, expr: Expr, task: Task) -> Known:
-        """Infer the type of a task's output from the types of names after the task's steps."""
+        """Infer the type of a task's output, given the types of names after the task's steps."""
         self._of = task
         return self._inference.whole(expr)
 
@@ -349,7 +349,7 @@ class StepInference:
         return not holds
 
     def _note_leaving(self, target: str) -> None:
-        """Note names' types at a ``stop`` step, for the end of the block that it leaves."""
+        """Note the types of names at a ``stop`` step, which leaves a block, for the block's end."""
         changed: dict[str, None] = {}
         for frame in reversed(self._frames):
             changed |= dict.fromkeys(frame.before)

@@ -87,7 +87,7 @@ def _drawn(default: str) -> Rule:
 
 
 def _rows(default: str, name: str) -> Rule:
-    """Build the type rule of a random draw of vectors (``dirichlet``) as long as its parameter."""
+    """Build the type inference of a random draw of vectors, each as long as a vector parameter."""
 
     def rule(given: Arguments) -> Known:
         items = given.shape(name)

@@ -156,7 +156,7 @@ def wrong_kind(dtype: str, what: str, mend: str) -> MisfitError:
 
 
 def _only(kinds: str, result: _Dtype, mend: str) -> _Dtype:
-    """Restrict an elementwise dtype rule to some kinds of dtypes; other kinds are refused."""
+    """Restrict a function for elementwise result dtypes to some kinds of dtypes; refuse others."""
 
     def find(dtype: str) -> str | None:
         if kind_of(dtype) not in kinds:
@@ -167,7 +167,7 @@ def _only(kinds: str, result: _Dtype, mend: str) -> _Dtype:
 
 
 def half(dtype: str) -> str:
-    """Infer the dtype of the real part, elementwise, of a complex dtype; others are unchanged."""
+    """Return the dtype of a complex dtype's real parts, elementwise; other dtypes unchanged."""
     return {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
 
 

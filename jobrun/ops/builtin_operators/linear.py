@@ -167,7 +167,7 @@ def exact_dtype(dtype: str) -> str:
 
 
 def square(shape: Shape) -> Shape:
-    """Infer the shape of a square matrix, or a stack of them, for linear algebra; refuse others.
+    """Require the shape of a square matrix, or a stack of them, for linear algebra; return it.
 
     Raises:
         MisfitError: It is none.

@@ -91,7 +91,7 @@ _SEARCHING = (
 
 
 def index_kind(known: Known, what: str) -> None:
-    """Refuse an index of floats or complex numbers in the type rules for searching and selecting.
+    """Refuse float and complex indices in type checks of operators that search and select.
 
     Raises:
         MisfitError: It is of floats, or of text.

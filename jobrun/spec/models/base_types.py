@@ -58,7 +58,7 @@ class Model(BaseModel):
 
 
 def require_one_key(model: Model, keys: tuple[str, ...]) -> None:
-    """Require that exactly one of some keys is set in a model, of any class based on ``Model``."""
+    """Require that exactly one of the given keys is set in a model (based on ``Model``)."""
     given = [key for key in keys if key in model.model_fields_set]
     if len(given) != 1:
         context = {"given": ", ".join(given), "keys": ", ".join(sorted(keys))}
@@ -156,7 +156,7 @@ else:
         _OPTIONAL = _Optional()
 
         def __class_getitem__(cls, given: Any) -> Any:
-            """Make the type of a spec key optional: the key may be left out, not be null."""
+            """Build the type of an optional spec key, which may be absent but not null."""
             return Annotated[given, cls._OPTIONAL]
 
 
@@ -183,7 +183,7 @@ def _blob(value: Any) -> str:
 
 
 def _is_blob_name(text: str) -> bool:
-    """Return whether a spec's scalar is a valid blob name, in Unicode's normal form NFKC."""
+    """Return whether a scalar in a spec is a valid blob name, in Unicode's normal form NFKC."""
     if not BLOB_NAME.fullmatch(text):
         return False
     return text.isascii() or (text.isidentifier() and unicodedata.is_normalized("NFKC", text))

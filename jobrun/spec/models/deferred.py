@@ -30,7 +30,7 @@ class Deferred:
 
     @property
     def model(self) -> type[Model]:
-        """The deferred pydantic model, whose module is imported on first use."""
+        """Import the deferred pydantic model from its module on first use, and return it."""
         found: type[Model] = getattr(import_module(f"{__package__}.{self._module}"), self._name)
         return found
 

@@ -86,7 +86,7 @@ def schema() -> dict[str, Any]:
 
 
 def _models() -> Iterator[type[Model]]:
-    """Yield each pydantic model of a spec's parts, which the JSON Schema defines by itself."""
+    """Yield each pydantic model that has a definition of its own in the JSON Schema."""
     for module in (control_flow, job, optional_parts, readers, retention, steps, tasks):
         for one in vars(module).values():
             if isinstance(one, type) and issubclass(one, Model) and one.model_fields:
@@ -94,7 +94,7 @@ def _models() -> Iterator[type[Model]]:
 
 
 def _referring(value: Any) -> Any:
-    """Replace, in a JSON Schema, each mark of a deferred model by a ``$ref`` to its definition."""
+    """Replace each mark of a deferred model in the JSON Schema by a ``$ref`` to its definition."""
     if isinstance(value, list):
         return [_referring(item) for item in value]
     if not isinstance(value, dict):
@@ -109,7 +109,7 @@ def _schema_of(kind: Any) -> dict[str, Any]:
 
 
 def _shared(value: Any, shared: dict[str, dict[str, Any]]) -> Any:
-    """Replace copies of a type that the JSON Schema shares by references to one."""
+    """Replace each copy of a shared type in the JSON Schema by a ``$ref`` to its definition."""
     if isinstance(value, list):
         return [_shared(item, shared) for item in value]
     if not isinstance(value, dict):
@@ -144,7 +144,7 @@ def _tidied(value: Any, key: str) -> Any:
 
 
 def _without_null(value: dict[str, Any]) -> dict[str, Any]:
-    """Change the JSON Schema of an optional key so that it may be left out, but not be null."""
+    """Remove ``null`` from the JSON Schema of a key that may be absent but not null."""
     members = value.get("anyOf")
     if not members or {"type": "null"} not in members:
         return value
@@ -156,7 +156,7 @@ def _without_null(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _closed(value: dict[str, Any]) -> dict[str, Any]:
-    """Let the JSON Schema of a mapping refuse keys that are not valid names."""
+    """Change the JSON Schema of a mapping so that keys which are not valid names are refused."""
     names = value.get("patternProperties")
     closed = names and value.get("type") == "object" and "additionalProperties" not in value
     return {**value, "additionalProperties": False} if closed else value

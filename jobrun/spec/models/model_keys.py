@@ -27,7 +27,7 @@ def keys_of(model: type[Model]) -> tuple[str, ...]:
 
 
 def field_of(model: type[Model], key: str) -> FieldInfo | None:
-    """Return the field of a pydantic model that has the YAML key, or None."""
+    """Return the pydantic field of a model that a YAML key sets, or None."""
     for name, field in fields_of(model):
         if (field.alias or name) == key:
             return field
@@ -35,12 +35,12 @@ def field_of(model: type[Model], key: str) -> FieldInfo | None:
 
 
 def is_model(annotation: Any) -> bool:
-    """Return whether the annotation of a field is a model of the spec language."""
+    """Return whether a field's annotation is itself a pydantic model with keys of a spec."""
     return isinstance(annotation, type) and issubclass(annotation, Model)
 
 
 def strip_annotation(annotation: Any) -> Any:
-    """Strip ``Annotated`` metadata and an optional ``None`` from the type of a model's key."""
+    """Strip ``Annotated`` and an optional ``None`` from the type of a model's key."""
     while True:
         if isinstance(annotation, TypeAliasType):
             annotation = annotation.__value__

@@ -96,7 +96,7 @@ class ReaderSpec(Model):
 
     @property
     def kind(self) -> str:
-        """The key that says what the reader of this model reads from, such as ``npz``."""
+        """The key of this reader model that names its source, such as ``npz``."""
         return next(key for key in READER_SOURCES if key in self.model_fields_set)
 
     @model_validator(mode="after")

@@ -35,7 +35,7 @@ FORMS = tuple(MODELS)
 
 
 def step_form(value: Any) -> str | None:
-    """Return the key that decides the model of a step, such as ``call``; ``text`` for a string."""
+    """Return a step's form: its defining key, such as ``call``, or ``text`` for a plain string."""
     if isinstance(value, str):
         return "text"
     if isinstance(value, dict):

@@ -104,7 +104,7 @@ def _unknown_key(error: _Error) -> _Words:
 
 
 def _param_first(words: _Words, path: Path, source: SourceMap) -> _Words:
-    """Suggest ``params.k`` in a validation error if an unknown key ``k`` is a param's name."""
+    """Suggest ``params.k`` in the validation error for an unknown key ``k`` that names a param."""
     if words.code != "E021" or len(path) != 1 or source.node(("params", *path)) is None:
         return words
     return words._replace(mend=f"did you mean 'params.{path[0]}'?  {words.mend}")

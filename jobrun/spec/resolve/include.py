@@ -143,7 +143,7 @@ def read_unchecked(path: str) -> dict[str, Any]:
 
 
 def _without_private_keys(root: Mapping) -> Mapping:
-    """Remove from an included file's tree ``include`` and keys that only hold anchors."""
+    """Remove from an included file the key ``include`` and keys that hold only YAML anchors."""
     values = {
         key: value
         for key, value in root.values.items()
@@ -159,7 +159,7 @@ def _relative_folder(base: str, path: str) -> str:
 
 
 def rebased(root: Mapping, prefix: str) -> Mapping:
-    """Rebase all relative paths in an included file's tree to the folder of the spec.
+    """Rewrite all relative paths in an included file to be relative to the spec's folder.
 
     Args:
         root: A whole spec, or a part of one under the same keys.
@@ -189,7 +189,7 @@ def _rebased_section(key: str, value: Node, prefix: str) -> Node:
 
 
 def _rebased_steps(node: Node, prefix: str) -> Node:
-    """Rebase ``load`` and ``save`` paths in an included file's tree to the folder of the spec."""
+    """Rewrite ``load`` and ``save`` paths in an included file relative to the spec's folder."""
     if isinstance(node, Sequence):
         return Sequence([_rebased_steps(item, prefix) for item in node.items], node.place)
     if not isinstance(node, Mapping):
@@ -228,7 +228,7 @@ def _is_relative(value: object) -> bool:
 
 
 def deep_merge(base: Node, over: Node) -> Node:
-    """Merge one tree over another: mappings key by key; anything else is replaced."""
+    """Merge a YAML value over an included one: mappings by key; any other value replaces it."""
     if not isinstance(base, Mapping) or not isinstance(over, Mapping):
         return over
     return _merged(base, over)
@@ -243,7 +243,7 @@ def _merged(base: Mapping, over: Mapping) -> Mapping:
 
 
 def merge_specs(base: Mapping, over: Mapping) -> Mapping:
-    """Merge a whole spec over another; a param's plain value replaces its default only.
+    """Merge a spec over the one it includes; a plain param value replaces just its default.
 
     So ``params: {k: 12}`` over ``k: {type: int, default: 10, min: 2}`` keeps the bounds,
     and ``1`` over ``tol: 1e-4`` stays a float.
@@ -269,5 +269,5 @@ def long_form(param: Node, *, typed: bool = True) -> Node:
 
 
 def replaced(mapping: Mapping, key: str, value: Node) -> Mapping:
-    """Merge a value into a mapping by replacing the value at its key."""
+    """Copy a spec's mapping with the value of one key replaced, to merge included files."""
     return mapping._replace(values={**mapping.values, key: value})

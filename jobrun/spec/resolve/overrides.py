@@ -121,7 +121,7 @@ def _parse_value(text: str, place: Place, path: Path) -> Node:
 
 
 def _moved(node: Node, place: Place) -> Node:
-    """Give every part of an override's value the place of its option ``--set``."""
+    """Set the position of an override's value, and of all inside it, to its ``--set`` option."""
     if isinstance(node, Scalar):
         return node._replace(place=place)
     if isinstance(node, Sequence):
@@ -131,7 +131,7 @@ def _moved(node: Node, place: Place) -> Node:
 
 
 def applied(root: Mapping, override: Override) -> Mapping:
-    """Apply an override to a spec's tree; return a copy that shares all unchanged parts.
+    """Apply an override to a spec: return a copy that shares all unchanged values with it.
 
     Raises:
         SpecError: The path leads through a value that has no such part, or to an
@@ -150,7 +150,7 @@ def applied(root: Mapping, override: Override) -> Mapping:
 
 
 def _with_long_form(root: Mapping, override: Override) -> Mapping:
-    """Convert a param to its long form in the spec's tree, so that an override keeps the bounds."""
+    """Convert a param in the spec to its long form, so that an override keeps the bounds."""
     params = root.values.get("params")
     known = params.values if isinstance(params, Mapping) else {}
     name = str(override.path[1])

@@ -77,7 +77,7 @@ class Substitution:
     env_texts: dict[Path, str] = field(default_factory=dict)
 
     def tree(self, node: Node, path: Path = ()) -> Any:
-        """Convert the tree of a spec to plain data, with every ``${…}`` substituted."""
+        """Substitute every ``${…}`` in a spec's YAML nodes, and return nested dicts and lists."""
         value: Any
         if isinstance(node, Scalar):
             value = node.value
@@ -262,7 +262,7 @@ def _unknown(code: Code, message: str, mend: str, node: Scalar, path: Path) -> _
 
 
 def references(node: Node) -> set[str]:
-    """Collect the names that ``${…}`` refers to in the tree of a spec, to be substituted."""
+    """Collect the names that a spec refers to by ``${…}``, for which values are substituted."""
     if isinstance(node, Scalar):
         text = node.value
         if not isinstance(text, str) or "${" not in text:
@@ -289,7 +289,7 @@ class ShellLine:
 
     @property
     def context(self) -> Context:
-        """The kind of quotes in which a ``${...}`` at this place of a bash line is substituted."""
+        """The kind of bash quotes around a ``${…}`` to substitute at this point of a line."""
         top = self._frames[-1]
         if (
             self._is_escaped
@@ -311,7 +311,7 @@ class ShellLine:
         self._before = text[-1:] or self._before
 
     def put(self) -> None:
-        """Track that a reference was substituted at this place of a bash line, in a word."""
+        """Note that a value is substituted at this point of a bash line, as part of a word."""
         self._before = "x"
         self._is_escaped = False
 

@@ -44,12 +44,12 @@ Node = Scalar | Sequence | Mapping
 
 
 def origin_of(place: Place) -> Origin:
-    """Convert a node's place (a tuple of file, line and column) to an ``Origin``."""
+    """Convert a YAML node's position (tuple of file, line, column) to an ``Origin``."""
     return Origin(*place)
 
 
 def plain(node: Node) -> Any:
-    """Convert a YAML tree to dicts, lists and scalars, with a copy for each alias."""
+    """Convert YAML nodes to nested dicts, lists and scalars; each alias becomes a copy."""
     if isinstance(node, Scalar):
         return node.value
     if isinstance(node, Sequence):
@@ -58,7 +58,7 @@ def plain(node: Node) -> Any:
 
 
 def child(node: Node, segment: str | int) -> Node | None:
-    """Return the YAML node below another at a key or an index, or None."""
+    """Return the YAML node at a key or an index of the given YAML node, or None."""
     if isinstance(node, Mapping):
         return node.values.get(segment) if isinstance(segment, str) else None
     if isinstance(node, Sequence) and isinstance(segment, int):
@@ -67,7 +67,7 @@ def child(node: Node, segment: str | int) -> Node | None:
 
 
 def path_text(path: Path) -> str:
-    """Render the path of a node in a YAML tree as text: ``epoch[0].steps[2].in[0]``."""
+    """Render the path of a YAML node as text, such as ``epoch[0].steps[2].in[0]``."""
     text = ""
     for segment in path:
         if isinstance(segment, int):
@@ -78,7 +78,7 @@ def path_text(path: Path) -> str:
 
 
 def short(text: str, most: int = 60) -> str:
-    """Shorten the text of a node in the YAML tree, which can be megabytes, for a message."""
+    """Shorten the text of a YAML node, which may be megabytes long, for a message."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
@@ -98,18 +98,18 @@ class SourceMap:
         return None if rest else found
 
     def at(self, path: Path) -> Origin:
-        """Map the path of a value in the spec to its place, or to the nearest around it."""
+        """Return the source position of the YAML node at a spec path, or of one around it."""
         return _origin(self._walk(path)[0])
 
     def items(self, path: Path, count: int) -> list[Origin]:
-        """Return the places in the source file of the items of a list at a path of the spec."""
+        """Return the source positions of all items of the YAML list at a path of the spec."""
         node, rest = self._walk(path)
         if rest or not isinstance(node, Sequence) or len(node.items) != count:
             return [self.at((*path, index)) for index in range(count)]
         return [_origin(item) for item in node.items]
 
     def key(self, path: Path) -> Origin:
-        """Map a spec path to the place of its last key, or of the value where it has no key."""
+        """Return the source position of a spec path's last key, or else of its YAML node."""
         if path:
             parent = self.node(path[:-1])
             last = path[-1]

@@ -67,7 +67,7 @@ class Document:
 
 
 def read_document(text: str, file: str) -> Document:
-    """Parse the YAML document in a text to a tree, with the faults that were found.
+    """Parse a text as one YAML document; return its nodes and the faults found.
 
     Args:
         text: The whole file.
@@ -160,7 +160,7 @@ class _Frame:
 
     @property
     def wants_key(self) -> bool:
-        """Whether the parser expects a key of this mapping next, and no value."""
+        """Whether the YAML parser expects a key next in this mapping, not a value."""
         return self.items is None and self.key is _EXPECTED
 
 
@@ -194,7 +194,7 @@ class Builder:
         }
 
     def read(self, parsed: Iterable[yaml.events.Event]) -> None:
-        """Build the YAML tree from the events of its parser.
+        """Build nested YAML nodes from the events of the YAML parser.
 
         Raises:
             StopReadingError: The document is beyond reading on.
@@ -369,7 +369,7 @@ class Builder:
         self._add(node, weight, height, counted=True)
 
     def _add(self, node: Node, weight: int, height: int, *, counted: bool) -> None:
-        """Add a parsed value to the innermost open list or mapping of the YAML tree."""
+        """Add a parsed YAML value to the innermost list or mapping that is still open."""
         if not counted:
             self._count(weight, node.place)
         if not self._stack:
@@ -497,7 +497,7 @@ class _RepeatingBuilder(Builder):
             shape.learn(around.items[-1], self._values - frame.started, frame.height)
 
     def _repeat(self, event: Any) -> None:
-        """Add to the parsed YAML tree an item that was not parsed, as an earlier one is like it."""
+        """Add an item to the parsed YAML without parsing it, as it repeats an earlier one."""
         line = event.start_mark.line + 1
         shape, text = self._repeated.marked.pop(line, (None, ""))
         frame = self._stack[-1] if self._stack else None
@@ -514,7 +514,7 @@ class _RepeatingBuilder(Builder):
 
 
 def _merge(frame: _Frame, merged: Mapping) -> None:
-    """Merge a YAML mapping's ``<<`` key; the mapping's own keys override merged ones."""
+    """Merge the entries of a ``<<`` key into a YAML mapping, except keys that it has itself."""
     for key, value in merged.values.items():
         if key not in frame.values:
             frame.values[key] = value

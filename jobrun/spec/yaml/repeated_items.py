@@ -77,7 +77,7 @@ class Shape:
         return self.line + self.text.count("\n") - 1
 
     def learn(self, node: Node, weight: int, height: int) -> None:
-        """Derive from the parsed tree of one item how to make the items of the same shape.
+        """Derive from one parsed YAML item how to build repeated items of the same shape.
 
         Raises:
             DifferentItemError: Its tree has more than the words of its lines.
@@ -104,7 +104,7 @@ class RepeatedItems:
 
 
 def find_repeated_items(text: str) -> RepeatedItems | None:
-    """Find items of one shape in a YAML text and replace them by marks; None if there are few."""
+    """Find YAML list items of one shape and replace repeats by marks; None if there are few."""
     if MARK in text or "\r" in text:
         return None
     flat = text.translate(_FLAT)
@@ -154,7 +154,7 @@ class _Learner:
             self._starts.append(self._starts[-1] + len(one))
 
     def node(self, node: Node, key_place: Place | None = None) -> _Make:
-        """Make the function that makes such a node of the YAML tree in another item."""
+        """Build the function that creates this YAML node again for a repeated item."""
         if isinstance(node, Scalar):
             return self._scalar(node, key_place)
         file, down, column, length, text_column = self._place(node.place)
@@ -216,7 +216,7 @@ class _Learner:
         return scalar
 
     def _place(self, place: Place) -> Place:
-        """Return a node's place in a repeated item, its line counted from the item's first."""
+        """Return a node's position in a repeated YAML item, with lines counted from its start."""
         file, line, column, length, text_column = place
         if not 0 <= line - self._line < len(self._starts) - 1:
             raise DifferentItemError
@@ -232,7 +232,7 @@ class _Learner:
 
 
 def _other_key(key: str) -> str:
-    """Return a key of a YAML item that the first of its shape does not have, if it is a key."""
+    """Return the key in which a repeated YAML item differs from the first, if it is valid."""
     if not is_text(key):
         raise DifferentItemError
     return key

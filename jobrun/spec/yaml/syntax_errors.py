@@ -79,7 +79,7 @@ def _place(error: yaml.MarkedYAMLError, text: str, file: str) -> Origin:
 
 
 def _end(text: str, file: str) -> Origin:
-    """Return the place of the last visible character before a YAML syntax error."""
+    """Return the position of the last visible character in a text with a YAML syntax error."""
     lines = text.rstrip().split("\n")
     return Origin(file, len(lines), max(1, len(lines[-1])))
 
