@@ -73,15 +73,15 @@ class RemoteGroupRun:
             self._inbox.put((node, event))
 
     def receive_outcome(self, node: str, outcome: Outcome | None) -> None:
-        """Record a node's outputs in the group run, or None if its part failed. Thread-safe."""
+        """Record one node's outputs in the group run; None if the node failed. Thread-safe."""
         self._inbox.put((node, outcome))
 
     def request_stop(self) -> None:
-        """Request the end of the group run in each process, from any thread or signal handler."""
+        """Request from any thread or signal handler that the group run ends in all processes."""
         self._inbox.put(("", None))
 
     def wait(self, cancel: Callable[[], None], kill: Callable[[str], None]) -> Outputs:
-        """Wait until the group run's parts have ended on all nodes; return all tasks' outputs.
+        """Wait until the group run has ended in all nodes' processes; return all tasks' outputs.
 
         Args:
             cancel: Asks the nodes' parts to end.
@@ -172,7 +172,7 @@ class RemoteGroupRun:
 
 
 def _merge_node_errors(errors: list[BaseException]) -> BaseException:
-    """Merge the errors of a group run's nodes into one, which names the tasks to retry."""
+    """Merge the errors of a group run's nodes into one error, which names the tasks to retry."""
     tasks = [one.tasks if isinstance(one, JobrunError) else () for one in errors]
     stuck = next((one for one in errors if isinstance(one, TasksStuckError)), None)
     if stuck is not None and errors[0] is not stuck:

@@ -99,7 +99,7 @@ class RayWorker:
         return self._wire.pid
 
     def refusal(self, node: str, *, again: bool = False) -> EnvironmentFaultError | None:
-        """Return why the actor of this handle could not start at its place, or None.
+        """Return the error that kept this handle's Ray actor from starting, or None if it started.
 
         Args:
             node: Its name.
@@ -324,7 +324,7 @@ class ActorPeers:
             self._arrival.notify_all()
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Fetch copies of a blob from other nodes' actors to this one, some requested ahead."""
+        """Fetch copies of a blob from other nodes' Ray actors, some of them requested ahead."""
         coming: deque[tuple[str, Any, Reply]] = deque()
         left = deque(nodes)
         while left or coming:

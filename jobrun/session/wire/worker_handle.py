@@ -62,7 +62,7 @@ class WorkerHandle:
             self._process.channel.send(*message)
 
     def send_partition(self, key: int, partition: Partition) -> None:
-        """Send the worker process its part of a group, unless the process has that part already."""
+        """Send the worker process its tasks of a group, unless it has received them before."""
         if key not in self._known:
             self._known.add(key)
             self.send("partition", key, partition)
