@@ -416,7 +416,7 @@ def remove_unfinished_files(directory: str | Path) -> None:
 
 
 def list_directory(path: str | Path) -> list[Path]:
-    """Return the sorted paths of all files in a directory on disk; none if it does not exist.
+    """Return the sorted paths of all that a directory on disk contains; none if it does not exist.
 
     Raises:
         OSError: It may not be read.

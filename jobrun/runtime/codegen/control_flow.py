@@ -225,7 +225,7 @@ class ControlFlow:
         build: Callable[[], list[ast.stmt]],
         made: list[ast.stmt],
     ) -> list[ast.stmt]:
-        """Generate a loop's second form, without checks, which runs if its inputs are numbers."""
+        """Generate another version of a loop, without checks, for inputs that are all numbers."""
         worth, self._expressions.worth = self._expressions.worth, None
         self._statements.checked = False
         # A location of its own: the profiler scales the samples of each form by its own passes.

@@ -416,7 +416,7 @@ class _Analysis:
         return frozenset(found)
 
     def _join(self, point: Point, more: _Sharing) -> bool:
-        """Add what may share memory by elided copies to a point of the block; return if it grew."""
+        """Add names that may share memory to those known at a point of a block; say if it grew."""
         known = self._before.get(id(point))
         if known is None:
             self._before[id(point)] = {name: dict(others) for name, others in more.items()}

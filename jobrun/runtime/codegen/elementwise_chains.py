@@ -175,7 +175,7 @@ def elementwise() -> frozenset[str]:
 
 
 def square(value: Any) -> Any:
-    """Compute ``value ** 2``: the plain form of a squaring operator in a candidate for fusion."""
+    """Compute ``value ** 2``: what a squaring step of an elementwise chain does if not fused."""
     return value**2
 
 

@@ -49,7 +49,7 @@ class Usage:
     bound: set[str] = field(default_factory=set)
 
     def add(self, other: Usage) -> None:
-        """Add to a block's usage of names, for liveness, the names that further steps use."""
+        """Add the names that further steps use to those of a block, to compute their liveness."""
         self.used |= other.used
         self.changed |= other.changed
         self.bound |= other.bound
@@ -164,7 +164,7 @@ class GroupUsage:
         self._changed.setdefault(node, set()).update(seen.changed)
 
     def changed(self, node: str) -> frozenset[str]:
-        """Return names live in several tasks of a node whose blobs generated code changes."""
+        """Return names of blobs live in several tasks of a node that generated code changes."""
         return frozenset(self._changed.get(node, ()))
 
     def task_block(self, task: Task, block: Steps, beside: Iterable[Steps] = ()) -> BlockNames:

@@ -150,7 +150,7 @@ class StatementBuilder:
         return made
 
     def level(self, name: str) -> str:
-        """Return the variable by which generated statements access the dict that has a blob."""
+        """Return the variable by which generated statements access the dict in which a blob is."""
         level = LEVELS[self._names.scope(name)]
         self.levels.add(level)
         return level
@@ -415,7 +415,7 @@ class StatementBuilder:
 def load_variables(
     statements: StatementBuilder, names: Collection[str], *, again: bool = False
 ) -> list[ast.stmt]:
-    """Generate statements that read blobs into local variables, and unset those of missing blobs.
+    """Generate statements that read blobs into local variables; a missing blob's variable is unset.
 
     Args:
         statements: What knows the variables.
@@ -485,7 +485,7 @@ def store_variables(
     *,
     unbinds: bool = False,
 ) -> list[ast.stmt]:
-    """Generate statements that write local variables back to blobs, and delete blobs of unset ones.
+    """Generate statements that write local variables to blobs; an unset variable's blob is deleted.
 
     Args:
         statements: What knows the variables.

@@ -59,7 +59,7 @@ class EnvironmentVariables:
             self._is_watched = False
 
     def note(self) -> Sequence[str]:
-        """Record which environment variables callables changed since the last call; return them."""
+        """Record environment variables that callables changed since the last call; return names."""
         if not self._is_watched:
             return ()
         with self._lock:

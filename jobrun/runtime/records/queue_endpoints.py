@@ -92,7 +92,7 @@ def plan_queues(group: TaskGroup) -> tuple[QueuePlan, ...]:
 
 
 def _queues_of(task: Task) -> list[Queue]:
-    """List the queues of a task's endpoints: those it writes, then the one it reads."""
+    """List the queues to which a task has endpoints: those it writes, then the one it reads."""
     found = [one.queue for one in task.write]
     return [*found, task.read.queue] if isinstance(task.read, ReadQueue) else found
 

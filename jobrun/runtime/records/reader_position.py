@@ -43,7 +43,7 @@ class Position:
 
     @classmethod
     def of(cls, row: Array) -> Position:
-        """Build the position of a reader's share from a row of the state blob ``readers/NAME``."""
+        """Build a reader's position in a portion of rows from a row of a blob ``readers/NAME``."""
         passes, records, rows, finished, part, parts, length = (int(value) for value in row)
         return cls(passes, records, rows, finished, part, parts, length)
 

@@ -85,7 +85,7 @@ def _held(name: str, value: Value, *, is_state: bool) -> Mapping[str, Value]:
 def load_object_state(
     name: str, value: Any, state: ObjectState, in_place: InPlace | None = None
 ) -> None:
-    """Load a stored state into one of a node's objects, and verify it bit for bit.
+    """Load a saved state into an object of a node, and verify bit for bit that it is there.
 
     Args:
         name: The blob.

@@ -73,7 +73,7 @@ class SharedParts:
 def find_sharing(
     objects: Mapping[str, Any], values: Mapping[str, Value] | None = None
 ) -> SharedParts:
-    """Find which inner objects and array memory a node's objects share with one another and blobs.
+    """Find inner objects and memory that a node's objects share with one another or other blobs.
 
     Args:
         objects: The node's, by name.

@@ -57,7 +57,7 @@ class NodeSaver:
         self._at_risk = _NO_NAMES
 
     def forms_of(self, values: Mapping[str, Value]) -> ArrayForms:
-        """Return a node's arrays' dtypes and shapes, as the last save's object if unchanged."""
+        """Return the dtypes and shapes of a node's arrays: the last save's object if unchanged."""
         if self._forms is None or not self._forms.fits(values):
             self._forms = ArrayForms(values)
         return self._forms
@@ -95,7 +95,7 @@ class DirtyTracker:
                 self._changed_after_hold |= changed
 
     def begin(self, values: Mapping[str, Value]) -> tuple[Mapping[str, Array], Names]:
-        """Return references to a save's large arrays, and names of those unchanged since before."""
+        """Return references to a save's large arrays, and names of those as in the last save."""
         if self._asked != len(values):
             # What is small once and large later is only written without being asked about.
             self._asked = len(values)
@@ -375,7 +375,7 @@ class Snapshots:
         return found
 
     def persist(self, ticket: Ticket, directory: str) -> NodeSave:
-        """Write a snapshot, found by its ticket, to its node's file in a directory."""
+        """Write the snapshot of the pending save with this ticket to its node's file."""
         return self._held[ticket].write(directory)
 
     def release(self, tickets: Iterable[Ticket]) -> None:

@@ -73,15 +73,15 @@ class RemoteGroupRun:
             self._inbox.put((node, event))
 
     def receive_outcome(self, node: str, outcome: Outcome | None) -> None:
-        """Record one node's outputs in the group run; None if the node failed. Thread-safe."""
+        """Record one node's outputs in the group run; None if its tasks failed. Thread-safe."""
         self._inbox.put((node, outcome))
 
     def request_stop(self) -> None:
-        """Request from any thread or signal handler that the group run ends in all processes."""
+        """Request from any thread or signal handler that the group run ends in every process."""
         self._inbox.put(("", None))
 
     def wait(self, cancel: Callable[[], None], kill: Callable[[str], None]) -> Outputs:
-        """Wait until the group run has ended in all nodes' processes; return all tasks' outputs.
+        """Wait until the group run has ended in every node's process; return all tasks' outputs.
 
         Args:
             cancel: Asks the nodes' parts to end.
@@ -138,7 +138,7 @@ class RemoteGroupRun:
                 self._limits = {key: one for key, one in self._limits.items() if key[1] != node}
 
     def _kill_unresponsive(self, waiting: Mapping[str, None], kill: Callable[[str], None]) -> None:
-        """Kill processes whose part of the group run is overdue and that have sent nothing."""
+        """Kill processes that passed a time limit of the group run, or all that do not respond."""
         now = time.monotonic()
         for at, event in self._limits.values():
             if at <= now:

@@ -394,7 +394,7 @@ class PartitionRun:
         self._worker.send("failing", self.number)
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue | None:
-        """Open a ``RemoteQueue`` in this worker if other workers use the queue too, else None."""
+        """Open a ``RemoteQueue`` in this worker if other workers use it too; return None if not."""
         if plan.key not in self._queues:
             return None
         return RemoteQueue(

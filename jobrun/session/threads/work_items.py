@@ -181,11 +181,11 @@ class ExternalDeps:
         return any(item is one for one in self._items.values())
 
     def items_for(self, task: str) -> list[WorkItem]:
-        """Return the work items that represent another node's task; none if no task needs it."""
+        """List the work item that represents another node's task; empty if no item does."""
         return [self._items[task]] if task in self._items else []
 
     def mark_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Complete the work item that awaits a task on another node, and store its outputs."""
+        """Complete the work item that awaits a task on another node; store the task's outputs."""
         self.outputs.update(outputs)
         part = self._items.get(task)
         if part is not None:
@@ -202,7 +202,7 @@ class ExternalDeps:
 
     @contextmanager
     def attach(self, run: GroupRun) -> Iterator[None]:
-        """Connect work items that await other nodes with this node's run, to pass on a cancel.
+        """Let a cancel pass between this node's run and the work items that await other nodes.
 
         Also if that was requested before.
         """

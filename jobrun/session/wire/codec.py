@@ -272,7 +272,7 @@ class _Writer:
             (self._write_item if type(item) in _CONTAINERS else self.write)(item)
 
     def _write_item(self, value: Any) -> None:
-        """Encode an item of a container into a message; parts that are shared stay shared."""
+        """Encode a container's item into a message; an object that is in it twice stays one."""
         if self._is_plain or type(value) not in _CONTAINERS or not value:
             self.write(value)
         elif _shares_parts(value) and (parts := _parts_of(value)) is not None:

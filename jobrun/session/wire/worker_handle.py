@@ -68,7 +68,7 @@ class WorkerHandle:
             self.send("partition", key, partition)
 
     def forget_partition(self, key: int) -> None:
-        """Send the handle's worker the command to delete its part of a group, not needed again."""
+        """Send the handle's worker a command to delete its tasks of a group, no longer needed."""
         if key in self._known:
             self._known.remove(key)
             self.send("forget", key)
@@ -81,7 +81,7 @@ class WorkerHandle:
             self.send("answer", number, (True, value))
 
     def connect_to(self, other: WorkerHandle) -> None:
-        """Connect this handle's worker with another handle's worker, to request blobs from it."""
+        """Connect this handle's worker with another handle's worker, to request blobs there."""
         self._process.connect_peer(self.node, other.node, other._process)
 
     def kill(self) -> None:
