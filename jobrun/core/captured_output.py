@@ -82,7 +82,7 @@ class PrintedLines:
 
     @property
     def has_rest(self) -> bool:
-        """Whether the last of these printed lines lacks its line feed so far."""
+        """Whether the last of these printed lines still lacks its line feed."""
         return any(self._left.values())
 
     def is_of_same_task(self, other: PrintedLines) -> bool:
@@ -216,7 +216,7 @@ class StandardStreams:
         return next(found, number)
 
     def begin(self, lines: PrintedLines) -> None:
-        """Begin to capture printed output for a call's ``PrintedLines``, until it ends."""
+        """Begin to capture printed output into a call's ``PrintedLines``, until the call ends."""
         if self._captures:
             ended = self._ended
             if self._running or ended is None or not lines.is_of_same_task(ended):
@@ -574,13 +574,13 @@ class OutputFile:
         return self._page[:].partition(b"\0")[0].decode(errors="replace")
 
     def close(self) -> None:
-        """Close a file of captured output in this process; others may keep it open."""
+        """Close a file of captured output in this process; other processes may keep it open."""
         self._page.close()
         for number in self.inheritable:
             os.close(number)
 
     def _free(self) -> None:
-        """Free the memory of the output file's part that was read already."""
+        """Free the memory of that part of a captured output file that has been read already."""
         position = os.lseek(self.reading, 0, os.SEEK_CUR)
         if position - self._freed_bytes >= _FREE_EVERY_BYTES:
             free_beginning(self.reading, position)
@@ -588,7 +588,7 @@ class OutputFile:
 
 
 def open_output_files() -> tuple[OutputFile, ...]:
-    """Open files that capture what is written to stdout and stderr; one if both go to one place.
+    """Open files that capture stdout and stderr; only one if both have the same destination.
 
     None where the system has no such files, limits the size of files (``ulimit -f``), which would
     hold for these, or allows so few open files (``ulimit -n``) that the run needs each itself.

@@ -61,7 +61,7 @@ class JobrunError(Exception):
         where: Origin | None = None,
         path: str = "",
     ) -> Self:
-        """Build a ``JobrunError``, or one of its subclasses, from a single fault."""
+        """Build an error of this class, ``JobrunError`` or a subclass, of one code and message."""
         return cls(Fault(code, message, mend, where, path))
 
 
@@ -170,7 +170,7 @@ class Origin:
         return f"{self.file}:{self.line}:{self.column}"
 
     def inside(self, offset: int, length: int = 1) -> Origin:
-        """Return an error's ``Origin`` narrowed to some characters of the text at that origin.
+        """Return an error's source position (``Origin``) narrowed to some characters of its text.
 
         Falls back to the whole scalar where columns do not map.
         """

@@ -22,7 +22,7 @@ def endings_of(file_format: str) -> tuple[str, ...]:
 
 
 def format_of(ending: str) -> FileFormat | None:
-    """Return which file format (npy, csv, …) has a file name ending in lower case, or None.
+    """Return the file format (npy, csv, …) that a file name ending such as ``.tsv`` means, or None.
 
     >>> format_of(".tsv")
     'csv'
@@ -31,5 +31,5 @@ def format_of(ending: str) -> FileFormat | None:
 
 
 def suffix_of(path: str) -> str:
-    """Return the file name ending of a path in lower case, which names its file format."""
+    """Return the file name ending of a path in lower case, by which its file format is found."""
     return Path(path).suffix.lower()

@@ -46,14 +46,14 @@ def is_dataclass(kind: Any) -> bool:
 
 
 def field_values(value: Any) -> dict[str, Any]:
-    """Return the values of the fields of an instance of a dataclass, lazy or not, as they are."""
+    """Map the field names of a dataclass instance, lazy or not, to their values, without copies."""
     kind: Any = type(value)
     return {name: getattr(value, name) for name in field_types(kind)}
 
 
 @cache
 def required_fields(kind: type) -> dict[str, bool]:
-    """Map the names of the fields of a dataclass, lazy or not, to whether they have no default."""
+    """Map each field name of a dataclass, lazy or not, to True if the field has no default."""
     if (lazy := _lazy_of(kind)) is not None:
         missing = _MISSING
         return {
@@ -68,7 +68,7 @@ def required_fields(kind: type) -> dict[str, bool]:
 
 @cache
 def field_types(kind: type) -> dict[str, Any]:
-    """Return the annotations, as written, of a dataclass's fields; none of other types."""
+    """Return the annotations of a dataclass's fields as written, by name; empty for other types."""
     if isinstance(lazy := _lazy_of(kind), _Generated):
         return lazy.types()
     return {name: one.type for name, one in getattr(kind, _FIELDS, {}).items()}
@@ -193,14 +193,14 @@ class _Generated:
         self.constructed = 0
 
     def generate(self, name: str) -> None:
-        """Generate one method of a lazy dataclass, in place of the one that defers it."""
+        """Generate one method of a lazy dataclass, which replaces the method's placeholder."""
         with _LOCK:
             if isinstance(vars(self.cls)[name], _Deferred):
                 setattr(self.cls, name, _GENERATORS[name](self))
 
     @cached_property
     def parts(self) -> dict[str, _Part]:
-        """The fields of a lazy dataclass by name, those of its bases first."""
+        """The fields of a lazy dataclass by name, those of its base classes first."""
         found: dict[str, _Part] = {}
         for base in self.written.__mro__[-1:0:-1]:
             if isinstance(lazy := vars(base).get(_LAZY_MARK), _Generated):
@@ -214,7 +214,7 @@ class _Generated:
         return found
 
     def types(self) -> dict[str, Any]:
-        """Return a lazy dataclass's field annotations by name, those of its bases first."""
+        """Return a lazy dataclass's field annotations by name, those of its base classes first."""
         found: dict[str, Any] = {}
         for base in self.written.__mro__[-1:0:-1]:
             found |= field_types(base) if _FIELDS in vars(base) else {}
@@ -258,7 +258,7 @@ def _as_written(one: _Generated) -> type:
 
 
 def _construct(one: _Generated, instance: Any, /, *args: Any, **kwargs: Any) -> None:
-    """Set an instance's fields for a lazy dataclass whose ``__init__`` is not generated yet.
+    """Set the fields of a new lazy dataclass instance without a generated ``__init__``.
 
     Most classes have few instances in a process, for which it takes longer to generate that.
     """

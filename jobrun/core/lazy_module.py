@@ -8,7 +8,7 @@ from typing import Any
 
 
 def lazy_module(name: str) -> ModuleType:
-    """Return a lazy stand-in of a module, whose attributes are those of the module.
+    """Return a stand-in for a module, which is imported lazily: when an attribute is first read.
 
     A type checker needs an ``import`` of it beside this, under ``TYPE_CHECKING``.
     """

@@ -124,7 +124,7 @@ class CostBudget:
 
     @property
     def is_due(self) -> bool:
-        """Whether the budget permits another measurement of resource usage now."""
+        """Whether resource usage may be measured again now within the time budget."""
         return self._clock() >= self._due_at
 
     def spend(self, began: float) -> None:

@@ -119,7 +119,7 @@ def bind_parent_death_signal() -> Callable[[int], bool]:
 
 
 def adopt_orphans() -> bool:
-    """Become the parent of descendants whose parent ends, by ``prctl(PR_SET_CHILD_SUBREAPER)``."""
+    """Make this process the parent of orphaned descendants (``prctl(PR_SET_CHILD_SUBREAPER)``)."""
     call = find_c_function("prctl")
     return call is not None and call(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
@@ -255,7 +255,7 @@ def advise_sequential(descriptor: int) -> None:
 
 
 def advise_needed(descriptor: int, begin: int, length: int) -> None:
-    """Ask the kernel (``posix_fadvise``) to read a part of a file ahead."""
+    """Ask the kernel by ``posix_fadvise`` to read a range of a file ahead of its use."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, begin, length, os.POSIX_FADV_WILLNEED)
 

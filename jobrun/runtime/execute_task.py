@@ -185,7 +185,7 @@ class NodeRun:
         attempt(self.frame.run, work)
 
     def end(self) -> None:
-        """Execute, after a node's last task, its final reports and then its ``exit`` blocks."""
+        """Execute, after a node's last task, the last run of each report, then ``exit`` blocks."""
         run = self.frame.run
         went_well = not run.body.cancelled
         went_well = (

@@ -131,7 +131,7 @@ class GroupPlan:
 
 
 def plan_group(group: TaskGroup, meter: Instrumenter | None = None) -> GroupPlan:
-    """Build the plan of a task group: compile its blocks, with timers if given a ``meter``."""
+    """Plan a task group's runs: compile its steps to Python, with timers if given a ``meter``."""
     known = GroupUsage(group, meter)
     places: dict[str, None] = {}
     nodes = [one.node for one in group.setup] + [one.node for one in group.reports]
@@ -189,7 +189,7 @@ def _setup_plan(task: Task, nets: SetupNets, known: GroupUsage) -> SetupPlan:
 
 
 def _beside(task: Task, steps: Steps, known: GroupUsage) -> BlockNames:
-    """Return how a report's block uses names, to plan it beside blocks that run meanwhile."""
+    """Return how a report's steps use names, to plan them beside task steps that run meanwhile."""
     others = [one.steps for one in task.reports if one.steps is not steps]
     return known.task_block(task, steps, beside=(task.steps, *others))
 
@@ -276,7 +276,7 @@ def plan_records(task: Task, names: BlockNames) -> RecordPlan | None:
 
 
 def shares_records(task: Task) -> bool:
-    """Return whether instances of a task to be planned take their records from one stream."""
+    """Return whether a planned task's parallel copies (``instances:``) share one record stream."""
     if task.instances <= 1:
         return False
     return not (isinstance(task.read, ReadRecords) and task.read.reader.shard == "instance")

@@ -77,7 +77,7 @@ def raise_explained(error: Exception, block: Block, frame: Frame) -> NoReturn:
 
 
 def explain(error: Exception, block: Block, frame: Frame) -> JobrunError:
-    """Explain an error that a step raised: as a fault with the step's place in the spec."""
+    """Explain an error that a step raised, with the step's source position and path in the spec."""
     return explain_at(error, _place(error, block), frame, block.variables)
 
 
@@ -87,7 +87,7 @@ def explain_at(
     frame: Frame,
     variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> JobrunError:
-    """Explain an error as a fault in the step at ``place``, unless it already says where it is.
+    """Explain an error as a fault of the step at ``place``, unless it already has a position.
 
     ``variables`` maps variables of generated code to blobs.
     """
@@ -174,7 +174,7 @@ def attempt(run: GroupRun, work: Work) -> bool:
 
 
 def attempt_after_failure(run: GroupRun, work: Work, *, failed: bool) -> bool:
-    """Run a cleanup block; catch step errors, after a failure ignore those of missing blobs."""
+    """Run a cleanup block and catch step errors; after a failure, ignore those of missing blobs."""
 
     def quiet() -> bool:
         try:

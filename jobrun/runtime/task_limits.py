@@ -31,7 +31,7 @@ _PACKAGE = str(Path(__file__).parent.parent)
 
 
 def has_own_scope(task: Task) -> bool:
-    """Return whether a limit of a task (timeout, retry, ``on_error``) needs a cancel scope."""
+    """Return whether a task has a limit (timeout, retry, ``on_error``) that may cancel it alone."""
     return bool(task.timeout_s) or task.retry is not None or task.on_error == "warn"
 
 
@@ -216,7 +216,7 @@ def _generated_frame(top: FrameType) -> tuple[FrameType, Frame] | None:
 
 
 def _warn_of_failure(task: Task, node: Node, own: GroupRun, run: GroupRun) -> None:
-    """Limit a task's failure to a warning under ``on_error: warn``; pass on any other error."""
+    """Turn a task's failure into a warning under ``on_error: warn``; pass any other error on."""
     for error in own.errors:
         if not isinstance(error, JobrunError):
             run.fail(error)

@@ -105,12 +105,12 @@ class Session(Protocol):
     """A place to run task groups."""
 
     def open(self, cluster: Cluster, context: RunContext) -> None:
-        """Start the session: create one empty global workspace per node (protocol)."""
+        """Start the session: create an empty workspace of blobs per node, as every session must."""
 
     def run(
         self, group: TaskGroup, epoch: int, outputs: Outputs, points: SafePointHooks | None = None
     ) -> Outputs:
-        """Run a task group to its end in the session; return its tasks' outputs (protocol).
+        """Run a task group to its end and return its tasks' outputs, as every session must.
 
         A task that takes longer than its ``timeout_s`` fails (E220). The group's ``remote``
         nets are for sessions whose nodes answer requests; others leave them alone.
@@ -138,13 +138,13 @@ class Session(Protocol):
         """
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore the session's workspaces to a snapshot, between groups (protocol).
+        """Restore all blobs to a snapshot, between two group runs, as every session must.
 
         Any number of times: each run that follows starts from the same bits.
         """
 
     def protect(self, tickets: Sequence[Ticket], groups: Sequence[TaskGroup]) -> None:
-        """Let the session run groups while the files of a save are still being written (protocol).
+        """Let groups run while a save's files are still being written, as every session must.
 
         The tickets are what running a ``checkpoint.plan.save_group`` has given out: at most
         one per node at a time. What the groups change in place is copied, in the background;
@@ -157,7 +157,7 @@ class Session(Protocol):
         """
 
     def persist(self, tickets: Sequence[Ticket], directory: str) -> tuple[NodeSave, ...]:
-        """Write snapshots of a save, named by tickets, to files in a directory (session protocol).
+        """Write the snapshots of a pending save to files in a directory, as every session must.
 
         Blocks; any thread, also while a group runs. It may be tried again elsewhere. The files
         have the values that the blobs had when the tickets were given out.
@@ -174,7 +174,7 @@ class Session(Protocol):
         """Free the memory of snapshots of a save on their nodes, as every session must do."""
 
     def read(self, node: str, names: tuple[str, ...]) -> dict[str, Value]:
-        """Return copies of blobs of a node of the session, between groups (protocol).
+        """Return copies of named blobs of one node, between group runs, as every session must.
 
         Of an object, which has no copy, there are the ``ObjectFacts``.
 
@@ -183,10 +183,10 @@ class Session(Protocol):
         """
 
     def names(self, node: str) -> tuple[str, ...]:
-        """Return the names in the workspace of a node of the session, sorted (protocol)."""
+        """Return the sorted names of one node's blobs, as every session must."""
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Make kept blobs own their memory and drop others on each node, as every session must.
+        """Keep only the named blobs on each node, each with its own memory, as every session must.
 
         Afterwards it holds exactly the names in ``keep[node]``, each owning its memory, in
         C order, aligned and writable. Names not in ``keep`` end here.
@@ -196,7 +196,7 @@ class Session(Protocol):
         """
 
     def renew(self) -> tuple[str, ...]:
-        """Replace lost nodes of the session, and empty all workspaces (protocol).
+        """Replace lost nodes and delete the blobs of all nodes, as every session must.
 
         After a ``NodeLostError``, which any other method may raise.
 
@@ -208,18 +208,18 @@ class Session(Protocol):
         """
 
     def request_stop(self) -> None:
-        """Ask the session's running group to end at the next step (protocol).
+        """Ask the running group to end at its next step, as every session must.
 
         Also from a signal handler. Exit blocks and last reports still run. Does nothing
         while no group runs, nor to the groups that follow.
         """
 
     def close(self) -> None:
-        """Shut down all nodes of the session. May be called twice (protocol)."""
+        """Shut down all nodes, even if called a second time, as every session must."""
 
 
 def session_names() -> tuple[str, ...]:
-    """List the sorted names of all kinds of sessions that ``open_session`` can create."""
+    """List the names of all kinds of sessions that ``open_session`` can create, sorted."""
     return tuple(sorted({*BUILT_IN, *_entry_points().names}))
 
 
@@ -311,7 +311,7 @@ class TasksStuckError(TaskFailedError):
 
 
 def merge_errors(errors: Sequence[BaseException], tasks: Sequence[str] = ()) -> BaseException:
-    """Merge a group run's errors: the first one, with the faults of the others as notes.
+    """Merge a group run's errors into the first one, with the others' faults as its notes.
 
     The first decides the class, and thereby the exit code. The others follow in an order
     that does not depend on threads. An error that is no ``JobrunError`` is a defect, or an

@@ -468,7 +468,7 @@ def _require_owned(path: Path) -> None:
 
 
 def read_chunk(path: str, offset: int, token: str = "", incarnation: int = 0) -> FileChunk:
-    """Read the chunk of a checkpoint file at an offset; an empty one of an empty file.
+    """Read one chunk of a node's checkpoint file at an offset; an empty chunk of an empty file.
 
     Raises:
         CheckpointError: There is no such file, or it cannot be read.

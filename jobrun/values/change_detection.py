@@ -159,7 +159,7 @@ def _container(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Val
 
 
 def _bound(value: Value, path: Path) -> Value:
-    """Return a value in which changes can be detected; refuse one of an unknown class (E249).
+    """Return a value as it is, to detect changes in it; refuse one of a class not loaded (E249).
 
     Raises:
         TaskFailedError: E249, its class is not loaded.
@@ -182,7 +182,7 @@ def unbound_class_error(class_name: str, place: str) -> TaskFailedError:
 
 
 def _inside(container: Any) -> list[Any]:
-    """List the names and parts in a container, to detect later whether a callable changed them."""
+    """List the names and values in a container, to detect later whether a callable changed them."""
     if type(container) is list:
         return list(container)
     is_dict = isinstance(container, dict)
@@ -272,7 +272,7 @@ def _counts_changes(value: Any) -> bool:
 
 
 def _feed(content: Any, value: Any, reading: _Reading, around: set[int]) -> None:
-    """Add a part of an object's state to a digest by which changes of the object are detected."""
+    """Add a value in an object's state to the digest by which changes in the object are found."""
     kind = type(value)
     if tensors.is_tensor(value):
         if reading.counts:

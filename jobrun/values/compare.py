@@ -47,7 +47,7 @@ class Difference(NamedTuple):
 
 
 def find_difference(expected: Value, found: Value) -> Difference | None:
-    """Compare two values: find the first place at which they differ, and how, or None.
+    """Compare two values: return the path to their first difference, and what differs, or None.
 
     Compared are kind, dtype, shape, axis order and bits; of containers also the parts, how they
     belong together, and which of them are one thing at two places. Of two states of objects the

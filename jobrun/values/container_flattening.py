@@ -101,7 +101,7 @@ def is_record(value: Value) -> bool:
 
 
 def unbound_classes(value: Value) -> list[str]:
-    """List names of classes in a flattened container that this process has not loaded."""
+    """List names of classes, not loaded in this process, of which a container has instances."""
     found: dict[str, None] = {}
     seen: set[int] = set()
     kept: list[Any] = []
@@ -153,7 +153,7 @@ def flatten(value: Value, reserved: tuple[str, ...] = (), *, gaps: bool = False)
 
 
 def unflatten(structure: Any, leaves: Mapping[Path, Value], *, place: bool = True) -> Value:
-    """Rebuild a container from its structure and leaves; its arrays share the leaves' memory.
+    """Rebuild a flattened container from structure and leaves; its arrays share the leaves' memory.
 
     Args:
         structure: As ``flatten`` made it.
@@ -229,7 +229,7 @@ class _Flattener:
     unfinished: set[Path] = field(default_factory=set)
 
     def node(self, value: Value, path: Path, taken: set[str] | None = None) -> Any:
-        """Flatten one part of a container: keep its leaves by path, return its structure."""
+        """Flatten one value in a container: store its leaves by path, and return its structure."""
         kind = type(value)
         if value is None:
             return None
@@ -409,7 +409,7 @@ class _Unflattener:
         self.left = set(self.leaves)
 
     def value(self, node: Any, path: Path) -> Value:
-        """Unflatten one part of a container, as its structure describes it."""
+        """Unflatten one value in a container, as its structure describes it."""
         if node is None:
             return None
         if isinstance(node, dict) and "same" in node:
@@ -541,7 +541,7 @@ def _versions(metadata: Any, path: Path) -> list[Any]:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """Choose an unused name for a container's leaf: keys ``1`` and ``"1"`` need two names."""
+    """Choose an unused name for a leaf of a flattened container: two for keys ``1`` and ``"1"``."""
     return next(one for one in _alternatives(name) if one not in taken)
 
 

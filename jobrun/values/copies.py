@@ -80,7 +80,7 @@ def detach(value: Value, name: str = "?", note_gaps: Callable[[str], None] | Non
 
 
 def detach_state(state: Value) -> Value:
-    """Make copies of all values in an object's state, which share no memory with the object.
+    """Copy all values in an object's state, so that they share no memory with the object.
 
     Arrays that overlap get memory of their own.
 
@@ -93,7 +93,7 @@ def detach_state(state: Value) -> Value:
 
 
 def boundary_form(value: Value, name: str = "?") -> Value:
-    """Copy a blob's value to boundary form (own memory without gaps) unless it has it already.
+    """Copy a blob's value into memory of its own without gaps, unless it is so already.
 
     That is, of an array: memory of its own, aligned, writable, without gaps, in the axis order that
     it had, because sums and products add in the order of memory. An array that has this form is
@@ -170,7 +170,7 @@ def _copied(
 def require_adapted(
     structure: Any, leaves: Mapping[Path, Value], made: Value, *, gaps: bool = False
 ) -> None:
-    """Require of a copy made by an adapter that it equals the copied value in every bit.
+    """Require that the copy that an adapter made of a value equals the value in every bit.
 
     Raises:
         ValueError: It differs, with the place.

@@ -70,7 +70,7 @@ def _form(kind: Any) -> Form | None:
 
 
 def record_items(value: Any) -> dict[str, Any]:
-    """Return a named tuple's or dataclass's fields by name, in the order of the instance.
+    """Map field names of a named tuple or dataclass instance to values, in the instance's order.
 
     That is the order of ``vars(value)`` in a dataclass, which code can see; then that of the class.
     """
@@ -145,7 +145,7 @@ def make_named_tuple(name: str, items: Mapping[str, Any]) -> Any:
 
 
 def begin_dataclass(name: str, names: Sequence[str]) -> Any:
-    """Make an empty dataclass instance by class name; an ``UnboundRecord`` if none is loaded.
+    """Make an empty instance of a dataclass by its name; an ``UnboundRecord`` if it is not loaded.
 
     Raises:
         ValueError: The class has other fields.
@@ -184,7 +184,7 @@ def _field_names(kind: Any) -> tuple[str, ...]:
 
 
 def _own(value: Any, name: str, missing: object) -> Any:
-    """Return a dataclass field of the instance, not the class's default, or ``missing``."""
+    """Return the instance's own value of a dataclass field, not the class's, else ``missing``."""
     inside = getattr(value, "__dict__", {})
     if name in inside:
         return inside[name]

@@ -104,7 +104,7 @@ def class_name(value: Any) -> str:
 
 
 def take_state(value: Any) -> ObjectState:
-    """Take the state of an object by its own methods; state and object may share memory.
+    """Return an object's state, taken by the object's own methods; both may share memory.
 
     Raises:
         Exception: What the object raises.
@@ -281,7 +281,7 @@ _MODULE = _Accessors(module_state, set_module_state)
 
 
 def _replace(root: Any, old: Any, new: Any, seen: set[int]) -> None:
-    """Put an existing generator in place of its loaded copy anywhere in an object's state."""
+    """Replace the loaded copy of a random generator by the existing one in an object's state."""
     if id(root) in seen:
         return
     seen.add(id(root))

@@ -61,7 +61,7 @@ def find_overlapping(
     *,
     identical: bool = True,
 ) -> list[Pair]:
-    """Find arrays in values that share memory, as pairs of an array and an earlier one.
+    """Find arrays in values that share memory; return pairs of the paths to two such arrays.
 
     One sweep over the beginnings of all arrays, and a closer look where they reach into each other.
 
@@ -95,7 +95,7 @@ def find_overlapping(
 
 
 def _held_memory(place: Path, value: Any) -> Iterator[_Memory]:
-    """Iterate over arrays in an adapted value, to find parts that share their memory."""
+    """Iterate over the arrays that a value's adapter reports, to find parts that share memory."""
     adapter = find_adapter(type(value))
     if adapter is None or adapter.memory is None:
         return
@@ -112,7 +112,7 @@ def _is_view(value: Any) -> bool:
 
 
 def find_shared_parts(roots: Mapping[str, Any]) -> tuple[list[Pair], list[tuple[Path, Any]]]:
-    """Find random generators and objects that are shared parts: reached at several places.
+    """Find shared parts: random generators and objects in values that several paths lead to.
 
     Args:
         roots: Objects by name. Followed are the attributes of objects, and what is in containers.
@@ -145,13 +145,13 @@ def find_shared_parts(roots: Mapping[str, Any]) -> tuple[list[Pair], list[tuple[
 
 
 def render_place(place: Path) -> str:
-    """Render the place of a shared part in a blob's value, such as ``'k'.random_state``."""
+    """Render the path to a shared part in a blob's value as text, such as ``'k'.random_state``."""
     name, *steps = place
     return ".".join((f"'{name}'", *steps))
 
 
 def _identity(thing: Any) -> Any:
-    """Return the object by which a shared part is known: itself, its bit generator or None."""
+    """Return the object that identifies a shared part: itself, its bit generator, or None."""
     if _is_random(thing, "Generator"):
         return thing.bit_generator
     if _is_random(thing, "RandomState"):
@@ -168,7 +168,7 @@ def _is_random(thing: Any, name: str) -> bool:
 
 
 def _parts(roots: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """Iterate over values' parts, nested ones too, to find shared ones; short paths first."""
+    """Iterate over values and all inside them, short paths first, to find shared parts."""
     # An object is looked into once; each path to it is found.
     seen: set[int] = set()
     kept: list[Any] = []
@@ -240,7 +240,7 @@ def _group_pairs(group: list[_Memory]) -> list[Pair]:
 
 
 def _is_seen(one: _Memory, other: _Memory) -> bool:
-    """Return whether a change of memory at one of two shared parts is seen at the other."""
+    """Return whether a change of one array's memory is seen in another array that may share it."""
     if one.owner is not None and one.owner == other.owner:
         return False
     # Two read-only views may have a writable array below them, which is compared itself.
@@ -278,7 +278,7 @@ def _marked_pairs(group: list[tuple[Path, Array]]) -> list[Pair]:
 
 
 def _bounds(array: Array) -> tuple[int, int]:
-    """Return where an array's memory begins and ends, to find parts that share it."""
+    """Return where an array's memory begins and ends, to find arrays that share memory."""
     begin: int = array.__array_interface__["data"][0]
     if array.flags.c_contiguous:
         return begin, begin + array.nbytes
@@ -288,7 +288,7 @@ def _bounds(array: Array) -> tuple[int, int]:
 
 
 def find_common_part(first: Any, second: Any) -> Pair | None:
-    """Find a mutable part that is shared by two values, and return its place in each.
+    """Find a mutable part that two values share, and return the path to it in each value.
 
     None where there is nothing: no array or tensor over one memory, and no container that both
     have. Of an object is looked at what its attributes hold, so deep and at so many things as is
@@ -322,7 +322,7 @@ def _is_immutable(thing: Any) -> bool:
 
 
 def _memory(place: Path, thing: Any) -> Iterable[_Memory]:
-    """Iterate over the memory of an array, tensor or adapted value, to find what shares it."""
+    """List the memory of an array, tensor or value with an adapter, to find what shares it."""
     if isinstance(thing, np.ndarray) or trees.is_structured_scalar(thing):
         array = np.asarray(thing)
         return (_Memory(place, array, None, not array.flags.writeable),) if thing.size else ()
@@ -337,7 +337,7 @@ def _memory(place: Path, thing: Any) -> Iterable[_Memory]:
 
 
 def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
-    """Iterate over the mutable parts of a value that could be shared, with their places."""
+    """Iterate over the mutable parts of a value that could be shared, each with its path."""
     seen: set[int] = set()
     kept: list[Any] = []
     rest: list[tuple[Path, Any]] = [((), value)]
@@ -374,7 +374,7 @@ def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def _held(root: Any) -> Iterator[tuple[Path, Any]]:
-    """Iterate over arrays and containers in an object, with their places, to find shared ones."""
+    """Iterate over arrays and containers in an object, each with its path, to find shared ones."""
     seen: set[int] = set()
     kept: list[Any] = []
     level: list[tuple[Path, Any]] = [((), root)]

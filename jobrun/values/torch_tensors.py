@@ -55,7 +55,7 @@ def require_torch() -> Any:
 
 
 def is_tensor(value: Any) -> bool:
-    """Return whether a value is a PyTorch tensor or parameter, not of another subclass."""
+    """Return whether a value is a PyTorch ``Tensor`` or ``Parameter``, not of another subclass."""
     torch = loaded_torch()
     kinds = getattr(torch, "Tensor", None), getattr(getattr(torch, "nn", None), "Parameter", None)
     return torch is not None and type(value) in kinds
@@ -115,7 +115,7 @@ def tensor_facts(tensor: Tensor, *, gaps: bool = False) -> dict[str, Any]:
 
 
 def memory_key(tensor: Tensor) -> tuple[Any, ...] | None:
-    """Return a key that two tensors share if they are the same view of memory; None if empty."""
+    """Return a key, equal for two tensors that are the same view of memory; None if empty."""
     if not tensor.numel():
         return None
     strides = tuple(tensor.stride())
@@ -124,7 +124,7 @@ def memory_key(tensor: Tensor) -> tuple[Any, ...] | None:
 
 
 def to_arrays(tensors: Iterable[Tensor]) -> list[Array]:
-    """Convert tensors to numpy arrays; those of tensors on the CPU share their memory.
+    """Convert tensors to numpy arrays; a tensor on the CPU shares memory with its array.
 
     What is on a CUDA device comes by way of pinned memory, all of it at a time: the copies are
     only begun, and waited for together.
@@ -136,7 +136,7 @@ def to_arrays(tensors: Iterable[Tensor]) -> list[Array]:
 
 
 def from_array(array: Array, facts: Mapping[str, Any], *, place: bool = True) -> Tensor:
-    """Make a tensor from an array that no other code changes, sharing memory if possible.
+    """Make a tensor from an array that no other code changes, sharing its memory if possible.
 
     Args:
         array: The data.

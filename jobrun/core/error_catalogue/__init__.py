@@ -65,7 +65,7 @@ def read_catalogue() -> dict[str, Entry]:
 
 
 def parse_area(text: str, area: str) -> Iterator[tuple[str, Entry]]:
-    """Yield the error codes and entries of one catalogue file, in the order of its sections."""
+    """Yield each error code and its entry in the text of a catalogue file, in the file's order."""
     _, *pieces = _SECTION.split(text)
     for code, title, body in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True):
         match = _EXAMPLE.search(body)

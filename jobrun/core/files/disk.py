@@ -263,7 +263,7 @@ def sync_data(descriptor: int) -> None:
 
 
 def sync_directory(path: str | Path) -> None:
-    """Make the names in a directory durable on disk with ``fsync``."""
+    """Write the file names in a directory durably to disk with ``fsync``."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         sync_file(descriptor)
@@ -272,7 +272,7 @@ def sync_directory(path: str | Path) -> None:
 
 
 def make_directory(path: str | Path, mode: int = 0o777, *, own: int = 1) -> None:
-    """Make a directory and its missing parents on disk, their names durable.
+    """Make a directory and its missing parents, and write their names durably to disk.
 
     Args:
         path: The directory.
@@ -291,7 +291,7 @@ def make_directory(path: str | Path, mode: int = 0o777, *, own: int = 1) -> None
 
 
 def sync_names(path: str | Path, *, own: int = 1) -> None:
-    """Make the names of a directory and of those above it durable on disk with ``fsync``.
+    """Write the names of a directory and of those above it durably to disk with ``fsync``.
 
     Who made them may have been killed before it came to that. Then nothing else is beside them;
     what is, was there before. So was what belongs to another user, or is on another file system.
@@ -416,7 +416,7 @@ def remove_unfinished_files(directory: str | Path) -> None:
 
 
 def list_directory(path: str | Path) -> list[Path]:
-    """Return the sorted names of files on disk in a directory; none if it does not exist.
+    """Return the sorted paths of all that a directory on disk contains; none if it does not exist.
 
     Raises:
         OSError: It may not be read.

@@ -108,7 +108,7 @@ def _require_shallow(content: Any, most_depth: int) -> None:
 
 
 def build(kind: type[T], content: Any) -> T:
-    """Build a dataclass from an object read from JSON, with checked types; ignore other keys.
+    """Build a dataclass instance from a JSON object, with checked types; ignore unknown keys.
 
     Lists become tuples; an int is accepted for a ``float`` field, a bool for no number. An
     integer has at most 64 bits and a float is finite, but for ``float | int | bool | str``.

@@ -144,7 +144,7 @@ def read_tail(path: str | os.PathLike[str], size_bytes: int, *, whole: bool = Fa
 
 
 def find_last_line(path: str | os.PathLike[str], mark: bytes) -> bytes:
-    """Search a JSON lines file from its end for a line with ``mark`` near its beginning.
+    """Search a JSON lines file backwards for the last line with ``mark`` near its beginning.
 
     Returns:
         The line; empty for none.

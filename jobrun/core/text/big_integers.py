@@ -39,7 +39,7 @@ def integer_text(value: int) -> str:
 
 
 def key_text(key: object) -> str:
-    """Write a dict's key as text, even a big integer, which Python's ``str`` refuses."""
+    """Return a dict's key as text, even an integer with too many digits for Python's ``str``."""
     try:
         return str(key)
     except ValueError:

@@ -32,7 +32,7 @@ class Excerpt:
 
 
 def headline(fault: Fault) -> str:
-    """Render the headline of a fault: error or warning, place, path, and what is wrong."""
+    """Render a fault's headline: error or warning, file:line:column, spec path, what is wrong."""
     where = f"{fault.where}  " if fault.where else ""
     path = f"{fault.path}: " if fault.path else ""
     return visible(f"{fault.severity}[{fault.code}] {where}{path}{fault.message}")
@@ -159,7 +159,7 @@ def as_json(faults: Iterable[Fault]) -> dict[str, Any]:
 
 
 def as_item(fault: Fault) -> dict[str, Any]:
-    """Render a fault's text, code and place as a JSON object; values that it lacks are None."""
+    """Return a fault's text, code and source position as a JSON object; what it lacks is None."""
     where = fault.where
     at_line = where if where is not None and where.line else None
     return {

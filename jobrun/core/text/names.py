@@ -26,7 +26,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Suggest the nearest known name for an unknown one, or list all known names."""
+    """Suggest the known name nearest to an unknown one, or else list the known names."""
     names = sorted(set(known))
     match = nearest(name, names)
     if match is not None:

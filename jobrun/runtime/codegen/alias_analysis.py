@@ -205,7 +205,7 @@ def _may_be_list_or_count(expr: Expr) -> bool:
 
 
 def permuted_names(op: Op) -> set[str]:
-    """Return the names that an assignment swaps (``a, b = b, a``), none of which is an alias.
+    """Return the names that an assignment swaps (``a, b = b, a``); none becomes another's alias.
 
     Empty for any other operator.
     """

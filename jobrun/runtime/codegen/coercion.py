@@ -30,7 +30,7 @@ _LARGEST_INT_BITS = 1 << 20
 
 
 def as_own_value(value: Value, *sources: Value) -> Value:
-    """Coerce a value to one that shares no memory with other blobs, by a copy if necessary.
+    """Coerce a value for a blob to one that shares no memory with other blobs; copy if needed.
 
     Args:
         value: What an expression gave.
@@ -53,7 +53,7 @@ def as_own_value(value: Value, *sources: Value) -> Value:
 
 
 def as_view(value: Value, source: Value, *more: Value) -> Value:
-    """Coerce an array for a blob: keep a view whose layout cannot change results, copy any other.
+    """Coerce an array for a blob: keep a view whose memory layout cannot change results, else copy.
 
     Only for a value that no step changes while another one that shares its memory is read.
 
@@ -83,7 +83,7 @@ def is_viewable(source: Value) -> bool:
 
 
 def as_dense_view(value: Value, source: Value, *more: Value) -> Value:
-    """Coerce an array for a blob: keep a view that is contiguous in memory, copy any other.
+    """Coerce an array for a blob: keep a view that is contiguous in memory, else copy it.
 
     Args and errors are those of ``as_view``.
     """
@@ -99,7 +99,7 @@ def as_dense_view(value: Value, source: Value, *more: Value) -> Value:
 
 
 def own_at_end(blobs: Blobs, name: str, *others: tuple[Blobs, str]) -> None:
-    """Replace a blob at run time by a copy of its own if it is a view or shares another's array.
+    """Replace a blob by a copy of its array if that is a view or also another blob's array.
 
     Args:
         blobs: The workspace that holds it.
@@ -114,7 +114,7 @@ def own_at_end(blobs: Blobs, name: str, *others: tuple[Blobs, str]) -> None:
 
 
 def copy_sent(blobs: Blobs, name: str) -> Value:
-    """Coerce a blob to the value of a record that is sent: a copy of what others may change.
+    """Coerce a blob's value for a record to be sent: copy what other code may still change.
 
     Raises:
         MissingBlobError: There is none of that name.
@@ -124,7 +124,7 @@ def copy_sent(blobs: Blobs, name: str) -> Value:
 
 
 def take_moved(blobs: Blobs, name: str) -> Value:
-    """Coerce a blob for a record that is sent: move an array out of its workspace, copy others.
+    """Coerce a blob's value for a record to be sent: move an array out of the blob, else copy.
 
     Raises:
         MissingBlobError: There is none of that name.
@@ -139,7 +139,7 @@ def take_moved(blobs: Blobs, name: str) -> Value:
 
 
 def as_blob_value(value: Value) -> Value:
-    """Coerce a value to one that a blob may hold: copy containers, check other values.
+    """Coerce a value to one that a blob may hold: copy a container, check any other value.
 
     Raises:
         TaskFailedError: E202, if no blob can hold it.
@@ -294,7 +294,7 @@ def _is_container(value: Value) -> bool:
 
 
 def _root(value: Any) -> Any:
-    """Return the array that owns the memory of a view to coerce; None for other memory."""
+    """Return the array that owns a view's memory; None if no numpy array owns it."""
     while value.base is not None:
         value = value.base
         if not isinstance(value, np.ndarray):

@@ -254,7 +254,7 @@ def _compiled(same: _ByIdentity) -> Callable[[Any], Value]:
 def make_function(
     body: list[ast.stmt], table: dict[str, Any], origin: Origin, more: tuple[str, ...] = ()
 ) -> FunctionType:
-    """Compile statements (a syntax tree) to a Python function of a frame and ``more`` values."""
+    """Compile statements (``ast`` nodes) to a Python function of a frame and ``more`` arguments."""
     arguments = ast.arguments([], [*map(ast.arg, ("f", *more))], None, [], [], None, [])
     define = ast.FunctionDef(_FUNCTION, arguments, body, [], None, None)
     if "type_params" in define._fields:  # a field since Python 3.12
@@ -306,7 +306,7 @@ def _find_outer_names(
 
 
 def _find_passing_names(names: BlockNames, outer: _OuterNames, views: Views) -> frozenset[str]:
-    """Find names that compiled code keeps only in variables until a record sends their values.
+    """Find names that compiled code keeps only in variables until it sends them in a record.
 
     Not those that may hold a view, or the array of another name: it is seen there, and copied.
     """

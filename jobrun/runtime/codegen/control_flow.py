@@ -179,7 +179,7 @@ class ControlFlow:
         return self._with_location([*made, act], step.path, step.origin)
 
     def _outermost(self, step: Loop | While) -> list[ast.stmt]:
-        """Generate the control flow of a loop that is in no other, after what is known before."""
+        """Generate an outermost loop, after statements that test which parts need no checks."""
         self._statements.rebound = {*collect_usage(step.steps).bound, *_augmented(step.steps)}
         made = self._loop(step) if isinstance(step, Loop) else self._while(step)
         made = [*self._statements.look_ahead(), *made]
@@ -225,7 +225,7 @@ class ControlFlow:
         build: Callable[[], list[ast.stmt]],
         made: list[ast.stmt],
     ) -> list[ast.stmt]:
-        """Generate a loop's second form, without checks, which runs if its inputs are numbers."""
+        """Generate another version of a loop, without checks, for inputs that are all numbers."""
         worth, self._expressions.worth = self._expressions.worth, None
         self._statements.checked = False
         # A location of its own: the profiler scales the samples of each form by its own passes.
@@ -435,7 +435,7 @@ def _build_early_return() -> ast.stmt:
 
 
 def _augmented(steps: tuple[Step, ...]) -> Iterator[str]:
-    """Iterate over names that a loop in the control flow changes by ``+=`` or the like."""
+    """Iterate over names that the steps of a loop change by ``+=`` or another such operator."""
     for step in walk(steps):
         for op in step.ops if isinstance(step, Net) else ():
             if isinstance(op, Augment) and isinstance(op.target, NameTarget):
@@ -482,7 +482,7 @@ def _chunk(source: ast.expr, body: list[ast.stmt], ended: list[ast.stmt]) -> ast
 
 
 def find_inputs(steps: tuple[Step, ...], variables: Collection[str]) -> tuple[str, ...] | None:
-    """Return the names read by a generated loop of plain arithmetic; None for another body.
+    """Return the names that a generated loop of plain arithmetic reads; None for any other loop.
 
     Args:
         steps: Of the loop's body.

@@ -119,7 +119,7 @@ def find_moves(steps: tuple[Step, ...], temporaries: frozenset[str]) -> Moves:
 
 
 def _nets_with_own_names(steps: tuple[Step, ...]) -> Iterator[tuple[Net, set[str]]]:
-    """List each net with names that no step outside uses, for which copies can be elided."""
+    """Yield each net with its names that no other step uses, for which copies can be elided."""
     uses: Counter[str] = Counter()
     nets: list[tuple[Net, set[str]]] = []
     look = access_finder()
@@ -365,7 +365,7 @@ class _Analysis:
             self._sites -= seen
 
     def at_end(self) -> dict[str, tuple[str, ...]]:
-        """Return names left as views by elided copies at the block's end, and what they share with.
+        """Map names that elided copies leave as views at a block's end to names that share memory.
 
         These are the ones that may hold the same array at some point.
         """
@@ -386,7 +386,7 @@ class _Analysis:
         return {name: tuple(sorted(found[name])) for name in sorted(found)}
 
     def _propagate(self) -> bool:
-        """Find which names may share memory before each point, if copies are elided to views."""
+        """Find which names may share memory before each operator, if copies are elided."""
         first = self._points[0]
         entry = {name: {_OUTSIDE: _NO_SITES} for name in self._relevant}
         self._before = {id(first): entry}
@@ -401,7 +401,7 @@ class _Analysis:
         return True
 
     def _find_relevant(self) -> frozenset[str]:
-        """Return the names that may share memory because an assignment's copy is elided."""
+        """Return the names that may share memory with another name because a copy is elided."""
         parts = [one for some in self._parts.values() for one in some]
         found = {
             name for one in parts if one.site is not None for name in (one.target, *one.sources)
@@ -416,7 +416,7 @@ class _Analysis:
         return frozenset(found)
 
     def _join(self, point: Point, more: _Sharing) -> bool:
-        """Add what may share memory by elided copies to a point of the block; return if it grew."""
+        """Add names that may share memory to those known at a point of a block; say if it grew."""
         known = self._before.get(id(point))
         if known is None:
             self._before[id(point)] = {name: dict(others) for name, others in more.items()}
@@ -431,7 +431,7 @@ class _Analysis:
         return is_new
 
     def _after(self, point: Point, before: _Sharing) -> _Sharing:
-        """Compute which live names may share memory after a point, if copies are elided."""
+        """Compute which live names may share memory after an operator, if copies are elided."""
         live = point.live | self._always
         gone = {name for name in before if name not in live or name in point.binds}
         made = {
@@ -453,7 +453,7 @@ class _Analysis:
         gone: set[str],
         live: Collection[str],
     ) -> None:
-        """Record which names share memory with assigned names if their copies are elided."""
+        """Record which names share memory with an assignment's targets if its copy is elided."""
         found = [
             (one.target, self._shared_by(one, before))
             for one in parts
@@ -499,7 +499,7 @@ class _Analysis:
                         _add(made, result, other, sites)
 
     def _seen_at(self, point: Point) -> Iterator[Site]:
-        """Yield assignments whose copy must not be elided, as a write would be seen by others."""
+        """Yield assignments whose copy must be made, as a write here would change another name."""
         if not point.changes:
             return
         state = self._before.get(id(point), {})
@@ -513,7 +513,7 @@ class _Analysis:
                     yield self._chosen(name, other, present)
 
     def _chosen(self, written: str, other: str, sites: _Sites) -> Site:
-        """Choose an elided copy to make after all, where a write would change another name."""
+        """Choose which elided copy to make after all, where a write would change another name."""
 
         def rank(site: Site) -> tuple[int, Site]:
             target = self._targets[site]
@@ -546,7 +546,7 @@ def _reads_while_writing(op: Op | None) -> bool:
 
 
 def _visible_layouts(steps: tuple[Step, ...], parts: Mapping[int, tuple[_Part, ...]]) -> set[str]:
-    """Collect names whose copy must not be elided, since a step sees their memory layout."""
+    """Collect names whose copies cannot be elided, since results depend on their memory layout."""
     visible: set[str] = set()
     for step in walk(steps):
         if isinstance(step, Net):
@@ -565,7 +565,7 @@ def _visible_layouts(steps: tuple[Step, ...], parts: Mapping[int, tuple[_Part, .
 
 
 def names_with_visible_layout(op: Op | None, exprs: Iterable[Expr]) -> Iterator[str]:
-    """Yield the names whose copies cannot be elided, as an operator sees their layout.
+    """Yield names whose copies cannot be elided, as an operator's result depends on their layout.
 
     Args:
         op: The operator; None for a condition.
@@ -645,6 +645,6 @@ def _is_exact(expr: Expr) -> bool:
 
 
 def _names(expr: Expr) -> Iterator[str]:
-    """Yield the names of blobs that a value aliases; it keeps their layout if no copy is made."""
+    """Yield the names of blobs whose memory a value would share if its copy were elided."""
     if not is_fresh(expr):
         yield from (leaf.name for leaf in aliased_leaves(expr) if isinstance(leaf, Name))

@@ -175,7 +175,7 @@ def elementwise() -> frozenset[str]:
 
 
 def square(value: Any) -> Any:
-    """Compute ``value ** 2``: the plain form of a squaring operator in a candidate for fusion."""
+    """Compute ``value ** 2``: what a squaring step of an elementwise chain does if not fused."""
     return value**2
 
 
@@ -300,7 +300,7 @@ def _with_number(
 
 
 def _number(expr: Expr) -> float | None:
-    """Return a constant operand of an elementwise chain as a float; None for another one."""
+    """Return a constant in an elementwise chain as a float; None for any other operand."""
     match expr:
         case Const(value=value) if type(value) is float:
             return value

@@ -60,7 +60,7 @@ _HARMLESS_EXPONENT = 64
 
 
 def import_numpy_module(name: str, *_: object) -> ModuleType:
-    """Import a module as ``__import__`` in code generated for expressions: only those of numpy.
+    """Import a module of numpy for code generated from expressions; refuse any other module.
 
     Raises:
         ImportError: It is no module of numpy's.
@@ -79,7 +79,7 @@ class Globals:
         self._names: dict[int, str] = {}
 
     def bind(self, value: object, hint: str) -> ast.expr:
-        """Bind an object to a global name for expressions' syntax trees; return the name's node."""
+        """Bind an object to a global name of generated expressions; return that name's node."""
         name = self._names.get(id(value))
         if name is None:
             name = f"_{hint}_{len(self._names)}"
@@ -119,14 +119,14 @@ class ExpressionBuilder:
         self._standing: dict[int, str] = {}
 
     def value_of(self, name: str, expr: e.Expr, spare: str = "") -> ast.expr:
-        """Build an expression's syntax tree for a blob's new value, perhaps in a spare's memory."""
+        """Build the syntax tree of an expression for a blob's new value, maybe in reused memory."""
         self._replaced = (expr, name, spare)
         made = self.of(expr)
         self._replaced = None
         return made
 
     def of(self, expr: e.Expr) -> ast.expr:
-        """Generate the Python expression of an expression tree."""
+        """Generate the Python ``ast`` node of an expression of the spec."""
         if id(expr) in self._standing:
             return load(self._standing[id(expr)])
         if isinstance(expr, e.Binary | e.Unary | e.Compare | e.Call):
@@ -171,7 +171,7 @@ class ExpressionBuilder:
         return self.worth is not None and id(expr) not in self._inside and is_fusible(expr)
 
     def _chained(self, expr: e.Expr) -> ast.expr:
-        """Build an expression's syntax tree, a call of a fused kernel where that costs less."""
+        """Build an expression's syntax tree, as a call of a fused kernel where that costs less."""
         assert self.worth is not None  # noqa: S101 - for the type checker
         chain, replaced, spare = build_chain(expr), -1, ""
         if self._replaced is not None and expr is self._replaced[0]:
@@ -477,7 +477,7 @@ def format_value(value: Value, spec: str) -> str:
 
 
 def join_text(*parts: object) -> str:
-    """Join the parts of a text expression, literal and formatted values, at run time."""
+    """Join the pieces of a text expression (literal text and formatted values) at run time."""
     return "".join(map(str, parts))
 
 

@@ -53,7 +53,7 @@ class Point:
 
 
 def build_flow(steps: tuple[Step, ...], path: str, inlined: Collection[int]) -> list[Point]:
-    """Build the control-flow graph of a block; the first point is its entry, the last its end.
+    """Build the control-flow graph of a block, as a list of points from its entry to its end.
 
     Args:
         steps: The block's steps.

@@ -273,7 +273,7 @@ def _kind(leaf: Any) -> Any:
 def _planned(
     instructions: Sequence[Instruction], kinds: tuple[Any, ...], roles: tuple[str, ...], into: int
 ) -> _Plan | None:
-    """Plan a fused kernel for input arrays of these dtypes; None if they cannot be fused.
+    """Plan a fused kernel for input arrays of the given dtypes; None if they cannot be fused.
 
     ``into`` is the leaf that takes the result, or -1.
     """
@@ -409,7 +409,7 @@ def _run(
 def _pieces(
     plan: _Plan, whole: Sequence[Any], cut: Mapping[int, _Array], rows: int, starts: Iterator[int]
 ) -> None:
-    """Compute a fused kernel piece by piece, perhaps beside other threads, until none is left.
+    """Compute a fused kernel in pieces of rows, maybe beside other threads, until none is left.
 
     Args:
         plan: The plan.
@@ -527,7 +527,7 @@ _of_one_variable = _measured()
 
 
 def run_in_two_threads(work: Work, start: Start, alone: Work | None = None) -> None:
-    """Run the pieces of a fused kernel in this and in another thread, until both have ended.
+    """Run the pieces of a fused kernel in this thread and a second one, until both have ended.
 
     Floating-point events of the other thread are reported by this one afterwards, so that they have
     its place. Where there can be no other thread, or its processor computes otherwise, this one

@@ -35,7 +35,7 @@ class StepLocation:
 
 
 def locate(made: Iterable[ast.AST], origin: Origin, number: int) -> None:
-    """Give generated statements the location of a step in the line table, if they have none."""
+    """Write a step's source position into generated statements without one: the line table."""
     line, column = max(1, origin.line), min(max(0, origin.column - 1), _FIRST)
     for statement in made:
         for node in ast.walk(statement):
@@ -47,13 +47,13 @@ def locate(made: Iterable[ast.AST], origin: Origin, number: int) -> None:
 
 
 def location_number(statement: ast.stmt) -> int | None:
-    """Return a statement's index in the line table's list of locations, or None if it has none."""
+    """Return the index of a statement's location in the line table; None if it has none."""
     end = getattr(statement, "end_col_offset", None)
     return end - _FIRST if end is not None and end >= _FIRST else None
 
 
 def find_location(code: CodeType, offset: int, places: tuple[StepLocation, ...]) -> StepLocation:
-    """Look up in the line table the step to which an instruction of generated code belongs.
+    """Look up in the line table which step of the spec an instruction of generated code is from.
 
     Args:
         code: Code whose statements were given their places by ``locate``.

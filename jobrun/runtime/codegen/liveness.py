@@ -49,7 +49,7 @@ class Usage:
     bound: set[str] = field(default_factory=set)
 
     def add(self, other: Usage) -> None:
-        """Add to a block's usage of names, for liveness, the names that further steps use."""
+        """Add the names that further steps use to those of a block, to compute their liveness."""
         self.used |= other.used
         self.changed |= other.changed
         self.bound |= other.bound
@@ -57,13 +57,13 @@ class Usage:
 
 @cache
 def access_finder() -> AccessFinder:
-    """Build the finder of names that each step reads, binds or changes, to compute liveness."""
+    """Build an object that finds the names a step reads, binds or changes, to compute liveness."""
     mutating = {name: known.mutates for name, known in OPERATORS.items() if known.mutates}
     return AccessFinder(mutating, {name for name in mutating if OPERATORS[name].atomic})
 
 
 def collect_usage(steps: Steps) -> Usage:
-    """Collect the names that the steps of a block read, change and bind, for liveness."""
+    """Collect the names that a block's steps read, change and bind, to compute their liveness."""
     found, look = Usage(), access_finder()
     for step in walk(steps):
         access = look.of_step(step)
@@ -79,7 +79,7 @@ def collect_usage(steps: Steps) -> Usage:
 
 
 def names_bound_first(steps: Steps) -> set[str]:
-    """Return the names whose liveness begins in these steps: none is read before it is bound."""
+    """Return the names that the given steps bind before they read them: there liveness begins."""
     look = access_finder()
     seen: set[str] = set()
     first: set[str] = set()
@@ -96,7 +96,7 @@ def names_bound_first(steps: Steps) -> set[str]:
 
 
 def collect_expression_usage(exprs: Iterable[Expr]) -> Usage:
-    """Collect the names that expressions of a block read and change, for liveness."""
+    """Collect the names that expressions read and change, to compute their liveness."""
     found, look = Usage(), access_finder()
     access = look.of_expr(*exprs)
     found.used.update(access.reads, access.atomic)
@@ -164,11 +164,11 @@ class GroupUsage:
         self._changed.setdefault(node, set()).update(seen.changed)
 
     def changed(self, node: str) -> frozenset[str]:
-        """Return the names live in several tasks of a node that generated code changes in place."""
+        """Return names of blobs live in several tasks of a node that generated code changes."""
         return frozenset(self._changed.get(node, ()))
 
     def task_block(self, task: Task, block: Steps, beside: Iterable[Steps] = ()) -> BlockNames:
-        """Return the liveness of a block's names: which live after it, and which other blocks see.
+        """Return which names of a task's block are live after it, and which other blocks use too.
 
         Args:
             task: The task.
@@ -204,7 +204,7 @@ class GroupUsage:
         )
 
     def node_block(self, part: NodeSetup | NodeReport, block: Steps) -> BlockNames:
-        """Return the liveness of names in a node's setup or report: all stay live after it."""
+        """Return the liveness of names in a node's setup or report: all are live after that."""
         found = collect_usage(block)
         changed = found.changed | self._changed.get(part.node, set())
         return BlockNames(
@@ -225,7 +225,7 @@ def _by_path(apart: Apart) -> dict[str, tuple[tuple[str, str], ...]]:
 
 
 def _without(block: Steps, blocks: Iterable[Steps]) -> Iterator[Steps]:
-    """Iterate over a task's other blocks, whose uses of a name keep it live after this block."""
+    """Yield all of a task's blocks but the given one: their uses keep names live after it."""
     met = False
     for steps in blocks:
         if steps is block and not met:
@@ -244,7 +244,7 @@ def _blocks(task: Task) -> Iterator[Steps]:
 
 
 def _carried(task: Task) -> set[str]:
-    """Collect the names that a task's records bind or send, which are live beyond its blocks."""
+    """Collect names that a task receives or sends in records, which are live beyond its blocks."""
     names = {name for one in task.write for name in one.names}
     match task.read:
         case ReadRecords(reader=reader):
@@ -264,7 +264,7 @@ def _task_usage(task: Task) -> Usage:
 
 
 def _outer_part(found: Usage, scopes: Scopes) -> Usage:
-    """Select the names a task uses that stay live after it: blobs of its group or its node."""
+    """Select, of the names that a task uses, blobs of its group or node: live after the task."""
     outer = {name for name, scope in scopes if scope in {Scope.GROUP, Scope.NODE}}
     return Usage(found.used & outer, found.changed & outer)
 
@@ -290,7 +290,7 @@ def changed_views(expr: Expr) -> set[str]:
 
 
 def find_opaque_names(group: TaskGroup) -> dict[str, frozenset[str]]:
-    """Find names that count as live as callables or ``hogwild`` tasks may change their blobs."""
+    """Find names that always count as live: callables or ``hogwild`` tasks may change the blobs."""
     blocks = [(one.node, steps) for one in group.setup for steps in _net_blocks(one.nets)]
     blocks += [(one.node, one.report.steps) for one in group.reports]
     blocks += [(task.node, steps) for task in group.tasks for steps in _blocks(task)]

@@ -76,10 +76,10 @@ class Instrumenter(Protocol):
     def instrument(
         self, body: list[ast.stmt], places: Sequence[StepLocation], path: str, table: Globals
     ) -> list[ast.stmt]:
-        """Declare how a step meter adds clock reads to the statements of a block."""
+        """Add clock reads between the statements of a block, as every step meter must."""
 
     def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
-        """Add step times that the step meter of another process has measured (protocol).
+        """Add the step times that another process has measured, as every step meter must.
 
         Args:
             teller: No two processes of an invocation have the same.
@@ -91,4 +91,4 @@ class StepProfiler(Protocol):
     """A profiler that measures the steps of a job."""
 
     def meter_for(self, job: Job) -> Instrumenter:
-        """Return a job's ``Instrumenter``, the step meter that measures it (protocol)."""
+        """Return the step meter that measures a job's steps, as every profiler of steps must."""

@@ -150,7 +150,7 @@ class StatementBuilder:
         return made
 
     def level(self, name: str) -> str:
-        """Return the variable that generated statements use for the workspace of a blob."""
+        """Return the variable by which generated statements access the dict in which a blob is."""
         level = LEVELS[self._names.scope(name)]
         self.levels.add(level)
         return level
@@ -221,7 +221,7 @@ class StatementBuilder:
         return self.rebound is not None and name in self.shareable and name not in self.rebound
 
     def look_ahead(self) -> list[ast.stmt]:
-        """Generate, before a loop, the statements that find out which parts need no check."""
+        """Generate statements, to run before a loop, that test which parts of it need no checks."""
         unbound = self.globals.bind(UnboundLocalError, "Unbound")
         made: list[ast.stmt] = []
         for variable, flag in self.viewable.items():
@@ -415,7 +415,7 @@ class StatementBuilder:
 def load_variables(
     statements: StatementBuilder, names: Collection[str], *, again: bool = False
 ) -> list[ast.stmt]:
-    """Generate statements that load variables from workspaces, and unbind those of missing blobs.
+    """Generate statements that read blobs into local variables; a missing blob's variable is unset.
 
     Args:
         statements: What knows the variables.
@@ -485,7 +485,7 @@ def store_variables(
     *,
     unbinds: bool = False,
 ) -> list[ast.stmt]:
-    """Generate statements that store variables into workspaces; unbound ones are deleted.
+    """Generate statements that write local variables to blobs; an unset variable's blob is deleted.
 
     Args:
         statements: What knows the variables.

@@ -64,7 +64,7 @@ class StepTimers:
         self._epoch = 0
 
     def begin(self, epoch: int) -> None:
-        """Start the step meter's timers for one run of a block."""
+        """Start the step meter's timers for one run of a block of steps."""
         self._epoch = epoch
         self._started = time.perf_counter()
 
@@ -77,26 +77,26 @@ class StepTimers:
             self.spans.append(Span(self._started, now, self._epoch, threading.get_ident()))
 
     def begin_chunk(self, loop: int) -> bool:
-        """Begin a loop's next chunk of passes; return whether the step meter times its steps."""
+        """Count a loop's next chunk of passes; return whether the step meter times its steps."""
         number = self._turns[loop]
         self._turns[loop] = number + 1
         return number % SAMPLED == 0
 
     def add_plain_chunk(self, loop: int, passes: int, last: float) -> float:
-        """Add to the step meter's timers a loop's chunk, timed as a whole; return the time now."""
+        """Add a loop's chunk of passes, timed as a whole, to the step meter; return the time."""
         now = time.perf_counter()
         self._passes[loop] += min(passes, PASSES)
         self._spent[loop] += now - last
         return now
 
     def add_unfinished_chunk(self, loop: int, last: float) -> float:
-        """Add to the step meter's timers a loop's chunk left at an unknown pass."""
+        """Add to the step meter a loop's chunk of passes that ended early; return the time now."""
         now = time.perf_counter()
         self._unfinished[loop] += now - last
         return now
 
     def add_plain_passes(self, loop: int, number: int, last: float) -> float:
-        """Add loop passes that the step meter timed only as a whole; return the time now."""
+        """Add loop passes that were timed as a whole to the step meter; return the time now."""
         now = time.perf_counter()
         if number:
             self._passes[loop] += SAMPLED - 1
@@ -104,7 +104,7 @@ class StepTimers:
         return now
 
     def add_last_passes(self, loop: int, number: int, last: float) -> float:
-        """Add to the step meter's timers a numbered loop's last passes; return the time now."""
+        """Add a loop's passes after the last sampled one to the step meter; return the time now."""
         now = time.perf_counter()
         if number >= 0:
             self._passes[loop] += number % SAMPLED
@@ -120,7 +120,7 @@ class StepTimers:
         return once and not self._unfinished[loop]
 
     def scale(self, loop: int, place: int, inside: frozenset[int], read_s: float) -> _Scaled:
-        """Scale what the step meter measured in some passes of a loop to all its passes."""
+        """Scale times that the step meter took in some passes of a loop up to all its passes."""
         half = len(self.calls) // 2
         seen = self.calls[half + place]
         own = {
@@ -164,7 +164,7 @@ class Meter:
     def instrument(
         self, body: list[ast.stmt], places: Sequence[StepLocation], path: str, table: Globals
     ) -> list[ast.stmt]:
-        """Put the step meter's clock reads into the statements of a block."""
+        """Insert the step meter's clock reads between the statements of a block."""
         instrumentation = Instrumentation([place.path for place in places])
         block = _MeteredBlock(self, path, tuple(places), instrumentation)
         self._blocks.append(block)
@@ -172,23 +172,23 @@ class Meter:
         return instrumentation.block(body, begin, table.bind(time.perf_counter, "clock"))
 
     def has_room(self) -> bool:
-        """Reserve a place in the step meter for one time span; return whether one was free."""
+        """Count one more time span of the step meter; return whether its limit permits that."""
         self._room -= 1
         return self._room >= 0
 
     def times(self) -> tuple[BlockTime, ...]:
-        """Return all step times that the step meter has measured, in the order of their blocks."""
+        """Return all step times from the step meter: this process's, then other processes'."""
         return (*self._own(list), *self._elsewhere.times())
 
     def take_times(self) -> tuple[BlockTime, ...]:
-        """Return all times that the step meter has measured, and drop its time spans.
+        """Return all step times that this process's step meter measured, and clear its time spans.
 
         Only between groups.
         """
         return self._own(_taken)
 
     def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
-        """Add what the step meter of another process measured; any thread may call this."""
+        """Add step times that another process's step meter measured; any thread may call this."""
         self._elsewhere.merge_times(teller, times)
 
     def _own(self, spans_of: Callable[[list[Span]], list[Span]]) -> tuple[BlockTime, ...]:
@@ -196,7 +196,7 @@ class Meter:
 
 
 def _taken(spans: list[Span]) -> list[Span]:
-    """Return the step meter's time spans, and empty the list that holds them."""
+    """Return a copy of a step meter's list of time spans, and clear that list."""
     found = list(spans)
     spans.clear()
     return found
@@ -219,7 +219,7 @@ class _MeteredBlock:
         self._timers: dict[Owner, StepTimers] = {}
 
     def begin(self, frame: Frame) -> StepTimers:
-        """Start the step meter's timers of a block, for one run of it in a task on a node."""
+        """Start and return the step meter's timers for one run of a block by a task on a node."""
         owner = Owner(frame.run.group, frame.node.name, frame.task, frame.instance)
         timers = self._timers.get(owner)
         if timers is None:
@@ -231,7 +231,7 @@ class _MeteredBlock:
         return timers
 
     def times(self, read_s: float, spans_of: Callable[[list[Span]], list[Span]]) -> list[BlockTime]:
-        """Return what the step meter has measured of a block, by task and instance that ran it."""
+        """Return a block's step times from the step meter, per task and its parallel copies."""
         return [
             BlockTime(
                 owner,
@@ -265,7 +265,7 @@ class _MeteredBlock:
     def _merged(
         self, calls: list[float], seconds: list[float], estimated: set[int]
     ) -> tuple[StepTime, ...]:
-        """Merge what the step meter measured at the several places in the code where a step is."""
+        """Merge the step meter's times of each step whose code was generated at several places."""
         found: dict[str, StepTime] = {}
         for number, place in enumerate(self._places):
             before = found.get(place.path)
@@ -280,7 +280,7 @@ class _MeteredBlock:
 
 
 def _clock_read_cost_s() -> float:
-    """Measure what one clock read of the step meter takes, in seconds, to be subtracted."""
+    """Measure how many seconds one clock read takes, which the step meter subtracts from times."""
     clock, seconds, calls, best = time.perf_counter, [0.0], [0], 1.0
     for _ in range(5):
         begun = last = clock()
@@ -302,7 +302,7 @@ class RemoteTimes:
         self._spans: dict[str, dict[tuple[Owner, str], list[Span]]] = {}
 
     def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
-        """Add to the step meter what was measured by that of another process.
+        """Replace the step times known from another process's step meter by newer ones.
 
         Args:
             teller: No two processes of an invocation have the same, nor one that is lost and the
@@ -317,7 +317,7 @@ class RemoteTimes:
                     spans[one.owner, one.path] += one.spans
 
     def times(self) -> Iterator[BlockTime]:
-        """Iterate over step times that step meters of other processes measured."""
+        """Iterate over step times that were received from other processes' step meters."""
         with self._lock:
             newest = dict(self._newest)
             left = {teller: dict(spans) for teller, spans in self._spans.items()}
@@ -345,7 +345,7 @@ class Instrumentation:
     _apart: int = 0
 
     def block(self, body: list[ast.stmt], begin: ast.expr, clock: ast.expr) -> list[ast.stmt]:
-        """Instrument the body of a block with the step meter's clock reads.
+        """Add the step meter's clock reads to the statements of a whole block.
 
         Args:
             body: As ``Control`` has made it, every statement with its place.
@@ -364,7 +364,7 @@ class Instrumentation:
         ]
 
     def _list(self, statements: list[ast.stmt], around: int | None = None) -> list[ast.stmt]:
-        """Instrument a list of statements with the step meter's clock reads."""
+        """Add the step meter's clock reads to a list of statements and to what they contain."""
         made: list[ast.stmt] = []
         for index, one in enumerate(statements):
             place = location_number(one)
@@ -411,7 +411,7 @@ class Instrumentation:
         return [one, *self._clock_read(place)] if last else [one]
 
     def _inside(self, body: list[ast.stmt], place: int) -> list[ast.stmt]:
-        """Instrument the passes of a loop for the step meter; its head's time is the loop's."""
+        """Add the step meter's clock reads to a loop's body; the loop's head counts as the loop."""
         if len(body) == 2 and isinstance(body[0], ast.For) and isinstance(body[1], ast.Break):
             chunk = body[0]
             chunk.body = [*self._clock_read(place, counts=False), *self._list(chunk.body, place)]
@@ -419,7 +419,7 @@ class Instrumentation:
         return [*self._clock_read(place, counts=False), *self._list(body, place)]
 
     def _chunks(self, whole: ast.While, chunk: ast.For, place: int) -> list[ast.stmt]:
-        """Put the step meter's clock reads into a loop that runs its passes chunk by chunk."""
+        """Add the step meter's clock reads to a loop that runs its passes in chunks."""
         loop = self._register(chunk.body, place)
         passes: ast.expr = ast.Constant(PASSES)
         if isinstance(chunk.iter, ast.IfExp) and isinstance(chunk.iter.test, ast.Compare):
@@ -433,7 +433,7 @@ class Instrumentation:
         return [whole]
 
     def _numbered(self, whole: ast.For, number: str, place: int) -> list[ast.stmt]:
-        """Put the step meter's clock reads into a loop whose passes are numbered."""
+        """Add the step meter's clock reads to a loop that counts its passes in a variable."""
         loop = ast.Constant(self._register(whole.body, place))
         plain = deepcopy(whole.body)
         between = _report("add_plain_passes", loop, load(number))
@@ -472,13 +472,13 @@ class Instrumentation:
 
 
 def _report(what: str, *arguments: ast.expr) -> list[ast.stmt]:
-    """Build the statement of the step meter behind a step: read the clock, add the time."""
+    """Build the statement after a step that reads the clock and adds the time to the step meter."""
     reported = call(load(f"{_TIMERS}.{what}"), *arguments, load(_LAST))
     return [ast.Assign([store(_LAST)], reported)]
 
 
 def _is_check(one: ast.stmt) -> bool:
-    """Return whether a statement only checks for cancellation: the step meter leaves it out."""
+    """Return whether a statement only checks for cancellation: the step meter does not time it."""
     return (
         isinstance(one, ast.If)
         and isinstance(one.test, ast.Attribute)
@@ -487,13 +487,13 @@ def _is_check(one: ast.stmt) -> bool:
 
 
 def _is_plain(one: ast.stmt, place: int) -> bool:
-    """Return whether a statement that the step meter times is one operator or simple step."""
+    """Return whether a timed statement contains no other step that the step meter times."""
     inside = (node for node in ast.walk(one) if isinstance(node, ast.stmt))
     return all(location_number(node) in (None, place) for node in inside)
 
 
 def _is_light(loop: ast.For) -> bool:
-    """Return whether a loop's pass is too cheap for clock reads of the step meter."""
+    """Return whether a loop's passes are so cheap that the step meter times only some of them."""
     return not any(_is_heavy(node) for one in loop.body for node in ast.walk(one))
 
 

@@ -44,16 +44,16 @@ class RecordQueue(Protocol):
     """What tasks use of a queue of records, on whichever node it is; see ``BoundedQueue``."""
 
     def put(self, number: int, values: Values | None, scope: CancelScope) -> bool:
-        """Put a numbered record into a bounded queue, or None for a skipped number (protocol)."""
+        """Put a numbered record (None for a skipped one) into a bounded queue of any kind."""
 
     def writer(self, scope: CancelScope) -> Put:
-        """Return the function by which one thread puts records into a bounded queue (protocol)."""
+        """Return a function for one thread to put records into a bounded queue of any kind."""
 
     def take(self, scope: CancelScope) -> tuple[int, Values] | None:
-        """Take the next record and its number out of a bounded queue (protocol)."""
+        """Take the next record, with its number, out of a bounded queue of any kind."""
 
     def records(self, scope: CancelScope) -> Iterator[tuple[int, Values]]:
-        """Iterate over the numbered records that ``take`` gets from a bounded queue (protocol)."""
+        """Iterate over the numbered records taken out of a bounded queue of any kind."""
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
         """Take up to ``most`` records from a bounded queue at once, with their batch's number."""
@@ -62,10 +62,10 @@ class RecordQueue(Protocol):
         """Return how long tasks have waited for the queue since the last call, in seconds."""
 
     def leave_writer(self) -> None:
-        """Note that a writer leaves a bounded queue, which the last one closes (protocol)."""
+        """Remove one writer from a bounded queue of any kind, closing it after the last one."""
 
     def leave_reader(self) -> None:
-        """Leave a bounded queue as one of its readers (protocol)."""
+        """Remove one reader, which takes no more records, from a bounded queue of any kind."""
 
 
 class BoundedQueue(ABC):
@@ -186,14 +186,14 @@ class BoundedQueue(ABC):
         return self._waited_s[0], self._waited_s[1]
 
     def leave_writer(self) -> None:
-        """Leave the bounded queue as one of its writers; the last one closes it."""
+        """Remove one writer from the bounded queue, which is closed after its last writer."""
         with self._lock:
             self._writers -= 1
             if self._writers == 0:
                 _wake_all(self._takers)
 
     def leave_reader(self) -> None:
-        """Leave the bounded queue as one of its readers; after the last, writers wait no more."""
+        """Remove one reader from the bounded queue; after the last, no writer waits any more."""
         with self._lock:
             self._readers -= 1
             if self._readers == 0:

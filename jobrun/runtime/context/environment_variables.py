@@ -59,7 +59,7 @@ class EnvironmentVariables:
             self._is_watched = False
 
     def note(self) -> Sequence[str]:
-        """Note which environment variables callables changed since the last look; return names."""
+        """Record environment variables that callables changed since the last call; return names."""
         if not self._is_watched:
             return ()
         with self._lock:
@@ -88,7 +88,7 @@ class EnvironmentVariables:
             }
 
     def restore(self, captured: Mapping[str, Any]) -> None:
-        """Set environment variables as ``capture`` saved them; reset others that callables set.
+        """Set environment variables to the captured values; reset others that callables changed.
 
         Raises:
             EnvironmentFaultError: E268, a secret is not there.
@@ -108,7 +108,7 @@ class EnvironmentVariables:
             self._seen = _read()
 
     def new_secrets(self, captured: Mapping[str, Any]) -> list[str]:
-        """Return names of captured environment variables that are unreported secrets."""
+        """Return names of secret environment variables that were captured and not yet reported."""
         found = {name for name, saved in captured.items() if isinstance(saved, dict)}
         new = sorted(found - self._reported)
         self._reported.update(new)

@@ -115,7 +115,7 @@ class GroupRun:
             self.parent.fail(error, self.task)
 
     def note_wait(self, task: str, node: str, waited: Waited, seconds: float) -> None:
-        """Add to the group run, which frames share, how long a task's threads waited."""
+        """Add to a group run, which its frames share, the seconds that a task's thread waited."""
         if seconds:
             self.waits.setdefault((task, node), []).append((waited, seconds))
 
@@ -206,7 +206,7 @@ class Frame:
         self.record = -1
 
     def at(self, place: str) -> Frame:
-        """Return the frame for another block of steps of the same task."""
+        """Return a copy of the frame for another block of steps of the same task."""
         other = Frame.__new__(Frame)
         for name in Frame.__slots__:
             setattr(other, name, getattr(self, name))
@@ -264,13 +264,13 @@ class Frame:
         self.cancel.check()
 
     def take(self, workspace: Blobs, *names: str) -> None:
-        """Delete blobs from a frame's workspace, unless other threads may read them."""
+        """Delete blobs from one of a frame's dicts of blobs, unless other threads may read them."""
         if self.run.is_alone:
             for name in names:
                 workspace.pop(name, None)
 
     def spare(self, workspace: Blobs, name: str) -> Value:
-        """Take a blob from a frame's workspace to reuse its memory; None if others may read it."""
+        """Remove a frame's blob to reuse its memory; return None if other threads may read it."""
         return workspace.pop(name, None) if self.run.is_alone else None
 
     def resolve_folder(self, folder: str) -> str:
@@ -278,7 +278,7 @@ class Frame:
         return str(Path(self.run.folder, folder)) if folder else self.run.folder
 
     def output(self, ref: OutputRef) -> Value:
-        """Return another task's output to a block that reads it through the block's own frame.
+        """Return another task's output, which a block of steps reads through its own frame.
 
         Raises:
             TaskFailedError: E218, when that task has not ended.
@@ -313,7 +313,7 @@ class Blobs(dict[str, Value]):
         raise MissingBlobError(name)
 
     def drop(self, name: str) -> None:
-        """Remove a blob, which must be there, from one of the workspaces that a frame has.
+        """Delete a blob, which must exist, from the one of a frame's dicts that contains it.
 
         Raises:
             MissingBlobError: There is none of that name.

@@ -257,13 +257,13 @@ class _Thread(threading.local):
         self.seen: Settings = {}
 
     def read(self) -> dict[str, Any]:
-        """Read a thread's own library settings, and those in its callables' ``contextvars``."""
+        """Read one thread's library settings, also those in its callables' ``contextvars``."""
         values = _read(_LOCAL)
         # Nothing has been changed in one that is empty.
         return values | self.context.run(_read, _CONTEXT) if self.context else values
 
     def write(self, wanted: Settings) -> None:
-        """Write those of the wanted library settings that differ in this thread."""
+        """Set one thread's library settings to the wanted values where they differ."""
         _write(_LOCAL, wanted)
         self.context.run(_write, _CONTEXT, wanted)
 
@@ -304,7 +304,7 @@ class LibrarySettings:
         self._note(_read(_SHARED) | _read(_LOCAL) | _read(_CONTEXT), {}, self._made)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a user's function under the library settings that other threads' callables made."""
+        """Call a user's function with the library settings that callables in other threads made."""
         self.adopt()
         here = self._here
         here.is_used = True
@@ -335,7 +335,7 @@ class LibrarySettings:
         self.collect()
 
     def adopt(self) -> None:
-        """Give this thread the library settings that callables have made in other threads."""
+        """Set in this thread the library settings that callables have changed in other threads."""
         here, version = self._here, self._version
         if here.version != version:
             here.write(self._known())
@@ -343,7 +343,7 @@ class LibrarySettings:
             here.version = version
 
     def collect(self) -> None:
-        """Note library settings that callables changed in this thread, so that others get them."""
+        """Record library settings that a callable changed in this thread, for other threads."""
         here = self._here
         if here.is_used:
             here.is_used = False
@@ -403,7 +403,7 @@ class LibrarySettings:
             self._require_variables().restore(captured)
 
     def _require_variables(self) -> EnvironmentVariables:
-        """Return the ``EnvironmentVariables`` of these library settings, made when first needed."""
+        """Return the ``EnvironmentVariables`` beside library settings, created if there is none."""
         if self._variables is None:
             # Only jobs with callables need it.
             from jobrun.runtime.context import environment_variables  # noqa: PLC0415
@@ -423,7 +423,7 @@ class LibrarySettings:
             return self._imported | self._made
 
     def _note(self, values: Settings, known: Settings, into: dict[str, Any]) -> list[str]:
-        """Note library settings whose values differ from the known ones; return their names."""
+        """Record library settings whose values differ from the known ones; return their names."""
         names = [
             name
             for name, value in values.items()
@@ -436,7 +436,7 @@ class LibrarySettings:
         return names
 
     def _warn_of_timing(self, names: list[str]) -> None:
-        """Warn of changed library settings that other tasks see or not, depending on timing."""
+        """Warn that timing decides whether other tasks see changed library settings or not."""
         if not names or self._has_warned:
             return
         if self._nodes > 1:
@@ -472,7 +472,7 @@ def _read(table: _Table) -> dict[str, Any]:
 
 
 def _write(table: _Table, wanted: Settings) -> None:
-    """Set library settings that differ from the wanted values; refuse those that cannot be set.
+    """Set library settings that differ from the wanted values; refuse values a library rejects.
 
     Raises:
         EnvironmentFaultError: E268, one is not taken.

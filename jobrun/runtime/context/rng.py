@@ -46,7 +46,7 @@ def spawn_key(key: StreamKey) -> tuple[int, ...]:
 
 
 def make_stream(seed: int, key: StreamKey) -> np.random.Generator:
-    """Derive a random stream (rng) from the job's seed and a key that says where it is drawn.
+    """Create the random generator (rng) for a job's seed and a key: epoch, node, task and so on.
 
     Args:
         seed: The job's, 0 or more, of any size.

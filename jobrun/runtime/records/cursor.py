@@ -49,13 +49,13 @@ class RecordBudget:
         self._started = 0.0
 
     def begin(self, given: int = 0) -> None:
-        """Start to count a cursor's records against its limits, after those given before."""
+        """Start to count a cursor's records against its limits; ``given`` were read before."""
         self.given = given
         self._started = time.monotonic()
 
     @property
     def is_used_up(self) -> bool:
-        """Whether the cursor has given all the records that the limit of its share allows."""
+        """Whether the cursor has given as many records as its limit allows."""
         return self.limit is not None and self.given >= self.limit
 
     @property
@@ -219,7 +219,7 @@ class Cursor:
                 return
 
     def end(self, frame: Frame) -> None:
-        """End a cursor's part in a group run; after a limit, look whether a record is left."""
+        """End a cursor's use in a group run; if its limit was reached, look for a next record."""
         if self._ahead is not None:
             if self._allowance.is_used_up:
                 self.look_ahead(frame)
@@ -278,7 +278,7 @@ class Cursor:
         return found
 
     def _stored_position(self, stored: Sequence[Position]) -> Position:
-        """Choose the stored position where the cursor begins: its own share's, else the first."""
+        """Choose the stored position where a cursor resumes: its own portion's, else the first."""
         same = (one for one in stored if (one.part, one.parts) == self.share)
         return next(same, stored[0] if stored else Position())
 
@@ -352,7 +352,7 @@ class ZipCursor:
             frame.cancel.check()
 
     def take_waited_s(self) -> float:
-        """Return seconds waited for records of a ``zip`` cursor's parts since the last call."""
+        """Return seconds waited for records of the cursors in a ``zip`` since the last call."""
         return sum(cursor.take_waited_s() for cursor in self.cursors)
 
     def end(self, frame: Frame) -> None:

@@ -59,7 +59,7 @@ class QueuePlan:
 
 
 def queue_key(queue: Queue, node: str) -> QueueKey:
-    """Return the key in the run's queues under which a task on a node finds its queue."""
+    """Return the key, queue name and node, by which a task on a node finds its queue in a dict."""
     return queue.name, "" if queue.shared else node
 
 
@@ -92,13 +92,13 @@ def plan_queues(group: TaskGroup) -> tuple[QueuePlan, ...]:
 
 
 def _queues_of(task: Task) -> list[Queue]:
-    """List the queues of a task's endpoints: those it writes, then the one it reads."""
+    """List the queues to which a task has endpoints: those it writes, then the one it reads."""
     found = [one.queue for one in task.write]
     return [*found, task.read.queue] if isinstance(task.read, ReadQueue) else found
 
 
 def add_moved_names(task: Task, names: BlockNames) -> BlockNames:
-    """Mark names whose arrays a task's queue endpoint moves out as changed by the task's body.
+    """Mark names whose arrays a task moves into a queue, not copies, as changed by its steps.
 
     They count as changed, so that no other name of the body shares memory with them.
     """
@@ -107,7 +107,7 @@ def add_moved_names(task: Task, names: BlockNames) -> BlockNames:
 
 
 def find_moved_names(task: Task, names: BlockNames) -> frozenset[str]:
-    """Find the names that a task can write to a queue by moving, as nothing else reads the values.
+    """Find names whose values a task can move, not copy, into a queue, as nothing else reads them.
 
     A name that only the body knows has certainly got another value there before the body looks
     at it again: that nothing is read before it is made, the compiler has proven.
@@ -125,7 +125,7 @@ def find_moved_names(task: Task, names: BlockNames) -> frozenset[str]:
 
 
 def _seen_beside(task: Task) -> set[str]:
-    """Collect names that a task's outputs, setup and reports read: its endpoints copy these."""
+    """Collect names that a task's outputs, setup and reports read: a queue gets copies of these."""
     seen = set(collect_expression_usage(one.value for one in task.outputs).used)
     for nets in (*task.setup, *task.instance_setup):
         seen |= collect_usage(nets.init).used | collect_usage(nets.exit).used

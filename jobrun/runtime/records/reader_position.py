@@ -43,7 +43,7 @@ class Position:
 
     @classmethod
     def of(cls, row: Array) -> Position:
-        """Build the position of a reader's share from a row of the state blob ``readers/NAME``."""
+        """Build a reader's position in a portion of rows from a row of a blob ``readers/NAME``."""
         passes, records, rows, finished, part, parts, length = (int(value) for value in row)
         return cls(passes, records, rows, finished, part, parts, length)
 
@@ -57,12 +57,12 @@ class Position:
 
     @property
     def begun(self) -> tuple[int, int, int, tuple[Stretch, ...]]:
-        """The parts of a reader's position that decide which record comes next."""
+        """The fields of a reader's position that decide which record comes next."""
         return self.passes, self.rows, self.part, self.stretches
 
 
 def decode_positions(blob: Array | None) -> tuple[Position, ...]:
-    """Decode a reader's positions, one for each share of its rows, from its state blob, if any."""
+    """Decode a reader's positions, one for each portion of its rows, from its state blob."""
     if blob is None:
         return ()
     found = [Position.of(row) for row in blob if row[0] != _STRETCH]
@@ -88,12 +88,12 @@ def encode_positions(positions: Iterable[Position]) -> Array:
 
 
 def share_bounds(count: int, part: int, parts: int) -> Stretch:
-    """Compute where one of equal shares of a reader's rows begins and ends."""
+    """Compute where one of ``parts`` equal portions of a reader's rows begins and ends."""
     return count * part // parts, count * (part + 1) // parts
 
 
 def redistribute(positions: Sequence[Position], part: int, parts: int) -> Position | None:
-    """Divide the rows a reader's shares have left into ``parts``; return position ``part``.
+    """Divide the unread rows of a reader into ``parts`` portions; return the position of one.
 
     None where the positions are not those of all shares of one pass over rows that can be counted.
     """
@@ -124,7 +124,7 @@ def _left(one: Position) -> Iterator[Stretch]:
 
 
 def slice_stretches(stretches: Iterable[Stretch], first: int, last: int) -> Iterator[Stretch]:
-    """Yield a reader's stretches (ranges of unread rows), cut to a range of places in them."""
+    """Yield the ranges of a reader's unread rows, cut to the rows ``first`` to ``last`` of them."""
     at = 0
     for start, stop in stretches:
         begin, end = max(first - at, 0), min(last - at, stop - start)

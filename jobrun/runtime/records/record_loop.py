@@ -52,10 +52,10 @@ class RecordSource(Protocol):
     """The source of a task's records; all its instances share it."""
 
     def begin(self, frame: Frame) -> None:
-        """Begin to give records to the loop, after the task's set-up (protocol)."""
+        """Begin to give records to a task's loop, after its set-up, as every record source must."""
 
     def connect(self, frame: Frame) -> Records:
-        """Iterate over the records that a source gives to a record loop (protocol).
+        """Iterate over the records for one parallel copy of a task, as every record source must.
 
         Called in any thread, after ``begin``.
 
@@ -64,14 +64,14 @@ class RecordSource(Protocol):
         """
 
     def close(self) -> None:
-        """End giving records to the loop of a task, also if it never began (protocol)."""
+        """Stop giving records to a task's loop, even if it never began, as each source must."""
 
 
 class RecordSink(Protocol):
     """The destination of a task's records; all its instances share it."""
 
     def connect(self, frame: Frame) -> Put:
-        """Return the function that puts what a record loop sends into a sink (protocol).
+        """Return the function that writes a record to this destination, as every record sink must.
 
         Its arguments are the number of the record that was read, in a task that reads none that of
         the instance, and the values, which are the receiver's afterwards. It may block as a source
@@ -99,7 +99,7 @@ class Streams:
     ended: list[int] = field(default_factory=list)
 
     def begin(self, frame: Frame) -> None:
-        """Begin the source of a task's record loop, before any instance reads from it."""
+        """Begin the source of a task's record loop, before any parallel copy of the task reads."""
         if self.source is not None:
             self.source.begin(frame)
 
@@ -133,7 +133,7 @@ def record_block(task: Task) -> str:
 
 
 def field_names(task: Task) -> tuple[str, ...]:
-    """Return the names that a task's record loop binds in each pass, one per field."""
+    """Return the names of the fields that a task's record loop binds in each pass."""
     match task.read:
         case ReadRecords(reader=reader):
             return tuple(field.name for field in reader.fields)
@@ -144,7 +144,7 @@ def field_names(task: Task) -> tuple[str, ...]:
 
 
 def run_records(plan: RecordPlan, block: Block, frame: Frame, streams: Streams) -> None:
-    """Run the task's steps for every record that this instance gets.
+    """Run the task's steps once for every record that this parallel copy of the task gets.
 
     Args:
         plan: The task's.
@@ -180,7 +180,7 @@ def run_records(plan: RecordPlan, block: Block, frame: Frame, streams: Streams) 
 
 
 def _divide(records: Records, frame: Frame, streams: Streams, *, by_record: bool) -> Records:
-    """Iterate over a task instance's records in a record loop, until another one ends it."""
+    """Iterate over the records of a task's parallel copy, until another ends the record loop."""
     for number, values in records:
         if streams.ended:
             _skip(streams.sinks, number)
@@ -199,7 +199,7 @@ def _gated(records: Records, pass_gate: Callable[[], None]) -> Records:
 
 
 def _skip(sinks: Sequence[RecordSink], number: int) -> None:
-    """Let each sink of a record loop skip one record, for which others may wait."""
+    """Let each destination of a record loop skip one record's number, for which others may wait."""
     for sink in sinks:
         sink.skip(number)
 

@@ -351,7 +351,7 @@ class Order(Protocol):
     """Which row is at each place of a pass."""
 
     def rows(self, start: int, stop: int) -> Array:
-        """Return the rows from place ``start`` to ``stop`` in the shuffled order (int64)."""
+        """Return row numbers at positions ``start`` to ``stop`` of the shuffled order (int64)."""
 
 
 def shuffle_order(length: int, seed: int, reader: str, number: int) -> Order:
@@ -390,7 +390,7 @@ class _Keyed:
         self._known: Array = np.empty(0, np.int64)
 
     def rows(self, start: int, stop: int) -> Array:
-        """Compute from a key the rows from place ``start`` to ``stop`` of the shuffled order."""
+        """Compute from a key which rows are at positions ``start`` to ``stop`` of the shuffle."""
         first = start - self._known_from
         if first < 0 or stop - self._known_from > len(self._known):
             # Many at once, since computing a few takes nearly as long.

@@ -97,7 +97,7 @@ class ReaderPlan:
         return ReaderSource(self, self._cursors, frame)
 
     def share(self, at: int) -> tuple[int, int]:
-        """Return which share of a reader's rows a task's instance reads, and of how many."""
+        """Return which portion of a reader's rows a task's copy reads, and the portions' number."""
         return self.read.part * self.shares + at, self.read.parts * self.shares
 
     def _cursor(self, at: int) -> Cursor | ZipCursor:
@@ -119,7 +119,7 @@ class ReaderPlan:
         return (0, 1) if reader.shard == "none" else self.share(at)
 
     def _limit(self, reader: Reader, at: int) -> int | None:
-        """Return how many records an instance's share of a task's reader may give, by ``limit``."""
+        """Return how many records a task's parallel copy may read under its reader's ``limit:``."""
         if reader.limit is None:
             return None
         return reader.limit // self.shares + (at < reader.limit % self.shares)
@@ -145,7 +145,7 @@ class ReaderSource:
 
     @property
     def given(self) -> int:
-        """Return how many records a task's reader has given in this run to all instances."""
+        """Return how many records a task's reader has given in this run to all parallel copies."""
         return self._cursors[0].given
 
     def places(self) -> tuple[tuple[int, int], ...]:
@@ -177,7 +177,7 @@ class ReaderSource:
         self._has_begun = True
 
     def connect(self, frame: Frame) -> Records:
-        """Iterate over the records that a task's reader gives to one instance of the task.
+        """Iterate over the records that a task's reader gives to one parallel copy of the task.
 
         It raises JobrunError where the data cannot be read.
         """
@@ -208,7 +208,7 @@ class ReaderSource:
     def _in_turn(
         self, cursor: Cursor | ZipCursor, lock: threading.Lock, frame: Frame
     ) -> Iterator[Numbered]:
-        """Iterate over records of a task's reader, taken by several instances under one lock."""
+        """Iterate over records of a task's reader; parallel copies take turns under one lock."""
         while True:
             frame.cancel.check()
             if not lock.acquire(blocking=False):
@@ -286,7 +286,7 @@ class OpenSource:
         self._unsteady = bool(used & names.changed)
 
     def open(self, frame: Frame) -> bool:
-        """Open this data source again; return whether its rows differ from those of the last run.
+        """Open this data source again; return whether its rows may differ from the last time.
 
         Raises:
             JobrunError: The data cannot be read.
@@ -310,7 +310,7 @@ class OpenSource:
         return True
 
     def iterator_factory(self, frame: Frame, share: tuple[int, int]) -> MakeIterator:
-        """Return a function that iterates over one node's or instance's share of a data source.
+        """Return a function that iterates over one node's or task copy's portion of a data source.
 
         Args:
             frame: The task's.

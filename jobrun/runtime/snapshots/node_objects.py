@@ -34,7 +34,7 @@ def collect_state(
     origins: Iterable[tuple[str, str]] = (),
     detector: ChangeDetector | None = None,
 ) -> tuple[dict[str, Value], frozenset[str]]:
-    """Collect what a node saves: its blobs, and the parts of its objects' states.
+    """Collect what a node saves: its blobs, and its objects' states as named arrays and values.
 
     Shares memory with the blobs, and with what is in the objects.
 
@@ -85,7 +85,7 @@ def _held(name: str, value: Value, *, is_state: bool) -> Mapping[str, Value]:
 def load_object_state(
     name: str, value: Any, state: ObjectState, in_place: InPlace | None = None
 ) -> None:
-    """Load a stored state into one of a node's objects, and verify it bit for bit.
+    """Load a saved state into an object of a node, and verify bit for bit that it is there.
 
     Args:
         name: The blob.
@@ -148,7 +148,7 @@ def restore_object_state(value: Any, state: ObjectState) -> None:
 
 
 def _expect_same_parts(name: str, own: ObjectState, state: ObjectState) -> None:
-    """Require that a node's object has the same parts as the saved state to be restored."""
+    """Require that a node's object has arrays and values as in the saved state to be restored."""
     ours, theirs = trees.flatten(own.tree), trees.flatten(state.tree)
     facts = [
         {"/".join(path): _form(leaf) for path, leaf in parts.leaves.items() if path[0] != GRADIENTS}

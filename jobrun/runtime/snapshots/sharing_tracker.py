@@ -46,7 +46,7 @@ class SharedParts:
     arrays: frozenset[Pair] = frozenset()
 
     def names(self) -> set[str]:
-        """Return names of tracked blobs that share parts or array memory with another one."""
+        """Return the names of blobs found to share parts or array memory with another blob."""
         pairs = (*self.parts, *self.arrays)
         return {one[0] for pair in pairs for one in pair}
 
@@ -55,11 +55,11 @@ class SharedParts:
         return frozenset(pair for pair in self.arrays if any(map(_is_gradient, pair)))
 
     def without_gradients(self) -> SharedParts:
-        """Return the tracked sharing between objects, without arrays that are gradients."""
+        """Return the record of what objects share, without arrays that are gradients."""
         return SharedParts(self.parts, self.arrays - self.gradients())
 
     def fault(self, path: str = "") -> Fault | None:
-        """Build the fault for the first part that objects share; None if they share nothing."""
+        """Build a fault for the first part that two objects share; None if they share nothing."""
         for first, second in sorted(self.parts):
             ours, other = (second, first) if len(first) == 1 else (first, second)
             text = f"{render_place(ours)} is the object {render_place(other)}"
@@ -73,7 +73,7 @@ class SharedParts:
 def find_sharing(
     objects: Mapping[str, Any], values: Mapping[str, Value] | None = None
 ) -> SharedParts:
-    """Find what a node's objects share with each other and with other blobs, for a save.
+    """Find inner objects and memory that a node's objects share with one another or other blobs.
 
     Args:
         objects: The node's, by name.
@@ -110,7 +110,7 @@ class SharingTracker:
         values: Mapping[str, Value],
         origins: Iterable[tuple[str, str]] = (),
     ) -> bool:
-        """Refuse, at a save, what objects share now and would not share after a resume.
+        """Refuse a save if objects share parts now that they would not share after a resume.
 
         Args:
             node: Whose they are.
@@ -147,7 +147,7 @@ class SharingTracker:
     def require_same_sharing(
         self, node: str, before: SharedParts, objects: Mapping[str, Any]
     ) -> None:
-        """Refuse a ``load`` step that changes which parts a node's objects share, as tracked.
+        """Refuse a ``load`` step that changes which parts a node's objects share.
 
         Raises:
             CheckpointError: E337.
@@ -160,7 +160,7 @@ class SharingTracker:
 
 
 def _changed_sharing(found: SharedParts, allowed: SharedParts) -> Fault | None:
-    """Build the fault for objects that share other parts than the allowed ones, or None."""
+    """Return a fault if objects share other parts than the allowed ones; None if they do not."""
     more = SharedParts(found.parts - allowed.parts, found.arrays - allowed.arrays).fault()
     if more is not None:
         return replace(more, message=f"{more.message}, and was not when it was made")
@@ -169,7 +169,7 @@ def _changed_sharing(found: SharedParts, allowed: SharedParts) -> Fault | None:
 
 
 def _unrestored_sharing(found: SharedParts, objects: Mapping[str, Any]) -> Fault | None:
-    """Return a fault if objects' tracked sharing would not survive a load of their states."""
+    """Return a fault if parts that objects share would be separate after a resume, else None."""
     fault = found.fault()
     if fault is None:
         return None

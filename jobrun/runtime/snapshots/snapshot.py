@@ -57,13 +57,13 @@ class NodeSaver:
         self._at_risk = _NO_NAMES
 
     def forms_of(self, values: Mapping[str, Value]) -> ArrayForms:
-        """Return the forms of a node's arrays: the object of the last save if they are the same."""
+        """Return the dtypes and shapes of a node's arrays: the last save's object if unchanged."""
         if self._forms is None or not self._forms.fits(values):
             self._forms = ArrayForms(values)
         return self._forms
 
     def names_at_risk(self, held: tuple[str, ...], changed: tuple[Names, ...]) -> Names:
-        """Return which blobs a snapshot must copy: those saved that a group changes in place."""
+        """Return which blobs a snapshot must copy: saved ones that a group changes in place."""
         same = len(changed) == len(self._asked[1]) and all(map(is_, changed, self._asked[1]))
         if not (same and held is self._asked[0]):
             self._asked = (held, changed)
@@ -95,7 +95,7 @@ class DirtyTracker:
                 self._changed_after_hold |= changed
 
     def begin(self, values: Mapping[str, Value]) -> tuple[Mapping[str, Array], Names]:
-        """Return references to a snapshot's arrays, and names of those unchanged since saving."""
+        """Return references to a save's large arrays, and names of those as in the last save."""
         if self._asked != len(values):
             # What is small once and large later is only written without being asked about.
             self._asked = len(values)
@@ -163,7 +163,7 @@ class Snapshot:
         self._turn = threading.Condition()
 
     def protect(self, changed: tuple[Names, ...], opaque: Names) -> None:
-        """Announce to the snapshot, before groups run, which blobs these groups change.
+        """Announce to a snapshot, before groups run, which blobs the groups will change in place.
 
         Args:
             changed: For each group the names that it changes in place; copied in the background.
@@ -209,7 +209,7 @@ class Snapshot:
             self._covered |= changed | self._parts
 
     def write(self, directory: str) -> NodeSave:
-        """Copy the rest of the snapshot, then write it durably to a file. Thread-safe.
+        """Copy the rest of the snapshot's blobs, then write them durably to a file. Thread-safe.
 
         Raises:
             TaskFailedError: A blob holds what cannot be stored.
@@ -238,7 +238,7 @@ class Snapshot:
         return NodeSave(file, self.copy_s, self.gate_s)
 
     def _copy_all(self, names: Names | None) -> None:
-        """Copy what is left of the snapshot's blobs, sharing the work with other threads."""
+        """Copy the snapshot's blobs not copied yet, sharing the work with other threads."""
         while chosen := self._choose_next(names):
             started = time.perf_counter()
             try:
@@ -297,7 +297,7 @@ class Snapshot:
 
 
 def _first_of(turns: Iterable[tuple[str, ...]], names: Names | None) -> tuple[str, ...]:
-    """Return a snapshot's first turn (blobs copied in one go) that has any of ``names``."""
+    """Return a snapshot's first turn (blobs copied together) that has one of ``names`` in it."""
     return next((one for one in turns if names is None or not names.isdisjoint(one)), ())
 
 
@@ -326,7 +326,7 @@ class Snapshots:
         blobs: Mapping[str, Value],
         settings: Mapping[str, Any] = _NO_SETTINGS,
     ) -> Ticket:
-        """Take a copy-on-write snapshot of the blobs that a save names; return its ticket."""
+        """Take a copy-on-write snapshot of a save's blobs; return a ticket for the pending save."""
         self._require_kept_same(step, node, blobs)
         values, parts = collect_state(step.names, step.objects, blobs, step.origins, self.objects)
         objects = {name: blobs[name] for name in step.objects if is_object(blobs[name])}
@@ -353,7 +353,7 @@ class Snapshots:
     def protect(
         self, tickets: Iterable[Ticket], changed: tuple[NodeNames, ...], opaque: NodeNames
     ) -> None:
-        """Announce to the snapshots of these tickets which blobs the next groups may change."""
+        """Announce to the snapshots of pending saves which blobs the next groups may change."""
         for ticket in tickets:
             names = tuple(one.get(ticket.node, _NO_NAMES) for one in changed)
             self._held[ticket].protect(names, opaque.get(ticket.node, _NO_NAMES))
@@ -375,7 +375,7 @@ class Snapshots:
         return found
 
     def persist(self, ticket: Ticket, directory: str) -> NodeSave:
-        """Write a snapshot, found by its ticket, to its node's file in a directory."""
+        """Write the snapshot of the pending save with this ticket to its node's file."""
         return self._held[ticket].write(directory)
 
     def release(self, tickets: Iterable[Ticket]) -> None:

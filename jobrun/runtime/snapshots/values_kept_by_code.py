@@ -37,7 +37,7 @@ _WITHOUT_PARTS: frozenset[type] = frozenset({bool, int, float, complex, str, byt
 
 
 def find_kept(value: Value, *, is_kept: bool, arrays: bool = True) -> Parts:
-    """Find parts of a blob's value that user code has kept a reference to, the outermost only.
+    """Find parts of a blob's value to which user code still refers, but no parts of such parts.
 
     Args:
         value: The value.
@@ -80,7 +80,7 @@ def _is_view(value: Any) -> bool:
 
 
 def _collect_parts(value: Value, *, arrays: bool) -> dict[int, _Found]:
-    """Collect by ``id`` the mutable parts of a value, any of which a callable may keep."""
+    """Collect by ``id`` the mutable objects inside a value, any of which callables may keep."""
     found: dict[int, _Found] = {}
     if arrays and isinstance(value, np.ndarray):
         # The caller has counted the references to the array itself.
@@ -144,13 +144,13 @@ class _Part:
 
     @property
     def is_kept(self) -> bool:
-        """Whether code still refers to a part of a blob's value."""
+        """Whether user code still keeps a reference to this part of a blob's value."""
         if sys.getrefcount(self.value) > _ONE:
             return True
         return _is_view(self.value) and sys.getrefcount(self.value.base) > _ONE
 
     def is_changed(self, *, wholly: bool) -> bool:
-        """Return whether a part of a value that a callable keeps has changed since it was noted."""
+        """Return whether a part of a blob's value that a callable keeps has changed since noted."""
         if digest_value(self.value, sampled=True) != self.sample:
             return True
         started = time.perf_counter()
@@ -188,7 +188,7 @@ class KeptValues:
     def note(
         self, node: str, blob: str, bound: Value, parts: Parts, title: str, *, is_new: bool
     ) -> None:
-        """Note that a ``call`` bound or changed a blob, and which of its parts user code keeps.
+        """Record that a ``call`` set or changed a blob, and which parts of it user code keeps.
 
         Args:
             node: Whose blob it is.
@@ -221,7 +221,7 @@ class KeptValues:
                 self._entries[node, blob] = entry
 
     def follow(self, node: str, blob: str, before: Value, after: Value) -> None:
-        """Watch a blob's new value, a copy of the old, for changes of parts that callables keep."""
+        """Continue to watch the parts that callables keep, after a copy replaced a blob's value."""
         entry = self._entries.get((node, blob))
         if entry is not None and entry.bound is before:
             entry.bound = after
@@ -237,7 +237,7 @@ class KeptValues:
     def require_same(
         self, node: str, blob: str, value: Value, when: str, *, wholly: bool = False
     ) -> None:
-        """Refuse a blob's value if code has changed a part of it that a callable keeps.
+        """Refuse a blob's value if code has changed a part of it that a callable still refers to.
 
         Args:
             node: Whose blob it is.
@@ -289,7 +289,7 @@ def _changed_error(blob: str, part: _Part, when: str) -> TaskFailedError:
 
 
 def is_watched(value: Value) -> bool:
-    """Return whether a value has mutable parts that callables may keep, so that it is watched."""
+    """Return whether a value must be watched, as callables may keep mutable parts of it."""
     if isinstance(value, np.ndarray):
         return not value.dtype.hasobject
     adapter = find_adapter(type(value))

@@ -265,7 +265,7 @@ class _Call:
     def _require_apart(
         self, values: Mapping[str, Value], parts: list[Any], held: set[str], frame: Frame
     ) -> None:
-        """Refuse an argument or result of a ``call`` whose memory two blobs would then share.
+        """Refuse an argument or result of a ``call`` through which two blobs would share memory.
 
         Args:
             values: The arguments.
@@ -497,7 +497,7 @@ def _invoke(target: str, function: Callable[..., Any], values: Mapping[str, Any]
 
 
 def explain_exception(target: str, error: BaseException) -> TaskFailedError:
-    """Build the fault for an exception from the callable of a ``call`` step, with its place."""
+    """Build the error for an exception in a ``call`` step's callable, with its file and line."""
     frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename != __file__]
     text = str(error).partition("\n")[0]
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -541,7 +541,7 @@ def _parts(target: str, result: Any, outputs: tuple[str, ...]) -> list[Any]:
 def _own_value(
     value: Any, blob: str, note_gaps: Callable[[str], None], kept: Parts, *, is_kept: bool
 ) -> Value:
-    """Return the result of a ``call`` as the blob's own value, copied if other code refers to it.
+    """Return the result of a ``call`` for its blob, copied if the user's code still refers to it.
 
     What something else has of it is added to ``kept``; ``is_kept`` says that it has all of it.
     """

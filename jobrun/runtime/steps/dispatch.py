@@ -131,7 +131,7 @@ def _branch(block: Any, frame: Frame) -> Callable[[], None]:
 
 
 def _raise_first_error(outcomes: list[BaseException | None]) -> None:
-    """Raise one of a ``parallel`` step's errors, real ones before cancellation and ``stop``."""
+    """Raise a ``parallel`` step's most severe error: failures before cancellation and ``stop``."""
     raised = [one for one in outcomes if one is not None]
     if not raised:
         return

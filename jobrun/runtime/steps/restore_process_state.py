@@ -68,7 +68,7 @@ class ProcessState:
                     self._tell(name)
 
     def _compare_generators(self, before: dict[str, object]) -> None:
-        """Warn if tasks draw from a global generator, process state that is not restored."""
+        """Warn if tasks draw from a global random generator, which no resume restores."""
         after = _read_generators()
         for name, state in before.items():
             if after[name] == state:
@@ -93,7 +93,7 @@ class ProcessState:
 
 
 def _read_generators() -> dict[str, object]:
-    """Return process state that no resume restores: that of the global random generators."""
+    """Return the states of the process's global random generators, which no resume restores."""
     found: dict[str, object] = {}
     if (module := sys.modules.get("random")) is not None:
         found["random"] = module.getstate()
@@ -106,7 +106,7 @@ def _read_generators() -> dict[str, object]:
 
 
 def _mask_of_new_files() -> int | None:
-    """Return the umask, part of the process's state; None where reading would change it."""
+    """Return the process's umask; None where it cannot be read without changing it."""
     for line in read_proc("self", "status").splitlines():
         if line.startswith(b"Umask:"):
             return int(line.split()[1], 8)

@@ -95,7 +95,7 @@ def _module(name: str, folder: str) -> ModuleType:
 
 
 def _forget_other(top: str, folder: str) -> None:
-    """Forget the imported module of this name if the user's folder has another one."""
+    """Remove an imported module from ``sys.modules`` if the user's folder has one of its name."""
     loaded = sys.modules.get(top)
     here = PathFinder.find_spec(top, [folder])
     if loaded is None or here is None or here.origin is None:

@@ -73,15 +73,15 @@ class RemoteGroupRun:
             self._inbox.put((node, event))
 
     def receive_outcome(self, node: str, outcome: Outcome | None) -> None:
-        """Record a node's outputs in the group run, or None if its part failed. Thread-safe."""
+        """Record one node's outputs in the group run; None if its tasks failed. Thread-safe."""
         self._inbox.put((node, outcome))
 
     def request_stop(self) -> None:
-        """Request the end of the group run in each process, from any thread or signal handler."""
+        """Request from any thread or signal handler that the group run ends in every process."""
         self._inbox.put(("", None))
 
     def wait(self, cancel: Callable[[], None], kill: Callable[[str], None]) -> Outputs:
-        """Wait until the group run's parts have ended on all nodes; return all tasks' outputs.
+        """Wait until the group run has ended in every node's process; return all tasks' outputs.
 
         Args:
             cancel: Asks the nodes' parts to end.
@@ -138,7 +138,7 @@ class RemoteGroupRun:
                 self._limits = {key: one for key, one in self._limits.items() if key[1] != node}
 
     def _kill_unresponsive(self, waiting: Mapping[str, None], kill: Callable[[str], None]) -> None:
-        """Kill processes whose part of the group run is overdue and that have sent nothing."""
+        """Kill processes that passed a time limit of the group run, or all that do not respond."""
         now = time.monotonic()
         for at, event in self._limits.values():
             if at <= now:
@@ -172,7 +172,7 @@ class RemoteGroupRun:
 
 
 def _merge_node_errors(errors: list[BaseException]) -> BaseException:
-    """Merge the errors of a group run's nodes into one, which names the tasks to retry."""
+    """Merge the errors of a group run's nodes into one error, which names the tasks to retry."""
     tasks = [one.tasks if isinstance(one, JobrunError) else () for one in errors]
     stuck = next((one for one in errors if isinstance(one, TasksStuckError)), None)
     if stuck is not None and errors[0] is not stuck:

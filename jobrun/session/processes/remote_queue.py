@@ -124,7 +124,7 @@ class RemoteQueue:
         self._notify("leave_writer")
 
     def leave_reader(self) -> None:
-        """Leave the remote queue, which the master holds, as one of its readers."""
+        """Remove one reader from the remote queue, which is in the master process."""
         if self._incoming is not None:
             self._incoming.leave_reader()
         self._notify("leave_reader")

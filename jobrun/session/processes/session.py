@@ -119,7 +119,7 @@ class ProcessesSession:
     def run(
         self, group: TaskGroup, epoch: int, outputs: Outputs, points: SafePointHooks | None = None
     ) -> Outputs:
-        """Run a group in the session's processes, in each its nodes' part; return all outputs.
+        """Run a group in the session's processes, each with its nodes' tasks; return all outputs.
 
         Raises:
             NodeLostError: The process of a node has ended.
@@ -210,12 +210,12 @@ class ProcessesSession:
         return values
 
     def names(self, node: str) -> tuple[str, ...]:
-        """Request the names in a node's workspace from its process in the session."""
+        """Return the names of a node's blobs, requested from the node's process in the session."""
         names: tuple[str, ...] = self._worker_of(node).rpc.call("names", node).wait()
         return names
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Ask the session's processes to make kept blobs own their memory and drop all others.
+        """Make the session's processes keep only the named blobs, each with its own memory.
 
         Raises:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.

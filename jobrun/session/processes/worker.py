@@ -135,7 +135,7 @@ class Worker:
         self._commands.put(partial(self.run_and_reply, number, work))
 
     def _run_in_thread(self, number: int, work: Callable[[], Any]) -> None:
-        """Execute a command in a thread of the worker, where it may not block others."""
+        """Execute a command in a new thread of the worker, so that it blocks no other command."""
         name = "jobrun-beside"
         threading.Thread(
             target=self.run_and_reply, args=(number, work), name=name, daemon=True
@@ -178,7 +178,7 @@ class Worker:
         self._enqueue(number, work)
 
     def on_partition(self, key: int, partition: Partition) -> None:
-        """Store this worker's part of a group under a key, on the master's command."""
+        """Store this worker's tasks of a group under a key, on the master's command."""
         self._partitions[key] = partition
 
     def on_forget(self, key: int) -> None:
@@ -194,17 +194,17 @@ class Worker:
         outputs: Mapping[OutputRef, Value],
         points: tuple[int, SafePoint | None] | None,
     ) -> None:
-        """Run this worker's part of a group, on the master's command."""
+        """Run this worker's tasks of a group, on the master's command."""
         current = self._current = PartitionRun(self, run, self._partitions[key], outputs)
         self._enqueue(number, partial(current.run, self._session, epoch, points))
 
     def on_ended(self, run: int, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Record in this worker the master's message that a task has ended on its other nodes."""
+        """Record in this worker, on the master's message, that a task ended on its other nodes."""
         if self._current is not None and self._current.number == run:
             self._current.deps.mark_ended(task, outputs)
 
     def on_cancel(self, run: int) -> None:
-        """Cancel this worker's group run, on the master's command, unless another run began."""
+        """Cancel this worker's group run, on the master's command, unless a later run has begun."""
         if self._current is not None and self._current.number == run:
             self._current.deps.cancel()
 
@@ -228,11 +228,11 @@ class Worker:
     def on_settle(
         self, number: int, names: tuple[str, ...], others: Mapping[str, tuple[str, ...]] = _NOTHING
     ) -> None:
-        """Make kept blobs of this worker process own their memory, and drop all others."""
+        """Keep only the named blobs in this worker process, each with its own memory."""
         self._enqueue(number, lambda: self._session.settle({self._node: names, **others}))
 
     def on_names(self, number: int, node: str = "") -> None:
-        """Reply to the master with the names in a workspace of this worker process."""
+        """Reply to the master with the names of a node's blobs in this worker process."""
         self._enqueue(number, lambda: self._session.names(node or self._node))
 
     def on_read(self, number: int, names: tuple[str, ...], node: str = "") -> None:
@@ -272,7 +272,7 @@ class Worker:
     # What tasks here need.
 
     def copy_blob(self, name: str) -> Value:
-        """Return a copy of a blob of this worker process, which another process has requested.
+        """Return a copy of a blob in this worker process, for another process that requested it.
 
         Raises:
             MissingBlobError: There is none.
@@ -338,7 +338,7 @@ class PartitionRun:
     def run(
         self, session: ThreadsSession, epoch: int, points: tuple[int, SafePoint | None] | None
     ) -> Any:
-        """Run this worker's part of a group to its end, and send its step times."""
+        """Run this worker's tasks of a group to their end, and send their step times."""
         group: TaskGroup = self._partition.group
         reported = None
         if points is not None:
@@ -390,11 +390,11 @@ class PartitionRun:
         self._worker.send("ended", self.number, task, made)
 
     def notify_failure(self) -> None:
-        """Report from inside a worker process to the master that one of its tasks has failed."""
+        """Notify the master that a task in this worker process has failed."""
         self._worker.send("failing", self.number)
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue | None:
-        """Open a ``RemoteQueue`` in this worker if other workers use the queue too, else None."""
+        """Open a ``RemoteQueue`` in this worker if other workers use it too; return None if not."""
         if plan.key not in self._queues:
             return None
         return RemoteQueue(

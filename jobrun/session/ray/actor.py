@@ -99,7 +99,7 @@ class RayWorker:
         return self._wire.pid
 
     def refusal(self, node: str, *, again: bool = False) -> EnvironmentFaultError | None:
-        """Return why the actor of this handle could not start at its place, or None.
+        """Return the error that kept this handle's Ray actor from starting, or None if it started.
 
         Args:
             node: Its name.
@@ -144,7 +144,7 @@ class RayWorker:
         self._dismiss(self.actor, not (self._is_killed or self._wire.how or self._wire.wrong))
 
     def connect_peer(self, asker: str, owner: str, other: RayWorker) -> None:
-        """Send this Ray actor a reference to another node's actor, to request blobs from."""
+        """Send this Ray actor the handle of another node's actor, to request blobs from it."""
         del asker
         self.actor.add_peer.remote(owner, other.actor)
 
@@ -318,13 +318,13 @@ class ActorPeers:
         self._arrival = threading.Condition()
 
     def add(self, node: str, actor: Any) -> None:
-        """Store, inside an actor, the handle of another node's actor."""
+        """Store in a Ray actor the handle of another node's actor; wake threads waiting for it."""
         with self._arrival:
             self._known[node] = actor
             self._arrival.notify_all()
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Fetch copies of a blob from other nodes' actors to this one, some requested ahead."""
+        """Fetch copies of a blob from other nodes' Ray actors, some of them requested ahead."""
         coming: deque[tuple[str, Any, Reply]] = deque()
         left = deque(nodes)
         while left or coming:
@@ -425,14 +425,14 @@ class NodeActor:
         return self._wire.poll()
 
     def copy_blob(self, name: str) -> Frame:
-        """Return a copy of a blob in this actor, or the error, to another node's actor."""
+        """Return a copy of a blob in this Ray actor, or an error, as a message to another actor."""
         try:
             return encode_frame((True, self._worker.copy_blob(name)))
         except Exception as error:  # noqa: BLE001 - raised again where it was asked for
             return encode_frame((False, serialize_error(error)))
 
     def add_peer(self, node: str, actor: Any) -> None:
-        """Store in this actor the handle of another node's actor, to request blobs by."""
+        """Store in this Ray actor the handle of another node's actor, to request blobs from it."""
         self._peers.add(node, actor)
 
     def _make_peers(self, meet: RequestConnection, own: ReadOwnBlob) -> ActorPeers:

@@ -48,7 +48,7 @@ class Dispatcher:
                     waiting = self._wait()
 
     def _start(self, items: list[WorkItem]) -> list[WorkItem]:
-        """Start ready work items; return items made ready by those that ended at once."""
+        """Start ready work items; return later ones made ready by those that ended at once."""
         over: list[WorkItem] = []
         alone = len(items) == 1 and not self._running
         for item in items:

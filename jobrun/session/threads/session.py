@@ -138,7 +138,7 @@ class ThreadsSession:
     def run_part(
         self, group: TaskGroup, epoch: int, deps: ExternalDeps, points: SafePointHooks | None = None
     ) -> Outputs:
-        """Run the part of a group on this threads session's nodes; ``needs`` were checked before.
+        """Run the tasks of a group on this threads session's nodes; ``needs`` were checked before.
 
         Args:
             group: What of it runs here.
@@ -290,11 +290,11 @@ class ThreadsSession:
         return (detach(self._workspaces[node][name], name) for node in nodes)
 
     def names(self, node: str) -> tuple[str, ...]:
-        """Return the names in a node's workspace of the ``threads`` session, sorted."""
+        """Return the sorted names of a node's blobs in the ``threads`` session."""
         return tuple(sorted(self._workspaces[node]))
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Make kept blobs own their memory in the ``threads`` session, and drop all others.
+        """Keep only the named blobs in the ``threads`` session, each with its own memory.
 
         Raises:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.

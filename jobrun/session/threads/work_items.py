@@ -57,7 +57,7 @@ class WorkItem:
 
 
 def run_all_after(later: Sequence[WorkItem], earlier: Sequence[WorkItem]) -> None:
-    """Let several work items start only after all of several others have ended.
+    """Let all ``later`` work items start only after all ``earlier`` ones have ended.
 
     A task on thousands of nodes may need another one on thousands: they meet in one item, not in
     a pair for each two of them.
@@ -77,12 +77,12 @@ def _do_nothing() -> None:
 
 
 def find_ready(items: Sequence[WorkItem]) -> list[WorkItem]:
-    """Return, in order, the work items that need not wait for any other item."""
+    """Return, in order, the work items that need not wait for any other work item."""
     return [item for item in items if item.pending == 0]
 
 
 def iter_released(item: WorkItem) -> Iterator[WorkItem]:
-    """Yield the work items that can start now that ``item`` has ended; count down for the rest."""
+    """Yield the work items that can start because ``item``, the last they awaited, has ended."""
     for later in item.followers:
         later.pending -= 1
         if later.pending:
@@ -125,16 +125,16 @@ class RemoteNotifier(Protocol):
     """Notifies other nodes of the local tasks, and opens the queues shared with them."""
 
     def notify_task_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Notify other nodes that wait for one of this node's tasks that the task has ended."""
+        """Notify nodes whose work items wait for a task of this node that the task has ended."""
 
     def notify_failure(self) -> None:
-        """Notify nodes that depend on this node's tasks that one of these has failed.
+        """Notify nodes whose work items depend on tasks of this node that such a task has failed.
 
         Can be called from any thread.
         """
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue | None:
-        """Open a queue for this node's work items if other nodes use it too, or return None."""
+        """Open a queue for this node's work items if other nodes use it too; else return None."""
 
 
 class ExternalDeps:
@@ -177,22 +177,22 @@ class ExternalDeps:
         return self._items.values()
 
     def is_awaited(self, item: WorkItem) -> bool:
-        """Return whether a work item represents a cross-node dependency: another node's task."""
+        """Return whether a work item represents another node's task, for which items here wait."""
         return any(item is one for one in self._items.values())
 
     def items_for(self, task: str) -> list[WorkItem]:
-        """Return the work items that represent another node's task; none if no task needs it."""
+        """List the work item that represents another node's task; empty if no item does."""
         return [self._items[task]] if task in self._items else []
 
     def mark_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Complete the work item that awaits a task on another node, and store its outputs."""
+        """Complete the work item that awaits a task on another node; store the task's outputs."""
         self.outputs.update(outputs)
         part = self._items.get(task)
         if part is not None:
             self.completions.put(part)
 
     def cancel(self) -> None:
-        """Cancel this node's work items because those of another node failed or were cancelled.
+        """Cancel this node's work items because another node's work failed or was cancelled.
 
         Can be called from any thread.
         """
@@ -202,7 +202,7 @@ class ExternalDeps:
 
     @contextmanager
     def attach(self, run: GroupRun) -> Iterator[None]:
-        """Connect work items that await other nodes with this node's run, to pass on a cancel.
+        """Let a cancel pass between this node's run and the work items that await other nodes.
 
         Also if that was requested before.
         """
@@ -216,7 +216,7 @@ class ExternalDeps:
             self._run = None
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue:
-        """Open a queue across nodes if other nodes use it too, else one in this process."""
+        """Open a queue for work items: across nodes if other nodes use it, else in this process."""
         shared = self._notifier.open_queue(plan, run) if self._notifier is not None else None
         return plan.open() if shared is None else shared
 

@@ -272,7 +272,7 @@ class _Writer:
             (self._write_item if type(item) in _CONTAINERS else self.write)(item)
 
     def _write_item(self, value: Any) -> None:
-        """Encode an item of a container into a message; parts that are shared stay shared."""
+        """Encode a container's item into a message; an object that is in it twice stays one."""
         if self._is_plain or type(value) not in _CONTAINERS or not value:
             self.write(value)
         elif _shares_parts(value) and (parts := _parts_of(value)) is not None:
@@ -284,7 +284,7 @@ class _Writer:
 
 
 def _shares_parts(value: Any) -> bool:
-    """Return whether a value to encode in a message has one mutable object at several places."""
+    """Return whether a value to encode in a message contains a mutable object more than once."""
     seen = set[int]()
     rest = [value]
     while rest:
@@ -422,7 +422,7 @@ class _Reader:
         return value[0]
 
     def listed(self) -> Any:
-        """Decode from a message an object of one of the codec's listed classes, field by field."""
+        """Decode from a message an instance of one of the codec's known classes, field by field."""
         cls = self._table.classes[self._unpack(_U16)[0]]
         values = [self.read() for _ in range(self._table.counts[cls])]
         names = self._table.keywords.get(cls)
@@ -612,7 +612,7 @@ class SocketChannel:
 
 
 def encode_frame(value: Any, *, copied: bool = False) -> Frame:
-    """Encode a value as a Ray message, sharing the memory of its arrays unless ``copied``.
+    """Encode a value as a message for Ray, sharing the memory of its arrays unless ``copied``.
 
     Raises:
         TaskFailedError: E274, an array's dtype cannot be encoded.

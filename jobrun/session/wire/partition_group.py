@@ -127,7 +127,7 @@ def _build_partition(
 def _split_by_node(
     group: TaskGroup, nodes: Iterable[str], at: Mapping[str, str]
 ) -> dict[str, TaskGroup]:
-    """Split a group's tasks, set-up and reports into one part for each process."""
+    """Split a group's tasks, set-up and reports into one smaller group for each process."""
     tasks, setup = _by_node(group.tasks, at), _by_node(group.setup, at)
     reports = _by_node(group.reports, at)
     return {
@@ -150,12 +150,12 @@ def _by_node(things: Iterable[_Placed], at: Mapping[str, str]) -> dict[str, list
 
 
 def _is_elsewhere(own: Mapping[str, None], node: str) -> bool:
-    """Return whether a partition's task runs on any node other than ``node``."""
+    """Return whether a task of a partitioned group runs on any node other than ``node``."""
     return len(own) > 1 or node not in own
 
 
 def _find_followers(group: TaskGroup, places: TaskNodes) -> dict[str, tuple[str, ...]]:
-    """Return, per task of a partition, the other nodes that have tasks depending on it.
+    """Map each task of a partitioned group to the other nodes that have tasks depending on it.
 
     Those are left out on which alone it runs.
     """

@@ -119,7 +119,7 @@ class RpcClient:
 
 
 def wait_all(answers: Mapping[_Key, Reply]) -> dict[_Key, Any]:
-    """Wait for the replies to several requests (RPC) and return their values by key.
+    """Wait for the replies to several requests (RPC) and return the replied values by key.
 
     Raises:
         NodeLostError: One was lost.

@@ -62,13 +62,13 @@ class WorkerHandle:
             self._process.channel.send(*message)
 
     def send_partition(self, key: int, partition: Partition) -> None:
-        """Send the worker process its part of a group, unless the process has that part already."""
+        """Send the worker process its tasks of a group, unless it has received them before."""
         if key not in self._known:
             self._known.add(key)
             self.send("partition", key, partition)
 
     def forget_partition(self, key: int) -> None:
-        """Send the handle's worker the command to delete its part of a group, not needed again."""
+        """Send the handle's worker a command to delete its tasks of a group, no longer needed."""
         if key in self._known:
             self._known.remove(key)
             self.send("forget", key)
@@ -81,7 +81,7 @@ class WorkerHandle:
             self.send("answer", number, (True, value))
 
     def connect_to(self, other: WorkerHandle) -> None:
-        """Connect this handle's worker with another handle's worker, to request blobs from it."""
+        """Connect this handle's worker with another handle's worker, to request blobs there."""
         self._process.connect_peer(self.node, other.node, other._process)
 
     def kill(self) -> None:

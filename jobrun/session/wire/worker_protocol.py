@@ -31,7 +31,7 @@ class WorkerListener(Protocol[Handle_contra]):
     """Receives what a node sends unasked, in the handle's own thread; must not wait for nodes."""
 
     def part_failed(self, node: str, run: int) -> None:
-        """Receive that a worker's part of a group run has failed (worker protocol)."""
+        """Receive that a group run has failed on a worker, as each listener to workers must."""
 
     def task_ended(
         self, node: str, run: int, task: str, outputs: Mapping[OutputRef, Value]
@@ -41,13 +41,13 @@ class WorkerListener(Protocol[Handle_contra]):
     def handle_request(
         self, link: Handle_contra, number: int, run: int, what: str, given: tuple[Any, ...]
     ) -> None:
-        """Receive a worker's request, to answer it through its handle (worker protocol).
+        """Receive a worker's request, to answer it, as each listener to workers must.
 
         ``WorkerHandle.answer`` sends the reply.
         """
 
     def add_step_times(self, reporter: str, times: Sequence[BlockTime]) -> None:
-        """Receive step times that a worker has measured (worker protocol).
+        """Receive step times that a worker measured, as each listener to workers must.
 
         See ``Instrumenter.merge_times``.
         """
@@ -60,7 +60,7 @@ class MessageChannel(Protocol):
     """One end of what carries messages between a node and its master, whole and in order."""
 
     def send(self, *message: Any) -> None:
-        """Send a message to the other end of a worker's channel (worker protocol).
+        """Send a message to the other end of a worker's channel, as each kind of channel must.
 
         Can be called from any thread.
 
@@ -70,7 +70,7 @@ class MessageChannel(Protocol):
         """
 
     def receive(self) -> tuple[Any, ...] | None:
-        """Wait for the next message on a worker's channel; None at its end (worker protocol)."""
+        """Wait for a message on a worker's channel and return it; None after the channel's end."""
 
     def close(self) -> None:
         """Declare that to close a worker's message channel gives a receiving thread None."""
@@ -80,7 +80,7 @@ class PeerReader(Protocol):
     """Reads blobs of other nodes, for one node."""
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Declare how a worker's peer reader iterates over the values of a blob on other nodes.
+        """Iterate over a blob's values on other nodes, as each kind of reader for workers must.
 
         Raises:
             EnvironmentFaultError: E395, a node is lost.
@@ -98,28 +98,28 @@ class WorkerProcess(Protocol):
 
     @property
     def pid(self) -> int:
-        """The worker protocol's field for the worker's process ID; 0 until it is known."""
+        """The process ID that each kind of worker process must have; 0 until it is known."""
 
     def kill(self) -> None:
-        """Kill the worker's process at once (worker protocol)."""
+        """Kill the worker's process at once, whatever kind of process it is."""
 
     def abort(self) -> None:
-        """Kill a worker that does not respond, after it prints its stacks (worker protocol)."""
+        """Kill a worker process that does not respond, after it prints its threads' stacks."""
 
     def wait_for_exit(self) -> None:
-        """Wait until a worker process has ended, by itself or by a signal (worker protocol)."""
+        """Wait until a worker process of any kind has ended, by itself or by a signal."""
 
     def join(self) -> str:
-        """Wait for a worker process to end, by force if needed; return how (worker protocol)."""
+        """Wait until a worker process of any kind ends, by force if needed; return how it ended."""
 
     def take_output(self, emit: Listener) -> None:
-        """Emit what a worker printed and had not sent when it ended (worker protocol)."""
+        """Emit what a worker process of any kind had printed but not sent when it ended."""
 
     def release(self) -> None:
-        """Free what the master holds for a worker whose process has ended (worker protocol)."""
+        """Free what the master keeps for a worker process of any kind, after that has ended."""
 
     def connect_peer(self, asker: str, owner: str, other: Any) -> None:
-        """Connect a worker's process with another's, to request blobs from it (worker protocol)."""
+        """Connect a worker process of any kind with another, to request blobs from the other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ _LEFT_OUT = frozenset({"logger"})
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter of a class of cma's."""
+    """Find the adapter that saves objects of a class from cma; None for any other class."""
     if kind.__name__ == "ElapsedWCTime":
         return _TIMER
     if kind.__name__ == "BestSolution":
@@ -47,7 +47,7 @@ def _set_strategy(strategy: Any, tree: dict[str, Any]) -> None:
 
 
 def _best_tree(best: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Convert the best solution of a ``cma`` strategy to a tree, with copies of its arrays."""
+    """Convert the best solution of a ``cma`` strategy to dicts to save, with copied arrays."""
     made, rest = object_tree(best)
     state = {
         name: one.copy() if isinstance(one, np.ndarray) else one

@@ -11,5 +11,5 @@ from jobrun.values.adapters.registry import Adapter
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter of a class of DEAP, or of one made by the module ``deap.creator``."""
+    """Find the adapter that saves objects of a DEAP class, also one made by ``deap.creator``."""
     return object_adapter("deap", "array") if kind.__module__.startswith("deap.") else None

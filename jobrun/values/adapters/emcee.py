@@ -14,7 +14,7 @@ _LEFT_OUT = frozenset({"log_prob_fn", "pool"})
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter of a class of emcee's."""
+    """Find the adapter that saves objects of a class from emcee; None for any other class."""
     if any(one.__name__ == "EnsembleSampler" for one in kind.__mro__):
         return _SAMPLER
     return object_adapter("emcee", "numpy", inner=True) if package_of(kind) == "emcee" else None

@@ -16,7 +16,7 @@ _PLAIN = (bool, int, float, str)
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter of a class of flax's."""
+    """Find the adapter that saves objects of a class from flax; None for any other class."""
     if kind.__name__ == "FrozenDict":
         return _FROZEN
     bases = {f"{base.__module__}.{base.__name__}" for base in kind.__mro__}

@@ -29,7 +29,7 @@ _SPACE, _LEFT_OUT, _PARTS, _VALUE = "space", "left out", "parts", "value"
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter of a gymnasium environment or wrapper, or of a class inside of one."""
+    """Find the adapter that saves a gymnasium environment, a wrapper, or an object inside one."""
     gymnasium: Any = import_module("gymnasium")
     if issubclass(kind, gymnasium.Env | gymnasium.vector.VectorEnv):
         return _ENVIRONMENT
@@ -39,7 +39,7 @@ def find(kind: type) -> Adapter | None:
 
 
 def _sort_attribute(name: str, value: Any) -> str:
-    """Classify an attribute of a gymnasium environment: a space, parts, a value, or left out."""
+    """Classify an attribute of a gymnasium environment: space, environments, value, or unsaved."""
     gymnasium: Any = import_module("gymnasium")
     if isinstance(value, gymnasium.Space):
         return _SPACE

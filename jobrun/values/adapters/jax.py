@@ -14,7 +14,7 @@ from jobrun.values.adapters.registry import Adapter, UnsavableError, class_text
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter of a class in JAX: arrays, and keys of random generators."""
+    """Find the adapter that saves arrays of JAX, or keys of JAX's random generators."""
     jax: Any = import_module("jax")
     if not issubclass(kind, jax.Array):
         return None

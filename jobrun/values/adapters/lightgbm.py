@@ -14,7 +14,7 @@ from jobrun.values.adapters.registry import Adapter
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter of a class of LightGBM's: its ``Booster``."""
+    """Find the adapter that saves a LightGBM ``Booster``; None for any other class."""
     return _BOOSTER if kind.__name__ == "Booster" else None
 
 

@@ -14,7 +14,7 @@ _GLOBAL: Any = getattr(np.random.mtrand, "_rand", None)
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter of a class of numpy's."""
+    """Find the adapter that saves objects of a numpy class, such as dtypes and bit generators."""
     if issubclass(kind, np.dtype):
         return object_adapter("numpy", immutable=True, inner=True)
     if issubclass(kind, np.random.BitGenerator) and kind.__module__.startswith("numpy."):

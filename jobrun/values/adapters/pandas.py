@@ -26,7 +26,7 @@ _HELD = ("_ndarray", "_data", "_mask", "_left", "_right", "_sparse_values")
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter of a class of pandas, or of a pyarrow class used within pandas."""
+    """Find the adapter that saves objects of a pandas class, or of a pyarrow class in pandas."""
     if kind.__module__.partition(".")[0] not in _PACKAGES:
         return None
     pandas = import_module("pandas")

@@ -36,7 +36,7 @@ _reduce_reconstructor: Any = vars(copyreg)["_reconstructor"]
 
 @lru_cache
 def object_adapter(*packages: str, immutable: bool = False, inner: bool = False) -> Adapter:
-    """Build the adapter of Python objects that functions of the given packages rebuild."""
+    """Build an adapter that saves Python objects which functions of these packages can rebuild."""
 
     def make(kind: type, tree: Any) -> Any:
         return new_object(kind, tree, packages)
@@ -45,7 +45,7 @@ def object_adapter(*packages: str, immutable: bool = False, inner: bool = False)
 
 
 def object_tree(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Convert a Python object by ``__reduce_ex__`` to a tree: its maker, state and items.
+    """Convert a Python object by ``__reduce_ex__`` to two dicts: its constructor, and its state.
 
     Raises:
         UnsavableError: It does not support that.
@@ -130,7 +130,7 @@ def fill_object(made: Any, rest: Any) -> None:
 
 
 def named_tree(value: Any) -> str:
-    """Return the tree of a Python function or class that is saved by its name ``module:name``.
+    """Return the name ``module:name`` by which a Python function or class is saved.
 
     Raises:
         UnsavableError: It is not found there: a lambda, or one defined inside a function.

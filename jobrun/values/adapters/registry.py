@@ -89,7 +89,7 @@ class Adapter:
 
     @property
     def is_value(self) -> bool:
-        """Whether what a registered adapter adapts is copied, not an object with a state."""
+        """Whether a registered adapter is for values that are copied, not objects with a state."""
         return self.make is not None and self.set is None and not self.inner
 
 
@@ -120,7 +120,7 @@ _MOST_FOUND = 4096
 
 
 def find_adapter(kind: type) -> Adapter | None:
-    """Find the adapter that is registered for a class; None if no adapter is."""
+    """Find the registered adapter that saves values of a class; None if no adapter does."""
     try:
         return _found[kind]
     except KeyError:
@@ -133,7 +133,7 @@ def find_adapter(kind: type) -> Adapter | None:
 
 
 def find_object_adapter(value: Any) -> Adapter | None:
-    """Find the registered adapter that can set the state of an existing object, or None."""
+    """Find the registered adapter that can load a state into an existing object, or None."""
     if _own_objects and id(value) in _own_objects:
         return _own_objects[id(value)][1]
     adapter = find_adapter(type(value))
@@ -148,7 +148,7 @@ def adapt(
     set: Callable[[Any, Tree], object] | None = None,  # noqa: A002 - the word of the manual
     version: int = 1,
 ) -> Any:
-    """Register an adapter, for checkpoints, of a user's class or of one object of it.
+    """Register an adapter: how checkpoints save values of a user's class, or one object of it.
 
     Call it for a class at the top level of the module that defines or imports it, so that it is
     known before a checkpoint is loaded; for one object where it is made.
@@ -201,7 +201,7 @@ def adapt(
 
 
 def class_name(kind: Any) -> str:
-    """Return ``module:qualified.name`` of a class or function, as the registry names adapters."""
+    """Return ``module:qualified.name`` of a class or function, which names it in checkpoints."""
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
@@ -232,7 +232,7 @@ def _find_own(name: str) -> type | None:
 
 
 def package_of(kind: Any) -> str:
-    """Return the top-level package of a class, by which the registry finds its adapter."""
+    """Return a class's top-level package, by whose name the registry finds an adapter."""
     return str(getattr(kind, "__module__", "") or "").partition(".")[0]
 
 
@@ -271,7 +271,7 @@ def _search(kind: type) -> Adapter | None:
 
 
 def _plugged_in(package: str, kind: type) -> Adapter | None:
-    """Find a class's adapter by an entry point with the name of the class's package."""
+    """Find a class's adapter through a Python entry point named after the class's package."""
     for point in _entry_points().get(package, ()):
         adapter: Adapter | None = point.load()(kind)
         if adapter is not None:
@@ -294,19 +294,19 @@ def _entry_points() -> dict[str, list[Any]]:
 
 
 def is_makeable(value: Any) -> bool:
-    """Return whether a registered adapter can rebuild this value from its tree."""
+    """Return whether a registered adapter can rebuild this value from its saved form."""
     adapter = find_adapter(type(value))
     return adapter is not None and adapter.make is not None
 
 
 def is_adapted(value: Any) -> bool:
-    """Return whether a value has an adapter that converts it to a tree of plain values and back."""
+    """Return whether a registered adapter converts this value to plain values and back."""
     adapter = find_adapter(type(value))
     return type(value) is UnboundValue if adapter is None else adapter.is_value
 
 
 def take_tree(adapter: Adapter, value: Any, path: Path = ()) -> Any:
-    """Convert a value to a tree by its registered adapter; refuse parts that cannot be saved.
+    """Convert a value by its registered adapter to nested plain values; refuse unsavable parts.
 
     Raises:
         UnsavableError: It has something that cannot be kept, or its adapter fails.
@@ -328,7 +328,7 @@ _HASHED = (set, frozenset)
 def make_adapted(
     name: str, version: int, tree: Any, list_unbound: Callable[[Any], list[str]]
 ) -> Any:
-    """Make a value from a tree by its class's registered adapter, or an ``UnboundValue``.
+    """Make a value from what its adapter saved; an ``UnboundValue`` if class or adapter is missing.
 
     Args:
         name: The value's class, ``module:qualified.name``.
@@ -361,14 +361,14 @@ def make_adapted(
 
 
 def find_named_value(name: str) -> Any:
-    """Look up a function or class whose registered adapter saves its name, or a stand-in."""
+    """Look up a function or class that its adapter saved by name; a stand-in if there is none."""
     found = find_by_name(name)
     adapter = find_adapter(type(found))
     return found if adapter is not None and adapter.by_name else UnboundValue(name, 0, None)
 
 
 def fill_adapted(made: Any, name: str, rest: Any) -> None:
-    """Fill an empty value of ``make_adapted`` with its content, by its registered adapter.
+    """Fill an empty value, which ``make_adapted`` made, with its content by its registered adapter.
 
     Raises:
         ValueError: The adapter fails.

@@ -9,7 +9,7 @@ from jobrun.values.adapters.registry import Adapter
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter of a class of scipy's: sparse matrices and arrays."""
+    """Find the adapter that saves scipy's sparse matrices and arrays; None for other classes."""
     sparse = import_module("scipy.sparse")
     if issubclass(kind, sparse.sparray | sparse.spmatrix):
         return object_adapter("scipy")

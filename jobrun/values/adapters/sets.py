@@ -55,7 +55,7 @@ class _Table:
     finger: int
 
     def places(self) -> tuple[list[int], list[int], int, int]:
-        """Return a set's hash table, to compare, without items: slots, gaps, size and finger."""
+        """Return a set's hash table without items, to compare: slots, gaps, size, pop position."""
         return self.slots, self.gaps, self.size, self.finger
 
 
@@ -72,7 +72,7 @@ class _Placeholder:
 
 
 def _tree(value: AnySet) -> Any:
-    """Convert a set to its items in an order that rebuilds it, or a dict with its hash table.
+    """Convert a set to a list of items from which it is rebuilt, or a dict with its hash table.
 
     Raises:
         UnsavableError: The table cannot be made again, or another process has other hashes.
@@ -139,7 +139,7 @@ def _make(kind: type, tree: Any) -> Any:
 
 
 def _check_hash(item: Any) -> None:
-    """Refuse a set if the hash of an item, or of a part of one, is a memory address."""
+    """Refuse an item of a set whose hash, or that of an item inside, is a memory address."""
     if isinstance(item, (tuple, frozenset)):
         for part in item:
             _check_hash(part)
@@ -158,7 +158,7 @@ def _name(value: AnySet) -> str:
 
 
 def _has(value: AnySet, table: _Table) -> bool:
-    """Return whether a set has the given hash table: equal items and gaps in equal slots."""
+    """Return whether a set has the given hash table: the same items and gaps in the same slots."""
     other = _read_table(value)
     return (
         other is not None
@@ -222,7 +222,7 @@ def _filling_order(table: _Table) -> list[Any]:
 
 
 def _tried(hashed: int, mask: int) -> Iterator[int]:
-    """Yield the slots of a set's hash table that CPython tries, in order, for a hash."""
+    """Yield, in order, the slots of a set's hash table that CPython tries for a hash value."""
     slot, perturbation = hashed & mask, hashed & _MASK64
     while True:
         yield from range(slot, slot + 1 + (_NEIGHBOURS if slot + _NEIGHBOURS <= mask else 0))
@@ -231,7 +231,7 @@ def _tried(hashed: int, mask: int) -> Iterator[int]:
 
 
 def _stages(order: list[Any], size: int) -> list[Iterable[Any]]:
-    """Divide a set's items into successive updates that grow its hash table to a given size.
+    """Divide a set's items into successive ``update`` calls that grow its hash table to a size.
 
     Room is made for a dict before its keys are added: a table gets more than twice as many slots
     as there are items and keys together, also where some keys are items already.

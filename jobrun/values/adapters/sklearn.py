@@ -20,7 +20,7 @@ from jobrun.values.adapters.registry import Adapter, package_of
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter of a class of scikit-learn (sklearn), or of an estimator derived from it."""
+    """Find the adapter that saves scikit-learn (sklearn) objects and other such estimators."""
     if kind.__name__ == "Tree" and package_of(kind) == "sklearn":
         return _TREE
     if package_of(kind) == "sklearn" or callable(getattr(kind, "get_params", None)):
@@ -29,7 +29,7 @@ def find(kind: type) -> Adapter | None:
 
 
 def _tree_parts(tree: Any) -> Any:
-    """Convert the structure of a scikit-learn decision tree to values, without padding in nodes."""
+    """Convert a scikit-learn decision tree to dicts and arrays without padding bytes to save it."""
     arguments, rest = object_tree(tree)
     nodes = rest["state"]["nodes"]
     packed = np.dtype([(name, nodes.dtype[name].str) for name in nodes.dtype.names])

@@ -25,7 +25,7 @@ from jobrun.values.adapters.sets import FROZENSET, SET
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter of a class in the standard library, or of an Enum class."""
+    """Find the adapter that saves objects of a standard library class, or members of an Enum."""
     if kind in _ADAPTERS:
         return _ADAPTERS[kind]
     if issubclass(kind, enum.Enum):
@@ -36,7 +36,7 @@ def find(kind: type) -> Adapter | None:
 
 
 def find_named(kind: type) -> Adapter | None:
-    """Find the standard adapter for functions and classes, saved by name; None for other types."""
+    """Find the standard adapter that saves functions and classes by name; None for other types."""
     return NAMED if is_named(kind) else None
 
 

@@ -25,7 +25,7 @@ _rounds: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter of a class of XGBoost's: its ``Booster``."""
+    """Find the adapter that saves an XGBoost ``Booster``; None for any other class."""
     return _BOOSTER if kind.__name__ == "Booster" else None
 
 
@@ -82,7 +82,7 @@ def _require_repeatable(booster: Any, found: dict[str, Any]) -> None:
 
 
 def _settings(config: Any) -> Any:
-    """Iterate over names and values of all settings that XGBoost reports of a booster."""
+    """Iterate over the name and value of each setting that XGBoost reports of a booster."""
     for name, one in config.items():
         if isinstance(one, dict):
             yield from _settings(one)
