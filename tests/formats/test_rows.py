@@ -1,4 +1,4 @@
-"""Tests of ``formats.row_fields``, and of fields inside records in every format that has them."""
+"""Records of data files one after another, and fields inside records, in every format."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Cut a checkpoint file's bytes into blocks: digest each once, write those that differ.
 
-Not where the bytes come from (``writer``), nor how they get to the disk (``slabs``).
+Not where the bytes come from (``writer``), nor how they get to the disk (``direct_io``).
 """
 
 from __future__ import annotations

@@ -113,9 +113,13 @@ def read_summaries(run_dir: Path, job: str = "", newest: int | None = None) -> R
         if not job or path.split("/", maxsplit=1)[0] == job:
             faults.append(f"{path}: {_describe(error)}")
 
-    listed = (
-        read_index(run_dir, _SUMMARIES, note) if newest is None else _newest(run_dir, job, note)
-    )
+    if newest is None:
+        listed = read_index(run_dir, _SUMMARIES, note)
+    else:
+        ordered = OrderedRuns(run_dir, _SUMMARIES, note)
+        # Each is read when it is asked for.
+        read = ((path, ordered.read(path)) for path in ordered.paths)
+        listed = ((path, values) for path, values in read if values is not None)
     # The jobs of a sweep's points begin with its name.
     near = (one for one in listed if f"{one[1][0]}.".startswith(f"{job}.")) if job else listed
     found: Iterator[RunSummary] = starmap(_build, near)
@@ -128,17 +132,6 @@ def read_summaries(run_dir: Path, job: str = "", newest: int | None = None) -> R
     )
     faults += [f"{one.path}: {fault}" for one in present if one.faults for fault in one.faults]
     return RunListing(present, tuple(faults))
-
-
-def _newest(
-    run_dir: Path, job: str, on_fault: Callable[[str, Exception], None]
-) -> Iterator[tuple[str, list[Any]]]:
-    """Yield paths and summary values of runs, newest first, each read when it is asked for."""
-    ordered = OrderedRuns(run_dir, _SUMMARIES, on_fault)
-    for path in ordered.paths:
-        is_near = not job or f"{path.partition('/')[0]}.".startswith(f"{job}.")
-        if is_near and (values := ordered.read(path)) is not None:
-            yield path, values
 
 
 def _describe(error: Exception) -> str:

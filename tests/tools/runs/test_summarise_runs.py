@@ -208,6 +208,15 @@ def test_of_the_newest_runs_alone_the_files_are_looked_at(two, monkeypatch):
     assert read_summaries(two, newest=9).runs == (older, newer)
 
 
+def test_a_run_that_was_moved_to_another_name_is_among_the_newest_of_its_job(two):
+    job = read_summaries(two).runs[0].job
+    (two / job).rename(two / "kept")
+
+    found = read_summaries(two, job).runs
+    assert [one.path.partition("/")[0] for one in found] == ["kept", "kept"]
+    assert read_summaries(two, job, newest=2).runs == found
+
+
 @pytest.mark.parametrize("name", ["run.json", "metrics.jsonl"])
 def test_an_edit_in_place_of_one_of_the_newest_runs_is_seen(two, name):
     _, newer = read_summaries(two, newest=2).runs
