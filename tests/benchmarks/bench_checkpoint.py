@@ -418,10 +418,9 @@ def read_digested(path: Path, blocks: list[list[Any]], begin: int = 0) -> None:
                 deque(map(state.update, block), 0)
                 state.digest()
 
-    threads = [Thread(target=work) for _ in range(min(MOST_THREADS, usable_cpus()) - 1)]
+    threads = [Thread(target=work) for _ in range(min(MOST_THREADS, usable_cpus()))]
     for thread in threads:
         thread.start()
-    work()
     for thread in threads:
         thread.join()
     os.close(descriptor)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -143,27 +144,48 @@ def test_portions_of_a_few_small_blobs_are_read_by_several_threads(tmp_path, mon
     assert all(same_bits(back[name], value) for name, value in values.items())
 
 
-def test_the_calling_thread_reads_without_waiting_for_others(tmp_path, monkeypatch):
+def test_new_threads_read_a_large_file_while_the_calling_thread_waits(tmp_path, monkeypatch):
     monkeypatch.setattr(loading, "usable_cpus", lambda: 2)
     write(tmp_path, {"w": np.arange(3 << 20)})
-    reading = threading.Event()
-    whole, start = StateFile.read_blocks, threading.Thread.run
+    whole, readers = StateFile.read_blocks, set()
+    both = threading.Barrier(2, timeout=60)
 
     def note(self, blocks, pieces):
+        if threading.current_thread() not in readers:
+            readers.add(threading.current_thread())
+            both.wait()
         whole(self, blocks, pieces)
-        if threading.current_thread() is threading.main_thread() and blocks.start > 0:
-            reading.set()
 
-    def wait(self):
-        assert reading.wait(60)
-        start(self)
-
-    monkeypatch.setattr(StateFile, "read_blocks", note)
-    monkeypatch.setattr(threading.Thread, "run", wait)
     with open_state(str(tmp_path / "n.h5")) as file:
+        assert file.index
+        monkeypatch.setattr(StateFile, "read_blocks", note)
         back = load(file)
 
     assert same_bits(back["w"], np.arange(3 << 20))
+    assert len(readers) == 2
+    assert threading.current_thread() not in readers
+
+
+def test_ctrl_c_ends_a_load_only_when_no_thread_writes_to_the_arrays_any_more(monkeypatch):
+    monkeypatch.setattr(loading, "usable_cpus", lambda: 2)
+    begun, written = threading.Event(), []
+
+    def read(portion):
+        begun.set()
+        time.sleep(0.01)
+        written.append(portion)
+
+    def interrupt(self, timeout=None, join=threading.Thread.join):
+        assert begun.wait(60)
+        monkeypatch.setattr(threading.Thread, "join", join)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "join", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        loading.in_threads(read, range(100))
+
+    assert len(written) < 100
+    assert not [one for one in threading.enumerate() if one.name.startswith("checkpoint-reader")]
 
 
 def test_no_thread_is_started_for_a_few_megabytes(tmp_path, monkeypatch):
