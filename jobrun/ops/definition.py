@@ -161,7 +161,7 @@ def _typed(function: str, text: str) -> str:
 
 
 def ruled(definitions: Iterable[_Definition], rules: Mapping[str, Rule]) -> tuple[_Definition, ...]:
-    """Add to each operator's definition the function that infers its type, found by its name.
+    """Return operators' definitions (``OpDef``) with the type rules of their names filled in.
 
     Raises:
         ValueError: A rule is for none of them.

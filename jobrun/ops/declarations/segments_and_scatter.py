@@ -17,7 +17,7 @@ from jobrun.ops.abstract_values import (
     integer,
     shape_text,
 )
-from jobrun.ops.builtin_operators.searching import index_kind
+from jobrun.ops.declarations.searching import index_kind
 from jobrun.ops.definition import OpDef, ruled
 from jobrun.ops.dtype_promotion import as_mean, as_sum, kind_of
 
