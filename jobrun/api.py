@@ -283,7 +283,7 @@ def list_stored_runs(run_dir: str | os.PathLike[str] = _RUNS, job: str = "") -> 
 
 
 def steps(*parts: str | Step) -> tuple[Step, ...]:
-    """Provide ``jobrun.steps()`` of the Python API: build steps from statements; copy given steps.
+    """Provide ``jobrun.steps()`` of the Python API: build steps from text and ``Step`` objects.
 
     Statements next to each other become one net.
 
@@ -321,7 +321,7 @@ def expression(text: str) -> Expr:
 def _with_news(
     options: RunOptions, listener: Listener, act: Callable[[RunOptions, Listener], RunResult]
 ) -> RunResult:
-    """Run a job for the Python API; send its notifications unless ``options.announce`` is set."""
+    """Run a job for the Python API, and send notifications if ``options.announce`` does not."""
     if options.announce is not None:
         return act(options, listener)
     from jobrun.tools.notify_from_python import PythonNews  # noqa: PLC0415 - what checks a spec needs none

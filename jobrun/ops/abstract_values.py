@@ -278,7 +278,7 @@ class Arguments:
         return (integer(known),)
 
     def axes(self, name: str, rank: int) -> tuple[int, ...] | None:
-        """Return the axes in a call's axis argument, counted from 0; None if it is not given."""
+        """Return the axes in a call's abstract axis argument, from 0 on; None if not passed."""
         if not self.has(name):
             return None
         return tuple(axis_of(sure(one), rank) for one in self.lengths(name))
@@ -304,7 +304,7 @@ def integer(known: Known) -> int | None:
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """Convert an abstract call's axis argument, which may be negative, to an axis from 0.
+    """Convert an axis of an abstract value's shape, which may be negative, to one from 0.
 
     Raises:
         MisfitError: There is no such axis.

@@ -189,7 +189,7 @@ class WrongKind:
 
 
 def kind(function: str, parameter: str) -> str:
-    """Return the kind of a parameter in the definition of an operator; ``array`` by default."""
+    """Return a parameter's kind, as ``int``, in an operator's definition; ``array`` by default."""
     return EXCEPTIONS.get((function, parameter)) or KINDS.get(parameter, "array")
 
 

@@ -92,7 +92,7 @@ def one_hot(labels: Any, length: int, dtype: Any = np.float64) -> np.ndarray[Any
 
 
 def array(object: Any, dtype: Any = None) -> np.ndarray[Any, Any]:  # noqa: A002 - numpy's name
-    """Implement the operator ``array``: numpy's, but refuse arrays of Python objects.
+    """Implement the operator ``array``: call numpy's, and refuse arrays of Python objects.
 
     Raises:
         TypeError: The items are no numbers, bools or texts.
@@ -154,17 +154,17 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: 
 
 
 def add_at(a: _Array, indices: Any, values: Any) -> None:
-    """Implement the operator ``add_at`` by ``np.add.at``: once for each occurrence of an index."""
+    """Implement the operator ``add_at``: add ``values`` to ``a[indices]``, once per occurrence."""
     _at(np.add, _array(a), _index(indices), values)
 
 
 def subtract_at(a: _Array, indices: Any, values: Any) -> None:
-    """Implement the operator ``subtract_at`` by ``np.subtract.at``: once for each occurrence."""
+    """Implement the operator ``subtract_at``: subtract from ``a[indices]``, once per occurrence."""
     _at(np.subtract, _array(a), _index(indices), values)
 
 
 def multiply_at(a: _Array, indices: Any, values: Any) -> None:
-    """Implement the operator ``multiply_at`` by ``np.multiply.at``: once for each occurrence."""
+    """Implement the operator ``multiply_at``: multiply ``a[indices]``, once per occurrence."""
     _at(np.multiply, _array(a), _index(indices), values)
 
 
@@ -193,7 +193,7 @@ def index_set(a: Any, indices: Any, values: Any) -> _Array:
 
 
 def _at(ufunc: np.ufunc, a: _Array, indices: Any, values: Any) -> None:
-    """Implement ``add_at`` and the like by ``ufunc.at``, by columns where whole rows change.
+    """Implement ``add_at`` and the like by ``ufunc.at``, column by column for whole rows.
 
     numpy has a fast way for one axis alone. Each item gets its values in the same order either
     way, and so the same bits.

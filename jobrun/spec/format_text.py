@@ -43,7 +43,7 @@ def format_text(text: str, file: str) -> str:
     """Format the text of a spec by putting the keys of every mapping in the usual order.
 
     Args:
-        text: Of the whole file, as ``files.read_text`` lets it through.
+        text: Of the whole file, as ``spec_text.read_text`` lets it through.
         file: Its name, for places.
 
     Raises:

@@ -48,7 +48,7 @@ class BashQuotes:
 
     @property
     def _context(self) -> Context:
-        """The kind of quotes that are open in bash behind the text read so far."""
+        """Return which quotes of bash are open behind the text read so far, such as ``double``."""
         top = self._frames[-1]
         if (
             self._is_escaped

@@ -107,7 +107,7 @@ class RepeatedItems:
 
 
 def find_repeated_items(text: str) -> RepeatedItems | None:
-    """Replace list items that repeat an earlier one but for names by marks; None if few do."""
+    """Replace YAML list items that repeat earlier ones by marks; return None if they are few."""
     if MARK in text or "\r" in text:
         return None
     flat = text.translate(_FLAT)
@@ -235,7 +235,7 @@ class _Learner:
 
 
 def _other_key(key: str) -> str:
-    """Return the key of a repeated item where it differs; raise an error if it is no text."""
+    """Check that a key by which a repeated YAML item differs is text, no number; return it."""
     if not is_text(key):
         raise DifferentItemError
     return key
