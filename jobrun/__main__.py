@@ -47,7 +47,7 @@ def run_program() -> NoReturn:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Enter the program: answer ``--version`` at once, or run the command line; return the code.
+    """Print ``--version`` at once, or run any other command of ``__main__``; return the exit code.
 
     Args:
         arguments: Without the program's name; None for those of the process.
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: list[str], shared: SharedState | None = None) -> int:
-    """Import the command line and run a command in this process, for ``__main__.py``."""
+    """Let the entry point ``__main__`` run a command in its own process; return the exit code."""
     from jobrun.core.garbage_collection import (  # noqa: PLC0415 - after the short cut
         collect_as_usual,
         collect_seldom,
@@ -83,7 +83,7 @@ def _run(given: list[str], shared: SharedState | None = None) -> int:
 
 
 def _is_supervised(given: Sequence[str]) -> bool:
-    """Decide in ``__main__.py``, before imports, whether a command runs in a supervised child.
+    """Return whether the entry point ``__main__`` runs this command in a supervised child process.
 
     Options before the command take no values.
     """
@@ -99,8 +99,9 @@ def _is_supervised(given: Sequence[str]) -> bool:
 def _run_supervised(given: list[str]) -> int:
     from jobrun.cli.supervisor import run_supervised  # noqa: PLC0415 - other commands do without
     from jobrun.core.hash_seed import can_start_again, start_again  # noqa: PLC0415
+    from jobrun.core.system_calls import count_memory_kills  # noqa: PLC0415
 
-    killed_before = _killed_for_memory()
+    killed_before = count_memory_kills()
 
     def work(shared: SharedState) -> int:
         return _run(given, shared)
@@ -108,7 +109,7 @@ def _run_supervised(given: list[str]) -> int:
     def explain(shared: SharedState, ended: ChildExit) -> int:
         from jobrun.cli.unexpected_end import report_unexpected_end  # noqa: PLC0415 - seldom
 
-        return report_unexpected_end(shared, ended, lambda: _killed_for_memory() > killed_before)
+        return report_unexpected_end(shared, ended, lambda: count_memory_kills() > killed_before)
 
     sender: list[NewsSender] = []
 
@@ -121,14 +122,6 @@ def _run_supervised(given: list[str]) -> int:
             one.send(shared.read_news(), code, shared.unexpected_end)
 
     return run_supervised(work, explain, start_again if can_start_again() else None, notify)
-
-
-def _killed_for_memory() -> int:
-    """Count the kernel's OOM kills so far, which ``__main__`` compares before and after a run."""
-    from jobrun.core.system_calls import read_proc  # noqa: PLC0415 - other commands do without
-
-    counts = dict(line.split() for line in read_proc("vmstat").splitlines())
-    return int(counts.get(b"oom_kill", 0))
 
 
 def _open_standard_streams() -> None:
@@ -145,7 +138,7 @@ def _open_standard_streams() -> None:
 
 
 def _is_called_alone() -> bool:
-    """Return whether only Python itself called ``__main__``, with no debugger or profiler above it.
+    """Return whether Python itself called ``__main__``, and no debugger or profiler did.
 
     Those act after it returns, and so does an interpreter that was asked to.
     """
@@ -157,7 +150,7 @@ def _is_called_alone() -> bool:
 
 
 def _has_only_known_modules() -> bool:
-    """Return whether ``__main__`` may skip teardown: only packages known to allow it are loaded.
+    """Return whether ``__main__`` may skip Python's teardown, as all loaded packages permit that.
 
     Other code may count on its files being closed, and its values being deleted, at the end.
     """
@@ -167,7 +160,7 @@ def _has_only_known_modules() -> bool:
 
 
 def _finish_without_teardown() -> bool:
-    """End ``__main__.py`` as Python would: call exit functions, flush; but keep modules loaded.
+    """Call exit functions and flush output, so that ``__main__`` may end without Python's teardown.
 
     Returns:
         False where it has to do it: it waits for threads, and reports what cannot be written.

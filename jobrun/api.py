@@ -191,7 +191,7 @@ def fork_from(
     blobs: Sequence[str] = (),
     listener: Listener = ignore,
 ) -> RunResult:
-    """Start a new run from a checkpoint of another run: ``jobrun.fork()`` of the Python API.
+    """Provide ``jobrun.fork()`` of the Python API: start a new run from another run's checkpoint.
 
     Args:
         path: The other run, as of ``resume``.
@@ -283,7 +283,7 @@ def list_stored_runs(run_dir: str | os.PathLike[str] = _RUNS, job: str = "") -> 
 
 
 def steps(*parts: str | Step) -> tuple[Step, ...]:
-    """Build steps for the Python API: parse statements given as text, and keep ``Step`` objects.
+    """Provide ``jobrun.steps()`` of the Python API: build steps from text and ``Step`` objects.
 
     Statements next to each other become one net.
 
@@ -321,7 +321,7 @@ def expression(text: str) -> Expr:
 def _with_news(
     options: RunOptions, listener: Listener, act: Callable[[RunOptions, Listener], RunResult]
 ) -> RunResult:
-    """Run a job for the Python API and send its notifications, unless ``options.announce`` does."""
+    """Run a job for the Python API, and send notifications if ``options.announce`` does not."""
     if options.announce is not None:
         return act(options, listener)
     from jobrun.tools.notify_from_python import PythonNews  # noqa: PLC0415 - what checks a spec needs none

@@ -146,6 +146,15 @@ def read_proc(*path: object) -> bytes:
         return b""
 
 
+def count_memory_kills() -> int:
+    """Count the processes that the operating system has killed so far for lack of memory.
+
+    0 where it does not say (``oom_kill`` in ``/proc/vmstat``).
+    """
+    counts = dict(line.split() for line in read_proc("vmstat").splitlines())
+    return int(counts.get(b"oom_kill", 0))
+
+
 def list_gpus() -> list[str]:
     """List the models of NVIDIA GPUs from ``/proc``; none on systems without it or the driver."""
     folder = "/proc/driver/nvidia/gpus"

@@ -1,7 +1,7 @@
 """Define the operators of expressions: signatures without numpy, and implementations.
 
 - ``operator_table``: every operator by name, built in or of a plug-in package, and the function
-  that implements it. ``builtin_operators/``: definitions, with dtypes and shapes of results.
+  that implements it. ``declarations/``: the built-in ones, with dtypes and shapes of results.
 - ``definition``: what declares an operator, with its signature. ``abstract_values``: what rules
   know of the values and arguments in a call. ``dtype_promotion``: dtypes of results.
 - ``implementations``: what numpy does not have. ``unsupported_functions``: what expressions lack.

@@ -124,7 +124,7 @@ def promote(left: Known, right: Known) -> str | None:
 
 
 def _either(known: Known) -> tuple[Known, ...]:
-    """List the forms that an abstract value can have: weak Python scalar, numpy value, or both."""
+    """Return an abstract value as Python scalar and as numpy value where it may be either."""
     if known.weak is not None:
         return (known,)
     return (replace(known, weak=True), replace(known, weak=False))
@@ -215,7 +215,7 @@ class Arguments:
     rest: tuple[Known, ...] = ()
 
     def has(self, name: str) -> bool:
-        """Return whether a call passes this abstract argument to its operator, and not as None."""
+        """Return whether a call gives the named argument an abstract value other than None."""
         return name in self.given and self.given[name].dtype != NONE
 
     def get(self, name: str) -> Known:
@@ -223,7 +223,7 @@ class Arguments:
         return self.given.get(name, UNKNOWN)
 
     def array(self, name: str) -> Known:
-        """Return what is known of a call's argument as an array; a list becomes one."""
+        """Return the abstract value (dtype, shape) of a call's argument, converted to an array."""
         return as_array(self.get(name))
 
     def shape(self, name: str) -> Shape:
@@ -242,7 +242,7 @@ class Arguments:
         return sure(integer(self.given[name])) if self.has(name) else default
 
     def flag(self, name: str) -> bool:
-        """Return the constant value of an operator's bool argument; False if it was not passed."""
+        """Return the constant value of a call's bool argument; False if it was not passed."""
         if not self.has(name):
             return False
         value = self.given[name].value
@@ -260,7 +260,7 @@ class Arguments:
         return known.value
 
     def asked_dtype(self, name: str = "dtype") -> str | None:
-        """Return the dtype that a call to an operator asks for by ``dtype``, or None."""
+        """Return the dtype named by a call's abstract ``dtype`` argument; None if not passed."""
         if not self.has(name):
             return None
         known = self.given[name]
@@ -269,7 +269,7 @@ class Arguments:
         return known.value
 
     def lengths(self, name: str) -> Shape:
-        """Return a call's abstract shape argument as a tuple, even of a single length."""
+        """Return a call's abstract shape argument as a tuple, also if it is a single length."""
         known = self.get(name)
         if known.items is not None:
             return tuple(integer(item) for item in known.items)
@@ -278,7 +278,7 @@ class Arguments:
         return (integer(known),)
 
     def axes(self, name: str, rank: int) -> tuple[int, ...] | None:
-        """Return the axes in a call's axis argument, counted from 0; None if it is not given."""
+        """Return the axes in a call's abstract axis argument, from 0 on; None if not passed."""
         if not self.has(name):
             return None
         return tuple(axis_of(sure(one), rank) for one in self.lengths(name))
@@ -304,7 +304,7 @@ def integer(known: Known) -> int | None:
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """Convert an abstract call's axis argument, which may be negative, to an axis from 0.
+    """Convert an axis of an abstract value's shape, which may be negative, to one from 0.
 
     Raises:
         MisfitError: There is no such axis.
@@ -320,7 +320,7 @@ def axis_of(axis: int, rank: int) -> int:
 
 
 def joint_shape(left: Shape, right: Shape) -> Shape:
-    """Broadcast two shapes of abstract values together; raise ``MisfitError`` if they misfit.
+    """Broadcast the shapes of two abstract values; raise ``MisfitError`` if that is impossible.
 
     Raises:
         MisfitError: They cannot be.
@@ -347,7 +347,7 @@ def clash(left: int | None, right: int | None) -> bool:
 def typed(
     dtype: Callable[[Arguments], str | None], shape: Callable[[Arguments], Shape | None]
 ) -> Rule:
-    """Build a type rule from two functions of a call's arguments, one for dtype, one for shape."""
+    """Build the rule for a result's abstract value from a function for dtype and one for shape."""
 
     def rule(arguments: Arguments) -> Known:
         return Known(_attempt(dtype, arguments), _attempt(shape, arguments))

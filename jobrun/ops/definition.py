@@ -161,7 +161,7 @@ def _typed(function: str, text: str) -> str:
 
 
 def ruled(definitions: Iterable[_Definition], rules: Mapping[str, Rule]) -> tuple[_Definition, ...]:
-    """Add to each operator's definition the function that infers its type, found by its name.
+    """Return operators' definitions (``OpDef``) with the type rules of their names filled in.
 
     Raises:
         ValueError: A rule is for none of them.
@@ -189,7 +189,7 @@ class WrongKind:
 
 
 def kind(function: str, parameter: str) -> str:
-    """Return the kind of a parameter in the definition of an operator; ``array`` by default."""
+    """Return a parameter's kind, as ``int``, in an operator's definition; ``array`` by default."""
     return EXCEPTIONS.get((function, parameter)) or KINDS.get(parameter, "array")
 
 

@@ -30,10 +30,9 @@ def kind_of(dtype: str | None) -> str:
 
 
 def join_dtypes(dtypes: Iterable[str | None]) -> str | None:
-    """Compute the dtype to which numpy promotes several named dtypes; None if unclear.
+    """Compute the dtype to which numpy promotes several dtypes; None if their order matters.
 
-    Of more than two that is not always the join of pairs, and the order may count: then it is
-    None.
+    Of more than two it is not always the join of pairs. Also None for a name that is not known.
     """
     several = set(dtypes)
     if not several or len(several) > _MOST_DTYPES or not several <= CODES.keys():

@@ -29,7 +29,7 @@ _NUMBERS = (*_INTEGERS, *map(np.dtype, (np.uint64, np.float32, np.float64)))
 
 
 def sigmoid(x: Any) -> Any:
-    """Implement the function ``sigmoid``: ``1 / (1 + exp(-x))`` elementwise without overflow.
+    """Implement the operator ``sigmoid``: ``1 / (1 + exp(-x))`` elementwise without overflow.
 
     Written with ``exp(-abs(x))``, which is at most 1.
     """
@@ -38,7 +38,7 @@ def sigmoid(x: Any) -> Any:
 
 
 def relu(x: Any) -> Any:
-    """Implement the function ``relu``: negative elements become 0; nan stays nan.
+    """Implement the operator ``relu``: negative elements become 0; nan stays nan.
 
     Same shape and dtype as ``x``.
     """
@@ -46,9 +46,9 @@ def relu(x: Any) -> Any:
 
 
 def logsumexp(x: Any, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False) -> Any:
-    """Implement ``logsumexp`` along an axis without overflow; it is -inf where all items are.
+    """Implement the operator ``logsumexp``: ``log(sum(exp(x)))`` along an axis, without overflow.
 
-    ``log(sum(exp(x)))``; the reduced axes are kept with length 1 where ``keepdims``.
+    It is -inf where all items are; the reduced axes are kept with length 1 where ``keepdims``.
     """
     highest = np.max(x, axis=axis, keepdims=True)
     # inf - inf would be nan.
@@ -59,7 +59,7 @@ def logsumexp(x: Any, axis: int | tuple[int, ...] | None = None, *, keepdims: bo
 
 
 def softmax(x: Any, axis: int | tuple[int, ...] | None = -1) -> Any:
-    """Implement the function ``softmax`` along an axis without overflow; same shape as ``x``.
+    """Implement the operator ``softmax`` along an axis without overflow; same shape as ``x``.
 
     ``exp(x) / sum(exp(x))``.
     """
@@ -68,7 +68,7 @@ def softmax(x: Any, axis: int | tuple[int, ...] | None = -1) -> Any:
 
 
 def log_softmax(x: Any, axis: int | tuple[int, ...] | None = -1) -> Any:
-    """Implement the function ``log_softmax`` without the logarithm of tiny numbers.
+    """Implement the operator ``log_softmax`` without the logarithm of tiny numbers.
 
     ``log(softmax(x))``, of the same shape as ``x``.
     """
@@ -77,7 +77,7 @@ def log_softmax(x: Any, axis: int | tuple[int, ...] | None = -1) -> Any:
 
 
 def one_hot(labels: Any, length: int, dtype: Any = np.float64) -> np.ndarray[Any, Any]:
-    """Implement the function ``one_hot``: shape ``(*labels.shape, length)``, 1 at each label.
+    """Implement the operator ``one_hot``: shape ``(*labels.shape, length)``, 1 at each label.
 
     Raises:
         ValueError: A label is not in ``0 … length - 1``.
@@ -92,7 +92,7 @@ def one_hot(labels: Any, length: int, dtype: Any = np.float64) -> np.ndarray[Any
 
 
 def array(object: Any, dtype: Any = None) -> np.ndarray[Any, Any]:  # noqa: A002 - numpy's name
-    """Implement the function ``array``: numpy's, but refuse arrays of Python objects.
+    """Implement the operator ``array``: call numpy's, and refuse arrays of Python objects.
 
     Raises:
         TypeError: The items are no numbers, bools or texts.
@@ -102,7 +102,7 @@ def array(object: Any, dtype: Any = None) -> np.ndarray[Any, Any]:  # noqa: A002
 
 
 def astype(x: Any, dtype: Any) -> Any:
-    """Implement the function ``astype``: convert an array to another dtype, same memory layout.
+    """Implement the operator ``astype``: convert an array to another dtype, same memory layout.
 
     Raises:
         TypeError: The dtype holds Python objects.
@@ -113,17 +113,17 @@ def astype(x: Any, dtype: Any) -> Any:
 
 
 def to_int(x: Any) -> int:
-    """Implement the function ``int``: round one number, or a counter's value, towards zero."""
+    """Implement the operator ``int``: round one number, or a counter's value, towards zero."""
     return int(_single(x))
 
 
 def to_float(x: Any) -> float:
-    """Implement the function ``float``: convert one number, or the value of a counter."""
+    """Implement the operator ``float``: convert one number, or the value of a counter."""
     return float(_single(x))
 
 
 def to_bool(x: Any) -> bool:
-    """Implement the function ``bool`` for one number: False for 0, True for any other."""
+    """Implement the operator ``bool`` for one number: False for 0, True for any other."""
     return bool(_single(x))
 
 
@@ -154,46 +154,46 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: 
 
 
 def add_at(a: _Array, indices: Any, values: Any) -> None:
-    """Implement the operator ``add_at`` by ``np.add.at``: once for each occurrence of an index."""
+    """Implement the operator ``add_at``: add ``values`` to ``a[indices]``, once per occurrence."""
     _at(np.add, _array(a), _index(indices), values)
 
 
 def subtract_at(a: _Array, indices: Any, values: Any) -> None:
-    """Implement the operator ``subtract_at`` by ``np.subtract.at``: once for each occurrence."""
+    """Implement the operator ``subtract_at``: subtract from ``a[indices]``, once per occurrence."""
     _at(np.subtract, _array(a), _index(indices), values)
 
 
 def multiply_at(a: _Array, indices: Any, values: Any) -> None:
-    """Implement ``multiply_at``: multiply ``a[indices]`` by ``values``, once per occurrence."""
+    """Implement the operator ``multiply_at``: multiply ``a[indices]``, once per occurrence."""
     _at(np.multiply, _array(a), _index(indices), values)
 
 
 def maximum_at(a: _Array, indices: Any, values: Any) -> None:
-    """Implement ``maximum_at``: put ``values`` where they are larger into ``a[indices]``."""
+    """Implement the operator ``maximum_at``: raise ``a[indices]`` to larger ``values``."""
     _at(np.maximum, _array(a), _index(indices), values)
 
 
 def minimum_at(a: _Array, indices: Any, values: Any) -> None:
-    """Implement ``minimum_at``: put ``values`` where they are smaller into ``a[indices]``."""
+    """Implement the operator ``minimum_at``: lower ``a[indices]`` to smaller ``values``."""
     _at(np.minimum, _array(a), _index(indices), values)
 
 
 def index_add(a: Any, indices: Any, values: Any) -> _Array:
-    """Implement ``index_add``: copy ``a``, and add ``values`` to the copy at ``indices``."""
+    """Implement the operator ``index_add``: copy ``a``, and add ``values`` at ``indices``."""
     result = np.array(a)
     _at(np.add, result, _index(indices), values)
     return result
 
 
 def index_set(a: Any, indices: Any, values: Any) -> _Array:
-    """Implement ``index_set``: copy ``a``, and put ``values`` into the copy at ``indices``."""
+    """Implement the operator ``index_set``: copy ``a``, and put ``values`` at ``indices``."""
     result = np.array(a)
     result[_index(indices)] = values
     return result
 
 
 def _at(ufunc: np.ufunc, a: _Array, indices: Any, values: Any) -> None:
-    """Scatter by ``ufunc.at``, column by column where indices select whole rows (faster).
+    """Implement ``add_at`` and the like by ``ufunc.at``, column by column for whole rows.
 
     numpy has a fast way for one axis alone. Each item gets its values in the same order either
     way, and so the same bits.
@@ -211,7 +211,7 @@ def _at(ufunc: np.ufunc, a: _Array, indices: Any, values: Any) -> None:
 
 
 def _are_plain_rows(a: _Array, indices: Any, values: Any) -> bool:
-    """Return whether to scatter is to change whole rows of ``a``, by one row for each index."""
+    """Return whether ``add_at`` or the like changes whole rows of ``a``, one for each index."""
     return (
         isinstance(indices, np.ndarray)
         and isinstance(values, np.ndarray)
@@ -243,7 +243,7 @@ def _index(indices: Any) -> Any:
 
 
 def counter(value: SupportsIndex = 0) -> Counter:
-    """Implement the function ``counter``: make a counter with a start value.
+    """Implement the operator ``counter``: create a counter with a start value.
 
     Raises:
         TypeError: ``value`` is no integer.
@@ -256,32 +256,32 @@ def counter(value: SupportsIndex = 0) -> Counter:
 
 
 def count_up(counter: Counter) -> int:
-    """Implement ``count_up``: increment a counter and return its old value."""
+    """Implement the operator ``count_up``: increment a counter, and return its old value."""
     return _counter(counter).up()
 
 
 def count_down(counter: Counter) -> bool:
-    """Implement ``count_down``: decrement a counter; return whether it already was 0 or less."""
+    """Implement the operator ``count_down``: decrement a counter; return whether it was <= 0."""
     return _counter(counter).down()
 
 
 def atomic_add(counter: Counter, amount: SupportsIndex) -> int:
-    """Implement ``atomic_add``: add an integer to a counter and return its old value."""
+    """Implement the operator ``atomic_add``: add an integer to a counter; return its old value."""
     return _counter(counter).add(operator.index(amount))
 
 
 def atomic_max(counter: Counter, value: SupportsIndex) -> int:
-    """Implement ``atomic_max``: raise a counter to at least ``value``; return its old value."""
+    """Implement the operator ``atomic_max``: raise a counter to ``value``; return its old value."""
     return _counter(counter).maximum(operator.index(value))
 
 
 def count_reset(counter: Counter) -> int:
-    """Implement ``count_reset``: set a counter to 0 and return its old value."""
+    """Implement the operator ``count_reset``: set a counter to 0, and return its old value."""
     return _counter(counter).reset()
 
 
 def count_value(counter: Counter) -> int:
-    """Implement the function ``count_value``: return the current value of a shared counter."""
+    """Implement the operator ``count_value``: return the current value of a shared counter."""
     return _counter(counter).value
 
 
@@ -308,7 +308,7 @@ class _Runs(NamedTuple):
 
 
 def segment_sum(values: Any, segments: Any, num_segments: int) -> tuple[_Array, _Array]:
-    """Implement ``segment_sum``: sum the rows of each segment; return sums and row counts.
+    """Implement the operator ``segment_sum``: sum each segment's rows; return sums and row counts.
 
     Args:
         values: Shape ``(rows, …)``.
@@ -337,7 +337,7 @@ def segment_sum(values: Any, segments: Any, num_segments: int) -> tuple[_Array, 
 
 
 def segment_mean(values: Any, segments: Any, num_segments: int) -> _Array:
-    """Implement ``segment_mean``: average each segment's rows as floats; nan if it has none.
+    """Implement the operator ``segment_mean``: average each segment's rows; nan if it has none.
 
     Arguments and errors are those of ``segment_sum``.
     """
@@ -350,7 +350,7 @@ def segment_mean(values: Any, segments: Any, num_segments: int) -> _Array:
 
 
 def segment_max(values: Any, segments: Any, num_segments: int) -> _Array:
-    """Implement ``segment_max``: the elementwise maximum of each segment's rows.
+    """Implement the operator ``segment_max``: the elementwise maximum of each segment's rows.
 
     A segment without rows has minus infinity, or the least integer there is. Arguments and
     errors are those of ``segment_sum``.
@@ -360,7 +360,7 @@ def segment_max(values: Any, segments: Any, num_segments: int) -> _Array:
 
 
 def segment_min(values: Any, segments: Any, num_segments: int) -> _Array:
-    """Implement in numpy the operator ``segment_min``: the least of each segment's rows.
+    """Implement the operator ``segment_min``: the elementwise minimum of each segment's rows.
 
     A segment without rows has infinity, or the largest integer there is. Arguments and
     errors are those of ``segment_sum``.
@@ -377,7 +377,7 @@ def _extreme(ufunc: np.ufunc, runs: _Runs, empty: Any) -> _Array:
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """Return least and greatest values of a dtype, the extremes of segments without rows."""
+    """Return the least and the greatest value of a dtype, for segments that have no rows."""
     if dtype.kind in "iu":
         return np.iinfo(dtype).min, np.iinfo(dtype).max
     return (False, True) if dtype.kind == "b" else (-np.inf, np.inf)

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.text.names import did_you_mean
-from jobrun.ops.builtin_operators.creation import CREATION
-from jobrun.ops.builtin_operators.draws import DRAW_METHODS
-from jobrun.ops.builtin_operators.elementwise import ELEMENTWISE
-from jobrun.ops.builtin_operators.linear import LINEAR
-from jobrun.ops.builtin_operators.reduction import REDUCTION
-from jobrun.ops.builtin_operators.searching import SEARCHING
-from jobrun.ops.builtin_operators.segments_and_scatter import SEGMENTS_AND_SCATTER
-from jobrun.ops.builtin_operators.shaping import SHAPING
-from jobrun.ops.builtin_operators.signals import SIGNALS
+from jobrun.ops.declarations.creation import CREATION
+from jobrun.ops.declarations.draws import DRAW_METHODS
+from jobrun.ops.declarations.elementwise import ELEMENTWISE
+from jobrun.ops.declarations.linear import LINEAR
+from jobrun.ops.declarations.reduction import REDUCTION
+from jobrun.ops.declarations.searching import SEARCHING
+from jobrun.ops.declarations.segments_and_scatter import SEGMENTS_AND_SCATTER
+from jobrun.ops.declarations.shaping import SHAPING
+from jobrun.ops.declarations.signals import SIGNALS
 from jobrun.ops.definition import DrawDef, OpDef
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def by_name(*families: Iterable[OpDef]) -> dict[str, OpDef]:
-    """Build the operator table from lists of ``OpDef``; refuse two operators of one name.
+    """Build the operator table from lists of ``OpDef``; raise an error for two of one name.
 
     Raises:
         ValueError: Two have one name.
@@ -64,7 +64,7 @@ def find_operator(name: str) -> OpDef | None:
 
 @cache
 def implementation(name: str) -> Callable[..., Any]:
-    """Import the function that implements an operator; the same object each time.
+    """Import the function that implements an operator; return the same object each time.
 
     Raises:
         KeyError: There is no operator of that name.

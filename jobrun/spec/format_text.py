@@ -17,9 +17,10 @@ from typing import Any
 from jobrun.core.errors import Origin, SpecError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.spec.key_order import WHOLE, Kind
+from jobrun.spec.yaml.document import read_document
+from jobrun.spec.yaml.import_pyyaml import yaml
 from jobrun.spec.yaml.nodes import plain
-from jobrun.spec.yaml.parse import parser_events, read_document
-from jobrun.spec.yaml.quick_pyyaml import yaml
+from jobrun.spec.yaml.parse import parser_events
 from jobrun.spec.yaml.spec_text import read_text
 
 _MOST_BLANK_LINES = 2
@@ -29,7 +30,7 @@ _End = yaml.events.CollectionEndEvent
 
 
 def format_file(path: str) -> tuple[str, str]:
-    """Format the text of a spec file: return the present text, and the one with ordered keys.
+    """Format the text of a spec file by ordering its keys; return the old text and the new one.
 
     Raises:
         SpecError: It cannot be read, is not valid YAML, or E420.
@@ -42,7 +43,7 @@ def format_text(text: str, file: str) -> str:
     """Format the text of a spec by putting the keys of every mapping in the usual order.
 
     Args:
-        text: Of the whole file, as ``files.read_text`` lets it through.
+        text: Of the whole file, as ``spec_text.read_text`` lets it through.
         file: Its name, for places.
 
     Raises:
@@ -96,7 +97,7 @@ def _late_alias(tree: Tree, error: SpecError) -> Leaf | None:
 
 
 def _same(first: Any, second: Any) -> bool:
-    """Return whether two specs, before and after formatting, are equal but for order of keys."""
+    """Compare a spec's values before and after its text is formatted, ignoring the keys' order."""
     if type(first) is not type(second):
         return False
     match first:
@@ -122,7 +123,7 @@ def comments(text: str) -> list[str]:
 
 
 def _gaps(text: str) -> list[tuple[int, int]]:
-    """List what is between scalars, to check that formatting a spec's text keeps its comments."""
+    """List the spans of a spec's text between its scalars, in which are all its comments."""
     leaves = [leaf for leaf in _leaves(tree_of(text)) if leaf.span.end > leaf.span.start]
     ends = [0, *(leaf.span.end for leaf in leaves)]
     begins = [*(leaf.span.start for leaf in leaves), len(text)]
@@ -278,7 +279,7 @@ class EntryMover:
         ]
 
     def _around(self, start: Span, value: Items | Entries, kind: Kind, end: int) -> list[str]:
-        """Format a value in ``{}`` or ``[]``; return its lines with the text around it."""
+        """Format a value in YAML flow style (``{}``, ``[]``); return the lines of its entry."""
         stop = sum(len(line) + 1 for line in self._lines[:end]) - 1
         span = value.span
         text = self._text[start.start : span.start] + self._inline(value, kind)
@@ -349,7 +350,7 @@ class EntryMover:
         )
 
     def _pieces(self, span: Span, pieces: list[tuple[Span, str]]) -> str:
-        """Replace spans of the formatted text by new texts, and keep the text between the spans."""
+        """Format a span of a spec's text: return it with the given pieces replaced by new texts."""
         out, at = "", span.start
         for place, text in pieces:
             out += self._text[at : place.start] + text
@@ -357,7 +358,7 @@ class EntryMover:
         return out + self._text[at : span.end]
 
     def _tail(self, last: int, limit: int, column: int) -> int:
-        """Return the line where an entry ends in the text to format, with its comments.
+        """Return the line where an entry ends in the text to format, including comments below it.
 
         Comments that are deeper than its key are about what is in it.
         """
@@ -481,7 +482,7 @@ def _node(event: Any, stream: Iterator[Any], text: str) -> Tree:
 
 
 def _close(node: Items | Entries, event: Any, keys: Any, values: list[Tree]) -> None:
-    """Complete the span of a mapping or list at its last event; a block ends with its last item."""
+    """Set where the text of a mapping or list ends: at its bracket, or with its last entry."""
     span = node.span
     if node.is_flow:
         span.end, span.last_line = event.end_mark.index, event.end_mark.line

@@ -103,7 +103,7 @@ def _canonical(model: type[BaseModel]) -> list[str]:
 
 
 def _members(annotation: Any, tag: str) -> Iterator[tuple[str, Any]]:
-    """Yield models that order the keys of a field's value, each with its pydantic ``Tag`` or ""."""
+    """Yield each type that a value may have, with its ``Tag`` or ""; a model orders its keys."""
     origin = get_origin(annotation)
     if isinstance(annotation, TypeAliasType):
         yield from _members(annotation.__value__, tag)

@@ -18,16 +18,14 @@ from jobrun.core.garbage_collection import collector_paused
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.spec.models.job import JobSpec
-from jobrun.spec.resolve.include import SpecReader, merge_specs, replaced
-from jobrun.spec.resolve.params import Param, ParamValues
+from jobrun.spec.resolve.include import SpecReader, merge_specs
+from jobrun.spec.resolve.params import HIDDEN, Param, ParamValues, substituted, without_secrets
 from jobrun.spec.resolve.substitute import Substitution
-from jobrun.spec.yaml.nodes import Mapping, Scalar, SourceMap, path_text, plain
+from jobrun.spec.yaml.nodes import Mapping, SourceMap, path_text, plain
 
 if TYPE_CHECKING:
     from jobrun.spec.recorded_origins import Origins
 
-# In place of the value of a secret param.
-HIDDEN = "(secret)"
 _REFERENCED = lazy_pattern(r"\$\{(?:raw:)?([^{}]*)\}")
 
 
@@ -155,8 +153,8 @@ def _load(request: _Request, environment: MappingType[str, str]) -> LoadedSpec:
     faults = list(reader.faults)
     substitution = Substitution({}, environment)
     params = ParamValues(substitution)
-    data = _substituted(root, substitution, params)
-    root = _without_secrets(root, params.secrets, reader.files)
+    data = substituted(root, substitution, params)
+    root = without_secrets(root, params.secrets, reader.files)
     source = SourceMap(root)
     faults += [*params.faults, *substitution.faults]
     spec = _validated(data, source, substitution, faults)
@@ -207,46 +205,6 @@ def _put_together(reader: SpecReader, request: _Request) -> Mapping:
     return root
 
 
-def _substituted(root: Mapping, substitution: Substitution, params: ParamValues) -> dict[str, Any]:
-    """Return a loaded spec as nested dicts and lists, with each ``${…}`` reference replaced."""
-    data: dict[str, Any] = {}
-    declared = root.values.get("params")
-    seed = root.values.get("seed")
-    if seed is None:
-        substitution.seed = 0
-    elif isinstance(seed, Scalar) and isinstance(seed.value, int):
-        substitution.seed = seed.value
-    if isinstance(declared, Mapping):
-        data["params"] = {
-            name: params.declare(name, node) for name, node in declared.values.items()
-        }
-    if seed is not None:
-        data["seed"] = substitution.tree(seed, ("seed",))
-    substitution.seed = data.get("seed", 0)
-    for key, node in root.values.items():
-        if key not in data:
-            data[key] = substitution.tree(node, (key,))
-    return data
-
-
-def _without_secrets(
-    root: Mapping, secrets: MappingType[str, Scalar | None], files: dict[str, str]
-) -> Mapping:
-    """Remove secret params' values from a loaded spec, and hide them in texts of ``--set``."""
-    declared = root.values.get("params")
-    for name, given in secrets.items():
-        node = declared.values[name] if isinstance(declared, Mapping) else None
-        if given is None or not isinstance(node, Mapping) or not isinstance(declared, Mapping):
-            continue
-        values = {key: one for key, one in node.values.items() if key != "default"}
-        declared = replaced(declared, name, Mapping(values, node.keys, node.place))
-        root = replaced(root, "params", declared)
-        shown = given.place[0]
-        if not given.place[1]:
-            files[shown] = f"params.{name}={HIDDEN}"
-    return root
-
-
 def _validated(
     data: dict[str, Any], source: SourceMap, substitution: Substitution, faults: list[Fault]
 ) -> JobSpec | None:
@@ -268,7 +226,7 @@ def _validated(
 def _put_env_texts(
     error: ValidationError, data: dict[str, Any], substitution: Substitution
 ) -> bool:
-    """Replace a number read from an environment variable by its text, where a spec needs text.
+    """Put an environment variable's text back into a spec being loaded, where a number is refused.
 
     Returns:
         Whether any was found, so that it is worth checking again.
@@ -312,7 +270,7 @@ MOST_NODES = 100_000
 
 
 def check_nodes(spec: JobSpec, source: SourceMap) -> list[Fault]:
-    """Check a loaded spec's nodes: not too many, and no two names that differ only in case."""
+    """Check, on loading a spec, the number of its nodes, and that no names differ only in case."""
     total = sum(node.count or 1 for node in spec.nodes.values())
     if total > MOST_NODES:
         message = f"{total:,} nodes; a job has at most {MOST_NODES:,}"

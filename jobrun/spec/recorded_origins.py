@@ -49,7 +49,7 @@ class Origins:
 
 
 def ordered(tree: dict[str, Any]) -> dict[str, Any]:
-    """Return a spec's keys in the order in which its values' origins are recorded."""
+    """Return a spec's dict with its keys in the order in which their origins are recorded."""
     return {key: tree[key] for key in FIRST_KEYS if key in tree} | tree
 
 
@@ -65,7 +65,7 @@ def recorded_places(root: Node, files: Sequence[str]) -> list[list[int]]:
 
 
 def relocated(root: Mapping, origins: Origins) -> Mapping:
-    """Replace the positions in a reloaded spec by the recorded ones, in the author's own files.
+    """Replace positions in a resolved spec by their recorded origins in the author's files.
 
     Returns:
         The tree as it is where the places do not fit it.
@@ -102,7 +102,7 @@ def _places(node: Node) -> Iterator[Place]:
 
 
 def _with_places(node: Node, places: Iterator[Any]) -> Node:
-    """Give each key and value of a reloaded spec its recorded file, line and column, in order."""
+    """Set the position of each key and value of a spec to the next of its recorded origins."""
     place = next(places)
     if isinstance(node, Scalar):
         return node._replace(place=place)

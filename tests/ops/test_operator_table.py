@@ -11,14 +11,14 @@ from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.text.names import BLOB_NAME
 from jobrun.graph.expressions import BUILTINS, DTYPES
 from jobrun.ops import operator_table
-from jobrun.ops.builtin_operators.creation import CREATION
-from jobrun.ops.builtin_operators.elementwise import ELEMENTWISE
-from jobrun.ops.builtin_operators.linear import LINEAR
-from jobrun.ops.builtin_operators.reduction import REDUCTION
-from jobrun.ops.builtin_operators.searching import SEARCHING
-from jobrun.ops.builtin_operators.segments_and_scatter import SEGMENTS_AND_SCATTER
-from jobrun.ops.builtin_operators.shaping import SHAPING
-from jobrun.ops.builtin_operators.signals import SIGNALS
+from jobrun.ops.declarations.creation import CREATION
+from jobrun.ops.declarations.elementwise import ELEMENTWISE
+from jobrun.ops.declarations.linear import LINEAR
+from jobrun.ops.declarations.reduction import REDUCTION
+from jobrun.ops.declarations.searching import SEARCHING
+from jobrun.ops.declarations.segments_and_scatter import SEGMENTS_AND_SCATTER
+from jobrun.ops.declarations.shaping import SHAPING
+from jobrun.ops.declarations.signals import SIGNALS
 from jobrun.ops.definition import OpDef
 from jobrun.ops.implementations import segment_sum
 from jobrun.ops.operator_table import (

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrun.ops.builtin_operators.creation import CREATION
-from jobrun.ops.builtin_operators.elementwise import ELEMENTWISE
-from jobrun.ops.builtin_operators.linear import LINEAR
-from jobrun.ops.builtin_operators.reduction import REDUCTION
-from jobrun.ops.builtin_operators.searching import SEARCHING
-from jobrun.ops.builtin_operators.shaping import SHAPING
-from jobrun.ops.builtin_operators.signals import SIGNALS
+from jobrun.ops.declarations.creation import CREATION
+from jobrun.ops.declarations.elementwise import ELEMENTWISE
+from jobrun.ops.declarations.linear import LINEAR
+from jobrun.ops.declarations.reduction import REDUCTION
+from jobrun.ops.declarations.searching import SEARCHING
+from jobrun.ops.declarations.shaping import SHAPING
+from jobrun.ops.declarations.signals import SIGNALS
 from tests.support.sampling import LONG, QUICK, agree, calls, done, said
 
 FAMILIES = {

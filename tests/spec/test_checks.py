@@ -1,7 +1,7 @@
 from jobrun.spec.load import MOST_NODES, check_nodes
 from jobrun.spec.models.job import JobSpec
+from jobrun.spec.yaml.document import read_document
 from jobrun.spec.yaml.nodes import SourceMap, plain
-from jobrun.spec.yaml.parse import read_document
 
 
 def _faults(nodes):

@@ -22,7 +22,7 @@ from jobrun.ops.abstract_values import (
     scalar,
     shape_text,
 )
-from jobrun.ops.builtin_operators import elementwise, linear
+from jobrun.ops.declarations import elementwise, linear
 from jobrun.ops.dtype_promotion import kind_of, same_kind
 
 _PAIRS: dict[str, elementwise.Pair] = {

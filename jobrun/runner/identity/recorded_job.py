@@ -34,7 +34,8 @@ from jobrun.runner.rundir.spec_folder import (
     stage_spec,
 )
 from jobrun.spec.dump import spec_digest
-from jobrun.spec.load import HIDDEN, LoadedSpec
+from jobrun.spec.load import LoadedSpec
+from jobrun.spec.resolve.params import HIDDEN
 
 GRAPH_NAME = "graph.txt"
 _NEXT_GRAPH_NAME = "graph.next.txt"

@@ -41,7 +41,7 @@ class Model(BaseModel):
 
     @classmethod
     def model_rebuild(cls, **given: Any) -> bool | None:
-        """Complete a class based on ``Model`` on its first use, without pydantic's plug-ins.
+        """Build the validator of a class based on ``Model``, without loading pydantic's plug-ins.
 
         Those are looked for in the metadata of all installed packages. Other models of this
         process, those of callables, still get theirs.
@@ -58,7 +58,7 @@ class Model(BaseModel):
 
 
 def require_one_key(model: Model, keys: tuple[str, ...]) -> None:
-    """Require that exactly one of the given keys is set in a model (based on ``Model``)."""
+    """Raise a pydantic error unless exactly one of the given keys is set in a ``Model``."""
     given = [key for key in keys if key in model.model_fields_set]
     if len(given) != 1:
         context = {"given": ", ".join(given), "keys": ", ".join(sorted(keys))}
@@ -95,7 +95,7 @@ class Scalar:
         check: Callable[[Any], Any] | None = None,
         shown: dict[str, Any] | None = None,
     ) -> None:
-        """Take the schema of the type.
+        """Store the pydantic schema of a scalar type, for all keys that have this type.
 
         Args:
             schema: That of the value.
@@ -156,12 +156,12 @@ else:
         _OPTIONAL = _Optional()
 
         def __class_getitem__(cls, given: Any) -> Any:
-            """Build the type of an optional spec key, which may be absent but not null."""
+            """Build the type ``Maybe[T]`` of a spec's key, which may be absent but not null."""
             return Annotated[given, cls._OPTIONAL]
 
 
 def kind_of(value: Any) -> str:
-    """Return the base type of a value (text, list or mapping) whose field permits several."""
+    """Return a value's base type (text, list or mapping), which decides how pydantic checks it."""
     if isinstance(value, dict | Model):
         return "mapping"
     return "list" if isinstance(value, list | tuple) else "text"

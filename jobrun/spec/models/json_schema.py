@@ -94,7 +94,7 @@ def _models() -> Iterator[type[Model]]:
 
 
 def _referring(value: Any) -> Any:
-    """Replace each mark of a deferred model in the JSON Schema by a ``$ref`` to its definition."""
+    """Replace each placeholder of a model in the JSON Schema by a ``$ref`` to its definition."""
     if isinstance(value, list):
         return [_referring(item) for item in value]
     if not isinstance(value, dict):
@@ -123,7 +123,7 @@ def _shared(value: Any, shared: dict[str, dict[str, Any]]) -> Any:
 
 
 def _tidied(value: Any, key: str) -> Any:
-    """Remove generated titles from the JSON Schema; let each value be a ``${}`` reference too."""
+    """Remove generated titles from the JSON Schema; allow a ``${}`` reference for each value."""
     if isinstance(value, list):
         return [_tidied(item, "") for item in value]
     if not isinstance(value, dict) or key in {"default", "const"}:

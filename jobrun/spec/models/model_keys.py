@@ -22,7 +22,7 @@ def fields_of(model: type[BaseModel]) -> Iterable[tuple[str, FieldInfo]]:
 
 
 def keys_of(model: type[Model]) -> tuple[str, ...]:
-    """List the YAML keys that a pydantic model has, in order."""
+    """List the YAML keys of a pydantic model, in alphabetical order."""
     return tuple(sorted(field.alias or name for name, field in fields_of(model)))
 
 
@@ -35,7 +35,7 @@ def field_of(model: type[Model], key: str) -> FieldInfo | None:
 
 
 def is_model(annotation: Any) -> bool:
-    """Return whether a field's annotation is itself a pydantic model with keys of a spec."""
+    """Return whether a key's annotation is a model (a ``Model``), which has keys of its own."""
     return isinstance(annotation, type) and issubclass(annotation, Model)
 
 

@@ -29,7 +29,7 @@ else:
 
 
 def no_items(description: str | None = None) -> Any:
-    """Declare a field of a task model, or a similar one, that is an empty mapping by default."""
+    """Declare a key of a task, or of a net, whose value is an empty mapping by default."""
     shown: dict[str, Any] = {"default": {}}
     return Field(default_factory=dict, description=description, json_schema_extra=shown)
 

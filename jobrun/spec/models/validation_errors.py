@@ -158,7 +158,7 @@ def _python_line(step: dict[str, Any]) -> str:
 
 
 def _expected(what: str, kind: str = "") -> Callable[[_Error], _Words]:
-    """Build the message of a validation error for a value of the wrong type."""
+    """Build the function that words the validation error for a value of the wrong type."""
 
     def _words(error: _Error) -> _Words:
         message = f"expected {what}, found {found(error.value)}"
@@ -240,7 +240,7 @@ def _bound(pattern: str) -> Callable[[_Error], _Words]:
 
 
 def _always(code: Code, message: str, mend: str) -> Callable[[_Error], _Words]:
-    """Build a function that returns the same message for a validation error of any value."""
+    """Build the function that words one kind of validation error, the same whatever the value."""
     return lambda _error: _Words(code, message, mend)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping as MappingType
 from typing import Any
 
 from pydantic import ValidationError
@@ -10,11 +11,15 @@ from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin
 from jobrun.core.lazy_dataclass import replace
 from jobrun.spec.models.job import ParamSpec
+from jobrun.spec.resolve.include import replaced
 from jobrun.spec.resolve.substitute import Substitution, references
 from jobrun.spec.yaml.nodes import Mapping, Node, Path, Scalar, origin_of, path_text
 from jobrun.spec.yaml.scalars import both_readings, old_reading
 
 Param = bool | int | float | str
+
+# In place of the value of a secret param.
+HIDDEN = "(secret)"
 
 _TYPES: dict[str, type] = {"int": int, "float": float, "bool": bool, "text": str}
 _ARTICLES = {"int": "an int", "float": "a float", "bool": "true or false", "text": "text"}
@@ -181,3 +186,43 @@ class ParamValues:
 
 def _kind(value: Any) -> str:
     return next(name for name, kind in _TYPES.items() if type(value) is kind)
+
+
+def substituted(root: Mapping, substitution: Substitution, params: ParamValues) -> dict[str, Any]:
+    """Determine a spec's params, then replace all ``${…}`` references in it; return plain data."""
+    data: dict[str, Any] = {}
+    declared = root.values.get("params")
+    seed = root.values.get("seed")
+    if seed is None:
+        substitution.seed = 0
+    elif isinstance(seed, Scalar) and isinstance(seed.value, int):
+        substitution.seed = seed.value
+    if isinstance(declared, Mapping):
+        data["params"] = {
+            name: params.declare(name, node) for name, node in declared.values.items()
+        }
+    if seed is not None:
+        data["seed"] = substitution.tree(seed, ("seed",))
+    substitution.seed = data.get("seed", 0)
+    for key, node in root.values.items():
+        if key not in data:
+            data[key] = substitution.tree(node, (key,))
+    return data
+
+
+def without_secrets(
+    root: Mapping, secrets: MappingType[str, Scalar | None], files: dict[str, str]
+) -> Mapping:
+    """Remove the values of secret params from a spec's tree, and from texts of ``--set``."""
+    declared = root.values.get("params")
+    for name, given in secrets.items():
+        node = declared.values[name] if isinstance(declared, Mapping) else None
+        if given is None or not isinstance(node, Mapping) or not isinstance(declared, Mapping):
+            continue
+        values = {key: one for key, one in node.values.items() if key != "default"}
+        declared = replaced(declared, name, Mapping(values, node.keys, node.place))
+        root = replaced(root, "params", declared)
+        shown = given.place[0]
+        if not given.place[1]:
+            files[shown] = f"params.{name}={HIDDEN}"
+    return root

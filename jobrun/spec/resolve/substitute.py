@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping as MappingType
 from dataclasses import field
 from itertools import count
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import Fault
@@ -26,6 +26,9 @@ from jobrun.spec.yaml.nodes import (
 )
 from jobrun.spec.yaml.scalars import NumberRangeError, Value, resolve
 
+if TYPE_CHECKING:
+    from jobrun.spec.resolve.bash_quotes import BashQuotes
+
 # Known only while the job runs; they stay in the text.
 RUN_TIME_NAMES = ("run.dir", "node", "epoch", "instance")
 # In front of a name, in a line for bash: the value becomes a part of the line.
@@ -37,15 +40,6 @@ _NO_SCALAR = object()
 
 _REFERENCE = lazy_pattern(r"\$\$|\$\{([^{}]*)(\})?")
 _WHOLE = lazy_pattern(r"\$\{([^{}]*)\}")
-
-Context = Literal["plain", "double", "single", "ansi", "comment", "other"]
-_Frame = Literal["plain", "paren", "double", "single", "ansi", "comment", "brace", "arith", "tick"]
-
-# How a reference is written in each context; the last closes and opens the quotes around it.
-_FORMS: dict[Context, str] = {
-    "plain": '"{}"', "double": "{}", "single": "'\"{}\"'", "ansi": "'\"{}\"$'", "comment": "",
-}  # fmt: skip
-_OPENING = lazy_pattern(r"\$\(\(|\$\(|\$\{|\$'|\$\"|\(\(|<<<|<<|[\\'\"`()#}]|\)\)")
 
 
 class _UnknownError(Exception):
@@ -103,7 +97,7 @@ class Substitution:
         return self._shell_step(node, path, data) if in_shell else data
 
     def _shell_step(self, node: Mapping, path: Path, data: dict[str, Any]) -> dict[str, Any]:
-        """Substitute ``${...}`` in the bash line of a ``run`` step by bash variables."""
+        """Substitute ``${…}`` of a spec in the bash line of a ``run`` step by bash variables."""
         line = node.values["run"]
         given = data.get("with", {})
         if not isinstance(line, Scalar) or not isinstance(given, dict):
@@ -121,7 +115,9 @@ class Substitution:
     def _shell_line(
         self, node: Scalar, path: Path, names: Iterator[str], handed: dict[str, str]
     ) -> str:
-        text, parts, position, shell = str(node.value), [], 0, ShellLine()
+        from jobrun.spec.resolve.bash_quotes import BashQuotes  # noqa: PLC0415 - with 'run' only
+
+        text, parts, position, quotes = str(node.value), [], 0, BashQuotes()
         # As bash will see it, up to the next value.
         before = ""
         for match in _REFERENCE.finditer(text):
@@ -133,9 +129,9 @@ class Substitution:
                 before += "$"
                 parts.append("$$")
                 continue
-            shell.feed(before)
+            quotes.feed(before)
             before = ""
-            parts.append(self._in_shell_line(match, node, path, shell, names, handed))
+            parts.append(self._in_shell_line(match, node, path, quotes, names, handed))
         return "".join((*parts, text[position:]))
 
     def _in_shell_line(
@@ -143,15 +139,15 @@ class Substitution:
         match: re.Match[str],
         node: Scalar,
         path: Path,
-        shell: ShellLine,
+        quotes: BashQuotes,
         names: Iterator[str],
         handed: dict[str, str],
     ) -> str:
-        """Substitute one reference ``${…}`` in a ``run`` line, quoted for bash."""
+        """Substitute one ``${…}`` in the bash line of a ``run`` step; return the quoted text."""
         name = match[1]
         if match[2] and name.startswith(RAW):
             raw = self._value(name.removeprefix(RAW), node, path)
-            shell.feed(str(raw))
+            quotes.feed(str(raw))
             return _text(raw).replace("$", "$$")
         if match[2] and name in RUN_TIME_NAMES:
             variable = "JOBRUN_RUN_PATH" if name == "run.dir" else ""
@@ -160,15 +156,15 @@ class Substitution:
                 raise _unclosed(node, path)
             value = self._value(name, node, path)
             if not isinstance(value, str):
-                shell.put()
+                quotes.put()
                 return _text(value)
             variable = next(names)
             # A param is a text of the spec, in which $$ is a dollar; a variable is not.
             is_foreign = name.startswith("env:")
             handed[variable] = repr(value.replace("$", "$$") if is_foreign else value)
             variable = f"JOBRUN_{variable.upper()}"
-        found = reference(variable, shell.context) if variable else None
-        shell.put()
+        found = quotes.quoted(variable) if variable else None
+        quotes.put()
         if found is not None:
             return found.replace("$", "$$")
         if name in RUN_TIME_NAMES:
@@ -246,7 +242,7 @@ def _text(value: Value) -> str:
 
 
 def _is_shell_line(node: Mapping, path: Path) -> bool:
-    """Return whether a spec's node is a ``run`` step with references ``${…}`` in its bash line."""
+    """Return whether a mapping in a spec is a ``run`` step that has ``${…}`` to substitute."""
     line = node.values.get("run")
     is_step = len(path) > 1 and isinstance(path[-1], int) and path[0] in _WITH_STEPS
     return is_step and isinstance(line, Scalar) and "${" in str(line.value)
@@ -270,124 +266,3 @@ def references(node: Node) -> set[str]:
         return {match[1].removeprefix(RAW) for match in _REFERENCE.finditer(text) if match[2]}
     below = node.items if isinstance(node, Sequence) else node.values.values()
     return set().union(*(references(item) for item in below))
-
-
-def reference(variable: str, context: Context) -> str | None:
-    """Return the bash variable, quoted for its context, to substitute for a ``${...}``, or None."""
-    form = _FORMS.get(context)
-    return None if form is None else form.format(f"${{{variable}}}")
-
-
-class ShellLine:
-    """Tracks the quotes of a bash line, piece by piece."""
-
-    def __init__(self) -> None:
-        self._frames: list[_Frame] = ["plain"]
-        self._has_document = False
-        self._is_escaped = False
-        self._before = "\n"
-
-    @property
-    def context(self) -> Context:
-        """The kind of bash quotes around a ``${…}`` to substitute at this point of a line."""
-        top = self._frames[-1]
-        if (
-            self._is_escaped
-            or self._has_document
-            or "tick" in self._frames
-            or "arith" in self._frames
-        ):
-            return "other"
-        if top in ("double", "single", "ansi", "comment"):
-            return top
-        return "plain" if top in ("plain", "paren") else "other"
-
-    def feed(self, text: str) -> None:
-        """Read more of a bash line, to substitute the next ``${...}`` in the right quotes."""
-        position = 0
-        while position < len(text):
-            position += self._step(text, position)
-        self._is_escaped = position > len(text)
-        self._before = text[-1:] or self._before
-
-    def put(self) -> None:
-        """Note that a value is substituted at this point of a bash line, as part of a word."""
-        self._before = "x"
-        self._is_escaped = False
-
-    def _step(self, text: str, at: int) -> int:
-        """Read one token of a bash line, to know the quotes of a later ``${...}``."""
-        top, rest = self._frames[-1], text[at:]
-        if top == "single":
-            return self._until("'", rest)
-        if top == "comment":
-            return self._until("\n", rest)
-        if top == "ansi":
-            return 2 if rest[0] == "\\" else self._until("'", rest[:1])
-        found = _OPENING.match(text, at)
-        if found is None:
-            return 1
-        word = found[0]
-        if word == "\\":
-            return 2
-        if top == "double":
-            return self._in_double(word)
-        return self._in_plain(word, text[at - 1] if at else self._before)
-
-    def _until(self, end: str, rest: str) -> int:
-        place = rest.find(end)
-        if place < 0:
-            return len(rest)
-        self._frames.pop()
-        return place + 1
-
-    def _in_double(self, word: str) -> int:
-        if word == '"':
-            self._frames.pop()
-        elif word == "`":
-            self._tick()
-        elif word in ("$(", "$((", "${"):
-            self._push(word)
-        else:
-            return 1
-        return len(word)
-
-    def _in_plain(self, word: str, before: str) -> int:
-        top = self._frames[-1]
-        match word:
-            case "`":
-                self._tick()
-            case "#":
-                if top in ("plain", "paren", "tick") and before in " \t\n;&|(":
-                    self._frames.append("comment")
-            case "<<":
-                # What follows is a document in which quotes are letters.
-                self._has_document = self._has_document or top in ("plain", "paren", "tick")
-            case "}":
-                if top == "brace":
-                    self._frames.pop()
-            case "))" if top == "arith":
-                self._frames.pop()
-            case ")" | "))":
-                if top == "paren":
-                    self._frames.pop()
-                return 1
-            case "'" | '"' | "$'" | '$"' | "$(" | "$((" | "((" | "${" | "(":
-                self._push(word)
-            case _:
-                pass
-        return len(word)
-
-    def _push(self, word: str) -> None:
-        frames: dict[str, _Frame] = {
-            "'": "single", '"': "double", "$'": "ansi", '$"': "double", "$(": "paren",
-            "(": "paren", "$((": "arith", "((": "arith", "${": "brace",
-        }  # fmt: skip
-        self._frames.append(frames[word])
-
-    def _tick(self) -> None:
-        if "tick" in self._frames:
-            while self._frames.pop() != "tick":
-                pass
-        else:
-            self._frames.append("tick")

@@ -98,18 +98,18 @@ class SourceMap:
         return None if rest else found
 
     def at(self, path: Path) -> Origin:
-        """Return the source position of the YAML node at a spec path, or of one around it."""
+        """Return the source position of the YAML node at a path, or of one around it."""
         return _origin(self._walk(path)[0])
 
     def items(self, path: Path, count: int) -> list[Origin]:
-        """Return the source positions of all items of the YAML list at a path of the spec."""
+        """Return the source positions of the YAML nodes in the list at a path, such as ``stop``."""
         node, rest = self._walk(path)
         if rest or not isinstance(node, Sequence) or len(node.items) != count:
             return [self.at((*path, index)) for index in range(count)]
         return [_origin(item) for item in node.items]
 
     def key(self, path: Path) -> Origin:
-        """Return the source position of a spec path's last key, or else of its YAML node."""
+        """Return the source position of the key at a path, or of the YAML node there."""
         if path:
             parent = self.node(path[:-1])
             last = path[-1]
@@ -118,7 +118,7 @@ class SourceMap:
         return self.at(path)
 
     def _walk(self, path: Path) -> tuple[Node, int]:
-        """Find the source node nearest to a spec path; return it, and how many segments remain.
+        """Find the YAML node nearest to a path; return it and the number of path segments left.
 
         Not by ``child``, because a large spec asks for hundreds of thousands of places.
         """

@@ -10,12 +10,11 @@ which the models never see. Aliases and merge keys are followed within a budget.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jobrun.core.codes import Code
-from jobrun.core.errors import Fault, Origin, SpecError
-from jobrun.core.garbage_collection import collector_paused
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.errors import Fault
+from jobrun.spec.yaml.import_pyyaml import yaml
 from jobrun.spec.yaml.nodes import (
     Mapping,
     Node,
@@ -27,20 +26,13 @@ from jobrun.spec.yaml.nodes import (
     path_text,
     short,
 )
-from jobrun.spec.yaml.quick_pyyaml import yaml
 from jobrun.spec.yaml.scalars import NumberRangeError, is_text, resolve
-from jobrun.spec.yaml.syntax_errors import DEEPEST, QUOTING_HINT, TOO_DEEP, syntax_fault
-
-if TYPE_CHECKING:
-    from jobrun.spec.yaml.repeated_items import RepeatedItems
+from jobrun.spec.yaml.syntax_errors import DEEPEST, QUOTING_HINT, TOO_DEEP
 
 # What a spec of 100,000 tasks has, and a third more. A value takes some 600 bytes until the spec is
 # checked, so that the largest one needs 1.2 GB.
 MOST_VALUES = 2_000_000
 _VALUE_BYTES = 600
-
-# Of a shorter text, parsing takes no longer than looking for what it repeats.
-_LEAST_LENGTH = 50_000
 
 # Makes a named tuple from a tuple of its values.
 _new: Any = tuple.__new__
@@ -49,73 +41,6 @@ _new: Any = tuple.__new__
 _EXPECTED = object()
 _DROPPED = object()
 _MERGE = object()
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A parsed YAML document: its tree, and the faults that were found.
-
-    Attributes:
-        root: The tree, without what the faults are about.
-        faults: What is wrong with it; the tree is still fit to be checked further.
-        warnings: What the user should know.
-    """
-
-    root: Node
-    faults: tuple[Fault, ...]
-    warnings: tuple[Fault, ...]
-
-
-def read_document(text: str, file: str) -> Document:
-    """Parse a text as one YAML document; return its nodes and the faults found.
-
-    Args:
-        text: The whole file.
-        file: Its name, for places.
-
-    Raises:
-        SpecError: The text is not one YAML document; with all faults found until then.
-    """
-    warnings: tuple[Fault, ...] = ()
-    if not yaml.__with_libyaml__:
-        message = "PyYAML was built without libyaml; large specs load several times slower"
-        mend = "install a PyYAML wheel, or install libyaml before building PyYAML"
-        warnings = (Fault("W100", message, mend, severity="warning"),)
-    builder = Builder(file, text)
-    try:
-        with collector_paused():
-            root = _read_repeated(text, file)
-            if root is not None:
-                return Document(root, (), warnings)
-            builder.read(parser_events(text))
-    except yaml.YAMLError as error:
-        raise SpecError(*builder.faults, syntax_fault(error, text, file)) from error
-    except StopReadingError as stop:
-        raise SpecError(*builder.faults) from stop
-    if builder.root is None:
-        where = Origin(file, 1, 1)
-        raise SpecError.of("E009", "the file is empty", "a spec must be a mapping", where=where)
-    return Document(builder.root, tuple(builder.faults), warnings)
-
-
-def _read_repeated(text: str, file: str) -> Node | None:
-    """Parse a large YAML text, each repeated item only once; return None if that is impossible."""
-    if len(text) < _LEAST_LENGTH:
-        return None
-    from jobrun.spec.yaml.repeated_items import (  # noqa: PLC0415 - of large texts only
-        DifferentItemError,
-        find_repeated_items,
-    )
-
-    repeated = find_repeated_items(text)
-    if repeated is None:
-        return None
-    builder = _RepeatingBuilder(file, repeated)
-    try:
-        builder.read(parser_events(repeated.text))
-    except (yaml.YAMLError, StopReadingError, DifferentItemError):
-        return None
-    return None if builder.faults or repeated.marked else builder.root
 
 
 def parser_events(text: str) -> Iterator[yaml.events.Event]:
@@ -160,7 +85,7 @@ class _Frame:
 
     @property
     def wants_key(self) -> bool:
-        """Whether the YAML parser expects a key next in this mapping, not a value."""
+        """Return whether the parser expects a key of this YAML mapping next, and not a value."""
         return self.items is None and self.key is _EXPECTED
 
 
@@ -441,80 +366,8 @@ class Builder:
         return tuple(path)
 
 
-class _RepeatingBuilder(Builder):
-    """Builds the YAML tree of a text with marks in place of repeated items.
-
-    It is given up at the first thing that is not certainly as in the whole text.
-    """
-
-    def __init__(self, file: str, repeated: RepeatedItems) -> None:
-        super().__init__(file, repeated.text)
-        self._repeated = repeated
-        self._mark = repeated.mark
-        # The last lines that a token was on, and on which there was an anchor or an alias.
-        self._last_line = self._last_reference = 0
-        self._actions |= {
-            yaml.events.ScalarEvent: self._scalar_or_mark,
-            yaml.events.SequenceStartEvent: self._open_any,
-            yaml.events.MappingStartEvent: self._open_any,
-            yaml.events.SequenceEndEvent: self._close_any,
-            yaml.events.MappingEndEvent: self._close_any,
-            yaml.events.AliasEvent: self._alias_of_any,
-        }
-
-    def _scalar_or_mark(self, event: Any) -> None:
-        if event.value == self._mark:
-            self._repeat(event)
-            return
-        self._scalar(event)
-        self._last_line = event.end_mark.line + 1
-        if event.anchor is not None:
-            self._last_reference = self._last_line
-
-    def _open_any(self, event: Any) -> None:
-        if event.anchor is not None:
-            self._last_reference = event.start_mark.line + 1
-        self._open(event)
-
-    def _alias_of_any(self, event: Any) -> None:
-        self._last_reference = event.start_mark.line + 1
-        self._alias(event)
-
-    def _close_any(self, event: Any) -> None:
-        frame = self._stack[-1]
-        if frame.flow:
-            self._last_line = event.end_mark.line + 1
-        if frame.merges:
-            self._last_reference = self._last_line
-        self._close(event)
-        around = self._stack[-1] if self._stack else None
-        if around is None or around.items is None or around.flow:
-            return
-        shape = self._repeated.firsts.get(frame.place[1:3])
-        if shape is not None and self._last_reference < shape.line:
-            if self._last_line > shape.last_line or shape.make is not None:
-                raise StopReadingError
-            shape.learn(around.items[-1], self._values - frame.started, frame.height)
-
-    def _repeat(self, event: Any) -> None:
-        """Add an item to the parsed YAML without parsing it, as it repeats an earlier one."""
-        line = event.start_mark.line + 1
-        shape, text = self._repeated.marked.pop(line, (None, ""))
-        frame = self._stack[-1] if self._stack else None
-        is_item = frame is not None and frame.items is not None and not frame.flow
-        is_bare = event.anchor is None and event.tag is None and not event.style
-        if shape is None or shape.make is None or not (is_item and is_bare):
-            raise StopReadingError
-        if event.start_mark.column + 1 != shape.column:
-            raise StopReadingError
-        if len(self._stack) + shape.height > DEEPEST:
-            raise StopReadingError
-        self._last_line = line + text.count("\n") - 1
-        self._add(shape.make(text, line), shape.weight, shape.height, counted=False)
-
-
 def _merge(frame: _Frame, merged: Mapping) -> None:
-    """Merge the entries of a ``<<`` key into a YAML mapping, except keys that it has itself."""
+    """Merge the entries of a ``<<`` key into the parsed YAML mapping, except keys that it has."""
     for key, value in merged.values.items():
         if key not in frame.values:
             frame.values[key] = value

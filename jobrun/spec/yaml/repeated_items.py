@@ -1,4 +1,4 @@
-"""Parse items of YAML lists that differ only in letters and digits once, in a large text.
+"""Parse YAML list items that differ only in letters and digits just once, in a large text.
 
 A large spec is written by a program: ten thousand of its items are the same lines with other names
 of the same lengths. The scanner of YAML treats letters, digits and ``_`` alike, so all tokens of
@@ -18,8 +18,11 @@ from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.patterns import lazy_pattern
+from jobrun.spec.yaml.import_pyyaml import yaml
 from jobrun.spec.yaml.nodes import Mapping, Node, Place, Scalar, Sequence
+from jobrun.spec.yaml.parse import Builder, StopReadingError, parser_events
 from jobrun.spec.yaml.scalars import NumberRangeError, is_text, resolve
+from jobrun.spec.yaml.syntax_errors import DEEPEST
 
 # Replaces an item: a character that a spec may have, but hardly any has.
 MARK = "\ue000"
@@ -77,7 +80,7 @@ class Shape:
         return self.line + self.text.count("\n") - 1
 
     def learn(self, node: Node, weight: int, height: int) -> None:
-        """Derive from one parsed YAML item how to build repeated items of the same shape.
+        """Derive from one parsed YAML item how to build the repeated items of its shape.
 
         Raises:
             DifferentItemError: Its tree has more than the words of its lines.
@@ -104,7 +107,7 @@ class RepeatedItems:
 
 
 def find_repeated_items(text: str) -> RepeatedItems | None:
-    """Find YAML list items of one shape and replace repeats by marks; None if there are few."""
+    """Replace YAML list items that repeat earlier ones by marks; return None if they are few."""
     if MARK in text or "\r" in text:
         return None
     flat = text.translate(_FLAT)
@@ -154,7 +157,7 @@ class _Learner:
             self._starts.append(self._starts[-1] + len(one))
 
     def node(self, node: Node, key_place: Place | None = None) -> _Make:
-        """Build the function that creates this YAML node again for a repeated item."""
+        """Build a function that makes this YAML node for each list item that repeats its item."""
         if isinstance(node, Scalar):
             return self._scalar(node, key_place)
         file, down, column, length, text_column = self._place(node.place)
@@ -223,7 +226,7 @@ class _Learner:
         return (file, line - self._line, column, length, text_column)
 
     def _at(self, place: Place) -> int:
-        """Return the offset at which a scalar begins in the text of its repeated item."""
+        """Return the offset of a scalar in the text of the list item that others repeat."""
         _, line, column, _, text_column = place
         # Of several lines, with escapes, or behind an anchor.
         if text_column - column not in (0, 1):
@@ -232,7 +235,7 @@ class _Learner:
 
 
 def _other_key(key: str) -> str:
-    """Return the key in which a repeated YAML item differs from the first, if it is valid."""
+    """Check that a key by which a repeated YAML item differs is text, no number; return it."""
     if not is_text(key):
         raise DifferentItemError
     return key
@@ -240,8 +243,93 @@ def _other_key(key: str) -> str:
 
 @lru_cache
 def _resolved(text: str) -> Any:
-    """Return the value of a number or word in a repeated item, cached for the items like it."""
+    """Resolve a plain YAML scalar of a repeated list item to its value, and cache that."""
     try:
         return resolve(text)
     except NumberRangeError as error:
         raise DifferentItemError from error
+
+
+class _RepeatingBuilder(Builder):
+    """Builds the YAML tree of a text with marks in place of repeated items.
+
+    It is given up at the first thing that is not certainly as in the whole text.
+    """
+
+    def __init__(self, file: str, repeated: RepeatedItems) -> None:
+        super().__init__(file, repeated.text)
+        self._repeated = repeated
+        self._mark = repeated.mark
+        # The last lines that a token was on, and on which there was an anchor or an alias.
+        self._last_line = self._last_reference = 0
+        self._actions |= {
+            yaml.events.ScalarEvent: self._scalar_or_mark,
+            yaml.events.SequenceStartEvent: self._open_any,
+            yaml.events.MappingStartEvent: self._open_any,
+            yaml.events.SequenceEndEvent: self._close_any,
+            yaml.events.MappingEndEvent: self._close_any,
+            yaml.events.AliasEvent: self._alias_of_any,
+        }
+
+    def _scalar_or_mark(self, event: Any) -> None:
+        if event.value == self._mark:
+            self._repeat(event)
+            return
+        self._scalar(event)
+        self._last_line = event.end_mark.line + 1
+        if event.anchor is not None:
+            self._last_reference = self._last_line
+
+    def _open_any(self, event: Any) -> None:
+        if event.anchor is not None:
+            self._last_reference = event.start_mark.line + 1
+        self._open(event)
+
+    def _alias_of_any(self, event: Any) -> None:
+        self._last_reference = event.start_mark.line + 1
+        self._alias(event)
+
+    def _close_any(self, event: Any) -> None:
+        frame = self._stack[-1]
+        if frame.flow:
+            self._last_line = event.end_mark.line + 1
+        if frame.merges:
+            self._last_reference = self._last_line
+        self._close(event)
+        around = self._stack[-1] if self._stack else None
+        if around is None or around.items is None or around.flow:
+            return
+        shape = self._repeated.firsts.get(frame.place[1:3])
+        if shape is not None and self._last_reference < shape.line:
+            if self._last_line > shape.last_line or shape.make is not None:
+                raise StopReadingError
+            shape.learn(around.items[-1], self._values - frame.started, frame.height)
+
+    def _repeat(self, event: Any) -> None:
+        """Add a repeated list item to the YAML tree without parsing it, modelled on the first."""
+        line = event.start_mark.line + 1
+        shape, text = self._repeated.marked.pop(line, (None, ""))
+        frame = self._stack[-1] if self._stack else None
+        is_item = frame is not None and frame.items is not None and not frame.flow
+        is_bare = event.anchor is None and event.tag is None and not event.style
+        if shape is None or shape.make is None or not (is_item and is_bare):
+            raise StopReadingError
+        if event.start_mark.column + 1 != shape.column:
+            raise StopReadingError
+        if len(self._stack) + shape.height > DEEPEST:
+            raise StopReadingError
+        self._last_line = line + text.count("\n") - 1
+        self._add(shape.make(text, line), shape.weight, shape.height, counted=False)
+
+
+def read_repeated(text: str, file: str) -> Node | None:
+    """Parse a YAML text with its repeated list items only once; return None if that is unsafe."""
+    repeated = find_repeated_items(text)
+    if repeated is None:
+        return None
+    builder = _RepeatingBuilder(file, repeated)
+    try:
+        builder.read(parser_events(repeated.text))
+    except (yaml.YAMLError, StopReadingError, DifferentItemError):
+        return None
+    return None if builder.faults or repeated.marked else builder.root

@@ -4,8 +4,9 @@ import string
 import pytest
 
 from jobrun.core.errors import SpecError
-from jobrun.spec.yaml import parse, repeated_items
-from jobrun.spec.yaml.parse import Builder, parser_events, read_document
+from jobrun.spec.yaml import document, parse, repeated_items
+from jobrun.spec.yaml.document import read_document
+from jobrun.spec.yaml.parse import Builder, parser_events
 from jobrun.spec.yaml.repeated_items import find_repeated_items
 
 # Items as specs have them, and items that are hard to repeat: words of which change a meaning, or
@@ -37,7 +38,7 @@ NUMBER = 12
 
 @pytest.fixture(autouse=True)
 def _of_any_length(monkeypatch):
-    monkeypatch.setattr(parse, "_LEAST_LENGTH", 0)
+    monkeypatch.setattr(document, "_LEAST_LENGTH", 0)
     monkeypatch.setattr(repeated_items, "_FEWEST_ITEMS", 1)
 
 
@@ -62,14 +63,14 @@ def _whole(text):
 
 def _is_same(text):
     try:
-        document = read_document(text, "job.yaml")
+        found = read_document(text, "job.yaml")
     except SpecError as error:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(parse, "_read_repeated", lambda *_: None)
+            patch.setattr(document, "_read_large", lambda *_: None)
             with pytest.raises(SpecError) as whole:
                 read_document(text, "job.yaml")
         return error.faults == whole.value.faults
-    return (repr(document.root), list(document.faults)) == _whole(text)
+    return (repr(found.root), list(found.faults)) == _whole(text)
 
 
 def test_an_item_of_the_shape_of_an_earlier_one_is_not_parsed():

@@ -16,7 +16,7 @@ _compile = re.compile
 
 
 def _compile_lazily(pattern: Any, flags: Any = 0) -> re.Pattern[Any]:
-    """Compile a pattern, that of PyYAML's reader when it is first used."""
+    """Compile a pattern as PyYAML is imported, but the slow one of its reader at its first use."""
     importer = sys._getframe(1).f_globals["__name__"]
     return lazy_pattern(pattern, flags) if importer == "yaml.reader" else _compile(pattern, flags)
 

@@ -9,7 +9,7 @@ import pytest
 
 from jobrun.graph.expressions import Draw
 from jobrun.ops.abstract_values import Arguments, MisfitError, UnclearError
-from jobrun.ops.builtin_operators.draws import DRAW_METHODS
+from jobrun.ops.declarations.draws import DRAW_METHODS
 from jobrun.ops.operator_table import DRAWS
 from tests.support.expressions import expression, run_line
 from tests.support.sampling import agree, known_of

@@ -25,7 +25,7 @@ from jobrun.ops.abstract_values import (
     sure,
     typed,
 )
-from jobrun.ops.builtin_operators.elementwise import half
+from jobrun.ops.declarations.elementwise import half
 from jobrun.ops.definition import OpDef, ruled
 from jobrun.ops.dtype_promotion import as_mean, as_sum, kind_of
 

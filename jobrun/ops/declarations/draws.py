@@ -6,7 +6,7 @@ Left out is whatever works in place or hands the generator itself around.
 from __future__ import annotations
 
 from jobrun.ops.abstract_values import Arguments, Known, Rule, Shape, UnclearError, integer
-from jobrun.ops.builtin_operators.creation import checked_lengths
+from jobrun.ops.declarations.creation import checked_lengths
 from jobrun.ops.definition import DrawDef, ruled
 
 _DRAW_METHODS = (
@@ -87,7 +87,7 @@ def _drawn(default: str) -> Rule:
 
 
 def _rows(default: str, name: str) -> Rule:
-    """Build the type inference of a random draw of vectors, each as long as a vector parameter."""
+    """Build the type rule of a random draw whose rows are as long as an argument (``mean``)."""
 
     def rule(given: Arguments) -> Known:
         items = given.shape(name)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobrun.ops.abstract_values import COUNTER, NONE, Arguments, Known, MisfitError
-from jobrun.ops.builtin_operators.segments_and_scatter import SEGMENTS_AND_SCATTER
+from jobrun.ops.declarations.segments_and_scatter import SEGMENTS_AND_SCATTER
 from jobrun.ops.operator_table import OPERATORS
 from tests.support.expressions import run_line
 from tests.support.sampling import agree, known_of

@@ -6,14 +6,14 @@ from typing import ClassVar
 
 import pytest
 
-from jobrun.ops.builtin_operators.creation import CREATION
-from jobrun.ops.builtin_operators.elementwise import ELEMENTWISE
-from jobrun.ops.builtin_operators.linear import LINEAR
-from jobrun.ops.builtin_operators.reduction import REDUCTION
-from jobrun.ops.builtin_operators.searching import SEARCHING
-from jobrun.ops.builtin_operators.segments_and_scatter import SEGMENTS_AND_SCATTER
-from jobrun.ops.builtin_operators.shaping import SHAPING
-from jobrun.ops.builtin_operators.signals import SIGNALS
+from jobrun.ops.declarations.creation import CREATION
+from jobrun.ops.declarations.elementwise import ELEMENTWISE
+from jobrun.ops.declarations.linear import LINEAR
+from jobrun.ops.declarations.reduction import REDUCTION
+from jobrun.ops.declarations.searching import SEARCHING
+from jobrun.ops.declarations.segments_and_scatter import SEGMENTS_AND_SCATTER
+from jobrun.ops.declarations.shaping import SHAPING
+from jobrun.ops.declarations.signals import SIGNALS
 from jobrun.ops.definition import OpDef
 from jobrun.testing.operators import OperatorContract
 from tests.support.tables import check_each

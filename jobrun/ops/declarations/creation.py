@@ -22,7 +22,7 @@ from jobrun.ops.abstract_values import (
     sure,
     typed,
 )
-from jobrun.ops.builtin_operators.index_functions import MESH_RULES
+from jobrun.ops.declarations.index_functions import MESH_RULES
 from jobrun.ops.definition import MANY, OpDef, ruled
 from jobrun.ops.dtype_promotion import join_dtypes, kind_of
 

@@ -22,8 +22,8 @@ from jobrun.ops.abstract_values import (
     shape_text,
     typed,
 )
-from jobrun.ops.builtin_operators.elementwise import half
-from jobrun.ops.builtin_operators.shaping import too_few_axes
+from jobrun.ops.declarations.elementwise import half
+from jobrun.ops.declarations.shaping import too_few_axes
 from jobrun.ops.definition import OpDef, ruled
 from jobrun.ops.dtype_promotion import join_dtypes, kind_of
 

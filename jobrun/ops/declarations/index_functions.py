@@ -24,7 +24,7 @@ _INDEX_ROW = Known("int64", (None,))
 
 
 def _items(given: Arguments, name: str) -> list[Known]:
-    """Return what is known of each array in the list that is an argument of an index function."""
+    """Return the abstract value of each array in the list that an index function is called with."""
     return [as_array(one) for one in sure(given.get(name).items)]
 
 

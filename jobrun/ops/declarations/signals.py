@@ -18,7 +18,7 @@ from jobrun.ops.abstract_values import (
     sure,
     typed,
 )
-from jobrun.ops.builtin_operators.linear import pair_dtype
+from jobrun.ops.declarations.linear import pair_dtype
 from jobrun.ops.definition import OpDef, ruled
 from jobrun.ops.dtype_promotion import kind_of
 

@@ -25,8 +25,8 @@ from jobrun.ops.abstract_values import (
     sure,
     typed,
 )
-from jobrun.ops.builtin_operators.creation import checked_lengths, diagonal_length
-from jobrun.ops.builtin_operators.index_functions import PART_RULES
+from jobrun.ops.declarations.creation import checked_lengths, diagonal_length
+from jobrun.ops.declarations.index_functions import PART_RULES
 from jobrun.ops.definition import MANY, OpDef, ruled
 from jobrun.ops.dtype_promotion import join_dtypes
 

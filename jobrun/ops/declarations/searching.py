@@ -19,7 +19,7 @@ from jobrun.ops.abstract_values import (
     sure,
     typed,
 )
-from jobrun.ops.builtin_operators.index_functions import INDEX_RULES
+from jobrun.ops.declarations.index_functions import INDEX_RULES
 from jobrun.ops.definition import MANY, OpDef, ruled
 from jobrun.ops.dtype_promotion import kind_of
 

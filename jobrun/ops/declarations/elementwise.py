@@ -16,7 +16,7 @@ from jobrun.ops.abstract_values import (
     sure,
     typed,
 )
-from jobrun.ops.builtin_operators.index_functions import SELECTION_RULES
+from jobrun.ops.declarations.index_functions import SELECTION_RULES
 from jobrun.ops.definition import OpDef, ruled
 from jobrun.ops.dtype_promotion import as_float, join_dtypes, kind_of
 
@@ -156,7 +156,7 @@ def wrong_kind(dtype: str, what: str, mend: str) -> MisfitError:
 
 
 def _only(kinds: str, result: _Dtype, mend: str) -> _Dtype:
-    """Restrict a function for elementwise result dtypes to some kinds of dtypes; refuse others."""
+    """Wrap the dtype rule of elementwise operators, so that it refuses dtypes of other kinds."""
 
     def find(dtype: str) -> str | None:
         if kind_of(dtype) not in kinds:
@@ -167,7 +167,7 @@ def _only(kinds: str, result: _Dtype, mend: str) -> _Dtype:
 
 
 def half(dtype: str) -> str:
-    """Return the dtype of a complex dtype's real parts, elementwise; other dtypes unchanged."""
+    """Infer the dtype of elementwise ``abs`` and ``real``: float of complex, else the same."""
     return {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
 
 

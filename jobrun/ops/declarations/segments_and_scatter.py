@@ -17,7 +17,7 @@ from jobrun.ops.abstract_values import (
     integer,
     shape_text,
 )
-from jobrun.ops.builtin_operators.searching import index_kind
+from jobrun.ops.declarations.searching import index_kind
 from jobrun.ops.definition import OpDef, ruled
 from jobrun.ops.dtype_promotion import as_mean, as_sum, kind_of
 
@@ -87,7 +87,7 @@ _STATE = (
 
 
 def _rows(given: Arguments) -> tuple[Known, int | None]:
-    """Infer rows and segment count for type rules of ``segment_sum`` and the like; or refuse."""
+    """Infer rows and number of segments of a ``segment_sum`` or the like; refuse other shapes."""
     values, segments = given.array("values"), given.array("segments")
     if segments.shape != (0,):
         index_kind(segments, "segments")
