@@ -34,29 +34,29 @@ def quote_name(name: str) -> str:
 
 
 def part_name(blob: str, path: Iterable[str]) -> str:
-    """Join a blob's name and the keys of a value inside the blob to one internal name."""
+    """Join a blob's name and the keys of a value inside it to one unquoted dataset name."""
     return _STEP.join((blob, *path))
 
 
 def split_part_name(name: str) -> tuple[str, ...]:
-    """Split an internal name made by ``part_name`` into a blob's name and the keys of a value."""
+    """Split an unquoted dataset name (``part_name``) into the blob's name and the keys."""
     return tuple(name.split(_STEP))
 
 
 def dataset_path(name: str) -> str:
-    """Return where below ``/blobs`` the HDF5 dataset of a blob or of a value inside a blob is."""
+    """Return the path below ``/blobs`` of the HDF5 dataset with this unquoted name."""
     if _STEP not in name:
         return quote_name(name)
     return "/".join(quote_name(step) or _NOTHING for step in name.split(_STEP))
 
 
 def display_name(name: str) -> str:
-    """Return a blob's name for messages; for a value inside a blob, its quoted HDF5 path."""
+    """Return a dataset's name for error messages: the blob's, or the HDF5 path inside a blob."""
     return dataset_path(name) if _STEP in name else name
 
 
 def root_blob(name: str) -> str:
-    """Return the blob's name from the internal name (``part_name``) of a value inside the blob."""
+    """Return the blob's name from the unquoted dataset name of a value inside the blob."""
     return name.partition(_STEP)[0]
 
 

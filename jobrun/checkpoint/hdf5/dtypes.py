@@ -237,7 +237,7 @@ def _storage_field(field: DType) -> DType:
 
 
 def render_datatype(dtype: np.dtype[Any]) -> bytes:
-    """Render the HDF5 datatype message of any dtype, by h5py unless it is that of a number."""
+    """Render the HDF5 datatype message of any dtype; use h5py except for numbers."""
     if is_number_type(dtype):
         return render_number_type(dtype)
     from h5py import h5t  # noqa: PLC0415 - a run of numbers alone starts without
@@ -290,6 +290,6 @@ def render_record_type(dtype: np.dtype[Any]) -> bytes:
 
 
 def render_text_type(size: int, *, is_ascii: bool = False) -> bytes:
-    """Render the HDF5 datatype message of the dtype of fixed-length text, padded with NUL."""
+    """Render the HDF5 datatype message for fixed-length strings padded with NUL bytes."""
     # Class 3 (string), padding 1 (NUL); character set 0 is ASCII, 1 is UTF-8.
     return struct.pack("<BBHI", 0x13, 1 | (not is_ascii) << 4, 0, size)

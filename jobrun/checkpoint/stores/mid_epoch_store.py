@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from jobrun.checkpoint.store import CheckpointStore
+from jobrun.checkpoint.store_protocol import CheckpointStore
 from jobrun.checkpoint.stores.directory import DirectoryStore, epoch_name
 from jobrun.core.files.disk import disk_faults, list_directory
 from jobrun.core.text.patterns import lazy_pattern
@@ -39,7 +39,7 @@ class MidEpochStore(DirectoryStore):
 
 
 def mid_epoch_store(store: CheckpointStore, records: int) -> MidEpochStore:
-    """Return the store of mid-epoch checkpoints after ``records`` records, beside the given one."""
+    """Return the mid-epoch store for one number of records, in the directory of ``store``."""
     return MidEpochStore(str(Path(store.path(0)).parent), records)
 
 

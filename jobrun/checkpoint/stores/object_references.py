@@ -175,7 +175,7 @@ def local_path(path: str) -> str:
 
 
 def delete_fetched() -> None:
-    """Delete local copies of objects that references pointed to; open ones stay readable."""
+    """Delete the downloaded copies of objects in reference files; open copies stay readable."""
     _copies.forget()
 
 

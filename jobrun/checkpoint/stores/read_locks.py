@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
 
-from jobrun.checkpoint.store import EpochHold
+from jobrun.checkpoint.store_protocol import EpochHold
 from jobrun.checkpoint.stores import manifest as manifests
 from jobrun.core.errors import CheckpointError
 from jobrun.core.files.file_lock import try_lock

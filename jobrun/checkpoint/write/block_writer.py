@@ -150,7 +150,7 @@ class BlockWriter:
         return USER_BLOCK + (len(self.digests) + 1) * BLOCK_BYTES
 
     def _digests(self, data: Bytes, known: Sequence[bytes]) -> Iterator[bytes]:
-        """Yield the digests of the block writer's next blocks."""
+        """Yield the digests of the blocks to write next: known ones, or those of ``data``."""
         first, count = len(self.digests), data.size // BLOCK_BYTES
         if known:
             yield from known[first : first + count]
@@ -186,7 +186,7 @@ class BlockWriter:
         return number < len(self._old) and self._old[number] == found
 
     def _mark(self, memory: Bytes | None, begin: int, end: int, at: int = -1) -> None:
-        """Remember which memory holds bytes of the block being written, to digest it later."""
+        """Remember which memory holds bytes of blocks that the next flush writes to the file."""
         assert memory is not None  # noqa: S101 - what was filled is in it
         at = begin - self._window if at < 0 else at
         last = self._runs[-1] if self._runs else None

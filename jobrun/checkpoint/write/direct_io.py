@@ -112,7 +112,7 @@ class FileWriter:
 
     @property
     def is_direct(self) -> bool:
-        """Whether page-aligned memory is written with ``O_DIRECT``, without a copy."""
+        """Return whether page-aligned memory is written with ``O_DIRECT``, without a copy."""
         return self._direct
 
     def start(self) -> None:
