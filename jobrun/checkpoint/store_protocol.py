@@ -84,7 +84,7 @@ class EpochHold:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Release this shared lock on an epoch, so that the store may delete the epoch."""
+        """Release the hold that a store's ``hold`` returned; the epoch can be deleted again."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             # close() alone would leave the lock to a process that was forked meanwhile.
@@ -124,7 +124,7 @@ class CheckpointStore(Protocol):
         """Delete the files of a save that was staged but not committed; never raise an error."""
 
     def epochs(self) -> tuple[int, ...]:
-        """Return the numbers of all epochs in the checkpoint store, ascending, damaged ones too."""
+        """Return the numbers of all epochs in the checkpoint store, damaged ones too, ascending."""
 
     def path(self, epoch: int) -> str:
         """Return a local directory with the files of an epoch in any kind of store."""
@@ -137,7 +137,7 @@ class CheckpointStore(Protocol):
         """
 
     def verify(self, epoch: int) -> Damage | None:
-        """Verify an epoch in any kind of store: manifest, lengths, digests; return the damage."""
+        """Verify an epoch in any kind of store: manifest, lengths, digests; return any damage."""
 
     def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
         """Move the given epochs out of a store of any kind to the place ``where``."""

@@ -70,7 +70,7 @@ class UploadBuilder(Protocol):
 
 
 def file_name(node: str) -> str:
-    """Return the name of the file that a save group writes for a node in an epoch's directory."""
+    """Return the file name under which a save's task group writes a node's state."""
     return f"{node}.h5"
 
 

@@ -72,7 +72,7 @@ def blob_of_link(dataset_path: str) -> str:
 
 
 def unquote_name(text: str) -> str:
-    """Undo ``%XX`` quoting in a blob's HDF5 dataset name; return a name with a slash unchanged."""
+    """Undo the ``%XX`` quoting of an HDF5 dataset's name; leave a name with a slash as it is."""
     if "%" not in text or "/" in text:
         return text
     return _QUOTED.sub(lambda found: _plain(found[0]), text)
@@ -119,5 +119,5 @@ def blob_names(links: Iterable[str], quoted: Mapping[str, str] | None = None) ->
 
 
 def is_part_of(link: str, name: str) -> bool:
-    """Return whether an HDF5 dataset's name is that of the given blob or of a value inside it."""
+    """Return whether an HDF5 dataset belongs to a blob: has its name, or lies in its group."""
     return link == name or link.startswith((f"{quote_name(name)}/", f"{name}/"))

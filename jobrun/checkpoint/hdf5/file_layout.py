@@ -90,7 +90,7 @@ class Layout:
 
     @cached_property
     def types(self) -> list[tuple[str, str, tuple[int, ...], AxisOrder]]:
-        """Return the distinct types of blobs in the file layout: kind, dtype, shape, axis order."""
+        """Return the distinct types in the file layout: kind, dtype, shape and axis order."""
         return list(dict.fromkeys(map(_type_of, self.entries)))
 
     @cached_property
@@ -101,13 +101,13 @@ class Layout:
 
     @cached_property
     def order(self) -> list[int]:
-        """Return the indexes of the file layout's blobs in file order: small ones first."""
+        """Return the indexes of the file layout's blobs in data order: small ones first."""
         paged = self.sizes >= PAGED_BYTES
         return [*np.flatnonzero(~paged).tolist(), *np.flatnonzero(paged).tolist()]
 
     @cached_property
     def packed(self) -> list[int]:
-        """Return the indexes of the file layout's compressed blobs, which lie behind all others."""
+        """Return the indexes of the compressed blobs, whose data the file layout puts last."""
         return [index for index, one in enumerate(self.entries) if one.packing]
 
     @cached_property
@@ -117,7 +117,7 @@ class Layout:
 
     @cached_property
     def text(self) -> bytes:
-        """Return the file layout as JSON text: types of its blobs, and how some are compressed."""
+        """Return the file layout as JSON text: its blobs' types, and how some are compressed."""
         packings = {
             str(index): [one.packing.codec, list(one.packing.chunk), one.packing.count]
             for index, one in enumerate(self.entries)

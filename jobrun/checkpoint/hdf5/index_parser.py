@@ -87,7 +87,7 @@ class Index:
 
     @property
     def shown_names(self) -> list[str]:
-        """Return the names in the index for messages, ``%``-quoted only if two were equal."""
+        """Return the names in the index as users see them: unquoted, unless two would be equal."""
         plain = {link: blob for blob, link in self.quoted.items()}
         shown = (plain.get(name, name) for name in self.names)
         return [one if self.rows[one] == row else self.names[row] for row, one in enumerate(shown)]

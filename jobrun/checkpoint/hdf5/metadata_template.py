@@ -210,7 +210,7 @@ def _ordered(tree: _Tree) -> _Tree:
 
 
 def _saves_space(tree: _Tree) -> bool:
-    """Return whether large B-tree nodes make the template smaller: for few, large groups."""
+    """Return whether large B-tree nodes shrink the template: it has few groups, one large."""
     groups = [tree]
     for group in groups:
         groups += [one for one in group.values() if isinstance(one, dict)]

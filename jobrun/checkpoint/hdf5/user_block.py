@@ -81,7 +81,7 @@ _HEADER, _PARTS = attrgetter(*Header.__slots__), attrgetter(*Parts.__slots__)
 
 
 def sha256(*parts: bytes | memoryview) -> str:
-    """Compute the ``sha256:<hex>`` of bytes, as the user block of a checkpoint file records it."""
+    """Compute the ``sha256:<hex>`` of bytes, as a checkpoint file's user block records it."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)

@@ -128,7 +128,7 @@ def _counts(link: str, name: str) -> bool:
 
 
 def _is_alike(leaf: Value, stored: BlobType) -> bool:
-    """Return whether an object's value has the stored kind, dtype, shape, to load in place."""
+    """Return whether an object's value has the kind, dtype and shape to be loaded in place."""
     kind = kind_of(leaf)
     if kind not in {"array", "numpy"}:
         return kind == stored.kind
@@ -137,7 +137,7 @@ def _is_alike(leaf: Value, stored: BlobType) -> bool:
 
 
 def _pieces(file: StateFile, link: str, array: Array) -> list[_Piece]:
-    """Cut an array loaded in place at the file's 256 KiB block ends; return pieces and digests."""
+    """Cut an array loaded in place where the file's blocks end; return pieces and digests."""
     begin, end = file.index.span(file.index.rows[link])
     memory, found = flat_memory(array), []
     for number in blocks_holding(begin, end):

@@ -103,7 +103,7 @@ def load(
 
 
 def require_types(file: StateFile, expected: Mapping[str, Expected]) -> None:
-    """Check before a load that the blobs of an open checkpoint file have the expected types (E325).
+    """Check before a load that the blobs of a checkpoint file have the expected types (E325).
 
     Args:
         file: An open one.
@@ -229,7 +229,7 @@ class _Loading:
         )
 
     def run(self) -> list[Value]:
-        """Load all wanted values of the checkpoint file; return a value for each row of its index.
+        """Load all wanted blobs of the checkpoint file; return a value for each row of the index.
 
         Of rows that are not wanted it is None.
         """
@@ -294,7 +294,7 @@ class _Loading:
         ]
 
     def _take(self, rows: list[int], data: Bytes) -> None:
-        """Load several small blobs of one type from their adjacent bytes in the checkpoint file."""
+        """Load several small blobs of one type from bytes that are adjacent in the file."""
         kind = self._file.index.type_of(rows[0])
         matrix = data.view(kind.stored).reshape(len(rows), *kind.shape)
         if not (kind.is_plain and kind.shape):
@@ -335,7 +335,7 @@ class _Loading:
             self._give(row, array)
 
     def _give(self, row: int, stored: Array) -> None:
-        """Decode a loaded blob's stored array to its value; copy that to a given array, if any."""
+        """Decode a loaded blob's array to its value; copy that to the caller's array, if any."""
         index = self._file.index
         kind, target = index.type_of(row), self._targets[row] if self._targets else None
         if target is stored:
@@ -358,7 +358,7 @@ class _Loading:
 
 
 def _are_all(rows: Places, count: int) -> bool:
-    """Return whether a load's rows are all rows of the index in order: no lookup is needed."""
+    """Return whether a load covers all rows of the index in order, needing no look-ups."""
     return len(rows) == count and bool((np.diff(rows) == 1).all())
 
 

@@ -42,7 +42,7 @@ class RowSpans:
         return found
 
     def inside(self, begin: int, end: int) -> range:
-        """Return which blobs of a partial read lie completely between two offsets in the file."""
+        """Return which blobs of a partial read lie wholly between two offsets in the file."""
         low, high = np.searchsorted(self.begin, begin), np.searchsorted(self.end, end, "right")
         return range(int(low), int(high))
 

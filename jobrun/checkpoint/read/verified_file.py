@@ -207,7 +207,7 @@ class StateFile:
 
 
 def split_blocks(blocks: range, count: int = TOGETHER) -> Iterator[range]:
-    """Split a range of a verified file's blocks into ranges of ``count``, the last one shorter."""
+    """Split a range of a verified file's blocks into ranges of at most ``count`` blocks."""
     for first in range(blocks.start, blocks.stop, count):
         yield range(first, min(first + count, blocks.stop))
 

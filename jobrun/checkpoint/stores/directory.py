@@ -162,7 +162,7 @@ class DirectoryStore:
         return manifest
 
     def verify(self, epoch: int) -> Damage | None:
-        """Verify the manifest and all files in an epoch's directory; return the damage, or None."""
+        """Verify the manifest and all files in an epoch's directory; return any damage found."""
         try:
             manifest = self.manifest(epoch)
             for file in manifest.files:
@@ -174,7 +174,7 @@ class DirectoryStore:
         return None
 
     def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
-        """Move epochs from the directory store into the directory ``where``, made if it is missing.
+        """Move epochs from the directory store into the directory ``where``, made if missing.
 
         The newest is moved first: if that is cut short, those that are left are the oldest.
         Where ``where`` is on another file system, they stay on this one, in a directory
@@ -235,7 +235,7 @@ class DirectoryStore:
             self._delete_doomed()
 
     def sweep(self) -> tuple[str, ...]:
-        """Remove what interrupted saves left in the store's directory, while no run saves there."""
+        """Remove leftovers of interrupted saves from the store's directory; not during a save."""
         with disk_faults("E313", f"remove leftovers in {self._root}"):
             leftovers = [one for one in list_directory(self._root) if _LEFTOVER.fullmatch(one.name)]
             if any(path.name.startswith(_REMOVED) for path in leftovers):
@@ -342,7 +342,7 @@ def _delete_unused_files(staged: str) -> dict[str, os.stat_result]:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return device and inode of the store's directory, following links; None if it is missing."""
+    """Return the device and inode of the store's directory; None if it is missing."""
     try:
         facts = os.stat(path)  # noqa: PTH116 - for each epoch
     except OSError:

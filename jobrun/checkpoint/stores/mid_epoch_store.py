@@ -49,7 +49,7 @@ def mid_epoch_name(epoch: int, records: int) -> str:
 
 
 def parse_mid_epoch_name(name: str) -> tuple[int, int] | None:
-    """Parse a mid-epoch checkpoint's directory name into epoch and number of records; else None."""
+    """Parse the name of a mid-epoch checkpoint's directory into epoch and number of records."""
     found = _MIDWAY.fullmatch(name)
     return (int(found[1]), int(found[2])) if found else None
 

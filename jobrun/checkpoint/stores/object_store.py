@@ -198,7 +198,7 @@ class ObjectStore:
         return EpochHold() if self._found(epoch) is not None else None
 
     def remove(self, epochs: tuple[int, ...], *, keep_for_reuse: bool = False) -> tuple[int, ...]:
-        """Delete the objects of epochs from the object store, the manifest of each epoch first."""
+        """Delete epochs from the object store: each epoch's manifest first, then its files."""
         del keep_for_reuse
         for epoch in sorted(epochs):
             self._remove(epoch)
@@ -219,7 +219,7 @@ class ObjectStore:
         return (*self._local.sweep(), *(epoch_name(epoch) for epoch in sorted(without)))
 
     def _entries(self) -> tuple[set[int], set[int]]:
-        """Return two sets of epochs in the object store: those with a manifest, those without."""
+        """Return which epochs in the object store have a manifest, and which have none."""
         seen: set[int] = set()
         whole: set[int] = set()
         for name in self._bucket.list():
@@ -254,7 +254,7 @@ class ObjectStore:
         return made
 
     def _is_same(self, manifest: Manifest) -> bool:
-        """Return whether the epoch is in the object store; raise if its manifest there differs."""
+        """Return whether the object store has this epoch; raise if its manifest there differs."""
         found = self._found(manifest.epoch)
         if found is None:
             return False

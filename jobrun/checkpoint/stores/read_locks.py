@@ -63,7 +63,7 @@ def hold_chosen(
 
 
 def retry_attempts() -> Iterator[int]:
-    """Yield the numbers of the attempts to take a read lock on an epoch, pausing between them."""
+    """Yield the numbers of the attempts to take a read lock on an epoch, with pauses."""
     for number in range(_TRIES):
         if number:
             time.sleep(_PAUSE_S)

@@ -120,7 +120,7 @@ class BlockWriter:
         return self._slab[self.position - self._window : self._window_bytes]
 
     def advance(self, size: int) -> None:
-        """Add to the block writer bytes that its caller has put into the buffer from ``room()``."""
+        """Add to the block writer the bytes that its caller has put into the ``room()``."""
         end = self.position + size
         while self._end_of_block() <= end:
             self.position = self._end_of_block()
@@ -129,7 +129,7 @@ class BlockWriter:
         self._flush_full()
 
     def end_blocks(self) -> None:
-        """End the file's last 256 KiB block and digest it; only the table of digests may follow."""
+        """End and digest the file's last 256 KiB block; only the table of digests may follow."""
         if (self.position - USER_BLOCK) % BLOCK_BYTES:
             self._close_block(is_last=True)
 

@@ -126,7 +126,7 @@ class NodeWriter:
         types: ArrayTypes | None = None,
         adjacent: FindAdjacent | None = None,
     ) -> StoredFile:
-        """Write a node's values as a new file; the bytes are durable on return, not the file name.
+        """Write a node's values as a new file, durable on return except for the file's name.
 
         Until it has returned, the memory of the values must not change; nothing else is asked
         of the caller. Values need not be those of the last epoch, nor of its layout; equal
@@ -274,7 +274,7 @@ class NodeWriter:
         return filled, filling.digests, handed_bytes
 
     def _seal(self, descriptor: int, save: _Save, filled: EncodedFile) -> bytes:
-        """Finish the writer's file: write its user block last, and cut the file to its length."""
+        """Finish the writer's file: write its user block last, and cut off excess bytes."""
         reach("checkpoint.file-half-written")
         header = Header(
             node=self._node,
