@@ -1,7 +1,7 @@
 """Save the state of nodes in checkpoint files and load it back; keep the files in stores.
 
 - ``task_groups``: saving and loading, as task groups (pure).
-- ``store``: the protocol of a place for checkpoints; ``stores/`` implements it.
+- ``store_protocol``: the protocol of a place for checkpoints; ``stores/`` implements it.
 - ``blob_parts``: the parts of containers and objects that HDF5 can hold.
 - ``checkpoint_file``: one node's file as a whole; ``write/`` and ``read/`` do the work,
   ``hdf5/`` knows the bytes of the format, ``format_description`` puts it in words.

@@ -32,7 +32,7 @@ MOST_LEVELS = 800
 
 
 def flatten_value(name: str, value: Value) -> dict[str, Value]:
-    """Flatten a blob's nested containers or object state into a dict of parts, without copying.
+    """Divide a blob (nested containers or an object's state) into named parts; copy no data.
 
     Raises:
         TaskFailedError: E241, something in it cannot be kept; named with its place.
@@ -42,7 +42,7 @@ def flatten_value(name: str, value: Value) -> dict[str, Value]:
         tree = value.tree if is_state else value
         parts = trees.flatten(tree, _RESERVED, gaps=is_state)
     except UnsavableError as error:
-        raise unsavable_error(name, value, error) from error
+        raise _unsavable_error(name, value, error) from error
     form = {_TREE: parts.structure}
     if is_state:
         form[_OBJECT] = value.class_name
@@ -52,7 +52,7 @@ def flatten_value(name: str, value: Value) -> dict[str, Value]:
 
 
 def capture_object(name: str, value: Any) -> ObjectState:
-    """Take the state of a blob that is an object, to be saved in parts; raise E241 on failure.
+    """Get an object's state by the object's own methods, to divide it into parts; or raise E241.
 
     Raises:
         TaskFailedError: E241, it does not give one that can be kept.
@@ -60,7 +60,7 @@ def capture_object(name: str, value: Any) -> ObjectState:
     try:
         return take_state(value)
     except UnsavableError as error:
-        raise unsavable_error(name, value, error) from error
+        raise _unsavable_error(name, value, error) from error
     except Exception as error:
         raise TaskFailedError.of(
             "E241",
@@ -70,8 +70,8 @@ def capture_object(name: str, value: Any) -> ObjectState:
         ) from error
 
 
-def unsavable_error(name: str, value: Any, error: UnsavableError) -> TaskFailedError:
-    """Build the error for a blob that contains a value which no checkpoint can store."""
+def _unsavable_error(name: str, value: Any, error: UnsavableError) -> TaskFailedError:
+    """Build error E241 for a blob that has in one of its parts a value that cannot be saved."""
     is_state = isinstance(value, ObjectState)
     kind = value.class_name if is_state else f"{type(value).__module__}.{type(value).__qualname__}"
     return TaskFailedError.of(
@@ -84,7 +84,7 @@ def unsavable_error(name: str, value: Any, error: UnsavableError) -> TaskFailedE
 
 
 def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Replace each container or object state among a checkpoint's blobs by the values it contains.
+    """Divide all containers and object states among a checkpoint's blobs into their parts.
 
     Raises:
         TaskFailedError: E241, as by ``flatten_value``.
@@ -102,7 +102,7 @@ def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
 
 
 def group_links(links: Iterable[str]) -> dict[str, list[str]]:
-    """Group HDF5 dataset names such as ``blob/part`` by blob; leave out blobs of one dataset."""
+    """Group the HDF5 dataset names of blobs' parts by blob; leave out undivided blobs."""
     groups: dict[str, list[str]] = {}
     for link in links:
         if "/" in link:
@@ -112,12 +112,12 @@ def group_links(links: Iterable[str]) -> dict[str, list[str]]:
 
 
 def structure_link(name: str) -> str:
-    """Return the name of the HDF5 dataset that records how the values in a blob are nested."""
+    """Return the name of the HDF5 dataset that records how a blob's parts are nested."""
     return f"{quote_name(name)}/{STRUCTURE}"
 
 
 def unflatten(name: str, values: Mapping[str, Value]) -> Value:
-    """Rebuild a blob, nested containers or an object's state, from the values saved for its parts.
+    """Put a blob together again (containers, an object's state) from the values of its parts.
 
     Raises:
         ValueError: They do not belong together; the message says how.

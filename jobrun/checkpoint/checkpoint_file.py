@@ -15,7 +15,7 @@ from jobrun.checkpoint.hdf5.user_block import Header
 from jobrun.checkpoint.read.in_place import InPlace
 from jobrun.checkpoint.read.load import load
 from jobrun.checkpoint.read.verified_file import StateFile
-from jobrun.checkpoint.store import StoredFile
+from jobrun.checkpoint.store_protocol import StoredFile
 from jobrun.checkpoint.stores.object_references import open_checkpoint
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import CheckpointError
@@ -74,7 +74,7 @@ class FileFacts:
 def write_state(
     path: str, *, node: str, epoch: int, run_id: str, values: Mapping[str, Value]
 ) -> StoredFile:
-    """Write a node's checkpoint file in one call, where no writer is kept for later epochs.
+    """Write a node's whole checkpoint file in one call; return the file's size and digest.
 
     Equal arguments give equal bytes. The file's name is made durable by the store's commit.
     Who writes more than one epoch keeps a ``writer.NodeWriter``.
@@ -97,7 +97,7 @@ def read_state(
     partial: bool = False,
     in_place: InPlace | None = None,
 ) -> dict[str, Value]:
-    """Read named blobs from one checkpoint file of a node, after comparing the file's digest.
+    """Read a node's checkpoint file: verify its digest, and return the named blobs.
 
     They are exactly as they were written.
 
@@ -125,7 +125,7 @@ def read_state(
 
 
 def inspect_state(path: str) -> FileFacts:
-    """Verify a whole checkpoint file; return its header and each blob's type, shape and statistics.
+    """Read and verify a whole checkpoint file; return its header and each blob's statistics.
 
     No manifest is needed. It is verified by its own header, which shows damage, not forgery.
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from operator import attrgetter
-from typing import Any
 
-from jobrun.checkpoint.store import StoredFile
+from jobrun.checkpoint.store_protocol import StoredFile
 from jobrun.core.events import CheckpointTimes, NodeTime
 from jobrun.core.lazy_dataclass import dataclass
 
@@ -42,11 +41,6 @@ class SavePause:
     hold_s: float = 0.0
     wait_s: float = 0.0
     beside: bool = False
-
-
-def stored_files(outputs: Mapping[Any, Any]) -> tuple[StoredFile, ...]:
-    """Select from task outputs the ``StoredFile`` values: size, digest and seconds of a file."""
-    return tuple(value for value in outputs.values() if isinstance(value, StoredFile))
 
 
 def build_times(action: str, epoch: int, files: Iterable[StoredFile]) -> CheckpointTimes:
@@ -101,7 +95,7 @@ def build_save_times(
 
 
 def _summarise(nodes: list[NodeTime]) -> tuple[int, float, float, str, tuple[NodeTime, ...]]:
-    """Return all nodes' bytes, seconds, speed, slowest node and times for ``CheckpointTimes``."""
+    """Summarise a checkpoint's times by node: all bytes, seconds, speed and the slowest node."""
     size_bytes = sum([node.size_bytes for node in nodes])
     slowest = max(nodes, key=_SECONDS, default=None)
     if slowest is None:

@@ -36,10 +36,10 @@ class MetadataHandler(Protocol):
         """
 
     def accessible(self, epoch: int | None) -> bool:
-        """Return whether this metadata handler can read an epoch or, for None, save a new one."""
+        """Return whether a metadata handler can read this epoch; for None, can save a new one."""
 
     def written(self, epoch: int, generation: int) -> None:
-        """Record that an epoch's checkpoint is durable, as every metadata handler must.
+        """Record in this metadata handler that an epoch's checkpoint is durable.
 
         Called once for an epoch, or at a resume if the handler then denies having it.
 
@@ -48,4 +48,4 @@ class MetadataHandler(Protocol):
         """
 
     def report(self, times: CheckpointTimes) -> None:
-        """Receive how long a save, load or upload took, as every metadata handler must."""
+        """Report to this metadata handler how long a save, load or upload took."""

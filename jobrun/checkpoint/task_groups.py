@@ -11,12 +11,13 @@ from dataclasses import field
 from pathlib import PurePath
 from typing import Any, Protocol, TypedDict
 
-from jobrun.checkpoint.store import CheckpointStore, Manifest, StoredFile
+from jobrun.checkpoint.store_protocol import CheckpointStore, Manifest, StoredFile
+from jobrun.checkpoint.stores.manifest import saved_settings
 from jobrun.core.errors import CheckpointError
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import Name
-from jobrun.graph.query import makers
+from jobrun.graph.query import checkpointed_blobs, makers
 from jobrun.graph.steps import (
     AdoptState,
     CallPython,
@@ -33,8 +34,6 @@ ADOPT_TASK = "checkpoint/adopt"
 FILE_OUTPUT = "file"
 TICKET_OUTPUT = "ticket"
 NAMES_OUTPUT = "names"
-# The key of a manifest's runner mapping for settings of libraries, by node.
-SETTINGS = "settings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class UploadBuilder(Protocol):
     """Builds the task groups that copy epochs to another place."""
 
     def build(self, epoch: int, store: CheckpointStore) -> TaskGroup:
-        """Build the task group that uploads an epoch, empty if the epoch is there already.
+        """Build the task group that copies an epoch elsewhere, empty if a copy is there already.
 
         It runs at least once per epoch: a run that was killed before it went on runs it again.
 
@@ -71,22 +70,12 @@ class UploadBuilder(Protocol):
 
 
 def file_name(node: str) -> str:
-    """Return the name of the file that a save group writes for a node in an epoch's directory."""
+    """Return the file name under which a save's task group writes a node's state."""
     return f"{node}.h5"
 
 
-def checkpointed_blobs(job: Job) -> dict[str, tuple[str, ...]]:
-    """Return for each node the sorted names of the blobs that every checkpoint contains.
-
-    That is fixed when the job is compiled: nothing that runs can add to it. Which of the blobs
-    that ``rebuild`` tasks make are objects, whose state is in it too, is known when they are made.
-    """
-    state = dict(job.state)
-    return {node: tuple(sorted(state.get(node, ()))) for node in job.checkpoint.nodes}
-
-
 def _origins(tasks: Sequence[Task], names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Map blobs that a task group saves to the paths of the steps in ``init`` that make them.
+    """Map blobs that a save's task group stores to the ``init`` steps that assign them.
 
     Args:
         tasks: Those of init on a node.
@@ -209,21 +198,9 @@ def partial_group(
     return TaskGroup(name="checkpoint", tasks=(*reading, *adopting))
 
 
-def parse_address(name: str, nodes: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Split a blob's address for the task group of a load: ``node.w``, or ``w`` on all nodes."""
-    node, dot, blob = name.partition(".")
-    if dot and node in nodes:
-        return blob, (node,)
-    return name, tuple(nodes)
-
-
-def saved_settings(manifest: Manifest, node: str) -> tuple[tuple[str, Any], ...]:
-    """Return a node's library settings in a manifest, which a task group restores at a load.
-
-    A node that was not there when the epoch was saved gets those of another one.
-    """
-    by_node = manifest.runner.get(SETTINGS, {})
-    return tuple(by_node.get(node, next(iter(by_node.values()), {})).items())
+def stored_files(outputs: Mapping[Any, Any]) -> tuple[StoredFile, ...]:
+    """Select the facts about checkpoint files from a task group's outputs (``StoredFile``)."""
+    return tuple(value for value in outputs.values() if isinstance(value, StoredFile))
 
 
 def _load_step(
@@ -251,7 +228,7 @@ class _OutputsOnly(TypedDict):
 
 
 def _outputs_only(*names: str) -> _OutputsOnly:
-    """Return ``outputs`` and ``scopes`` for a ``Task`` of a save's or load's task group."""
+    """Return the fields of a save's or load's ``Task`` that declare its named outputs."""
     return {
         "outputs": tuple(Output(name, Name(name)) for name in names),
         "scopes": tuple((name, Scope.TASK) for name in names),

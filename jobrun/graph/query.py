@@ -102,6 +102,16 @@ def kept_names(job: Job) -> dict[str, tuple[str, ...]]:
     return {node: tuple(sorted(names)) for node, names in kept.items()}
 
 
+def checkpointed_blobs(job: Job) -> dict[str, tuple[str, ...]]:
+    """Query a job for the blobs that each node saves in every checkpoint, sorted by name.
+
+    That is fixed when the job is compiled: nothing that runs can add to it. Which of the blobs
+    that ``rebuild`` tasks make are objects, whose state is in it too, is known when they are made.
+    """
+    state = dict(job.state)
+    return {node: tuple(sorted(state.get(node, ()))) for node in job.checkpoint.nodes}
+
+
 def rebuild_group(init: TaskGroup) -> TaskGroup:
     """Select from the group ``init`` its ``rebuild`` tasks and all tasks that they need.
 

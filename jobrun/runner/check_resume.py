@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.checkpoint.metadata_handler import Chosen
-from jobrun.checkpoint.store import CheckpointStore
+from jobrun.checkpoint.store_protocol import CheckpointStore
 from jobrun.core.errors import Fault
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.query import has_callables, rebuild_group

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobrun.checkpoint.store import CheckpointStore
+from jobrun.checkpoint.store_protocol import CheckpointStore
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.files.disk import disk_faults, make_directory
 from jobrun.core.object_url import ObjectUrl, is_object_url, parse_object_url

@@ -12,10 +12,10 @@ from types import MappingProxyType
 
 from jobrun.checkpoint.hdf5.dtypes import parse_dtype
 from jobrun.checkpoint.hdf5.index_parser import BlobType
-from jobrun.checkpoint.store import CheckpointStore
+from jobrun.checkpoint.store_protocol import CheckpointStore
 from jobrun.checkpoint.stores.object_references import open_checkpoint
-from jobrun.checkpoint.task_groups import checkpointed_blobs
 from jobrun.core.errors import CheckpointError, Fault
+from jobrun.graph.query import checkpointed_blobs
 from jobrun.graph.types import Job
 from jobrun.ops.abstract_values import UNKNOWN, Known
 from jobrun.runner.locate_faults import iter_bindings

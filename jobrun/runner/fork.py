@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobrun.checkpoint.store import CheckpointStore
+from jobrun.checkpoint.store_protocol import CheckpointStore
 from jobrun.core.errors import CheckpointError, Fault
 from jobrun.core.events import CheckpointCommitted, Event, Listener, ignore
 from jobrun.core.lazy_dataclass import dataclass

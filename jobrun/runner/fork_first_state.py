@@ -11,13 +11,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from jobrun.checkpoint.store import CheckpointStore, Manifest
+from jobrun.checkpoint.store_protocol import CheckpointStore, Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
-from jobrun.checkpoint.task_groups import checkpointed_blobs, partial_group
+from jobrun.checkpoint.task_groups import partial_group
 from jobrun.core.errors import CheckpointError, DriftError, UsageError
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import did_you_mean
-from jobrun.graph.query import outputs_read_later
+from jobrun.graph.query import checkpointed_blobs, outputs_read_later
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.checkpoint_types import require_stored_types
 from jobrun.runner.loop.epoch_loop import ResumePoint

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobrun.checkpoint.metadata_handler import MetadataHandler
-from jobrun.checkpoint.store import CheckpointStore
+from jobrun.checkpoint.store_protocol import CheckpointStore
 from jobrun.core.errors import (
     ExpectationError,
     Fault,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from jobrun.checkpoint.checkpoint_times import build_times, stored_files
-from jobrun.checkpoint.store import CheckpointStore
+from jobrun.checkpoint.checkpoint_times import build_times
+from jobrun.checkpoint.store_protocol import CheckpointStore
 from jobrun.checkpoint.stores.directory import DirectoryStore
-from jobrun.checkpoint.task_groups import LOAD_TASK, NAMES_OUTPUT, parse_address, partial_group
+from jobrun.checkpoint.task_groups import LOAD_TASK, NAMES_OUTPUT, partial_group, stored_files
 from jobrun.core.errors import CheckpointError
 from jobrun.core.events import Listener, ignore
 from jobrun.core.object_url import is_object_url
@@ -67,6 +67,14 @@ def load_blobs_from_checkpoints(
         name: tuple(node for node in on if blob in loaded[node])
         for name, (blob, on) in meant.items()
     }
+
+
+def parse_address(name: str, nodes: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Parse the name of a blob to load, ``node.w`` or ``w``; return the blob and its nodes."""
+    node, dot, blob = name.partition(".")
+    if dot and node in nodes:
+        return blob, (node,)
+    return name, tuple(nodes)
 
 
 def _store(source: Source, epoch: int) -> CheckpointStore:

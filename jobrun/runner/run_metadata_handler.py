@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from jobrun.checkpoint.metadata_handler import Chosen, MetadataHandler
-from jobrun.checkpoint.store import CheckpointStore, Damage, EpochHold
+from jobrun.checkpoint.store_protocol import CheckpointStore, Damage, EpochHold
 from jobrun.checkpoint.stores.read_locks import epochs_deleted_error, retry_attempts
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, JobrunError
 from jobrun.core.events import CheckpointTimes, Listener, Noted, ignore

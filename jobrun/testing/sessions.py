@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint.checkpoint_file import read_state
-from jobrun.checkpoint.store import Manifest, StoredFile
+from jobrun.checkpoint.store_protocol import Manifest, StoredFile
 from jobrun.checkpoint.task_groups import load_group, save_group
 from jobrun.core.errors import JobrunError, TaskFailedError
 from jobrun.core.events import Event, Logged, Measured, Noted, TaskEnded

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint.checkpoint_file import write_state
-from jobrun.checkpoint.store import CheckpointStore, Damage, Manifest
+from jobrun.checkpoint.store_protocol import CheckpointStore, Damage, Manifest
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 
 RUN_ID = "run-1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from jobrun.checkpoint.store import CheckpointStore, Damage, EpochHold
+from jobrun.checkpoint.store_protocol import CheckpointStore, Damage, EpochHold
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.mid_epoch_store import MidEpochStore, list_mid_epochs
 from jobrun.checkpoint.stores.read_locks import hold_chosen as held_choice

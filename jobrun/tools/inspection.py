@@ -24,7 +24,7 @@ from jobrun.checkpoint.blob_parts import MOST_LEVELS
 from jobrun.checkpoint.checkpoint_file import BlobFacts, FileFacts, inspect_state
 from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE, is_part_of
 from jobrun.checkpoint.hdf5.dtypes import parse_dtype
-from jobrun.checkpoint.store import EpochHold
+from jobrun.checkpoint.store_protocol import EpochHold
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.manifest import NAME as MANIFEST
 from jobrun.checkpoint.stores.mid_epoch_store import (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jobrun.checkpoint.read.load import load
 from jobrun.checkpoint.read.verified_file import StateFile
-from jobrun.checkpoint.store import EpochHold
+from jobrun.checkpoint.store_protocol import EpochHold
 from jobrun.checkpoint.stores.object_references import open_checkpoint
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.tools.inspection import CheckpointLocation, locate_checkpoint

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from jobrun.checkpoint.checkpoint_file import BlobFacts, inspect_state
-from jobrun.checkpoint.store import CheckpointStore
+from jobrun.checkpoint.store_protocol import CheckpointStore
 from jobrun.core.errors import Fault
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.conditions import (

@@ -5,9 +5,8 @@ from jobrun.checkpoint.checkpoint_times import (
     SavePause,
     build_save_times,
     build_times,
-    stored_files,
 )
-from jobrun.checkpoint.store import StoredFile
+from jobrun.checkpoint.store_protocol import StoredFile
 from jobrun.core.events import CheckpointTimes, NodeTime
 
 DIGEST = "sha256:" + "0" * 64
@@ -38,12 +37,6 @@ def test_of_equally_slow_nodes_the_first_is_named():
 def test_no_time_has_no_speed_and_no_file_no_slowest_node():
     assert build_times("save", 0, [stored("a", 5, 0.0)]).megabytes_per_s == 0.0
     assert build_times("save", 0, []) == CheckpointTimes("save", 0, 0, 0.0, 0.0, "", ())
-
-
-def test_facts_about_files_are_found_among_other_outputs():
-    file = stored("a", 1, 0.5)
-
-    assert stored_files({"x": 3, "file": file, "names": ("w",)}) == (file,)
 
 
 def test_what_was_written_is_told_of_each_node_and_of_all():

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.checkpoint.store import Manifest, StoredFile
+from jobrun.checkpoint.store_protocol import Manifest, StoredFile
 from jobrun.checkpoint.task_groups import (
-    checkpointed_blobs,
     file_name,
     load_group,
-    parse_address,
     partial_group,
     save_group,
+    stored_files,
 )
 from jobrun.core.errors import CheckpointError
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
@@ -84,10 +83,6 @@ def test_files_of_other_nodes_stay_unread():
     assert [task.node for task in group.tasks] == ["a", "b"]
 
 
-def test_what_is_checkpointed_is_known_before_anything_runs():
-    assert checkpointed_blobs(JOB) == {"a": ("k", "w"), "b": ("file",)}
-
-
 def test_what_was_read_is_given_out_with_its_facts():
     group = load_group(JOB, manifest("a", "b"), "d")
 
@@ -106,15 +101,7 @@ def test_some_blobs_are_adopted_only_when_every_node_has_read():
     assert group.workspace == "private"
 
 
-@pytest.mark.parametrize(
-    ("name", "blob", "nodes"),
-    [
-        ("w", "w", ("a", "b")),
-        ("b.w", "w", ("b",)),
-        ("readers/train", "readers/train", ("a", "b")),
-        ("a.readers/train", "readers/train", ("a",)),
-        ("c.w", "c.w", ("a", "b")),
-    ],
-)
-def test_a_name_means_a_blob_on_all_nodes_or_on_one(name, blob, nodes):
-    assert parse_address(name, ("a", "b")) == (blob, nodes)
+def test_facts_about_files_are_found_among_other_outputs():
+    file = StoredFile("a", "a.h5", 1, DIGEST, 0.5)
+
+    assert stored_files({"x": 3, "file": file, "names": ("w",)}) == (file,)

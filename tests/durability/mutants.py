@@ -16,7 +16,7 @@ from pathlib import Path, PosixPath
 from types import SimpleNamespace
 from typing import Any
 
-from jobrun.checkpoint.store import Manifest
+from jobrun.checkpoint.store_protocol import Manifest
 from jobrun.checkpoint.stores import directory
 from jobrun.checkpoint.stores import epoch_copy as copying
 from jobrun.checkpoint.stores.directory import DirectoryStore

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobrun.checkpoint.store import Manifest
+from jobrun.checkpoint.store_protocol import Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.session import node_files

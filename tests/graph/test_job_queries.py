@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import Probe, StopWhen
 from jobrun.graph.effects import Log
 from jobrun.graph.expressions import Binary, Const, OutputRead, Text
 from jobrun.graph.query import (
+    checkpointed_blobs,
     group_outputs,
     iter_steps,
     kept_names,
@@ -100,3 +102,13 @@ def test_every_step_is_found_however_deep_it_stands():
     )
 
     assert [type(step).__name__ for step in steps] == ["Loop", "If", "Log", "Stop", "Log"]
+
+
+def test_what_is_checkpointed_is_known_before_anything_runs():
+    found = job(
+        state=(("n", ("w", "k")), ("m", ("z",))),
+        constants=(("n", ("X",)),),
+        checkpoint=CheckpointPolicy(nodes=("n",)),
+    )
+
+    assert checkpointed_blobs(found) == {"n": ("k", "w")}

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobrun.checkpoint.store import Manifest
+from jobrun.checkpoint.store_protocol import Manifest
 from jobrun.graph.checkpoint_policy import CheckpointPolicy, UploadPolicy
 from jobrun.graph.types import Cluster, Job, Node, TaskGroup
 from jobrun.runner.checkpoint_stores import node_files, open_store, open_upload

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobrun.checkpoint.store import Manifest
+from jobrun.checkpoint.store_protocol import Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import CheckpointError
 from jobrun.core.events import CheckpointTimes
 from jobrun.graph.types import Cluster, Node, Scope, Task, TaskGroup
-from jobrun.runner.partial_load import load_blobs_from_checkpoints
+from jobrun.runner.partial_load import load_blobs_from_checkpoints, parse_address
 from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.testing.graphs import steps
@@ -159,3 +159,17 @@ def test_a_run_or_a_directory_is_a_source_too(session, tmp_path, outside):
     if not outside:
         root = place.run.path / "checkpoints"
         assert load_blobs_from_checkpoints(session, root, 1, ["b.v"]) == {"b.v": ("b",)}
+
+
+@pytest.mark.parametrize(
+    ("name", "blob", "nodes"),
+    [
+        ("w", "w", ("a", "b")),
+        ("b.w", "w", ("b",)),
+        ("readers/train", "readers/train", ("a", "b")),
+        ("a.readers/train", "readers/train", ("a",)),
+        ("c.w", "c.w", ("a", "b")),
+    ],
+)
+def test_a_name_means_a_blob_on_all_nodes_or_on_one(name, blob, nodes):
+    assert parse_address(name, ("a", "b")) == (blob, nodes)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
-from jobrun.checkpoint.store import Manifest
+from jobrun.checkpoint.store_protocol import Manifest
 from jobrun.checkpoint.stores.bucket import Bucket
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.object_references import Reference, write_reference

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
-from jobrun.checkpoint.store import StoredFile
+from jobrun.checkpoint.store_protocol import StoredFile
 from jobrun.checkpoint.task_groups import SAVE_TASK, TICKET_OUTPUT, Ticket
 from jobrun.core.events import TaskEnded
 from jobrun.graph.types import Cluster, OutputRef, TaskGroup

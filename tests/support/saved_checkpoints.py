@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.checkpoint.checkpoint_file import write_state
-from jobrun.checkpoint.store import Manifest
+from jobrun.checkpoint.store_protocol import Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.runner.saved_progress import Progress, to_json
 

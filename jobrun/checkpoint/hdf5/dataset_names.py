@@ -34,29 +34,29 @@ def quote_name(name: str) -> str:
 
 
 def part_name(blob: str, path: Iterable[str]) -> str:
-    """Join a blob's name and the keys of a value inside the blob to one internal name."""
+    """Join a blob's name and the keys of a value inside it to one unquoted dataset name."""
     return _STEP.join((blob, *path))
 
 
 def split_part_name(name: str) -> tuple[str, ...]:
-    """Split an internal name made by ``part_name`` into a blob's name and the keys of a value."""
+    """Split an unquoted dataset name (``part_name``) into the blob's name and the keys."""
     return tuple(name.split(_STEP))
 
 
 def dataset_path(name: str) -> str:
-    """Return where below ``/blobs`` the HDF5 dataset of a blob or of a value inside a blob is."""
+    """Return the path below ``/blobs`` of the HDF5 dataset with this unquoted name."""
     if _STEP not in name:
         return quote_name(name)
     return "/".join(quote_name(step) or _NOTHING for step in name.split(_STEP))
 
 
 def display_name(name: str) -> str:
-    """Return a blob's name for messages; for a value inside a blob, its quoted HDF5 path."""
+    """Return a dataset's name for error messages: the blob's, or the HDF5 path inside a blob."""
     return dataset_path(name) if _STEP in name else name
 
 
 def root_blob(name: str) -> str:
-    """Return the blob's name from the internal name (``part_name``) of a value inside the blob."""
+    """Return the blob's name from the unquoted dataset name of a value inside the blob."""
     return name.partition(_STEP)[0]
 
 
@@ -72,7 +72,7 @@ def blob_of_link(dataset_path: str) -> str:
 
 
 def unquote_name(text: str) -> str:
-    """Undo ``%XX`` quoting in a blob's HDF5 dataset name; return a name with a slash unchanged."""
+    """Undo the ``%XX`` quoting of an HDF5 dataset's name; leave a name with a slash as it is."""
     if "%" not in text or "/" in text:
         return text
     return _QUOTED.sub(lambda found: _plain(found[0]), text)
@@ -119,5 +119,5 @@ def blob_names(links: Iterable[str], quoted: Mapping[str, str] | None = None) ->
 
 
 def is_part_of(link: str, name: str) -> bool:
-    """Return whether an HDF5 dataset's name is that of the given blob or of a value inside it."""
+    """Return whether an HDF5 dataset belongs to a blob: has its name, or lies in its group."""
     return link == name or link.startswith((f"{quote_name(name)}/", f"{name}/"))

@@ -73,7 +73,7 @@ def _text(dtype: DType) -> str:
 
 
 def parse_dtype(text: str) -> DType:
-    """Parse the text of a numpy dtype in a checkpoint file's index, as ``dtype_text`` rendered it.
+    """Parse the text of a numpy dtype in a checkpoint file's index (from ``dtype_text``).
 
     Raises:
         ValueError: It is none.
@@ -87,7 +87,7 @@ def parse_dtype(text: str) -> DType:
 
 
 def storage_dtype(dtype: DType) -> DType:
-    """Return the dtype under which HDF5 stores a numpy dtype: the same, or one of equal item size.
+    """Return the dtype with which HDF5 stores a numpy dtype: the same, or one of equal size.
 
     ========================  ====================================================
     bfloat16, float8 …        unsigned integers of the same bits
@@ -123,7 +123,7 @@ def storage_dtype(dtype: DType) -> DType:
 
 
 def is_longdouble(dtype: DType) -> bool:
-    """Return whether a dtype to store in HDF5 is a (complex) long double, of either byte order."""
+    """Return whether a dtype to store in HDF5 is a real or complex long double."""
     return dtype.type in {np.longdouble, np.clongdouble}
 
 
@@ -133,7 +133,7 @@ def is_custom(dtype: DType) -> bool:
 
 
 def is_reinterpreted(dtype: DType) -> bool:
-    """Return whether HDF5 stores a dtype's bits unchanged under another dtype, as for bfloat16."""
+    """Return whether HDF5 stores a dtype's bits as another dtype, such as bfloat16 as uint16."""
     # Metadata do not count where dtypes are compared.
     is_simple = dtype.names is None and dtype.subdtype is None and not dtype.metadata
     return is_simple and _keeps_its_bits(dtype)
@@ -237,7 +237,7 @@ def _storage_field(field: DType) -> DType:
 
 
 def render_datatype(dtype: np.dtype[Any]) -> bytes:
-    """Render the HDF5 datatype message of any dtype, by h5py unless it is that of a number."""
+    """Render the HDF5 datatype message of any dtype; use h5py except for numbers."""
     if is_number_type(dtype):
         return render_number_type(dtype)
     from h5py import h5t  # noqa: PLC0415 - a run of numbers alone starts without
@@ -273,7 +273,7 @@ def render_number_type(dtype: np.dtype[Any]) -> bytes:
 
 
 def is_number_type(dtype: np.dtype[Any]) -> bool:
-    """Return whether a dtype has an HDF5 datatype of numbers: integer, float, complex or bool."""
+    """Return whether HDF5 has a number type for a dtype: integer, float, complex or bool."""
     size = dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
     return dtype.kind in "biu" or (dtype.kind in "fc" and size in _FLOATS)
 
@@ -290,6 +290,6 @@ def render_record_type(dtype: np.dtype[Any]) -> bytes:
 
 
 def render_text_type(size: int, *, is_ascii: bool = False) -> bytes:
-    """Render the HDF5 datatype message of the dtype of fixed-length text, padded with NUL."""
+    """Render the HDF5 datatype message for fixed-length strings padded with NUL bytes."""
     # Class 3 (string), padding 1 (NUL); character set 0 is ASCII, 1 is UTF-8.
     return struct.pack("<BBHI", 0x13, 1 | (not is_ascii) << 4, 0, size)

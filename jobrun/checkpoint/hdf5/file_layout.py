@@ -90,34 +90,34 @@ class Layout:
 
     @cached_property
     def types(self) -> list[tuple[str, str, tuple[int, ...], AxisOrder]]:
-        """The distinct types of blobs in the file layout: kind, dtype, shape and axis order."""
+        """Return the distinct types in the file layout: kind, dtype, shape and axis order."""
         return list(dict.fromkeys(map(_type_of, self.entries)))
 
     @cached_property
     def sizes(self) -> Numbers:
-        """The size in bytes of each blob's data in the file's layout; 0 for a compressed blob."""
+        """Return the size of each blob's data in the file layout; 0 for a compressed blob."""
         found = (0 if one.packing else one.size_bytes for one in self.entries)
         return np.fromiter(found, np.uint64, len(self.entries))
 
     @cached_property
     def order(self) -> list[int]:
-        """Order the layout's blobs as their data lie in the file, small blobs first."""
+        """Return the indexes of the file layout's blobs in data order: small ones first."""
         paged = self.sizes >= PAGED_BYTES
         return [*np.flatnonzero(~paged).tolist(), *np.flatnonzero(paged).tolist()]
 
     @cached_property
     def packed(self) -> list[int]:
-        """The indexes of the layout's compressed blobs, whose data follow all other data."""
+        """Return the indexes of the compressed blobs, whose data the file layout puts last."""
         return [index for index, one in enumerate(self.entries) if one.packing]
 
     @cached_property
     def chunk_count(self) -> int:
-        """The number of chunks of all compressed blobs in the layout together."""
+        """Return how many chunks all compressed blobs of the file layout have together."""
         return sum(one.packing.count for one in self.entries if one.packing)
 
     @cached_property
     def text(self) -> bytes:
-        """The layout's blob types and compressed chunks as JSON text, without names and offsets."""
+        """Return the file layout as JSON text: its blobs' types, and how some are compressed."""
         packings = {
             str(index): [one.packing.codec, list(one.packing.chunk), one.packing.count]
             for index, one in enumerate(self.entries)
@@ -132,19 +132,19 @@ class Layout:
 
     @cached_property
     def names_text(self) -> bytes:
-        """The quoted names of the layout's blobs as bytes, joined by line feeds."""
+        """Return the ``%``-quoted names of the file layout's blobs, joined by line feeds."""
         return b"\n".join(self.quoted_names)
 
     @cached_property
     def type_numbers(self) -> Numbers:
-        """The position of each blob's type in the file layout's list ``types``."""
+        """Return the position of each blob's type in the file layout's list ``types``."""
         numbers = {one: number for number, one in enumerate(self.types)}
         found = (numbers[_type_of(one)] for one in self.entries)
         return np.fromiter(found, np.uint64, len(self.entries))
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of a file layout: its blobs' names, kinds, dtypes, shapes and roles."""
+        """Return the SHA-256 of a file layout: of the blobs' names, kinds, dtypes and shapes."""
         about = [[one.role, one.origin] for one in self.entries]
         roles = json.dumps(about, sort_keys=True) if any(map(_has_attributes, self.entries)) else ""
         digest = hashlib.sha256(b"\0".join([self.text, self.names_text, roles.encode()]))

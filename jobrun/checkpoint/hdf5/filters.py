@@ -89,7 +89,7 @@ class _Deflate:
 
 
 def _deflate_functions() -> tuple[Callable[[Any, int], bytes], Callable[[bytes, int], bytes]]:
-    """Return the HDF5 deflate filter's functions to compress and decompress: ISA-L's or zlib's."""
+    """Return the functions of HDF5's deflate filter, compress and decompress: ISA-L's or zlib's."""
     module: Any = import_module("isal.isal_zlib") if util.find_spec("isal") else zlib
 
     def decompress(data: bytes, most_bytes: int) -> bytes:

@@ -56,7 +56,7 @@ class BlobType:
 
     @property
     def size_bytes(self) -> int:
-        """The size in bytes of a blob that has this type in the file's index."""
+        """Return the size in bytes of each blob that has this type in the file's index."""
         return math.prod(self.shape) * self.stored.itemsize
 
 
@@ -82,26 +82,26 @@ class Index:
 
     @property
     def blobs(self) -> tuple[str, ...]:
-        """The names of blobs in a parsed index; a blob of several datasets counts once."""
+        """Return the names of the blobs in a checkpoint file's index, each blob once."""
         return blob_names(self.names, self.quoted)
 
     @property
     def shown_names(self) -> list[str]:
-        """The names in a parsed index for messages, ``%``-quoted only if two would look equal."""
+        """Return the names in the index as users see them: unquoted, unless two would be equal."""
         plain = {link: blob for blob, link in self.quoted.items()}
         shown = (plain.get(name, name) for name in self.names)
         return [one if self.rows[one] == row else self.names[row] for row, one in enumerate(shown)]
 
     def blob_rows(self) -> dict[str, int]:
-        """Map the names of blobs and of values inside blobs to row numbers in the file's index."""
+        """Map names of blobs, and of values inside blobs, to rows of the checkpoint's index."""
         return {**self.rows, **{blob: self.rows[link] for blob, link in self.quoted.items()}}
 
     def type_of(self, row: int) -> BlobType:
-        """Return the ``BlobType`` of the blob in the given row of the file's parsed index."""
+        """Return the type of the blob in a row of the index: kind, dtype, shape, axis order."""
         return self.types[int(self.table["type"][row])]
 
     def span(self, row: int) -> tuple[int, int]:
-        """Return at which byte a blob's data begin and end, according to the file's index."""
+        """Return the offsets at which a blob's data begin and end, according to the index."""
         begin = int(self.table["offset"][row])
         return begin, begin + int(self.table["size"][row])
 
@@ -122,13 +122,13 @@ class Tail:
 
 
 def index_span(parts: Parts) -> tuple[int, int]:
-    """Return where the index of a checkpoint file, to be parsed, begins and ends."""
+    """Return the offsets in a checkpoint file at which its index begins and ends."""
     size = _padded(parts.layout_bytes) + _padded(parts.names_bytes)
     return parts.index, parts.index + size + parts.blobs * BLOBS_TYPE.itemsize
 
 
 def require_parts(header: Header) -> Parts:
-    """Require of a header, for the index parser, that index and tail lie inside the file.
+    """Require that the index and the tail (block digests) lie inside the checkpoint file.
 
     Raises:
         StructureError: They do not fit into it, or overlap.
@@ -144,7 +144,7 @@ def require_parts(header: Header) -> Parts:
 
 
 def parse_tail(data: bytes, header: Header, parts: Parts) -> Tail:
-    """Parse the tail that completes a file's index: offsets of chunks, and digests of blocks.
+    """Parse the tail (the last part) of a checkpoint file: chunk offsets and block digests.
 
     Raises:
         StructureError: It is of another epoch.
@@ -202,7 +202,7 @@ def _parse_packings(form: dict[str, Any]) -> dict[int, tuple[Packing, int]]:
 
 
 def _parse_stored_dtype(dtype: str) -> tuple[DType, DType, bool]:
-    """Parse a dtype in the file's index; return it, its stored dtype, and if their bits agree.
+    """Parse a dtype in the index; return it, its stored dtype, and whether their bits agree.
 
     They are where an array of the one has the bits of an array of the other.
     """

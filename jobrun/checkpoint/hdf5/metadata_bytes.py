@@ -121,7 +121,7 @@ def render_contiguous_layout(size: int) -> tuple[bytes, int]:
 def render_chunked_layout(
     chunk: tuple[int, ...], itemsize: int, filters: bytes
 ) -> tuple[bytes, int]:
-    """Render a chunked dataset's HDF5 header messages; return also the B-tree address's offset."""
+    """Render the HDF5 messages of a chunked dataset; return also the B-tree address's offset."""
     fill = render_message(0x05, _FILL_CHUNKED, 1)
     pipeline = render_message(0x0B, filters, 1)
     body = struct.pack("<BBBQ", 3, 2, len(chunk) + 1, UNDEFINED)
@@ -130,7 +130,7 @@ def render_chunked_layout(
 
 
 def render_filter_pipeline(filters: Sequence[tuple[int, str, tuple[int, ...]]]) -> bytes:
-    """Render an HDF5 filter pipeline message: the number, name and parameters of each filter."""
+    """Render the bytes of an HDF5 filter pipeline message: each filter and its parameters."""
     parts = [struct.pack("<BB", 2, len(filters))]
     for number, name, values in filters:
         text = name.encode() + b"\0" if number >= 256 else b""

@@ -104,7 +104,7 @@ class Template:
         self._tree = _build_tree(layout)
         self._node_k = h5parts.LARGE_K if _saves_space(self._tree) else h5parts.SMALL_K
         self.index_at = USER_BLOCK + h5parts.SUPERBLOCK_SIZE
-        self._texts = pad_text(layout.text) + pad_text(layout.names_text)
+        self._texts = _pad_text(layout.text) + _pad_text(layout.names_text)
         self._table_at = self.index_at + len(self._texts)
         headers_at = self._table_at + BLOBS_TYPE.itemsize * len(layout.entries) - USER_BLOCK
         self._alike, self._addresses, own_at = _place_headers(layout, headers_at)
@@ -114,7 +114,7 @@ class Template:
         self.size_bytes = USER_BLOCK + end
 
     def render(self, places: Offsets) -> Bytes:
-        """Fill in the template's offsets; return ``size_bytes`` bytes of HDF5 metadata."""
+        """Fill one file's offsets into the template; return the bytes of its HDF5 metadata."""
         node_k = self._node_k
         parts = [
             np.frombuffer(h5parts.render_superblock(places.end, self._root, node_k), np.uint8),
@@ -144,7 +144,7 @@ class Template:
 
     def _own(self, places: Offsets) -> list[_OwnDataset]:
         layout = self._layout
-        names_at = self.index_at + len(pad_text(layout.text))
+        names_at = self.index_at + len(_pad_text(layout.text))
         chunks_at = places.tail + EPOCH_TYPE.itemsize
         blocks_at = chunks_at + CHUNKS_TYPE.itemsize * layout.chunk_count
         count = layout.chunk_count
@@ -159,7 +159,7 @@ class Template:
         ]
 
     def _make_groups(self, own: dict[str, Bytes], own_at: int) -> tuple[bytes, int, int]:
-        """Render all groups of the metadata template; return bytes, root address, end address."""
+        """Render all HDF5 groups of the template; return bytes, root address, end address."""
         links: list[tuple[bytes, int]] = []
         end = own_at
         for name, header in own.items():
@@ -172,7 +172,7 @@ class Template:
         return b"".join([*made, root]), root_at, root_at + len(root)
 
     def _make_group(self, tree: _Tree, begin: int, made: list[bytes]) -> tuple[int, int]:
-        """Render a group of the HDF5 template after its children; return address and end."""
+        """Render an HDF5 group of the template after its child groups; return address, end."""
         links: list[tuple[bytes, int]] = []
         for name, one in tree.items():
             if isinstance(one, int):
@@ -184,28 +184,13 @@ class Template:
         return begin, begin + len(made[-1])
 
 
-def build_chunk_tree(
-    entry: Entry, places: list[tuple[int, int]], address: int
-) -> tuple[bytes, int]:
-    """Render the HDF5 B-tree of a compressed blob's chunks, which the metadata template leaves out.
-
-    Args:
-        entry: The blob.
-        places: Address and stored size of each chunk, in the order of the array.
-        address: Where the tree will be.
-    """
-    packing = entry.packing
-    assert packing is not None  # noqa: S101 - the caller looks
-    return h5parts.render_chunk_tree(entry.shape, packing.chunk, places, address)
-
-
-def pad_text(text: bytes) -> bytes:
-    """Append NULs to a text in the template of HDF5 metadata, to a multiple of 8 bytes."""
+def _pad_text(text: bytes) -> bytes:
+    """Pad a text in the template of HDF5 metadata with NULs to a multiple of 8 bytes."""
     return text + bytes(-len(text) % 8)
 
 
 def _build_tree(layout: Layout) -> _Tree:
-    """Build nested dicts of HDF5 groups below ``/blobs`` for the metadata template, sorted."""
+    """Build nested dicts of the template's HDF5 groups below ``/blobs``, sorted by name."""
     tree: _Tree = {}
     for row, name in enumerate(layout.quoted_names):
         inside = tree
@@ -225,7 +210,7 @@ def _ordered(tree: _Tree) -> _Tree:
 
 
 def _saves_space(tree: _Tree) -> bool:
-    """Return whether larger B-tree nodes shrink the HDF5 metadata: few groups, many members."""
+    """Return whether large B-tree nodes shrink the template: it has few groups, one large."""
     groups = [tree]
     for group in groups:
         groups += [one for one in group.values() if isinstance(one, dict)]
@@ -233,7 +218,7 @@ def _saves_space(tree: _Tree) -> bool:
 
 
 def _place_headers(layout: Layout, start: int) -> tuple[list[_HeaderBatch], list[int], int]:
-    """Place object headers in the metadata template: equal ones together; return where they end."""
+    """Assign addresses in the template to object headers, byte-equal ones side by side."""
     members: dict[tuple[bytes, int], list[int]] = {}
     seen: dict[Any, tuple[bytes, int]] = {}
     for index, entry in enumerate(layout.entries):

@@ -81,7 +81,7 @@ _HEADER, _PARTS = attrgetter(*Header.__slots__), attrgetter(*Parts.__slots__)
 
 
 def sha256(*parts: bytes | memoryview) -> str:
-    """Compute the ``sha256:<hex>`` of bytes, as the user block of a checkpoint file records it."""
+    """Compute the ``sha256:<hex>`` of bytes, as a checkpoint file's user block records it."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
@@ -136,7 +136,7 @@ def decode(block: bytes | memoryview, what: str) -> Header:
 
 
 def damaged_error(what: str, how: str) -> CheckpointError:
-    """Build the error E303 for a damaged checkpoint file: which part of it is damaged, and how."""
+    """Build error E303 for a damaged checkpoint file, such as one with a damaged user block."""
     return CheckpointError.of(
         "E303", f"{what} is damaged: {how}", "use another epoch, or a copy of this one"
     )
@@ -158,7 +158,7 @@ def _parse(text: bytes, what: str) -> Header:
 
 
 def unknown_format_error(what: str, version: int, known: int) -> CheckpointError:
-    """Build the error for a user block whose format version this jobrun does not read."""
+    """Build the error for a user block in a format that this version of jobrun cannot read."""
     writer = "a newer jobrun" if version > known else "an older jobrun"
     return CheckpointError.of(
         "E308",

@@ -48,7 +48,7 @@ class Coded:
 
 
 def encode(value: Value, name: str) -> Coded:
-    """Encode a blob's value as an array that HDF5 can store, if possible without copying.
+    """Encode a value (number, text, array) as an array that HDF5 can store; avoid copies.
 
     Equal values give equal bytes: padding, in long doubles and records, becomes zero.
 
@@ -110,7 +110,7 @@ def decode(kind: str, dtype: str, array: Array, order: AxisOrder = ()) -> Value:
 
 
 def with_axis_order(array: Array, order: AxisOrder) -> Array:
-    """Decode an array that HDF5 holds in C order: copy it to the axis order of the saved value."""
+    """Decode an array value that HDF5 stores in C order: copy it into the axis order it had."""
     if not order:
         return array
     ordered = empty_in_order(array.shape, array.dtype, order)

@@ -44,14 +44,14 @@ def read_chunks(file: StateFile, row: int, target: Array, chunks: range) -> None
 
 
 def chunk_origins(shape: tuple[int, ...], chunk: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield, for reading a compressed blob, the index in the array at which each chunk begins."""
+    """Yield the indexes at which a compressed blob's chunks begin in its array."""
     return itertools.product(*(range(0, n, part) for n, part in zip(shape, chunk, strict=True)))
 
 
 def chunk_slices(
     shape: tuple[int, ...], chunk: tuple[int, ...], start: tuple[int, ...]
 ) -> tuple[slice, ...]:
-    """Return the slices of an array that a compressed chunk holds, cut off at the array's end."""
+    """Return the slices of an array that a compressed chunk fills, cut at the array's end."""
     return tuple(
         slice(at, min(at + part, n)) for at, part, n in zip(start, chunk, shape, strict=True)
     )

@@ -44,7 +44,7 @@ class InPlace:
     def load(
         self, file: StateFile, names: Iterable[str], *, partial: bool = False
     ) -> dict[str, Value]:
-        """Load blobs of a checkpoint file; write objects' arrays into the objects' own memory.
+        """Load blobs of a checkpoint file; load objects' states in place, into their arrays.
 
         Of an object whose parts differ from those in the file nothing is changed. If reading fails,
         what is in the others has no meaning.
@@ -70,11 +70,11 @@ class InPlace:
         return values
 
     def holds(self, name: str) -> bool:
-        """Return whether the named object's state was loaded into the object's own memory."""
+        """Return whether an object's state was loaded in place, into the object's arrays."""
         return name in self._pieces
 
     def find_changed(self, name: str) -> str | None:
-        """Return the name of an array changed since it was loaded in place, or None."""
+        """Return the name of an array that has changed since it was loaded in place, or None."""
         changed: list[str] = []
 
         def verify(piece: _Piece) -> None:
@@ -89,7 +89,7 @@ class InPlace:
 def _fitting_arrays(
     index: Index, name: str, links: list[str], state: ObjectState
 ) -> dict[str, Array]:
-    """Return the object's arrays that a file's data can overwrite in place, by HDF5 dataset name.
+    """Return an object's arrays that a file's data can overwrite in place, by HDF5 dataset name.
 
     None where the object has other parts than the file: then it must stay as it is.
     """
@@ -112,7 +112,7 @@ def _fitting_arrays(
 
 
 def _put_own_tensors(loaded: ObjectState, own: ObjectState) -> None:
-    """Replace loaded tensors by the object's own tensors where both use the same memory.
+    """Replace tensors loaded in place by the PyTorch module's own tensors of the same memory.
 
     That a tensor is copied to itself PyTorch sees by its storage, not by the memory of that.
     """
@@ -123,12 +123,12 @@ def _put_own_tensors(loaded: ObjectState, own: ObjectState) -> None:
 
 
 def _counts(link: str, name: str) -> bool:
-    """Return whether an HDF5 dataset must match the object to load in place; gradients need not."""
+    """Return whether a dataset must match the object to load in place; gradients need not."""
     return link != structure_link(name) and path_in_blob(link, name)[0] != GRADIENTS
 
 
 def _is_alike(leaf: Value, stored: BlobType) -> bool:
-    """Return whether a value of the object has the kind, dtype and shape that the file stores."""
+    """Return whether an object's value has the kind, dtype and shape to be loaded in place."""
     kind = kind_of(leaf)
     if kind not in {"array", "numpy"}:
         return kind == stored.kind
@@ -137,7 +137,7 @@ def _is_alike(leaf: Value, stored: BlobType) -> bool:
 
 
 def _pieces(file: StateFile, link: str, array: Array) -> list[_Piece]:
-    """Cut an array loaded in place at the file's 256 KiB block ends; return pieces and digests."""
+    """Cut an array loaded in place where the file's blocks end; return pieces and digests."""
     begin, end = file.index.span(file.index.rows[link])
     memory, found = flat_memory(array), []
     for number in blocks_holding(begin, end):

@@ -62,7 +62,7 @@ def load(
     partial: bool = False,
     into: Mapping[str, Array] | None = None,
 ) -> dict[str, Value]:
-    """Load some or all blobs of a checkpoint file into a dict; values in containers stay separate.
+    """Load some or all blobs of a checkpoint file into a dict; leave containers in parts.
 
     Where all are wanted, or ``names`` leaves none out, every byte of the file is verified, else
     the blocks that hold the wanted ones.
@@ -103,7 +103,7 @@ def load(
 
 
 def require_types(file: StateFile, expected: Mapping[str, Expected]) -> None:
-    """Check before a load that the blobs of an open checkpoint file have the expected types (E325).
+    """Check before a load that the blobs of a checkpoint file have the expected types (E325).
 
     Args:
         file: An open one.
@@ -147,7 +147,7 @@ def _describe_type(kind: str | None, dtype: str | None, shape: tuple[int, ...] |
 
 
 def _find_targets(index: Index, into: Mapping[str, Array]) -> _Targets:
-    """Find the rows of the file's index whose blobs are loaded into the caller's arrays."""
+    """Match the caller's arrays with the blobs to load into them, by their rows in the index."""
     if list(into) == index.names:
         # Usually there is one for each, and of ten thousand each look counts.
         return _Targets(np.arange(len(into)), list(into.values()))
@@ -229,7 +229,7 @@ class _Loading:
         )
 
     def run(self) -> list[Value]:
-        """Load all wanted values of the checkpoint file; return a value for each row of its index.
+        """Load all wanted blobs of the checkpoint file; return a value for each row of the index.
 
         Of rows that are not wanted it is None.
         """
@@ -265,7 +265,7 @@ class _Loading:
         return self._values
 
     def _blocks(self) -> list[range]:
-        """Choose the ranges of the file's blocks that a load reads: all, to load all blobs."""
+        """Choose which of the file's 256 KiB blocks a load reads: those of wanted blobs."""
         if self._is_whole:
             return [range(self._file.parts.blocks)]
         # How many more blobs begin than end in each block.
@@ -294,7 +294,7 @@ class _Loading:
         ]
 
     def _take(self, rows: list[int], data: Bytes) -> None:
-        """Load several small blobs of one type from their adjacent bytes in the checkpoint file."""
+        """Load several small blobs of one type from bytes that are adjacent in the file."""
         kind = self._file.index.type_of(rows[0])
         matrix = data.view(kind.stored).reshape(len(rows), *kind.shape)
         if not (kind.is_plain and kind.shape):
@@ -320,7 +320,7 @@ class _Loading:
                 values[row] = target
 
     def _keep(self, rows: Places, arrays: list[Array]) -> None:
-        """Keep loaded arrays as values of the blobs in the given rows of the file's index."""
+        """Put loaded arrays into the list of all loaded values, at the rows of their blobs."""
         if _are_all(rows, len(self._values)):
             self._values = cast("list[Value]", arrays)
             return
@@ -335,7 +335,7 @@ class _Loading:
             self._give(row, array)
 
     def _give(self, row: int, stored: Array) -> None:
-        """Decode a loaded blob's stored array to its value; copy that to its target, if any."""
+        """Decode a loaded blob's array to its value; copy that to the caller's array, if any."""
         index = self._file.index
         kind, target = index.type_of(row), self._targets[row] if self._targets else None
         if target is stored:
@@ -358,17 +358,17 @@ class _Loading:
 
 
 def _are_all(rows: Places, count: int) -> bool:
-    """Return whether the blobs to load are all blobs of the checkpoint file, in its order."""
+    """Return whether a load covers all rows of the index in order, needing no look-ups."""
     return len(rows) == count and bool((np.diff(rows) == 1).all())
 
 
 def _has_buffer(dtype: np.dtype[Any]) -> bool:
-    """Return whether a load can read directly into arrays of a dtype, by the buffer interface."""
+    """Return whether a load can read the file's bytes directly into arrays of a dtype."""
     return dtype.isnative and dtype.char in _BUFFERS
 
 
 def in_threads(act: Callable[[Any], None], portions: Sequence[Any], least: int = 1) -> None:
-    """Call a function for each portion of a checkpoint file, in several threads if worthwhile.
+    """Load portions of a checkpoint file in several threads: call a function for each portion.
 
     Each thread takes the next portion that is left; this one only waits for them. If it worked
     beside a new thread, Linux often left both on one processor for the milliseconds that a load

@@ -31,18 +31,18 @@ class RowSpans:
         self._types = index.table["type"][self.rows]
 
     def touching(self, begin: int, end: int) -> range:
-        """Return the numbers of the blobs that overlap a portion of a partial read."""
+        """Return which blobs of a partial read overlap the bytes from ``begin`` to ``end``."""
         low, high = np.searchsorted(self.end, begin, "right"), np.searchsorted(self.begin, end)
         return range(int(low), int(high))
 
     def are_touching(self, begin: Places, end: Places) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return for each byte range, in an array of bools, whether data of a blob are in it."""
+        """Return as bools for each byte range whether any blob of a partial read overlaps it."""
         low, high = np.searchsorted(self.end, begin, "right"), np.searchsorted(self.begin, end)
         found: np.ndarray[Any, np.dtype[np.bool_]] = low < high
         return found
 
     def inside(self, begin: int, end: int) -> range:
-        """Return which blobs of a partial read lie completely between two offsets in the file."""
+        """Return which blobs of a partial read lie wholly between two offsets in the file."""
         low, high = np.searchsorted(self.begin, begin), np.searchsorted(self.end, end, "right")
         return range(int(low), int(high))
 
@@ -110,7 +110,7 @@ class PortionReader:
     def _pieces_of(
         self, begin: int, end: int
     ) -> tuple[list[int], list[Any], list[tuple[int, Bytes]]]:
-        """List the memory that a partial read fills: wanted arrays, buffers between them.
+        """List the buffers that a partial read fills: wanted arrays, new memory between them.
 
         Returns:
             Where each piece begins, all pieces, and those that hold other blobs.
@@ -132,7 +132,7 @@ class PortionReader:
         return starts, pieces, between
 
     def take_halves(self) -> None:
-        """Load blobs whose data cross from one portion to the next, once both are read."""
+        """Load blobs whose bytes a partial read got in two portions, now that both are read."""
         for row, data in self._halves.items():
             self._take([row], data)
 
@@ -161,7 +161,7 @@ class PortionReader:
 
 
 def _cut(starts: list[int], pieces: list[Array], begin: int, end: int) -> list[list[Array]]:
-    """Divide the memory that a partial read fills at the ends of the file's 256 KiB blocks."""
+    """Cut the buffers that a partial read fills where the file's 256 KiB blocks end."""
     if starts[0] < begin:
         pieces[0] = flat_memory(pieces[0])[begin - starts[0] :]
         starts[0] = begin

@@ -48,7 +48,7 @@ def open_regular_file(path: str, *, at: str = "") -> Iterator[tuple[int, int]]:
 
 
 def _lock(path: str, descriptor: int) -> None:
-    """Lock the safely opened file for reading, so that no save writes over it meanwhile."""
+    """Lock the regular file that was opened, so that no save overwrites it while it is read."""
     try:
         is_free = try_lock(descriptor, shared=True)
     except OSError:

@@ -77,7 +77,7 @@ class StateFile:
 
     @contextmanager
     def structure(self) -> Iterator[None]:
-        """Convert a ``StructureError`` to E306, with the path of this ``StateFile``."""
+        """Convert errors about a verified file's structure, as of overlapping blobs, to E306."""
         try:
             yield
         except StructureError as error:
@@ -89,7 +89,7 @@ class StateFile:
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of this verified file's user block, its digest in the manifest."""
+        """Return the SHA-256 of this verified file's user block, its digest in the manifest."""
         return userblock.sha256(self._block)
 
     def require_digest(self, digest: str) -> None:
@@ -99,7 +99,7 @@ class StateFile:
 
     @cached_property
     def tail(self) -> Tail:
-        """The verified and parsed end of the checkpoint file: the digests of its blocks.
+        """Return the verified tail of this checkpoint file: the digests of its blocks.
 
         Raises:
             CheckpointError: It is damaged, or jobrun never writes such a one.
@@ -113,7 +113,7 @@ class StateFile:
 
     @cached_property
     def index(self) -> Index:
-        """The parsed index of the open checkpoint file.
+        """Return the verified index of this checkpoint file: names, types, offsets of blobs.
 
         Raises:
             CheckpointError: It is damaged, or jobrun never writes such a one.
@@ -207,7 +207,7 @@ class StateFile:
 
 
 def split_blocks(blocks: range, count: int = TOGETHER) -> Iterator[range]:
-    """Split a range of a verified file's blocks into ranges of ``count``, the last one shorter."""
+    """Split a range of a verified file's blocks into ranges of at most ``count`` blocks."""
     for first in range(blocks.start, blocks.stop, count):
         yield range(first, min(first + count, blocks.stop))
 
@@ -241,7 +241,7 @@ def _require_length(path: str, size_bytes: int, header: Header) -> None:
 
 
 def _unfilled(buffers: Sequence[Any], count: int) -> list[Any]:
-    """Return what of the buffers a short read of a verified file has left to be filled."""
+    """Return the rest of the buffers that a short read of a verified file left unfilled."""
     first = 0
     while count >= buffers[first].nbytes:
         count -= buffers[first].nbytes

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jobrun.checkpoint.read.safe_file import read_regular_file
-from jobrun.checkpoint.store import Damage, EpochHold, Manifest, StoredFile
+from jobrun.checkpoint.store_protocol import Damage, EpochHold, Manifest, StoredFile
 from jobrun.checkpoint.stores import manifest as manifests
 from jobrun.checkpoint.stores.manifest import find_damage
 from jobrun.checkpoint.stores.object_references import SUFFIX, delete_objects
@@ -83,7 +83,7 @@ class DirectoryStore:
         return path
 
     def check(self) -> None:
-        """Require that the store's directory was not replaced since its first check (E390)."""
+        """Require that the store's directory was not replaced since its first use (E390)."""
         found = _identity(self._path)
         if self._known is None:
             self._known = found
@@ -162,7 +162,7 @@ class DirectoryStore:
         return manifest
 
     def verify(self, epoch: int) -> Damage | None:
-        """Verify the manifest and all files in an epoch's directory; return the damage, or None."""
+        """Verify the manifest and all files in an epoch's directory; return any damage found."""
         try:
             manifest = self.manifest(epoch)
             for file in manifest.files:
@@ -174,7 +174,7 @@ class DirectoryStore:
         return None
 
     def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
-        """Move epochs from the directory store into the directory ``where``, made if it is missing.
+        """Move epochs from the directory store into the directory ``where``, made if missing.
 
         The newest is moved first: if that is cut short, those that are left are the oldest.
         Where ``where`` is on another file system, they stay on this one, in a directory
@@ -235,7 +235,7 @@ class DirectoryStore:
             self._delete_doomed()
 
     def sweep(self) -> tuple[str, ...]:
-        """Remove what interrupted saves left in the store's directory, while no run saves there."""
+        """Remove leftovers of interrupted saves from the store's directory; not during a save."""
         with disk_faults("E313", f"remove leftovers in {self._root}"):
             leftovers = [one for one in list_directory(self._root) if _LEFTOVER.fullmatch(one.name)]
             if any(path.name.startswith(_REMOVED) for path in leftovers):
@@ -274,7 +274,7 @@ class DirectoryStore:
         reach("checkpoint.removed")
 
     def _reuse(self, staged: str) -> bool:
-        """Make a removed epoch's directory the store's staging directory; False without one.
+        """Reuse a removed epoch's directory as staging directory; return False if there is none.
 
         Nodes take its files by names of their own: one that writes none must not seem to have
         written. The manifest is written over at the commit.
@@ -329,7 +329,7 @@ def _facts_of(directory: str) -> dict[str, os.stat_result]:
 
 
 def _delete_unused_files(staged: str) -> dict[str, os.stat_result]:
-    """Delete what a save did not reuse in a removed epoch's directory; return the files it wrote.
+    """Delete unused files of a removed epoch from a staging directory; return the other files.
 
     But for the manifest, which is written over.
     """
@@ -342,7 +342,7 @@ def _delete_unused_files(staged: str) -> dict[str, os.stat_result]:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return device and inode of the store's directory, following links; None if it is missing."""
+    """Return the device and inode of the store's directory; None if it is missing."""
     try:
         facts = os.stat(path)  # noqa: PTH116 - for each epoch
     except OSError:
@@ -379,7 +379,7 @@ def _require_files(
 
 
 def _write_manifest(staged: str, data: bytes) -> None:
-    """Write the manifest into an epoch's staging directory; sync both to disk."""
+    """Write a manifest into the staging directory of the directory store; sync both to disk."""
     descriptor = open_over_removed(f"{staged}/{manifests.NAME}")
     try:
         write_all(descriptor, data)

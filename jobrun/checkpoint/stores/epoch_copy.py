@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jobrun.checkpoint.read.safe_file import read_regular_file
 from jobrun.checkpoint.read.verified_file import read_verified
-from jobrun.checkpoint.store import Manifest, StoredFile
+from jobrun.checkpoint.store_protocol import Manifest, StoredFile
 from jobrun.checkpoint.stores import manifest as manifests
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.manifest import find_damage

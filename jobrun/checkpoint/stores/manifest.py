@@ -16,7 +16,7 @@ from typing import Any
 from jobrun.checkpoint.hdf5.user_block import DIGEST, damaged_error, unknown_format_error
 from jobrun.checkpoint.read.safe_file import open_regular_file
 from jobrun.checkpoint.read.verified_file import read_verified
-from jobrun.checkpoint.store import Manifest, StoredFile
+from jobrun.checkpoint.store_protocol import Manifest, StoredFile
 from jobrun.checkpoint.stores.object_references import local_path
 from jobrun.core.errors import CheckpointError
 from jobrun.core.files.json_files import build_encoder
@@ -25,6 +25,8 @@ from jobrun.core.text.patterns import lazy_pattern
 
 NAME = "manifest.json"
 FORMAT = 1
+# The key of a manifest's runner mapping for settings of libraries, by node.
+SETTINGS = "settings"
 # Far more than any; what is longer is not read.
 MOST_BYTES = 1 << 28
 # Texts of environments by what ``repr`` shows of them.
@@ -86,7 +88,7 @@ _encode = _encoder(",")
 
 
 def _environment_text(shown: str, manifest: Manifest) -> str:
-    """Render the manifest's ``environment``, such as versions of packages, as indented JSON."""
+    """Render a manifest's field ``environment``, such as package versions, as indented JSON."""
     if shown not in _ENVIRONMENTS:
         if len(_ENVIRONMENTS) > _MOST_ENVIRONMENTS:
             _ENVIRONMENTS.clear()
@@ -181,6 +183,15 @@ def find_damage(directory: str, file: StoredFile, *, whole: bool) -> str:
     except CheckpointError as error:
         return error.faults[0].message
     return ""
+
+
+def saved_settings(manifest: Manifest, node: str) -> tuple[tuple[str, Any], ...]:
+    """Return the settings of libraries, such as PyTorch, that a manifest has for a node.
+
+    A node that was not there when the epoch was saved gets those of another one.
+    """
+    by_node = manifest.runner.get(SETTINGS, {})
+    return tuple(by_node.get(node, next(iter(by_node.values()), {})).items())
 
 
 def manifest_identity(manifest: Manifest) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from jobrun.checkpoint.store import CheckpointStore
+from jobrun.checkpoint.store_protocol import CheckpointStore
 from jobrun.checkpoint.stores.directory import DirectoryStore, epoch_name
 from jobrun.core.files.disk import disk_faults, list_directory
 from jobrun.core.text.patterns import lazy_pattern
@@ -39,7 +39,7 @@ class MidEpochStore(DirectoryStore):
 
 
 def mid_epoch_store(store: CheckpointStore, records: int) -> MidEpochStore:
-    """Return the store of mid-epoch checkpoints after ``records`` records, beside the given one."""
+    """Return the mid-epoch store for one number of records, in the directory of ``store``."""
     return MidEpochStore(str(Path(store.path(0)).parent), records)
 
 
@@ -49,7 +49,7 @@ def mid_epoch_name(epoch: int, records: int) -> str:
 
 
 def parse_mid_epoch_name(name: str) -> tuple[int, int] | None:
-    """Parse a mid-epoch checkpoint's directory name into epoch and number of records; else None."""
+    """Parse the name of a mid-epoch checkpoint's directory into epoch and number of records."""
     found = _MIDWAY.fullmatch(name)
     return (int(found[1]), int(found[2])) if found else None
 

@@ -121,7 +121,7 @@ class _FetchedFiles:
         self._turns: defaultdict[Reference, threading.Lock] = defaultdict(threading.Lock)
 
     def of(self, reference: Reference) -> str:
-        """Return the local copy of the object behind a reference, fetched at the first request."""
+        """Return the local copy of the object behind a reference; download it the first time."""
         with self._lock:
             turn = self._turns[reference]
         # Two that want one file fetch it once.
@@ -175,12 +175,12 @@ def local_path(path: str) -> str:
 
 
 def delete_fetched() -> None:
-    """Delete local copies of objects that references pointed to; open ones stay readable."""
+    """Delete the downloaded copies of objects in reference files; open copies stay readable."""
     _copies.forget()
 
 
 def delete_objects(directory: Path) -> None:
-    """Follow a removed epoch's reference files, and delete the objects they name, manifest first.
+    """Delete the objects that a removed epoch's reference files name, the manifest first.
 
     Raises:
         EnvironmentFaultError: The store refuses.

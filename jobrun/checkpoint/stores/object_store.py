@@ -22,7 +22,7 @@ from pathlib import Path
 
 from jobrun.checkpoint.read.safe_file import read_regular_file
 from jobrun.checkpoint.read.verified_file import read_verified
-from jobrun.checkpoint.store import Damage, EpochHold, Manifest, StoredFile
+from jobrun.checkpoint.store_protocol import Damage, EpochHold, Manifest, StoredFile
 from jobrun.checkpoint.stores import manifest as manifests
 from jobrun.checkpoint.stores.bucket import Bucket
 from jobrun.checkpoint.stores.directory import DirectoryStore, epoch_name
@@ -98,7 +98,7 @@ class ObjectStore:
         Raises:
             CheckpointError: It is not what its manifest says; or it is gone.
             EnvironmentFaultError: Another one is here, or the store refuses.
-            GivenUpUploadError: It is not wanted any more.
+            UploadCancelledError: It is not wanted any more.
         """
         if self._is_same(manifest):
             return False
@@ -182,7 +182,7 @@ class ObjectStore:
         return None
 
     def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
-        """Move epochs in the object store below another prefix: the last part of ``where``."""
+        """Move epochs in the object store to another prefix, the last part of ``where``."""
         place = Path(where).name
         for epoch in sorted(epochs, reverse=True):
             names = sorted(self._names(epoch), key=lambda name: name.endswith(manifests.NAME))
@@ -191,14 +191,14 @@ class ObjectStore:
             self._remove(epoch)
 
     def check(self) -> None:
-        """Do nothing, as an object store with the same URL cannot be another object store."""
+        """Skip the check for a replaced store: an object store's URL always means one store."""
 
     def hold(self, epoch: int) -> EpochHold | None:
         """Return a hold without effect, as an object store has no locks; None for no epoch."""
         return EpochHold() if self._found(epoch) is not None else None
 
     def remove(self, epochs: tuple[int, ...], *, keep_for_reuse: bool = False) -> tuple[int, ...]:
-        """Delete the objects of epochs from the object store, the manifest of each epoch first."""
+        """Delete epochs from the object store: each epoch's manifest first, then its files."""
         del keep_for_reuse
         for epoch in sorted(epochs):
             self._remove(epoch)
@@ -219,7 +219,7 @@ class ObjectStore:
         return (*self._local.sweep(), *(epoch_name(epoch) for epoch in sorted(without)))
 
     def _entries(self) -> tuple[set[int], set[int]]:
-        """Return two sets of epochs in the object store: those with a manifest, those without."""
+        """Return which epochs in the object store have a manifest, and which have none."""
         seen: set[int] = set()
         whole: set[int] = set()
         for name in self._bucket.list():
@@ -254,7 +254,7 @@ class ObjectStore:
         return made
 
     def _is_same(self, manifest: Manifest) -> bool:
-        """Return whether the epoch is in the object store; raise if its manifest there differs."""
+        """Return whether the object store has this epoch; raise if its manifest there differs."""
         found = self._found(manifest.epoch)
         if found is None:
             return False
@@ -299,13 +299,13 @@ def _manifest_name(epoch: int) -> str:
 
 
 def object_name(epoch: int, file: StoredFile) -> str:
-    """Build the object store's name for a checkpoint file: epoch, node and start of the digest."""
+    """Build the object store's key for a checkpoint file: epoch, node, start of its digest."""
     tag = file.digest.removeprefix("sha256:")[:_TAG_LENGTH]
     return f"{epoch_name(epoch)}/{file.node}.{tag}.h5"
 
 
 def upload_file(place: ObjectUrl, epoch: int, file: StoredFile, source: str) -> Reference:
-    """Upload a node's checkpoint file to the object store, unless an equal object is there.
+    """Upload a node's file of an epoch to the object store, unless an equal object is there.
 
     Of an epoch that has all its files there nothing is seen before it has its manifest.
 
@@ -361,7 +361,7 @@ def _send_file(
 
 
 def _is_stored(bucket: Bucket, name: str, file: StoredFile, digest: str, is_wanted: Wanted) -> bool:
-    """Read an object of the store back; return whether it has the file's size and digest."""
+    """Read an uploaded file back from the object store; return whether size and digest match."""
     if bucket.size_bytes(name) != file.size_bytes:
         return False
     found = hashlib.sha256()

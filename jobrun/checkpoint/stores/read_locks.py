@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
 
-from jobrun.checkpoint.store import EpochHold
+from jobrun.checkpoint.store_protocol import EpochHold
 from jobrun.checkpoint.stores import manifest as manifests
 from jobrun.core.errors import CheckpointError
 from jobrun.core.files.file_lock import try_lock
@@ -63,7 +63,7 @@ def hold_chosen(
 
 
 def retry_attempts() -> Iterator[int]:
-    """Yield the numbers of the attempts to take a read lock on an epoch, pausing between them."""
+    """Yield the numbers of the attempts to take a read lock on an epoch, with pauses."""
     for number in range(_TRIES):
         if number:
             time.sleep(_PAUSE_S)

@@ -120,7 +120,7 @@ class BlockWriter:
         return self._slab[self.position - self._window : self._window_bytes]
 
     def advance(self, size: int) -> None:
-        """Add to the block writer bytes that its caller has put into the buffer from ``room()``."""
+        """Add to the block writer the bytes that its caller has put into the ``room()``."""
         end = self.position + size
         while self._end_of_block() <= end:
             self.position = self._end_of_block()
@@ -129,7 +129,7 @@ class BlockWriter:
         self._flush_full()
 
     def end_blocks(self) -> None:
-        """End the file's last 256 KiB block and digest it; only the table of digests may follow."""
+        """End and digest the file's last 256 KiB block; only the table of digests may follow."""
         if (self.position - USER_BLOCK) % BLOCK_BYTES:
             self._close_block(is_last=True)
 
@@ -150,7 +150,7 @@ class BlockWriter:
         return USER_BLOCK + (len(self.digests) + 1) * BLOCK_BYTES
 
     def _digests(self, data: Bytes, known: Sequence[bytes]) -> Iterator[bytes]:
-        """Yield the digests of the block writer's next blocks."""
+        """Yield the digests of the blocks to write next: known ones, or those of ``data``."""
         first, count = len(self.digests), data.size // BLOCK_BYTES
         if known:
             yield from known[first : first + count]
@@ -186,7 +186,7 @@ class BlockWriter:
         return number < len(self._old) and self._old[number] == found
 
     def _mark(self, memory: Bytes | None, begin: int, end: int, at: int = -1) -> None:
-        """Remember which memory holds bytes of the block being written, to digest it later."""
+        """Remember which memory holds bytes of blocks that the next flush writes to the file."""
         assert memory is not None  # noqa: S101 - what was filled is in it
         at = begin - self._window if at < 0 else at
         last = self._runs[-1] if self._runs else None

@@ -85,7 +85,7 @@ def _is_compressible(array: Array) -> bool:
 
 
 def _is_worth(array: Array, codec: str) -> bool:
-    """Return whether compression makes an array smaller, tried on samples of start, middle, end."""
+    """Return whether compression makes three samples of an array at least a tenth smaller."""
     count = max(1, min(array.size, _SAMPLE_BYTES // array.dtype.itemsize))
     flat = array.reshape(-1)
     encoder = encoder_for(codec, array.dtype, (count,))

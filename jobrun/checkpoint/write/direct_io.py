@@ -45,7 +45,7 @@ class SlabPool:
         return min(SLAB_BYTES, parts * LEAST_PART_BYTES)
 
     def take(self, wanted_bytes: int) -> Bytes:
-        """Take a free page-aligned slab to fill for direct I/O; wait while all slabs are in use."""
+        """Take a free page-aligned slab to fill for direct I/O; wait if all slabs are in use."""
         self._fit(self.slab_bytes(wanted_bytes))
         if self._made < MOST_SLABS and self._free.empty():
             self._made += 1
@@ -57,7 +57,7 @@ class SlabPool:
         self._free.put(slab)
 
     def _fit(self, size: int) -> None:
-        """Replace the aligned buffers for direct I/O by larger ones if the next file needs them."""
+        """Replace the page-aligned slabs for direct I/O by larger ones if a file needs them."""
         if size > self._size:
             self._free = queue.SimpleQueue()
             self._made = 0
@@ -76,7 +76,7 @@ def aligned(size: int) -> Bytes:
 
 
 def map_memory(size: int) -> mmap.mmap:
-    """Map page-aligned memory for direct I/O, of at least ``size`` bytes, in huge pages if it can.
+    """Map page-aligned memory for direct I/O: ``size`` bytes or more, in huge pages if possible.
 
     Of huge pages a direct write is one long piece for the disk, not a list of thousands of small
     ones: it takes half the time, and a sixth of the processor's.
@@ -112,7 +112,7 @@ class FileWriter:
 
     @property
     def is_direct(self) -> bool:
-        """Whether page-aligned memory is written with ``O_DIRECT``, without a copy."""
+        """Return whether page-aligned memory is written with ``O_DIRECT``, without a copy."""
         return self._direct
 
     def start(self) -> None:
@@ -133,7 +133,7 @@ class FileWriter:
             self._jobs.put(lambda: self._try(piece, offset))
 
     def then(self, act: Callable[[], None]) -> None:
-        """Call a function when the direct I/O thread has written all buffers so far, or failed."""
+        """Call a function once the direct I/O thread has written all pieces so far, or failed."""
         if self._thread is None:
             act()
         else:

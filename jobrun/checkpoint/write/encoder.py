@@ -27,18 +27,18 @@ from jobrun.checkpoint.hdf5.file_layout import (
     Packing,
     build_entries,
 )
+from jobrun.checkpoint.hdf5.metadata_bytes import render_chunk_tree
 from jobrun.checkpoint.hdf5.metadata_template import (
     CHUNKS_TYPE,
     EPOCH_TYPE,
     Bytes,
     Offsets,
     Template,
-    build_chunk_tree,
 )
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 from jobrun.checkpoint.hdf5.user_block import Parts
 from jobrun.checkpoint.hdf5.value_codec import Array, Coded, encode
-from jobrun.checkpoint.write.array_forms import ArrayForms
+from jobrun.checkpoint.write.array_types import ArrayTypes
 from jobrun.checkpoint.write.block_writer import BlockWriter
 from jobrun.checkpoint.write.chunk_compression import choose_packings, compress_chunks
 from jobrun.checkpoint.write.direct_io import aligned
@@ -78,7 +78,7 @@ class _Gathered:
     names: list[str]
 
     def takes(self, place: int, entry: Entry, dtype: DType | None) -> bool:
-        """Return whether a small array belongs to this group: adjacent, same dtype and shape."""
+        """Return whether the file's next small array can be encoded together with this group."""
         return (
             self.first + self.count == place
             and entry.size_bytes == self.size_bytes
@@ -170,19 +170,19 @@ class FileEncoder:
         self._orders = [entries[index][1].order for index in self._plain]
         # Of the arrays that fitted last: equal ones have the same orders.
         self._strides: list[tuple[int, ...]] = []
-        self._forms: ArrayForms | None = None
+        self._types: ArrayTypes | None = None
         self._steps = self._plan(plain)
         gathered = (one.first for one in self._steps if isinstance(one, _Gathered))
         self.gathered = next((int(self._offsets[self.layout.order[at]]) for at in gathered), 0)
 
     def arrays(
-        self, values: Mapping[str, Value], forms: ArrayForms | None = None
+        self, values: Mapping[str, Value], types: ArrayTypes | None = None
     ) -> list[Array] | None:
         """Encode an epoch's values as arrays; None if they do not fit this encoder's layout.
 
         Args:
             values: By name.
-            forms: Those of the values, where they are known.
+            types: Those of the values, where they are known.
 
         Raises:
             TaskFailedError: A blob holds what cannot be stored.
@@ -191,11 +191,11 @@ class FileEncoder:
             return None
         # By whole lists: of ten thousand blobs each step counts.
         found: list[Any] = list(map(values.get, self._names))
-        if forms is None or forms is not self._forms:
+        if types is None or types is not self._types:
             plain = [found[index] for index in self._plain] if self._encoded else found
             if not self._fits(plain):
                 return None
-            self._forms = forms
+            self._types = types
         for index, entry in self._encoded:
             if found[index] is None:
                 return None
@@ -207,7 +207,7 @@ class FileEncoder:
         return found
 
     def _fits(self, plain: list[Any]) -> bool:
-        """Return whether arrays have the shapes, dtypes and axis orders of this encoder."""
+        """Return whether arrays have the dtypes, shapes and axis orders this encoder is for."""
         if not set(map(type, plain)) <= {np.ndarray} or list(map(_SHAPE, plain)) != self._shapes:
             return False
         dtypes = list(map(_DTYPE, plain))
@@ -231,7 +231,7 @@ class FileEncoder:
         known: PreviousFile | None = None,
         adjacent: FindAdjacent | None = None,
     ) -> EncodedFile:
-        """Write an epoch's arrays into the block writer; return the file's parts to write last."""
+        """Encode an epoch's arrays into the file; return the user block's facts and the tail."""
         known = known or PreviousFile()
         if self._front is not None:
             # The same in each file of the layout.
@@ -273,7 +273,7 @@ class FileEncoder:
             )
 
     def _fill_packed(self, filling: BlockWriter, arrays: list[Array], epoch: int) -> EncodedFile:
-        """Write compressed blobs to a checkpoint file: chunks, then their B-trees and metadata."""
+        """Encode compressed blobs into the file: chunks, then their B-trees, then metadata."""
         offsets = self._offsets.copy()
         chunks: list[tuple[int, int]] = []
         for index in self.layout.packed:
@@ -284,7 +284,10 @@ class FileEncoder:
                 filling.put(np.frombuffer(data, np.uint8))
             filling.zero(_rounded(filling.position, ALIGNMENT))
             places = [(at - USER_BLOCK, size) for at, size in chunks[first:]]
-            tree, root = build_chunk_tree(entry, places, filling.position - USER_BLOCK)
+            assert entry.packing is not None  # noqa: S101 - so are all in ``packed``
+            tree, root = render_chunk_tree(
+                entry.shape, entry.packing.chunk, places, filling.position - USER_BLOCK
+            )
             offsets[index] = root + USER_BLOCK
             filling.put(np.frombuffer(tree, np.uint8))
         places_now = self._places(offsets, filling.position)
@@ -395,7 +398,7 @@ def _coded(value: Value, name: str) -> Coded:
 
 
 def _put(filling: BlockWriter, array: Array, same: Sequence[bytes]) -> None:
-    """Write an array's bytes in C order to the file; an array in another order in portions."""
+    """Encode an array's bytes in C order into the file, in portions if its order is another."""
     if array.flags.c_contiguous:
         filling.put(flat_bytes(array), same)
         return
@@ -406,7 +409,7 @@ def _put(filling: BlockWriter, array: Array, same: Sequence[bytes]) -> None:
 
 
 def flat_bytes(array: Array) -> Bytes:
-    """Return the data of an array to encode in C order as bytes: its own memory, if possible."""
+    """Return the bytes of an array to encode, in C order: its own memory, if possible."""
     flat: Any = np.ascontiguousarray(array).reshape(-1)
     return flat.view(np.uint8)  # type: ignore[no-any-return]
 
@@ -417,7 +420,7 @@ def _can_be_gathered(entry: Entry) -> bool:
 
 
 def _gather_from(place: int, entry: Entry, dtype: DType) -> _Gathered:
-    """Start, in the encoder, a run of adjacent small arrays of one dtype with its first array."""
+    """Start a group of small arrays, to be encoded by one call, with its first array."""
     return _Gathered(place, 1, dtype, entry.size_bytes, entry.shape, entry.order, [entry.name])
 
 

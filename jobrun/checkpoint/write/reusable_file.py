@@ -40,7 +40,7 @@ _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def take_reusable_file(path: str) -> int | None:
-    """Take a removed epoch's file as reusable: rename it to a new name, return its descriptor.
+    """Rename a removed epoch's kept file to ``path`` for reuse; return its descriptor, or None.
 
     Args:
         path: The name that it gets; the spare is beside it.
@@ -59,7 +59,7 @@ def take_reusable_file(path: str) -> int | None:
 
 
 def open_over_removed(path: str) -> int:
-    """Open a removed epoch's file to write over it; if it is not reusable, create it new.
+    """Open a removed epoch's file, kept for reuse, to overwrite it; else create a new file.
 
     Returns:
         The descriptor; the file may be longer than what is to be written.
@@ -76,7 +76,7 @@ def open_over_removed(path: str) -> int:
 
 
 def _open_reusable(path: str) -> int | None:
-    """Open a deleted epoch's kept file to overwrite it; None if absent, hard-linked or locked."""
+    """Open a removed epoch's kept file to overwrite it; None if absent, linked or locked."""
     try:
         descriptor = os.open(path, _FLAGS)
     except OSError:
@@ -97,7 +97,7 @@ def _open_reusable(path: str) -> int | None:
 def share_blocks(
     source: int, target: int, digests: Sequence[bytes], turn: int
 ) -> list[bytes] | None:
-    """Clone a file by reflink; return the digests of the blocks to reuse, or None if it failed.
+    """Clone a file by reflink to reuse its blocks; return digests of blocks to keep, or None.
 
     What is shared is damaged together. So each block is written again from time to time.
 

@@ -72,7 +72,7 @@ class Arena:
         self.turns: tuple[Names, ...] = ()
 
     def is_prepared(self, key: object, lead_bytes: int) -> bool:
-        """Return whether the arena was last prepared for arrays of this key and first offset."""
+        """Return whether the arena was prepared for arrays of these types and first offset."""
         return lead_bytes == self._lead_bytes and key == self._key
 
     def prepare(self, arrays: Mapping[str, Array], lead_bytes: int = 0, key: object = None) -> None:
@@ -174,7 +174,7 @@ class Arena:
             yield tuple(names[begin:])
 
     def _copies_of(self, names: Names) -> dict[str, Array]:
-        """Return by name where the arena's copies of some arrays are."""
+        """Return the arena's copies of the named arrays, by name."""
         return dict(zip(names, map(self._places.__getitem__, names), strict=True))
 
     def _runs_of(self, names: Sequence[str]) -> Iterator[_Run]:

@@ -20,8 +20,8 @@ from jobrun.checkpoint.hdf5 import user_block as userblock
 from jobrun.checkpoint.hdf5.file_layout import PAGE
 from jobrun.checkpoint.hdf5.user_block import Header
 from jobrun.checkpoint.hdf5.value_codec import Array
-from jobrun.checkpoint.store import StoredFile
-from jobrun.checkpoint.write.array_forms import ArrayForms
+from jobrun.checkpoint.store_protocol import StoredFile
+from jobrun.checkpoint.write.array_types import ArrayTypes
 from jobrun.checkpoint.write.block_writer import BlockWriter
 from jobrun.checkpoint.write.direct_io import Bytes, FileWriter, SlabPool, aligned
 from jobrun.checkpoint.write.encoder import (
@@ -96,7 +96,7 @@ class NodeWriter:
 
     @property
     def lead_bytes(self) -> int:
-        """The offset within a page at which this writer's files begin their small arrays.
+        """Return the offset within a page at which small arrays begin in this writer's files.
 
         Copies in memory that begin so are written from where they are.
         """
@@ -123,10 +123,10 @@ class NodeWriter:
         run_id: str,
         values: Mapping[str, Value],
         unchanged: Collection[str] = (),
-        forms: ArrayForms | None = None,
+        types: ArrayTypes | None = None,
         adjacent: FindAdjacent | None = None,
     ) -> StoredFile:
-        """Write a node's values as a new file; the bytes are durable on return, not the file name.
+        """Write a node's values as a new file, durable on return except for the file's name.
 
         Until it has returned, the memory of the values must not change; nothing else is asked
         of the caller. Values need not be those of the last epoch, nor of its layout; equal
@@ -142,7 +142,7 @@ class NodeWriter:
             values: By name. Read only. Containers, and states of objects, become groups.
             unchanged: Names whose values are, bit for bit, those of the last ``write`` that
                 returned. They are not even read where a file that is used again has them.
-            forms: Those of the values, where the caller knows them.
+            types: Those of the values, where the caller knows them.
             adjacent: Finds values that lie in memory one after the other, as those that a snapshot
                 has copied: they are read as one.
 
@@ -154,7 +154,7 @@ class NodeWriter:
         folder, name = os.path.split(path)
         with self._lock:
             before = self._program
-            program, arrays = self._arrays(values, forms)
+            program, arrays = self._arrays(values, types)
             end = program.most_bytes
             with disk_faults("E313", f"write {path}", place=folder, needed_bytes=end):
                 known = PreviousFile(unchanged, self._digests if program is before else ())
@@ -187,11 +187,11 @@ class NodeWriter:
                 self._lock.release()
 
     def _arrays(
-        self, whole: Mapping[str, Value], forms: ArrayForms | None = None
+        self, whole: Mapping[str, Value], types: ArrayTypes | None = None
     ) -> tuple[FileEncoder, list[Array]]:
         values = flatten_values(whole)
         if self._program is not None:
-            arrays = self._program.arrays(values, forms if values is whole else None)
+            arrays = self._program.arrays(values, types if values is whole else None)
             if arrays is not None:
                 return self._program, arrays
         self._program, arrays = build_encoder(values, self._compression, self._origins)
@@ -228,7 +228,7 @@ class NodeWriter:
         return _Written(block, filled.end, digests, handed_bytes + len(block), sync_s)
 
     def _shared(self, descriptor: int, save: _Save) -> Sequence[bytes]:
-        """Clone the writer's last file by reflink as its next; return digests of blocks kept.
+        """Start the writer's next file as a reflink clone of its last; return shared digests.
 
         Returns the digests of the blocks; empty without such a copy.
 
@@ -254,7 +254,7 @@ class NodeWriter:
     def _fill(
         self, descriptor: int, save: _Save, old: Sequence[bytes]
     ) -> tuple[EncodedFile, list[bytes], int]:
-        """Write all of a node's checkpoint file but its user block; return the bytes written."""
+        """Write a node's checkpoint file except its user block; return its parts and digests."""
         most = save.program.most_bytes
         is_large = most >= _LARGE_BYTES
         file = FileWriter(descriptor, direct=is_large)
@@ -274,7 +274,7 @@ class NodeWriter:
         return filled, filling.digests, handed_bytes
 
     def _seal(self, descriptor: int, save: _Save, filled: EncodedFile) -> bytes:
-        """Finish this ``NodeWriter``'s file: write its user block last, and truncate it."""
+        """Finish the writer's file: write its user block last, and cut off excess bytes."""
         reach("checkpoint.file-half-written")
         header = Header(
             node=self._node,

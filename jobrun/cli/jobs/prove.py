@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from jobrun.checkpoint.task_groups import checkpointed_blobs
 from jobrun.cli.completion_candidates import SPEC
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import render_json_document, shorten_path, span
@@ -26,6 +25,7 @@ from jobrun.cli.options import (
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ProofError, UsageError
 from jobrun.core.text.names import did_you_mean
+from jobrun.graph.query import checkpointed_blobs
 from jobrun.graph.types import Job
 from jobrun.tools.prove.judge import Difference
 from jobrun.tools.prove.original_program import Original

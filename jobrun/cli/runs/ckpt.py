@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from jobrun.checkpoint.store import Damage
+from jobrun.checkpoint.store_protocol import Damage
 from jobrun.cli.app import SubcommandGroup
 from jobrun.cli.completion_candidates import BLOB, RUN, RUN_AT_EPOCH
 from jobrun.cli.formatting import (

@@ -10,7 +10,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from jobrun.checkpoint.store import CheckpointStore
+from jobrun.checkpoint.store_protocol import CheckpointStore
 from jobrun.core.events import Listener, NodeReplaced, Noted
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Job, TaskGroup

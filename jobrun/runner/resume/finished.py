@@ -6,7 +6,7 @@ import contextlib
 from importlib import import_module
 from pathlib import Path
 
-from jobrun.checkpoint.store import CheckpointStore
+from jobrun.checkpoint.store_protocol import CheckpointStore
 from jobrun.core.errors import Fault, JobrunError
 from jobrun.core.events import Listener, Noted
 from jobrun.runner.identity.recorded_job import Authored, compile_authored, load_recorded

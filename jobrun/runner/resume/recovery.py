@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from jobrun.checkpoint.store import CheckpointStore, Damage
+from jobrun.checkpoint.store_protocol import CheckpointStore, Damage
 from jobrun.core.errors import CheckpointError
 from jobrun.core.events import CheckpointSkipped, Listener, Noted
 from jobrun.core.failpoints import reach

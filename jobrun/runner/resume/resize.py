@@ -17,18 +17,18 @@ import numpy as np
 
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.hdf5.index_parser import BlobType
-from jobrun.checkpoint.store import Manifest, StoredFile
+from jobrun.checkpoint.store_protocol import Manifest, StoredFile
+from jobrun.checkpoint.stores.manifest import saved_settings
 from jobrun.checkpoint.stores.object_references import open_checkpoint
 from jobrun.checkpoint.task_groups import (
     LOAD_TASK,
-    checkpointed_blobs,
     load_group,
-    saved_settings,
 )
 from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph import expressions as e
+from jobrun.graph.query import checkpointed_blobs
 from jobrun.graph.readers import POSITION_PREFIX, ReadRecords, readers_in
 from jobrun.graph.steps import Assign, FilePart, LoadState, NameTarget, Net, Rows
 from jobrun.graph.types import Job, Layout, OutputRef, Scope, Task, TaskGroup

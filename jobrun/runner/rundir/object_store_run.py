@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from jobrun.checkpoint.store import Damage
+from jobrun.checkpoint.store_protocol import Damage
 from jobrun.checkpoint.stores.bucket import Bucket
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.object_store import ObjectStore

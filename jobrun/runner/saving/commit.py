@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobrun.checkpoint.checkpoint_times import NodeSave, SavePause, build_save_times
 from jobrun.checkpoint.metadata_handler import MetadataHandler
-from jobrun.checkpoint.store import CheckpointStore, Manifest
+from jobrun.checkpoint.store_protocol import CheckpointStore, Manifest
 from jobrun.checkpoint.stores.retention import epochs_to_delete
 from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core.errors import EnvironmentFaultError, JobrunError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jobrun.checkpoint.store import Damage
+from jobrun.checkpoint.store_protocol import Damage
 from jobrun.checkpoint.stores.mid_epoch_store import (
     MidEpochStore,
     list_mid_epochs,

@@ -21,24 +21,20 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from jobrun.checkpoint.checkpoint_file import read_state
-from jobrun.checkpoint.store import Manifest
+from jobrun.checkpoint.store_protocol import Manifest
+from jobrun.checkpoint.stores.manifest import SETTINGS
 from jobrun.checkpoint.stores.mid_epoch_store import (
     MidEpochStore,
     list_mid_epochs,
     remove_mid_epochs,
 )
-from jobrun.checkpoint.task_groups import (
-    SETTINGS,
-    checkpointed_blobs,
-    file_name,
-    load_group,
-)
+from jobrun.checkpoint.task_groups import file_name, load_group
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.compile.checks.mid_epoch_saves import find_obstacles
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, SpecError
 from jobrun.core.events import CheckpointWithin, Listener, Noted
 from jobrun.core.lazy_dataclass import dataclass, replace
-from jobrun.graph.query import kept_names
+from jobrun.graph.query import checkpointed_blobs, kept_names
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.rundir.lock import RunLostError
 from jobrun.runner.rundir.logs import cut_metrics

@@ -17,12 +17,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jobrun.checkpoint.checkpoint_times import SavePause, build_times, stored_files
-from jobrun.checkpoint.task_groups import (
-    SETTINGS,
-    TICKET_OUTPUT,
-    save_group,
-)
+from jobrun.checkpoint.checkpoint_times import SavePause, build_times
+from jobrun.checkpoint.stores.manifest import SETTINGS
+from jobrun.checkpoint.task_groups import TICKET_OUTPUT, save_group, stored_files
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import CheckpointFailed, Listener, Noted, ignore
 from jobrun.core.lazy_dataclass import dataclass, replace

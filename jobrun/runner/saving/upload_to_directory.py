@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
-from jobrun.checkpoint.store import CheckpointStore, Manifest
+from jobrun.checkpoint.store_protocol import CheckpointStore, Manifest
 from jobrun.checkpoint.stores.directory import epoch_name
 from jobrun.checkpoint.stores.epoch_copy import is_copied
 from jobrun.checkpoint.task_groups import FILE_OUTPUT, UploadBuilder

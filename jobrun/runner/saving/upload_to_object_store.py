@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from jobrun.checkpoint.checkpoint_times import build_times
-from jobrun.checkpoint.store import CheckpointStore, Manifest, StoredFile
+from jobrun.checkpoint.store_protocol import CheckpointStore, Manifest, StoredFile
 from jobrun.checkpoint.stores.object_references import delete_fetched, write_reference
 from jobrun.checkpoint.stores.object_store import ObjectStore, UploadCancelledError, upload_file
 from jobrun.core.errors import EnvironmentFaultError, JobrunError

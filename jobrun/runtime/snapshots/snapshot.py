@@ -23,7 +23,7 @@ import numpy as np
 from jobrun.checkpoint.checkpoint_times import NodeSave
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
 from jobrun.checkpoint.task_groups import Ticket
-from jobrun.checkpoint.write.array_forms import ArrayForms
+from jobrun.checkpoint.write.array_types import ArrayTypes
 from jobrun.checkpoint.write.snapshot_arena import Arena
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import JobrunError, TaskFailedError
@@ -50,17 +50,17 @@ class NodeSaver:
 
     def __init__(self, node: str, step: SaveState) -> None:
         self.arena = Arena()
-        self._forms: ArrayForms | None = None
+        self._types: ArrayTypes | None = None
         self.writer = NodeWriter(node, step.compression, dict(step.origins))
         self.dirty = DirtyTracker()
         self._asked: tuple[tuple[str, ...], tuple[Names, ...]] = ((), ())
         self._at_risk = _NO_NAMES
 
-    def forms_of(self, values: Mapping[str, Value]) -> ArrayForms:
+    def types_of(self, values: Mapping[str, Value]) -> ArrayTypes:
         """Return the dtypes and shapes of a node's arrays: the last save's object if unchanged."""
-        if self._forms is None or not self._forms.fits(values):
-            self._forms = ArrayForms(values)
-        return self._forms
+        if self._types is None or not self._types.fits(values):
+            self._types = ArrayTypes(values)
+        return self._types
 
     def names_at_risk(self, held: tuple[str, ...], changed: tuple[Names, ...]) -> Names:
         """Return which blobs a snapshot must copy: saved ones that a group changes in place."""
@@ -133,7 +133,7 @@ class Snapshot:
         step: SaveState,
         values: dict[str, Value],
         place: NodeSaver,
-        forms: ArrayForms,
+        types: ArrayTypes,
         parts: Names = _NO_NAMES,
     ) -> None:
         self.ticket = ticket
@@ -144,7 +144,7 @@ class Snapshot:
         self._values = values
         self._place = place
         self._arena = place.arena
-        self._forms = forms
+        self._types = types
         # Of containers and objects, which may be changed without any step declaring it.
         self._parts = parts
         whole = {n: v for n, v in values.items() if n not in parts} if parts else values
@@ -225,7 +225,7 @@ class Snapshot:
                 run_id=self._step.run_id,
                 values=self._values,
                 unchanged=self._unchanged,
-                forms=self._forms,
+                types=self._types,
                 adjacent=self._arena.adjacent if self._is_prepared else None,
             )
             self._place.dirty.mark_clean(self._arrays)
@@ -276,8 +276,8 @@ class Snapshot:
 
     def _prepare(self) -> None:
         names, arena = self._at_risk, self._arena
-        self._others = names.intersection(self._forms.others)
-        key, lead_bytes = (self._forms, names), self._place.writer.lead_bytes
+        self._others = names.intersection(self._types.others)
+        key, lead_bytes = (self._types, names), self._place.writer.lead_bytes
         if not arena.is_prepared(key, lead_bytes):
             # In the order of the step's names, which is the same at every save.
             arrays = {
@@ -335,10 +335,10 @@ class Snapshots:
         place = self._places.get(node)
         if place is None:
             place = self._places[node] = NodeSaver(node, step)
-        forms = place.forms_of(values)
-        size_bytes = forms.size_bytes(values)
+        types = place.types_of(values)
+        size_bytes = types.size_bytes(values)
         ticket = Ticket(node, epoch, next(self._numbers), size_bytes, settings)
-        self._held[ticket] = Snapshot(ticket, step, values, place, forms, parts)
+        self._held[ticket] = Snapshot(ticket, step, values, place, types, parts)
         return ticket
 
     def _require_kept_same(self, step: SaveState, node: str, blobs: Mapping[str, Value]) -> None:

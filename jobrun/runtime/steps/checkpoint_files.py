@@ -15,7 +15,7 @@ import numpy as np
 
 from jobrun.checkpoint.blob_parts import capture_object
 from jobrun.checkpoint.read.safe_file import open_regular_file
-from jobrun.checkpoint.store import StoredFile
+from jobrun.checkpoint.store_protocol import StoredFile
 from jobrun.checkpoint.stores.epoch_copy import copy_file, publish_copy
 from jobrun.checkpoint.stores.object_references import local_path
 from jobrun.core.lazy_dataclass import replace

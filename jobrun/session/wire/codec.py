@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jobrun.checkpoint import checkpoint_times, store
+from jobrun.checkpoint import checkpoint_times, store_protocol
 from jobrun.checkpoint import task_groups as save_load_groups
 from jobrun.checkpoint.hdf5.dtypes import dtype_text, parse_dtype
 from jobrun.checkpoint.stores import object_references as elsewhere
@@ -73,7 +73,7 @@ _SOCKET_BYTES = 1 << 22
 _MODULES = (
     checkpoint_policy, checkpoint_times, conditions, readers, elsewhere, errors, events,
     expr, objects, objecturl, partition, safe_point, save_load_groups,
-    meter_protocol, steps, store, types, usage, worker_protocol,
+    meter_protocol, steps, store_protocol, types, usage, worker_protocol,
 )  # fmt: skip
 
 

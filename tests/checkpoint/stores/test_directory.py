@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.checkpoint.store import Manifest, StoredFile
+from jobrun.checkpoint.store_protocol import Manifest, StoredFile
 from jobrun.checkpoint.stores import directory
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError

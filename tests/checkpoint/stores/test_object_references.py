@@ -6,7 +6,7 @@ import pytest
 
 from jobrun.checkpoint.checkpoint_file import inspect_state
 from jobrun.checkpoint.read.verified_file import open_state
-from jobrun.checkpoint.store import Manifest
+from jobrun.checkpoint.store_protocol import Manifest
 from jobrun.checkpoint.stores import object_references as elsewhere
 from jobrun.checkpoint.stores.bucket import Bucket
 from jobrun.checkpoint.stores.directory import DirectoryStore

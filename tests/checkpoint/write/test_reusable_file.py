@@ -10,7 +10,7 @@ import pytest
 
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES, digest
-from jobrun.checkpoint.store import Manifest
+from jobrun.checkpoint.store_protocol import Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.write import block_writer
 from jobrun.checkpoint.write.reusable_file import REUSE_SUFFIX, take_reusable_file

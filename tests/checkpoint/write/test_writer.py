@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.hdf5.dataset_names import quote_name
 from jobrun.checkpoint.hdf5.value_codec import encode
-from jobrun.checkpoint.write.array_forms import ArrayForms
+from jobrun.checkpoint.write.array_types import ArrayTypes
 from jobrun.checkpoint.write.encoder import FileEncoder
 from jobrun.checkpoint.write.reusable_file import REUSE_SUFFIX
 from jobrun.checkpoint.write.writer import NodeWriter
@@ -252,19 +252,19 @@ def test_a_writer_that_nobody_closes_keeps_no_file_open(tmp_path):
 
 def test_an_array_that_was_resized_since_the_save_began_is_refused(tmp_path):
     writer, values = NodeWriter("n"), {"b": np.zeros(5, np.int8), "c": np.arange(4)}
-    forms = ArrayForms(values)
+    types = ArrayTypes(values)
     for epoch in range(2):
         path = str(tmp_path / f"{epoch}.h5")
-        writer.write(path, epoch=epoch, run_id=RUN_ID, values=values, forms=forms)
+        writer.write(path, epoch=epoch, run_id=RUN_ID, values=values, types=types)
     values["b"].resize(9, refcheck=False)
 
     with pytest.raises(TaskFailedError, match=r"'b'.*9 bytes, and had 5"):
-        writer.write(str(tmp_path / "2.h5"), epoch=2, run_id=RUN_ID, values=values, forms=forms)
+        writer.write(str(tmp_path / "2.h5"), epoch=2, run_id=RUN_ID, values=values, types=types)
 
 
 def test_forms_that_are_known_are_not_looked_at_again(tmp_path, monkeypatch):
     writer, values = NodeWriter("n"), {"b": np.zeros(5), "c": np.arange(4), "k": 3}
-    forms = ArrayForms(values)
+    types = ArrayTypes(values)
     looks = []
     whole = FileEncoder._fits
     monkeypatch.setattr(
@@ -274,8 +274,8 @@ def test_forms_that_are_known_are_not_looked_at_again(tmp_path, monkeypatch):
     for epoch in range(4):
         path = tmp_path / f"{epoch}.h5"
         changed = {"b": values["b"] + epoch, "c": values["c"] - epoch, "k": 3 * epoch}
-        stored = writer.write(str(path), epoch=epoch, run_id=RUN_ID, values=changed, forms=forms)
+        stored = writer.write(str(path), epoch=epoch, run_id=RUN_ID, values=changed, types=types)
         expect(path, stored, changed, epoch)
 
-    # For its layout, and once for the forms.
+    # For its layout, and once for the types.
     assert len(looks) == 2

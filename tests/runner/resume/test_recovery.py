@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.checkpoint.store import Damage, Manifest
+from jobrun.checkpoint.store_protocol import Damage, Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import CheckpointError
 from jobrun.core.events import CheckpointSkipped

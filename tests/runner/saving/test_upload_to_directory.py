@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.checkpoint.store import Manifest
+from jobrun.checkpoint.store_protocol import Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import GroupEnded, GroupStarted, Noted

@@ -10,7 +10,7 @@ import pytest
 
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
-from jobrun.checkpoint.store import StoredFile
+from jobrun.checkpoint.store_protocol import StoredFile
 from jobrun.checkpoint.write import snapshot_arena
 from jobrun.checkpoint.write.direct_io import FileWriter
 from jobrun.checkpoint.write.writer import NodeWriter

@@ -6,7 +6,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from jobrun.checkpoint.store import StoredFile
+from jobrun.checkpoint.store_protocol import StoredFile
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import Logged, Measured
 from jobrun.graph.effects import DECLARED, Assert, DeclaredEffect, Effect, Metric, Sleep

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 
-from jobrun.checkpoint.store import CheckpointStore, Manifest, StoredFile
+from jobrun.checkpoint.store_protocol import CheckpointStore, Manifest, StoredFile
 from jobrun.checkpoint.stores.directory import DirectoryStore
 
 FILE = StoredFile("n", "n.h5", 10, "sha256:" + "0" * 64, seconds=1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jobrun.checkpoint.write.array_forms import ArrayForms
+from jobrun.checkpoint.write.array_types import ArrayTypes
 from jobrun.values.blob_kinds import size_bytes
 from tests.support.tables import each_case
 
@@ -28,7 +28,7 @@ def test_other_items_in_other_arrays_have_the_same_forms():
     values = state()
     other = state(w=np.ones((2, 3)), v=np.ones(4, np.int64), k=7, t="other", s=np.float32(1))
 
-    assert ArrayForms(values).fits(other)
+    assert ArrayTypes(values).fits(other)
 
 
 @each_case(
@@ -42,25 +42,25 @@ def test_other_items_in_other_arrays_have_the_same_forms():
     ],
 )  # fmt: skip
 def test_another_type_dtype_shape_or_axis_order_is_another_form(changes):
-    assert not ArrayForms(state()).fits(state(**changes))
+    assert not ArrayTypes(state()).fits(state(**changes))
 
 
 def test_other_names_or_another_order_of_them_are_another_form():
     values = state()
 
-    assert not ArrayForms(values).fits(dict(reversed(values.items())))
-    assert not ArrayForms(values).fits({f"{name}_": one for name, one in values.items()})
+    assert not ArrayTypes(values).fits(dict(reversed(values.items())))
+    assert not ArrayTypes(values).fits({f"{name}_": one for name, one in values.items()})
 
 
 def test_the_shape_of_an_array_that_was_changed_in_place_is_seen():
     values = state()
-    forms = ArrayForms(values)
+    types = ArrayTypes(values)
     values["v"].resize((2, 2), refcheck=False)
 
-    assert not forms.fits(values)
+    assert not types.fits(values)
 
 
 def test_the_size_is_that_of_arrays_and_of_all_else():
     values = state()
 
-    assert ArrayForms(values).size_bytes(values) == size_bytes(list(values.values()))
+    assert ArrayTypes(values).size_bytes(values) == size_bytes(list(values.values()))

@@ -13,7 +13,7 @@ from jobrun.values.blob_kinds import Value, same_dtype, size_bytes
 _DTYPE, _SHAPE = attrgetter("dtype"), attrgetter("shape")
 
 
-class ArrayForms:
+class ArrayTypes:
     """The names of a state's values, and dtypes, shapes and axis orders of those that are arrays.
 
     Of ten thousand small arrays these take as long to ask for as it takes to copy them. So they
@@ -29,7 +29,7 @@ class ArrayForms:
 
     def __init__(self, values: Mapping[str, Value]) -> None:
         self._names = list(values)
-        self._types = list(map(type, values.values()))
+        self._classes = list(map(type, values.values()))
         self.others = [name for name, one in values.items() if type(one) is not np.ndarray]
         arrays = self._arrays_of(values)
         self._dtypes = list(map(_DTYPE, arrays))
@@ -40,8 +40,8 @@ class ArrayForms:
         self._array_bytes = int(sum(array.nbytes for array in arrays))
 
     def fits(self, values: Mapping[str, Value]) -> bool:
-        """Return whether values have these forms: names, types, dtypes, shapes and strides."""
-        if list(values) != self._names or list(map(type, values.values())) != self._types:
+        """Return whether values have these names and array types (dtype, shape, axis order)."""
+        if list(values) != self._names or list(map(type, values.values())) != self._classes:
             return False
         arrays = self._arrays_of(values)
         dtypes = list(map(_DTYPE, arrays))
@@ -54,7 +54,7 @@ class ArrayForms:
         return [arrays[index].strides for index in self._deep] == self._strides
 
     def size_bytes(self, values: Mapping[str, Value]) -> int:
-        """Sum the sizes in bytes of values that fit these array forms; a scalar counts 8 bytes."""
+        """Sum the sizes in bytes of values with these array types; a scalar counts 8 bytes."""
         return self._array_bytes + size_bytes([values[name] for name in self.others])
 
     def _arrays_of(self, values: Mapping[str, Value]) -> list[Any]:

@@ -84,7 +84,7 @@ class EpochHold:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Release the shared lock that keeps an epoch in the store from being deleted."""
+        """Release the hold that a store's ``hold`` returned; the epoch can be deleted again."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             # close() alone would leave the lock to a process that was forked meanwhile.
@@ -106,14 +106,14 @@ class CheckpointStore(Protocol):
         """
 
     def check(self) -> None:
-        """Raise E390 if the checkpoint store was removed or replaced since its first use.
+        """Require that a store of any kind was not replaced since its first use (E390).
 
         Raises:
             EnvironmentFaultError: E390, it was removed or replaced, with all epochs in it.
         """
 
     def commit(self, staged: str, manifest: Manifest) -> str:
-        """Commit an epoch's staged files durably to the checkpoint store; return the epoch's path.
+        """Commit an epoch's staged files durably to any kind of store; return the epoch's path.
 
         Raises:
             EnvironmentFaultError: The system refuses; nothing of the epoch is visible, or
@@ -124,23 +124,23 @@ class CheckpointStore(Protocol):
         """Delete the files of a save that was staged but not committed; never raise an error."""
 
     def epochs(self) -> tuple[int, ...]:
-        """Return the numbers of all epochs in the checkpoint store, ascending, damaged ones too."""
+        """Return the numbers of all epochs in the checkpoint store, damaged ones too, ascending."""
 
     def path(self, epoch: int) -> str:
-        """Return the path of a local directory with the checkpoint files of a stored epoch."""
+        """Return a local directory with the files of an epoch in any kind of store."""
 
     def manifest(self, epoch: int) -> Manifest:
-        """Read an epoch's manifest, the list of its files with digests, from the store.
+        """Read an epoch's manifest, the list of its files with digests, from any kind of store.
 
         Raises:
             CheckpointError: It is not there, damaged, or of another format version.
         """
 
     def verify(self, epoch: int) -> Damage | None:
-        """Verify an epoch's manifest, file lengths and digests; return the damage, or None."""
+        """Verify an epoch in any kind of store: manifest, lengths, digests; return any damage."""
 
     def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
-        """Move checkpoints of the store to the path ``where`` instead of deleting them."""
+        """Move the given epochs out of a store of any kind to the place ``where``."""
 
     def hold(self, epoch: int) -> EpochHold | None:
         """Protect an epoch in the checkpoint store from deletion until the hold is released.
