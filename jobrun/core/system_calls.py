@@ -1,14 +1,15 @@
 """Make the system calls that only some systems have, with a substitute on the others.
 
 Linux has all of them. macOS has no ``/proc``, ``prctl``, ``sigtimedwait``, ``memfd_create``,
-``posix_fadvise`` and ``posix_fallocate``, no ``SOCK_SEQPACKET`` for local sockets, no signals from
-``SIGRTMIN`` on, and ``waitid`` only from Python 3.13 on. Code that needs one of these
-calls it here and nowhere else: ``tests/e2e/test_other_systems.py`` takes each of them away.
+``renameat2``, ``posix_fadvise`` and ``posix_fallocate``, no ``SOCK_SEQPACKET`` for local sockets,
+no signals from ``SIGRTMIN`` on, and ``waitid`` only from Python 3.13 on. Code that needs one of
+these calls it here: ``tests/e2e/test_other_systems.py`` takes them away.
 """
 
 from __future__ import annotations
 
-import contextlib
+import errno
+import functools
 import os
 import signal
 import time
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 # <linux/falloc.h>
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
+# <fcntl.h>, <linux/fs.h>
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+# The kernel, the C library or the file system does not know the call or its flag.
+_UNKNOWN = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 _POLL_S = 0.02
 _PARENT_POLL_S = 0.2
 
@@ -146,19 +152,6 @@ def read_proc(*path: object) -> bytes:
         return b""
 
 
-def list_gpus() -> list[str]:
-    """List the models of NVIDIA GPUs from ``/proc``; none on systems without it or the driver."""
-    folder = "/proc/driver/nvidia/gpus"
-    with contextlib.suppress(OSError):
-        texts = [
-            read_proc("driver/nvidia/gpus", one, "information").decode(errors="replace")
-            for one in sorted(os.listdir(folder))  # noqa: PTH208
-        ]
-        models = (line for text in texts for line in text.splitlines() if line[:6] == "Model:")
-        return [line.partition(":")[2].strip() for line in models]
-    return []
-
-
 def read_process_stat(pid: int) -> list[bytes]:
     """Ask the operating system for the fields of ``/proc/PID/stat``, state first; or none."""
     return read_proc(pid, "stat").rpartition(b") ")[2].split()
@@ -277,3 +270,55 @@ def read_into(descriptor: int, buffers: Sequence[Any], offset: int) -> int:
     data = os.pread(descriptor, len(view), offset)
     view[: len(data)] = data
     return len(data)
+
+
+def rename_noreplace(source: str, target: str) -> None:
+    """Rename a directory on disk to a name that must not exist.
+
+    ``renameat2`` with RENAME_NOREPLACE does it in one act. Where that is not known, a look
+    and a plain rename do: between the two, only an empty directory could come to be
+    replaced, since ``rename`` itself refuses all others; and the directories renamed here
+    are never empty, so no two of them can take one name.
+
+    Raises:
+        FileExistsError: Something has the name.
+        OSError: The system refuses.
+    """
+    code = _renameat2(source, target)
+    if code in _UNKNOWN:
+        _look_and_rename(source, target)
+    elif code:
+        raise OSError(code, os.strerror(code), source, None, target)
+
+
+def _renameat2(source: str, target: str) -> int:
+    """Rename a file on disk only if the target does not exist; return the errno, or 0."""
+    call, last_error = _bind_renameat2()
+    if call is None:
+        return errno.ENOSYS
+    names = (_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target))
+    return last_error() if call(*names, _RENAME_NOREPLACE) else 0
+
+
+@functools.cache
+def _bind_renameat2() -> tuple[Any, Callable[[], int]]:
+    """Find the C function ``renameat2``, which renames files on disk, and its errno's getter."""
+    # Costs milliseconds, which commands that rename nothing should not pay.
+    import ctypes  # noqa: PLC0415
+
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is not None:
+        path = ctypes.c_char_p
+        call.argtypes = (ctypes.c_int, path, ctypes.c_int, path, ctypes.c_uint)
+    return call, ctypes.get_errno
+
+
+def _look_and_rename(source: str, target: str) -> None:
+    if os.path.lexists(target):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), source, None, target)
+    try:
+        os.rename(source, target)  # noqa: PTH104
+    except OSError as error:
+        if error.errno in {errno.ENOTEMPTY, errno.ENOTDIR}:
+            raise FileExistsError(errno.EEXIST, error.strerror, source, None, target) from error
+        raise

@@ -21,14 +21,15 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integers_in_hex, key_text
 from jobrun.values import container_flattening as trees
-from jobrun.values import dataclasses_and_tuples
-from jobrun.values import torch_tensors as tensors
+from jobrun.values import dataclasses_and_tuples, pytorch
 from jobrun.values.adapters.registry import Path, UnboundValue, find_adapter
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.blob_kinds import Value, value_bytes
+from jobrun.values.blob_kinds import Value
 from jobrun.values.compare import same_bits
 from jobrun.values.copies import detach
-from jobrun.values.object_state import class_name, is_module, take_state
+from jobrun.values.object_state import class_name, take_state
+from jobrun.values.pytorch import is_module
+from jobrun.values.record_dtypes import value_bytes
 
 _SAMPLED_ABOVE_BYTES = 1 << 20
 _SAMPLE_ITEMS = 4096
@@ -109,12 +110,12 @@ def _lent(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Value:
     adapter = find_adapter(kind)
     if adapter is not None and adapter.immutable:
         return value
-    if tensors.is_tensor(value) or (adapter is not None and adapter.make is not None):
+    if pytorch.is_tensor(value) or (adapter is not None and adapter.make is not None):
         raise _WritableError
     if kind in trees.TREE_KINDS or trees.is_record(value):
         return _container(value, path, loan, met)
     if kind is UnboundValue:
-        raise unbound_class_error(value.class_name, "/".join(path))
+        raise trees.unbound_class_error(value.class_name, "/".join(path))
     # A scalar of numpy's; or what no blob can hold, as is said here.
     return detach(value, "/".join(path))
 
@@ -166,19 +167,7 @@ def _bound(value: Value, path: Path) -> Value:
     """
     if type(value) is not dataclasses_and_tuples.UnboundRecord:
         return value
-    raise unbound_class_error(value.class_name, "/".join(path))
-
-
-def unbound_class_error(class_name: str, place: str) -> TaskFailedError:
-    """Build error E249: code is to be lent a value whose class is not loaded in this process."""
-    module = class_name.partition(":")[0]
-    at = f", at '{place}'" if place else ""
-    return TaskFailedError.of(
-        "E249",
-        f"the class {class_name} of a value{at} is not there: no callable of the job has loaded "
-        f"the module '{module}', or it has no such class any more",
-        f"import '{module}' in the module of the callable that gets the value",
-    )
+    raise trees.unbound_class_error(value.class_name, "/".join(path))
 
 
 def _inside(container: Any) -> list[Any]:
@@ -263,7 +252,7 @@ def _sample(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _counts_changes(value: Any) -> bool:
-    torch = tensors.loaded_torch()
+    torch = pytorch.loaded_torch()
     kinds = [
         getattr(getattr(torch, "nn", None), "Module", None),
         getattr(getattr(torch, "optim", None), "Optimizer", None),
@@ -274,11 +263,11 @@ def _counts_changes(value: Any) -> bool:
 def _feed(content: Any, value: Any, reading: _Reading, around: set[int]) -> None:
     """Add a value in an object's state to the digest by which changes in the object are found."""
     kind = type(value)
-    if tensors.is_tensor(value):
+    if pytorch.is_tensor(value):
         if reading.counts:
             _say(content, value.data_ptr(), value._version, value.shape)
             return
-        (value,) = tensors.to_arrays([value])
+        (value,) = pytorch.to_arrays([value])
     if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
         _say(content, value.dtype, value.shape)
         array = np.asarray(value)

@@ -17,12 +17,11 @@ import numpy as np
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import key_text
 from jobrun.values import container_flattening as trees
-from jobrun.values import dataclasses_and_tuples
+from jobrun.values import dataclasses_and_tuples, pytorch
 from jobrun.values import object_state as objects
-from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import find_adapter, package_of
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.object_state import is_estimator
+from jobrun.values.estimators import is_estimator
 
 Array = np.ndarray[Any, Any]
 Path = tuple[str, ...]
@@ -203,7 +202,7 @@ def _is_passed_over(thing: Any) -> bool:
     return (
         thing is None
         or isinstance(thing, _SKIPPED)
-        or tensors.is_tensor(thing)
+        or pytorch.is_tensor(thing)
         or (callable(thing) and not objects.is_object(thing))
     )
 
@@ -326,14 +325,14 @@ def _memory(place: Path, thing: Any) -> Iterable[_Memory]:
     if isinstance(thing, np.ndarray) or trees.is_structured_scalar(thing):
         array = np.asarray(thing)
         return (_Memory(place, array, None, not array.flags.writeable),) if thing.size else ()
-    if not tensors.is_tensor(thing):
+    if not pytorch.is_tensor(thing):
         return _held_memory(place, thing)
     if thing.device.type != "cpu":
         return ()
     tensor = thing.detach()
-    if not tensor.numel() or tensors.explain_unsavable(tensor):
+    if not tensor.numel() or pytorch.explain_unsavable(tensor):
         return ()
-    return [_Memory(place, array) for array in tensors.to_arrays([tensor])]
+    return [_Memory(place, array) for array in pytorch.to_arrays([tensor])]
 
 
 def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
@@ -344,7 +343,7 @@ def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
     while rest:
         place, thing = rest.pop()
         is_memory = isinstance(thing, np.ndarray | Counter) or trees.is_structured_scalar(thing)
-        if is_memory or tensors.is_tensor(thing):
+        if is_memory or pytorch.is_tensor(thing):
             yield place, thing
             continue
         inside: Iterable[tuple[Any, Any]]
@@ -394,7 +393,7 @@ def _held(root: Any) -> Iterator[tuple[Path, Any]]:
                 seen.add(id(part))
                 kept.append(part)
                 at = (*place, key_text(step))
-                if is_row or isinstance(part, np.ndarray) or tensors.is_tensor(part):
+                if is_row or isinstance(part, np.ndarray) or pytorch.is_tensor(part):
                     yield at, part
                     gradient = getattr(part, "grad", None)
                     if gradient is not None:

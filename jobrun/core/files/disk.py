@@ -1,17 +1,16 @@
-"""Write files durably (``fsync``) and atomically, rename them, and read regular files only."""
+"""Write files durably (``fsync``) and atomically to disk, and read regular files only."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
-import functools
 import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import EnvironmentFaultError
@@ -47,12 +46,6 @@ MOST_BYTES = 64 << 20
 _CHUNK = 1 << 20
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
-
-
-_AT_FDCWD = -100
-_RENAME_NOREPLACE = 1
-# The kernel, the C library or the file system does not know the call or its flag.
-_UNKNOWN = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 
 
 def mend_of(error: OSError, otherwise: str) -> str:
@@ -433,55 +426,3 @@ def _free_bytes(place: str) -> int:
     except OSError:
         return 0
     return facts.f_bavail * facts.f_frsize
-
-
-def rename_noreplace(source: str, target: str) -> None:
-    """Rename a directory on disk to a name that must not exist.
-
-    ``renameat2`` with RENAME_NOREPLACE does it in one act. Where that is not known, a look
-    and a plain rename do: between the two, only an empty directory could come to be
-    replaced, since ``rename`` itself refuses all others; and the directories renamed here
-    are never empty, so no two of them can take one name.
-
-    Raises:
-        FileExistsError: Something has the name.
-        OSError: The system refuses.
-    """
-    code = _renameat2(source, target)
-    if code in _UNKNOWN:
-        _look_and_rename(source, target)
-    elif code:
-        raise OSError(code, os.strerror(code), source, None, target)
-
-
-def _renameat2(source: str, target: str) -> int:
-    """Rename a file on disk only if the target does not exist; return the errno, or 0."""
-    call, last_error = _c_call()
-    if call is None:
-        return errno.ENOSYS
-    names = (_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target))
-    return last_error() if call(*names, _RENAME_NOREPLACE) else 0
-
-
-@functools.cache
-def _c_call() -> tuple[Any, Callable[[], int]]:
-    """Find the C function ``renameat2``, which renames files on disk, and its errno's getter."""
-    # Costs milliseconds, which commands that rename nothing should not pay.
-    import ctypes  # noqa: PLC0415
-
-    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if call is not None:
-        path = ctypes.c_char_p
-        call.argtypes = (ctypes.c_int, path, ctypes.c_int, path, ctypes.c_uint)
-    return call, ctypes.get_errno
-
-
-def _look_and_rename(source: str, target: str) -> None:
-    if os.path.lexists(target):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), source, None, target)
-    try:
-        Path(source).rename(target)
-    except OSError as error:
-        if error.errno in {errno.ENOTEMPTY, errno.ENOTDIR}:
-            raise FileExistsError(errno.EEXIST, error.strerror, source, None, target) from error
-        raise

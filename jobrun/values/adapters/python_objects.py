@@ -17,9 +17,11 @@ import numpy as np
 
 from jobrun.values.adapters.registry import (
     Adapter,
+    UnboundValue,
     UnsavableError,
     class_name,
     class_text,
+    find_adapter,
     find_by_name,
     package_of,
 )
@@ -162,3 +164,10 @@ NAMED = Adapter(named_tree, immutable=True, inner=True, by_name=True)
 def is_named(kind: type) -> bool:
     """Return whether Python objects of a class are functions or classes, saved by name only."""
     return issubclass(kind, _FUNCTIONS) or kind.__name__ == _CYTHON_FUNCTION
+
+
+def find_named_value(name: str) -> Any:
+    """Look up a function or class that its adapter saved by name; a stand-in if there is none."""
+    found = find_by_name(name)
+    adapter = find_adapter(type(found))
+    return found if adapter is not None and adapter.by_name else UnboundValue(name, 0, None)

@@ -360,13 +360,6 @@ def make_adapted(
         raise _unmade_error(name, error) from error
 
 
-def find_named_value(name: str) -> Any:
-    """Look up a function or class that its adapter saved by name; a stand-in if there is none."""
-    found = find_by_name(name)
-    adapter = find_adapter(type(found))
-    return found if adapter is not None and adapter.by_name else UnboundValue(name, 0, None)
-
-
 def fill_adapted(made: Any, name: str, rest: Any) -> None:
     """Fill an empty value, which ``make_adapted`` made, with its content by its registered adapter.
 

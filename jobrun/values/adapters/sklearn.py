@@ -1,6 +1,6 @@
 """Adapt what scikit-learn's estimators hold: estimators, trees, losses and other compiled parts.
 
-An estimator by itself is an object (``jobrun.values.object_state``); inside another one, in a
+An estimator by itself is an object (``jobrun.values.estimators``); inside another one, in a
 pipeline or an ensemble, it is made again with it.
 """
 

@@ -1,12 +1,15 @@
-"""Convert PyTorch tensors to numpy arrays and back, importing torch only when needed.
+"""Convert PyTorch tensors to numpy arrays and back; take and set the state of PyTorch modules.
 
-A tensor in the memory of the host and its array are the same memory. Types that numpy lacks
-(bfloat16, float8 …) keep their bits, under the types of ``ml_dtypes``.
+Nothing here imports torch before it is needed. A tensor in the memory of the host and its array are
+the same memory. Types that numpy lacks (bfloat16, float8 …) keep their bits, under the types of
+``ml_dtypes``.
 """
 
 from __future__ import annotations
 
+import copy
 import sys
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from importlib import import_module, util
 from typing import Any
@@ -19,6 +22,9 @@ Array = np.ndarray[Any, Any]
 # Of ``torch.Tensor``; nothing here knows the class when it is not loaded.
 Tensor = Any
 
+# Under which the state of a module has its gradients: names of modules and parameters have no dots.
+GRADIENTS = ".grad"
+_TRAINING = "training"
 # A few numbers in a file must not ask for all memory.
 _MOST_GAPS = 1 << 16
 # Types that numpy has not, and the integers that have their bits.
@@ -206,3 +212,65 @@ def _dtype_name(tensor: Tensor) -> str:
 
 def _ml_dtypes() -> Any:
     return import_module("ml_dtypes")
+
+
+def is_module(value: Any) -> bool:
+    """Return whether an object is a ``torch.nn.Module``, whose state is a state dict."""
+    kind = getattr(getattr(loaded_torch(), "nn", None), "Module", None)
+    return kind is not None and isinstance(value, kind)
+
+
+def module_state(module: Any) -> Any:
+    """Return the object state of a PyTorch module: a state dict over its tensors' memory."""
+    tree = module.state_dict()
+    if not isinstance(tree, dict):
+        return tree
+    # A class may give out the same dict each time.
+    tree = copy.copy(tree)
+    versions = getattr(tree, "_metadata", None)
+    if versions is not None:
+        facts = OrderedDict((name, dict(one)) for name, one in versions.items())
+        for name, part in module.named_modules():
+            facts.setdefault(name, {})[_TRAINING] = bool(part.training)
+        tree._metadata = facts  # type: ignore[attr-defined]
+    found = {name: one.grad for name, one in module.named_parameters() if one.grad is not None}
+    if found:
+        tree[GRADIENTS] = found
+    return tree
+
+
+def set_module_state(module: Any, tree: Any) -> None:
+    """Set the object state of a PyTorch module, with its modes and gradients.
+
+    Raises:
+        Exception: What the module raises.
+    """
+    found: dict[str, Any] = {}
+    versions: Any = getattr(tree, "_metadata", None) or {}
+    if isinstance(tree, dict) and GRADIENTS in tree:
+        tree = copy.copy(tree)
+        found = tree.pop(GRADIENTS)
+    module.load_state_dict(tree)
+    modes = {name: one[_TRAINING] for name, one in versions.items() if _TRAINING in one}
+    for name, part in module.named_modules():
+        if name in modes:
+            part.training = modes[name]
+    if not modes and not found:
+        # It says nothing of gradients: another object may have put them there.
+        return
+    for name, parameter in module.named_parameters():
+        _set_gradient(parameter, found.get(name))
+
+
+def _set_gradient(parameter: Any, gradient: Any) -> None:
+    old = parameter.grad
+    if gradient is not None and old is not None and _form(old) == _form(gradient):
+        # In place, since other objects may have it.
+        with require_torch().no_grad():
+            old.copy_(gradient)
+    else:
+        parameter.grad = None if gradient is None else gradient.detach().clone()
+
+
+def _form(tensor: Any) -> tuple[Any, ...]:
+    return (tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.layout)
