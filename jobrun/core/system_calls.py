@@ -80,7 +80,7 @@ def wait_for_signal(numbers: Set[int], limit_s: float) -> ReceivedSignal | None:
 
 
 def _is_in_foreground() -> bool:
-    """Make the system call ``tcgetpgrp`` to see whether Ctrl-C reaches this process's group."""
+    """Ask the operating system whether Ctrl-C reaches this process (``tcgetpgrp``)."""
     for descriptor in (0, 1, 2):
         try:
             return os.tcgetpgrp(descriptor) == os.getpgrp()
@@ -200,7 +200,7 @@ def has_ended(pid: int, poll: Callable[[], object]) -> bool:
 
 
 def has_children() -> bool:
-    """Return, by the system call ``waitid``, whether this process has unreaped children."""
+    """Ask the operating system whether this process has unreaped children (``waitid``)."""
     if hasattr(os, "waitid"):
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)
@@ -210,7 +210,7 @@ def has_children() -> bool:
 
 
 def open_message_sockets() -> tuple[socket.socket, socket.socket]:
-    """Make the system call for a pair of message sockets, of a kind that the system has."""
+    """Make the system call for a socket pair that keeps message boundaries; return the pair."""
     import socket  # noqa: PLC0415 - only with several processes
 
     kind = getattr(socket, "SOCK_SEQPACKET", None)
@@ -242,19 +242,19 @@ def free_beginning(descriptor: int, size_bytes: int) -> None:
 
 
 def advise_sequential(descriptor: int) -> None:
-    """Make the system call ``posix_fadvise`` before a file is read from its start to its end."""
+    """Inform the operating system that a file will be read sequentially (``posix_fadvise``)."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 
 
 def advise_needed(descriptor: int, begin: int, length: int) -> None:
-    """Ask the kernel by ``posix_fadvise`` to read a range of a file ahead of its use."""
+    """Ask the operating system to read a range of a file ahead of its use (``posix_fadvise``)."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, begin, length, os.POSIX_FADV_WILLNEED)
 
 
 def start_writing(descriptor: int) -> None:
-    """Make the system call that starts to write a file's cached bytes, without waiting for it.
+    """Make the system call that starts to write a file's cached bytes to disk, without waiting.
 
     It does not wait for them, as ``fsync`` does: memory that is not needed is free once written.
     """
@@ -273,7 +273,7 @@ def read_into(descriptor: int, buffers: Sequence[Any], offset: int) -> int:
 
 
 def rename_noreplace(source: str, target: str) -> None:
-    """Rename a directory on disk to a name that must not exist.
+    """Rename a directory by the system call ``renameat2``, never over an existing name.
 
     ``renameat2`` with RENAME_NOREPLACE does it in one act. Where that is not known, a look
     and a plain rename do: between the two, only an empty directory could come to be
@@ -292,7 +292,7 @@ def rename_noreplace(source: str, target: str) -> None:
 
 
 def _renameat2(source: str, target: str) -> int:
-    """Rename a file on disk only if the target does not exist; return the errno, or 0."""
+    """Make the system call ``renameat2``, which replaces no file; return its errno, or 0."""
     call, last_error = _bind_renameat2()
     if call is None:
         return errno.ENOSYS
@@ -302,7 +302,7 @@ def _renameat2(source: str, target: str) -> int:
 
 @functools.cache
 def _bind_renameat2() -> tuple[Any, Callable[[], int]]:
-    """Find the C function ``renameat2``, which renames files on disk, and its errno's getter."""
+    """Look up the system call ``renameat2``; return it with the function that reads ``errno``."""
     # Costs milliseconds, which commands that rename nothing should not pay.
     import ctypes  # noqa: PLC0415
 

@@ -105,7 +105,7 @@ def has_gaps(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> boo
 
 
 def gap_strides(array: Array) -> tuple[int, ...]:
-    """Return an array's strides, to compare them, if it has gaps in memory; otherwise ()."""
+    """Return the strides of an array's axes in memory if they leave gaps, otherwise ()."""
     shape, strides = array.shape, array.strides
     if not has_gaps(shape, strides, array.itemsize):
         return ()

@@ -67,7 +67,7 @@ def kind_of(value: Value) -> Kind | None:
 
 
 def check_storable(value: Value, name: str) -> Fault | None:
-    """Return a fault if a value is of no kind that the blob ``name`` can have, or None."""
+    """Return a fault if a value is of a kind that blobs cannot hold, or None."""
     kind = kind_of(value)
     if kind in {"array", "numpy"}:
         return _array_refusal(value, name)
@@ -79,7 +79,7 @@ def check_storable(value: Value, name: str) -> Fault | None:
 
 
 def may_be_compound(kind: type) -> bool:
-    """Return whether a class may be of a compound kind of blobs: container or object."""
+    """Return whether a class may be a compound kind of blob: a container or an object."""
     return kind not in _PYTHON_KINDS and not issubclass(kind, np.generic)
 
 
@@ -118,7 +118,7 @@ def describe(value: Value) -> str:
 
 
 def size_bytes(values: Sequence[Value]) -> int:
-    """Sum sizes in bytes of values of all kinds of blobs; what has no ``nbytes`` counts as 8."""
+    """Sum the bytes of blobs' values of any kind; a value without ``nbytes`` counts as 8."""
     return sum(int(getattr(value, "nbytes", 8)) for value in values)
 
 
@@ -185,7 +185,7 @@ def _mend(value: Any) -> str:
 
 
 def explain_unsavable_dtype(dtype: DType) -> str:
-    """Explain why blobs may not hold a dtype, which cannot be saved; empty if they may."""
+    """Explain why blobs cannot hold arrays of a dtype; return an empty text if they can."""
     if dtype.metadata and not _is_plain(dict(dtype.metadata)):
         return (
             f"the metadata {str(dict(dtype.metadata))[:60]}, which are not plain text and numbers"

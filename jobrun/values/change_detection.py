@@ -71,7 +71,7 @@ class Loan:
 
 
 def lend(value: Value) -> Loan:
-    """Lend a container or counter to a callable, noting its contents to detect a change.
+    """Copy a container's structure for a callable, with read-only arrays, to detect changes.
 
     Raises:
         TaskFailedError: E202, something in it is of a kind that no blob can hold.
@@ -121,7 +121,7 @@ def _lent(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Value:
 
 
 def read_only_row(value: Value) -> Value:
-    """Protect a numpy scalar with fields from undetected changes: return a read-only view."""
+    """Return a read-only view of a numpy scalar with fields, so that no change goes undetected."""
     row = np.asarray(value).view()
     row.flags.writeable = False
     return row[()]
@@ -160,7 +160,7 @@ def _container(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Val
 
 
 def _bound(value: Value, path: Path) -> Value:
-    """Return a value as it is, to detect changes in it; refuse one of a class not loaded (E249).
+    """Return a record in which to detect changes; raise E249 if its class is not imported.
 
     Raises:
         TaskFailedError: E249, its class is not loaded.
@@ -245,7 +245,7 @@ class _Reading:
 
 
 def _sample(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Take some items of an array as a sample, to detect changes of the array."""
+    """Return evenly spaced items of a large array, to detect changes without reading all."""
     flat: Any = array.reshape(-1, order="A") if array.flags.forc else array.flat
     sample: np.ndarray[Any, Any] = flat[:: array.size // _SAMPLE_ITEMS + 1]
     return sample
@@ -261,7 +261,7 @@ def _counts_changes(value: Any) -> bool:
 
 
 def _feed(content: Any, value: Any, reading: _Reading, around: set[int]) -> None:
-    """Add a value in an object's state to the digest by which changes in the object are found."""
+    """Add a value to the digest by which changes of an object are detected."""
     kind = type(value)
     if pytorch.is_tensor(value):
         if reading.counts:
@@ -331,22 +331,22 @@ class ChangeDetector:
         self._changes: dict[int, int] = {}
 
     def forget(self) -> None:
-        """Forget the recorded digests of objects that were changed on purpose."""
+        """Discard all recorded digests of objects, so that changes up to now are not detected."""
         self._known.clear()
 
     def note_states(self, objects: Mapping[str, Any]) -> None:
-        """Record digests of object states that were just loaded or restored, to detect changes."""
+        """Record digests of objects whose states were just restored, to detect later changes."""
         for name, value in objects.items():
             self._known.pop(id(value), None)
             self.require_same(name, value)
 
     def note_change(self, value: Any) -> None:
-        """Note the start or end of a call that may change an object: changes are expected."""
+        """Record that a call begins or ends in which changes of an object are expected."""
         self._changes[id(value)] = self._changes.get(id(value), 0) + 1
         self._known.pop(id(value), None)
 
     def borrow(self, name: str, value: Any) -> ObjectLoan:
-        """Record an object's digest before a callable borrows it, to detect undeclared changes.
+        """Record the digest of an object that a callable may not change, to detect changes.
 
         Raises:
             TaskFailedError: E247, a step has changed it without declaring so.
@@ -354,7 +354,7 @@ class ChangeDetector:
         return ObjectLoan(value, self.require_same(name, value), self._changes.get(id(value), 0))
 
     def is_changed(self, borrowed: ObjectLoan) -> bool:
-        """Detect whether a callable changed the state of an object lent to be read only."""
+        """Return whether a change is detected in an object that a callable should only read."""
         value = borrowed.value
         if borrowed.digest is None or borrowed.changes != self._changes.get(id(value), 0):
             # Another task may change it at the same time: that is a matter of ``hogwild``.
@@ -362,10 +362,10 @@ class ChangeDetector:
         return fingerprint(value) != borrowed.digest
 
     def require_same(self, name: str, value: Any) -> bytes | None:
-        """Return the digest of an object's state; refuse a change that no step has declared.
+        """Return the digest of an object's state; raise E247 for a change that no step declared.
 
         Raises:
-            TaskFailedError: E247, it is not.
+            TaskFailedError: E247, it has changed since its digest was recorded.
         """
         known, digest = self._known.get(id(value)), fingerprint(value)
         if known is not None and known[0] is value and digest != known[1]:

@@ -185,7 +185,7 @@ def _same_arrays(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> b
 
 
 def _address(array: np.ndarray[Any, Any]) -> int:
-    """Return the address in memory at which an array under comparison begins."""
+    """Return the memory address at which an array begins, to compare arrays."""
     return int(array.__array_interface__["data"][0])
 
 
@@ -220,7 +220,7 @@ def _bits(value: Any) -> Any:
 def require_adapted(
     structure: Any, leaves: Mapping[Path, Value], made: Value, *, gaps: bool = False
 ) -> None:
-    """Require that the copy that an adapter made of a value equals the value in every bit.
+    """Compare a value that an adapter has rebuilt with the original; raise if a bit differs.
 
     Raises:
         ValueError: It differs, with the place.

@@ -101,7 +101,7 @@ def is_record(value: Value) -> bool:
 
 
 def unbound_classes(value: Value) -> list[str]:
-    """List names of classes, not loaded in this process, of which a container has instances."""
+    """List names of classes that are not imported, but have instances in a stored container."""
     found: dict[str, None] = {}
     seen: set[int] = set()
     kept: list[Any] = []
@@ -132,7 +132,7 @@ def unbound_classes(value: Value) -> list[str]:
 
 
 def unbound_class_error(class_name: str, place: str) -> TaskFailedError:
-    """Build error E249: code is to be lent a value whose class is not loaded in this process."""
+    """Build error E249: a container holds a value whose class is not imported in this process."""
     module = class_name.partition(":")[0]
     at = f", at '{place}'" if place else ""
     return TaskFailedError.of(
@@ -421,7 +421,7 @@ class _Unflattener:
         self.left = set(self.leaves)
 
     def value(self, node: Any, path: Path) -> Value:
-        """Unflatten one value in a container, as its structure describes it."""
+        """Rebuild one value in a flattened container, as its structure describes it."""
         if node is None:
             return None
         if isinstance(node, dict) and "same" in node:
@@ -508,7 +508,7 @@ class _Unflattener:
 
 
 def is_numpy_scalar(value: Any) -> bool:
-    """Return whether a leaf of a container is a numpy scalar whose class is numpy's own."""
+    """Return whether a leaf of a flattened container is a numpy scalar, not of a subclass."""
     if not isinstance(value, np.generic):
         return False
     dtype = value.dtype
@@ -529,7 +529,7 @@ def _is_leaf(node: Any) -> bool:
 
 
 def _packed(items: Any) -> np.ndarray[Any, Any] | None:
-    """Pack a container's numbers into one array, a single leaf, if there are many; else None."""
+    """Pack a list of only floats or only ints in a container into one array leaf, else None."""
     if len(items) < 2:
         return None
     kinds = set(map(type, items))
@@ -541,7 +541,7 @@ def _packed(items: Any) -> np.ndarray[Any, Any] | None:
 
 
 def _versions(metadata: Any, path: Path) -> list[Any]:
-    """Flatten a state dict's ``_metadata``, its version numbers by module, to plain lists."""
+    """Flatten the ``_metadata`` of a PyTorch state dict, version numbers by module, to lists."""
     form = [[part, dict(facts)] for part, facts in dict(metadata).items()]
     try:
         same = json.loads(json.dumps(form, allow_nan=False)) == form
@@ -553,7 +553,7 @@ def _versions(metadata: Any, path: Path) -> list[Any]:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """Choose an unused name for a leaf of a flattened container: two for keys ``1`` and ``"1"``."""
+    """Choose a name for a leaf of a flattened container that no other leaf has, such as ``1~2``."""
     return next(one for one in _alternatives(name) if one not in taken)
 
 

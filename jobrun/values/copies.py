@@ -93,7 +93,7 @@ def detach_state(state: Value) -> Value:
 
 
 def boundary_form(value: Value, name: str = "?") -> Value:
-    """Copy a blob's value into memory of its own without gaps, unless it is so already.
+    """Copy a blob's value into gapless memory of its own, unless it already owns such memory.
 
     That is, of an array: memory of its own, aligned, writable, without gaps, in the axis order that
     it had, because sums and products add in the order of memory. An array that has this form is
@@ -120,7 +120,7 @@ def has_boundary_form(array: np.ndarray[Any, Any]) -> bool:
 
 
 def object_copy_error(value: Value, name: str) -> TaskFailedError:
-    """Build the error for copying a blob that is an object, of which there is no copy."""
+    """Build error E240: a blob that holds an object cannot be copied."""
     what = "this" if name == "?" else f"'{name}'"
     return TaskFailedError.of(
         "E240",

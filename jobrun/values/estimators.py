@@ -13,7 +13,7 @@ _ATTRIBUTES, _GENERATORS_INSIDE, _ESTIMATORS_INSIDE = "attributes", "generators"
 
 
 def is_estimator(value: Any) -> bool:
-    """Return whether a value is an estimator, an object with params and ``fit`` as in sklearn."""
+    """Return whether a value is an estimator: an object with ``get_params`` and ``fit``."""
     kind = type(value)
     methods = ("get_params", "set_params", "fit")
     return all(callable(getattr(kind, name, None)) for name in methods) and hasattr(
@@ -22,7 +22,7 @@ def is_estimator(value: Any) -> bool:
 
 
 def estimator_state(value: Any) -> dict[str, Any]:
-    """Return an estimator's object state: its attributes, generators and inner estimators.
+    """Return an estimator's state: its attributes, random generators and inner estimators.
 
     Raises:
         UnsavableError: One of them cannot be kept; its path begins with the attribute.
@@ -42,7 +42,7 @@ def estimator_state(value: Any) -> dict[str, Any]:
 
 
 def set_estimator_state(value: Any, state: dict[str, Any]) -> None:
-    """Set an estimator object to a saved state; remove attributes that the state lacks.
+    """Set an estimator to a saved state; remove attributes that the state lacks.
 
     Generators and estimators that it has already get their states in place: others may have them.
     """
@@ -60,7 +60,7 @@ def set_estimator_state(value: Any, state: dict[str, Any]) -> None:
 
 
 def _replace(root: Any, old: Any, new: Any, seen: set[int]) -> None:
-    """Replace the loaded copy of a random generator by the existing one in an object's state."""
+    """Replace a random generator in an estimator's loaded state by the one the estimator has."""
     if id(root) in seen:
         return
     seen.add(id(root))

@@ -1,4 +1,4 @@
-"""Take and set the state of objects in blobs: torch modules, optimizers, scikit-learn estimators.
+"""Take and set the state of objects in blobs: modules, optimizers, generators, estimators.
 
 That is whatever has ``state_dict`` and ``load_state_dict``, random generators of Python, numpy and
 PyTorch, estimators in the manner of scikit-learn, and what has an adapter that sets it. The state
@@ -60,7 +60,7 @@ _ESTIMATOR = _Accessors(estimator_state, set_estimator_state)
 
 
 def generator_state(generator: np.random.Generator) -> dict[str, Any]:
-    """Take the state of a random generator that is an object, with its seed sequence."""
+    """Return the object state of a ``numpy.random.Generator``, with its seed sequence."""
     bits = generator.bit_generator
     return {**bits.state, "seed": bits.seed_seq}
 
@@ -78,7 +78,7 @@ _NUMPY = _Accessors(generator_state, _set_generator_state)
 
 
 def random_class(name: str) -> Any:
-    """Return a ``numpy.random`` class that objects' states may hold; None if not imported yet.
+    """Return a class of ``numpy.random``, to recognise objects with a state; None if not imported.
 
     numpy imports it when it is first used, in a hundredth of a second. Another thread may be doing
     so: then the module is there, and its classes are not.
@@ -87,17 +87,17 @@ def random_class(name: str) -> Any:
 
 
 def is_object(value: Any) -> bool:
-    """Return whether a value is an object whose state is taken: module, generator, estimator, …."""
+    """Return whether a value is an object whose state can be saved: module, generator, …."""
     return _find_accessors(value) is not None
 
 
 def class_name(value: Any) -> str:
-    """Return module and name of the class of an object in a blob."""
+    """Return ``module.Class`` of an object whose state is saved."""
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def take_state(value: Any) -> ObjectState:
-    """Return an object's state, taken by the object's own methods; both may share memory.
+    """Return an object's state, such as its ``state_dict()``, which may share the object's memory.
 
     Raises:
         Exception: What the object raises.
@@ -108,7 +108,7 @@ def take_state(value: Any) -> ObjectState:
 
 
 def put_state(value: Any, state: ObjectState) -> None:
-    """Set the state of an object in a blob; the object may keep references to the state.
+    """Set an object's state, as by ``load_state_dict``; the object may keep parts of the state.
 
     Raises:
         ValueError: It has something of a class or function that is not loaded.

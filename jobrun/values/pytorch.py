@@ -45,12 +45,12 @@ _PLAIN = frozenset(
 
 
 def loaded_torch() -> Any:
-    """Return torch if it was imported already, else None, as there are no tensors then."""
+    """Return the module torch if it has been imported, else None."""
     return sys.modules.get("torch")
 
 
 def require_torch() -> Any:
-    """Import torch for a tensor, or raise the error that it is not installed.
+    """Import and return torch; raise ``ValueError`` if it is not installed.
 
     Raises:
         ValueError: It is not installed.
@@ -80,7 +80,7 @@ def are_same_memory(first: Any, second: Any) -> bool:
 
 
 def explain_unsavable(tensor: Tensor) -> str:
-    """Explain why a tensor cannot be saved as an array; empty when it can."""
+    """Explain why a PyTorch tensor cannot be saved as an array; return an empty text if it can."""
     name = _dtype_name(tensor)
     if tensor.device.type == "meta":
         return "a tensor without data (device meta)"
@@ -99,7 +99,7 @@ def explain_unsavable(tensor: Tensor) -> str:
 
 
 def tensor_facts(tensor: Tensor, *, gaps: bool = False) -> dict[str, Any]:
-    """Return what a tensor's array lacks: its device, ``requires_grad`` and whether a parameter.
+    """Return what the numpy array of a PyTorch tensor lacks: device, ``requires_grad``, strides, ….
 
     Args:
         tensor: The tensor.
@@ -121,7 +121,7 @@ def tensor_facts(tensor: Tensor, *, gaps: bool = False) -> dict[str, Any]:
 
 
 def memory_key(tensor: Tensor) -> tuple[Any, ...] | None:
-    """Return a key, equal for two tensors that are the same view of memory; None if empty."""
+    """Return a key that PyTorch tensors share if they view the same memory; None if empty."""
     if not tensor.numel():
         return None
     strides = tuple(tensor.stride())
@@ -130,7 +130,7 @@ def memory_key(tensor: Tensor) -> tuple[Any, ...] | None:
 
 
 def to_arrays(tensors: Iterable[Tensor]) -> list[Array]:
-    """Convert tensors to numpy arrays; a tensor on the CPU shares memory with its array.
+    """Convert PyTorch tensors to numpy arrays, which share the memory of tensors on the CPU.
 
     What is on a CUDA device comes by way of pinned memory, all of it at a time: the copies are
     only begun, and waited for together.
@@ -142,7 +142,7 @@ def to_arrays(tensors: Iterable[Tensor]) -> list[Array]:
 
 
 def from_array(array: Array, facts: Mapping[str, Any], *, place: bool = True) -> Tensor:
-    """Make a tensor from an array that no other code changes, sharing its memory if possible.
+    """Make a PyTorch tensor of a numpy array, sharing its memory if possible.
 
     Args:
         array: The data.
@@ -184,7 +184,7 @@ def _with_strides(tensor: Tensor, strides: Any) -> Tensor:
 
 
 def _on_host(tensor: Tensor) -> tuple[Tensor, Any]:
-    """Copy a tensor to the CPU; return the copy, and the device that may still write to it."""
+    """Copy a PyTorch tensor to the CPU; return the copy, and the device that may still write it."""
     if tensor.device.type == "cpu":
         return tensor, None
     if tensor.device.type != "cuda":
@@ -215,13 +215,13 @@ def _ml_dtypes() -> Any:
 
 
 def is_module(value: Any) -> bool:
-    """Return whether an object is a ``torch.nn.Module``, whose state is a state dict."""
+    """Return whether a value is a ``torch.nn.Module``, a module of PyTorch."""
     kind = getattr(getattr(loaded_torch(), "nn", None), "Module", None)
     return kind is not None and isinstance(value, kind)
 
 
 def module_state(module: Any) -> Any:
-    """Return the object state of a PyTorch module: a state dict over its tensors' memory."""
+    """Return the state dict of a PyTorch module, with gradients and modes, sharing its memory."""
     tree = module.state_dict()
     if not isinstance(tree, dict):
         return tree
@@ -240,7 +240,7 @@ def module_state(module: Any) -> Any:
 
 
 def set_module_state(module: Any, tree: Any) -> None:
-    """Set the object state of a PyTorch module, with its modes and gradients.
+    """Load a state dict into a PyTorch module, with its gradients and training modes.
 
     Raises:
         Exception: What the module raises.

@@ -14,7 +14,7 @@ _X86_BITS = 63
 
 
 def same_dtype(first: DType, second: DType) -> bool:
-    """Return whether blobs of two dtypes are of one kind, by titles, alignment and metadata."""
+    """Return whether two (record) dtypes are equal, counting titles, alignment and metadata."""
     if first is second:
         return True
     if first != second or first.type is not second.type:
@@ -32,7 +32,7 @@ def same_dtype(first: DType, second: DType) -> bool:
 
 
 def iterate_fields(dtype: DType) -> Iterator[tuple[DType, int, Any]]:
-    """Iterate over the fields of a record dtype, one kind of blob: dtype, offset and title."""
+    """Yield the dtype, offset and title of each field of a record dtype."""
     fields: Any = dtype.fields or {}
     for name in dtype.names or ():
         field = fields[name]
@@ -40,7 +40,7 @@ def iterate_fields(dtype: DType) -> Iterator[tuple[DType, int, Any]]:
 
 
 def value_bytes(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield the bytes of a blob's array field by field, without the padding in its dtype.
+    """Yield the bytes of an array field by field of its record dtype, without padding.
 
     Left out is the padding between the fields of a record dtype and behind an x86 long double (10
     bytes of number in 16 of memory): it holds whatever was there, and a copy need not keep it.

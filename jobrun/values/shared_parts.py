@@ -94,7 +94,7 @@ def find_overlapping(
 
 
 def _held_memory(place: Path, value: Any) -> Iterator[_Memory]:
-    """Iterate over the arrays that a value's adapter reports, to find parts that share memory."""
+    """Yield the arrays in a value, as its adapter lists them, to find shared memory."""
     adapter = find_adapter(type(value))
     if adapter is None or adapter.memory is None:
         return
@@ -111,7 +111,7 @@ def _is_view(value: Any) -> bool:
 
 
 def find_shared_parts(roots: Mapping[str, Any]) -> tuple[list[Pair], list[tuple[Path, Any]]]:
-    """Find shared parts: random generators and objects in values that several paths lead to.
+    """Find random generators and objects that several values share; return pairs of their paths.
 
     Args:
         roots: Objects by name. Followed are the attributes of objects, and what is in containers.
@@ -150,7 +150,7 @@ def render_place(place: Path) -> str:
 
 
 def _identity(thing: Any) -> Any:
-    """Return the object that identifies a shared part: itself, its bit generator, or None."""
+    """Return the object that identifies a shared part; None if it is no generator or object."""
     if _is_random(thing, "Generator"):
         return thing.bit_generator
     if _is_random(thing, "RandomState"):
@@ -167,7 +167,7 @@ def _is_random(thing: Any, name: str) -> bool:
 
 
 def _parts(roots: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """Iterate over values and all inside them, short paths first, to find shared parts."""
+    """Yield each part of the values with its path, short paths first, to find shared parts."""
     # An object is looked into once; each path to it is found.
     seen: set[int] = set()
     kept: list[Any] = []
@@ -239,7 +239,7 @@ def _group_pairs(group: list[_Memory]) -> list[Pair]:
 
 
 def _is_seen(one: _Memory, other: _Memory) -> bool:
-    """Return whether a change of one array's memory is seen in another array that may share it."""
+    """Return whether two arrays share memory so that a change of one alters the other."""
     if one.owner is not None and one.owner == other.owner:
         return False
     # Two read-only views may have a writable array below them, which is compared itself.
@@ -256,7 +256,7 @@ def _shares(first: Array, second: Array) -> bool:
 
 
 def _marked_pairs(group: list[tuple[Path, Array]]) -> list[Pair]:
-    """Find arrays with shared elements by marking each array in a map of the memory."""
+    """Find arrays that share memory by marking the bytes of each in a map of all addresses."""
     bounds = [_bounds(array) for _, array in group]
     begin = min(low for low, _ in bounds)
     marks = np.zeros(max(high for _, high in bounds) - begin, np.int32)
@@ -277,7 +277,7 @@ def _marked_pairs(group: list[tuple[Path, Array]]) -> list[Pair]:
 
 
 def _bounds(array: Array) -> tuple[int, int]:
-    """Return where an array's memory begins and ends, to find arrays that share memory."""
+    """Return the addresses at which an array's memory begins and ends, to find shared memory."""
     begin: int = array.__array_interface__["data"][0]
     if array.flags.c_contiguous:
         return begin, begin + array.nbytes
@@ -321,7 +321,7 @@ def _is_immutable(thing: Any) -> bool:
 
 
 def _memory(place: Path, thing: Any) -> Iterable[_Memory]:
-    """List the memory of an array, tensor or value with an adapter, to find what shares it."""
+    """Return the arrays that view the memory of a tensor or other value, to find shared parts."""
     if isinstance(thing, np.ndarray) or trees.is_structured_scalar(thing):
         array = np.asarray(thing)
         return (_Memory(place, array, None, not array.flags.writeable),) if thing.size else ()
@@ -336,7 +336,7 @@ def _memory(place: Path, thing: Any) -> Iterable[_Memory]:
 
 
 def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
-    """Iterate over the mutable parts of a value that could be shared, each with its path."""
+    """Yield the mutable parts of a value that another value could share, each with its path."""
     seen: set[int] = set()
     kept: list[Any] = []
     rest: list[tuple[Path, Any]] = [((), value)]
@@ -373,7 +373,7 @@ def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def _held(root: Any) -> Iterator[tuple[Path, Any]]:
-    """Iterate over arrays and containers in an object, each with its path, to find shared ones."""
+    """Yield arrays and containers held by an object, with their paths, to find shared parts."""
     seen: set[int] = set()
     kept: list[Any] = []
     level: list[tuple[Path, Any]] = [((), root)]

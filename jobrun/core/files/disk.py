@@ -49,7 +49,7 @@ _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 def mend_of(error: OSError, otherwise: str) -> str:
-    """Return how to fix a disk error by its errno, such as ``ENOSPC``; else ``otherwise``.
+    """Return advice on a disk error by its errno, such as ``ENOSPC``; else ``otherwise``.
 
     Faults of a device are distinguished from limits of the process.
     """
@@ -104,10 +104,7 @@ class disk_faults:  # noqa: N801 - it reads as a function
 
 
 def open_regular(path: str | os.PathLike[str]) -> int:
-    """Return a descriptor of a regular file on disk; refuse symbolic links, pipes and devices.
-
-    Returns:
-        The descriptor.
+    """Open a regular file on disk and return its descriptor; refuse symbolic links and devices.
 
     Raises:
         OSError: It is not there, is a link, a pipe, a device or a directory, or cannot be read.
@@ -132,7 +129,7 @@ def _irregular(path: str | os.PathLike[str]) -> OSError:
 
 
 def read_regular(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> bytes:
-    """Read all bytes of a file on disk if it is a regular one; refuse links and devices.
+    """Read all bytes of a regular file on disk; refuse symbolic links, pipes and devices.
 
     Raises:
         OSError: See ``open_regular``; or EFBIG, it is longer than ``most_bytes``.
@@ -150,7 +147,7 @@ def read_regular(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> 
 
 
 def open_append(path: str | os.PathLike[str], mode: int = 0o644) -> int:
-    """Open a regular file on disk for appending and reading; create it where it is missing.
+    """Open or create a regular file on disk to append to and read; return its descriptor.
 
     Returns:
         The descriptor. No other name leads to its file: see ``unshare``.
@@ -176,7 +173,7 @@ def open_append(path: str | os.PathLike[str], mode: int = 0o644) -> int:
 
 
 def unshare(path: str | os.PathLike[str], descriptor: int) -> int:
-    """Replace a file on disk that has other names (hard links) by a copy, before it is changed.
+    """Replace a file on disk that has other hard links by a copy, before it is changed.
 
     A snapshot made of hard links (``cp -al``) has the same file: what one appends would appear in
     the other.
@@ -219,7 +216,7 @@ def unshare(path: str | os.PathLike[str], descriptor: int) -> int:
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
-    """Write every byte to a file on disk, however many ``write`` calls that takes."""
+    """Write all bytes to an open file on disk, repeating ``write`` until none is left."""
     written = os.write(descriptor, data)
     size = data.nbytes if isinstance(data, memoryview) else len(data)
     # Nearly always all of it at once.
@@ -244,7 +241,7 @@ def sync_file(descriptor: int) -> None:
 
 
 def sync_data(descriptor: int) -> None:
-    """Make the bytes and the length of an open file durable on disk, but not its times.
+    """Make the bytes and length of an open file durable on disk, but not its timestamps.
 
     Raises:
         OSError: The data may be lost.
@@ -256,7 +253,7 @@ def sync_data(descriptor: int) -> None:
 
 
 def sync_directory(path: str | Path) -> None:
-    """Write the file names in a directory durably to disk with ``fsync``."""
+    """Make the file names in a directory durable on disk, by ``fsync`` of the directory."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         sync_file(descriptor)
@@ -265,7 +262,7 @@ def sync_directory(path: str | Path) -> None:
 
 
 def make_directory(path: str | Path, mode: int = 0o777, *, own: int = 1) -> None:
-    """Make a directory and its missing parents, and write their names durably to disk.
+    """Create a directory and missing parents, and make their names durable on disk (``fsync``).
 
     Args:
         path: The directory.
@@ -284,7 +281,7 @@ def make_directory(path: str | Path, mode: int = 0o777, *, own: int = 1) -> None
 
 
 def sync_names(path: str | Path, *, own: int = 1) -> None:
-    """Write the names of a directory and of those above it durably to disk with ``fsync``.
+    """Make the names of a directory and of its parents durable on disk with ``fsync``.
 
     Who made them may have been killed before it came to that. Then nothing else is beside them;
     what is, was there before. So was what belongs to another user, or is on another file system.
@@ -359,7 +356,7 @@ def write_file(path: Path, data: bytes, *, private: bool = False) -> None:
 
 
 def replace_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Replace a file on disk atomically and durably by what ``write`` writes.
+    """Replace a file on disk atomically and durably by the bytes that a function writes.
 
     A reader, or a crash, sees the old file or the new one. A symbolic link at ``path``
     stays a link, and its target is replaced. The umask decides who may read the file.
@@ -376,7 +373,7 @@ def replace_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> None
 
 @contextlib.contextmanager
 def _replacement(final: Path, mode: int) -> Iterator[int]:
-    """Yield the descriptor of a temporary file on disk, renamed durably to ``final`` at the end."""
+    """Yield the descriptor of a temporary file on disk; afterwards rename the file to ``final``."""
     # As ``_UNFINISHED`` says.
     beside = final.with_name(f".{final.name[:_NAME_LENGTH]}.{os.urandom(8).hex()}")
     descriptor = create_file(beside, mode)
@@ -395,7 +392,7 @@ def _replacement(final: Path, mode: int) -> Iterator[int]:
 
 
 def remove_unfinished_files(directory: str | Path) -> None:
-    """Remove the temporary files below a directory that a killed process did not rename.
+    """Remove temporary files that a killed process has left on disk below a directory.
 
     Nothing may be writing files there. It need not exist.
 
@@ -409,7 +406,7 @@ def remove_unfinished_files(directory: str | Path) -> None:
 
 
 def list_directory(path: str | Path) -> list[Path]:
-    """Return the sorted paths of all that a directory on disk contains; none if it does not exist.
+    """List the entries of a directory on disk, sorted and not deeper; [] if it does not exist.
 
     Raises:
         OSError: It may not be read.

@@ -288,7 +288,7 @@ def _normal(name: str) -> str:
 
 
 def list_gpus() -> list[str]:
-    """List the models of NVIDIA GPUs from ``/proc``; none on systems without it or the driver."""
+    """List the NVIDIA GPU models of this environment, from ``/proc``; [] without the driver."""
     folder = "/proc/driver/nvidia/gpus"
     with contextlib.suppress(OSError):
         texts = [
