@@ -376,7 +376,7 @@ class _Flattener:
         return form
 
     def _pairs(self, value: Any, path: Path) -> Any:
-        """Flatten a dict in a container whose keys are not only text and whole numbers."""
+        """Flatten a dict in a container with keys other than text and whole numbers."""
         if getattr(value, "__dict__", None):
             raise UnsavableError(path, f"{class_text(value)} with attributes")
         keys = [self._key(key, (*path, "keys", str(at))) for at, key in enumerate(value)]

@@ -60,7 +60,7 @@ def find_overlapping(
     *,
     identical: bool = True,
 ) -> list[Pair]:
-    """Find arrays in values that share memory; return pairs of the paths to two such arrays.
+    """Find arrays that share memory in values; return the two paths of each such pair.
 
     One sweep over the beginnings of all arrays, and a closer look where they reach into each other.
 

@@ -20,7 +20,7 @@ from jobrun.values.adapters.registry import Adapter, package_of
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter that saves scikit-learn (sklearn) objects and other such estimators."""
+    """Find the adapter that saves sklearn objects, or others with ``get_params`` as in sklearn."""
     if kind.__name__ == "Tree" and package_of(kind) == "sklearn":
         return _TREE
     if package_of(kind) == "sklearn" or callable(getattr(kind, "get_params", None)):
