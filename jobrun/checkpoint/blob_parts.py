@@ -22,7 +22,7 @@ from jobrun.core.files.json_files import parse_json
 from jobrun.values import container_flattening as trees
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.blob_kinds import Value, may_be_compound
-from jobrun.values.copies import require_adapted
+from jobrun.values.compare import require_adapted
 from jobrun.values.object_state import ObjectState, take_state
 
 _TREE, _OBJECT = "tree", "object"

@@ -68,7 +68,7 @@ class PrintedLines:
         self._left: dict[str, str] = {}
 
     def add(self, stream: str, text: str) -> None:
-        """Add text printed to a stream; emit the lines that the text completes."""
+        """Add printed text to a call's captured lines; emit each line that the text completes."""
         *lines, rest = (self._left.get(stream, "") + text).split("\n")
         self._left[stream] = ""
         for line in lines:
@@ -82,7 +82,7 @@ class PrintedLines:
 
     @property
     def has_rest(self) -> bool:
-        """Whether the last of these printed lines still lacks its line feed."""
+        """Return whether captured output ends with a printed line without its line feed."""
         return any(self._left.values())
 
     def is_of_same_task(self, other: PrintedLines) -> bool:
@@ -90,7 +90,7 @@ class PrintedLines:
         return self.task == other.task
 
     def end(self) -> None:
-        """Emit the printed line that no line feed has ended."""
+        """Emit the rest of a call's captured output: a last line without its line feed."""
         if not self._left:
             return
         left, self._left = self._left, {}
@@ -128,7 +128,7 @@ class collect:  # noqa: N801 - a context, called like a function
 
 
 def without_collecting(listen: Listener) -> Listener:
-    """Exclude what an event listener prints from the captured output of the running task.
+    """Wrap an event listener so that what it prints is not captured as a task's output.
 
     What a task has written to descriptors before an event is logged before it.
     """
@@ -175,7 +175,7 @@ class StandardStreams:
         self._looking: tuple[threading.Event, threading.Thread] | None = None
 
     def use_files(self, files: Sequence[OutputFile]) -> None:
-        """Use files for printed output, so that a watching process can read it after a crash."""
+        """Use files for captured output that another process can read after a crash of this one."""
         self._files = files
 
     def install(self) -> None:
@@ -195,7 +195,7 @@ class StandardStreams:
                         setattr(sys, name, CollectingStream(stream, name, shown))
 
     def remove(self) -> None:
-        """Put the standard streams back after the last use, unless they were replaced meanwhile."""
+        """Restore ``sys.stdout`` and ``sys.stderr`` once no session captures output any more."""
         with self._lock:
             self._users -= 1
             if self._users == 0:
@@ -205,18 +205,18 @@ class StandardStreams:
                         setattr(sys, name, stream)
 
     def stop_collecting(self) -> None:
-        """Stop collecting printed lines in a forked process, whose output reaches the terminal."""
+        """Stop capturing printed output in a forked process, as the parent process captures it."""
         self.is_collecting = False
         # Its parent reads them, and shows what the descriptors get.
         self._captures = []
 
     def original(self, number: int) -> int:
-        """Return the descriptor of where a standard stream led before output was captured."""
+        """Return the descriptor that a standard stream wrote to before its output was captured."""
         found = (one.kept[number] for one in self._captures if number in one.kept)
         return next(found, number)
 
     def begin(self, lines: PrintedLines) -> None:
-        """Begin to capture printed output into a call's ``PrintedLines``, until the call ends."""
+        """Begin to capture what a task's Python function prints into its ``PrintedLines``."""
         if self._captures:
             ended = self._ended
             if self._running or ended is None or not lines.is_of_same_task(ended):
@@ -233,7 +233,7 @@ class StandardStreams:
                 self._look_from_now_on()
 
     def end(self, lines: PrintedLines) -> None:
-        """Stop capturing printed output for one call's ``PrintedLines``."""
+        """Stop capturing what a task's Python function prints into its ``PrintedLines``."""
         if self._captures and self._running == [lines]:
             # Before it is taken out, so that there is always one to whom a text is given.
             self._ended = lines
@@ -247,7 +247,7 @@ class StandardStreams:
             self._label(running[0])
 
     def settle(self) -> None:
-        """Add printed output that has arrived late to the lines of the call that ended last."""
+        """Add captured output that arrived after a call's end to the lines of that call."""
         if self._ended is None:
             return
         self.pass_on(is_all=True)
@@ -256,7 +256,7 @@ class StandardStreams:
             ended.end()
 
     def pass_on(self, *, is_all: bool = False, adds: bool = True) -> None:
-        """Pass captured output that has arrived to the terminal, and to the running call's lines.
+        """Copy newly captured output to the terminal, and add it to the running call's lines.
 
         Args:
             is_all: Wait for another thread that is just adding to lines. Not within a lock that
@@ -314,7 +314,7 @@ class StandardStreams:
                 capture.close()
 
     def _past_capture(self, stream: Any) -> Any:
-        """Return a stream that writes past the capture of output to where it went before."""
+        """Return a stream that bypasses the capture of output and writes to the old descriptor."""
         try:
             number = stream.fileno()
         except (OSError, ValueError, AttributeError):
@@ -365,7 +365,7 @@ class _Capture:
             os.dup2(file.writing, number)
 
     def pass_on(self, *, is_shown: bool) -> str:
-        """Read the printed output that has arrived since the last call; show it if wanted."""
+        """Read newly captured output and return it as text; write it to the terminal if wanted."""
         text = ""
         while data := self.file.read():
             if is_shown:
@@ -374,7 +374,7 @@ class _Capture:
         return text
 
     def close(self) -> None:
-        """Stop capturing printed output, and restore the descriptors."""
+        """Stop capturing printed output, and restore the standard descriptors."""
         self.flush()
         for number, kept in self.kept.items():
             os.dup2(kept, number)
@@ -403,7 +403,7 @@ class LeftOutput:
 
 
 def take_left_output(files: Iterable[OutputFile]) -> list[LeftOutput]:
-    """Read printed output that a dead process left in its files; show it, return it as lines."""
+    """Read captured output that a dead process left in its files; print it and return its lines."""
     found = []
     for file in files:
         lines: list[str] = []
@@ -421,7 +421,7 @@ def take_left_output(files: Iterable[OutputFile]) -> list[LeftOutput]:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write captured output to the terminal or pipe it was meant for; drop what that refuses."""
+    """Write captured output to its original terminal or pipe; drop bytes that cannot be written."""
     view = memoryview(data)
     with contextlib.suppress(OSError):
         while view:
@@ -451,21 +451,21 @@ class CollectingStream:
         return getattr(self._target, name)
 
     def fileno(self) -> int:
-        """Return the descriptor of stdout or stderr; what programs write to it is captured."""
+        """Return the descriptor of a captured stream, such as 1 for ``sys.stdout``."""
         return int(self._stream.fileno())
 
     @property
     def _target(self) -> Any:
-        """The stream to print captured text to; in a forked child, the one its parent captures."""
+        """Return the stream that shows captured text; in a forked process, the original stream."""
         return self._shown if STREAMS.is_collecting else self._stream
 
     @property
     def buffer(self) -> CollectingBuffer:
-        """The binary layer (``sys.stdout.buffer``) of a stream that collects printed lines."""
+        """Return the binary layer (``sys.stdout.buffer``) of a stream that captures output."""
         return CollectingBuffer(self._target.buffer, self)
 
     def write(self, text: str) -> int:
-        """Write text to the wrapped stream, and add it to the printed lines of its call."""
+        """Write text to the original stream, and add it to the running call's captured lines."""
         lines = _printing.get() if STREAMS.is_collecting else None
         if STREAMS.is_collecting:
             # What C code wrote before comes before it. A display that writes holds locks which
@@ -478,12 +478,12 @@ class CollectingStream:
         return len(text)
 
     def writelines(self, lines: Any) -> None:
-        """Write texts, one after the other, to the stream that collects printed lines."""
+        """Write several texts in turn to a stream that captures printed output."""
         for line in lines:
             self.write(line)
 
     def collect_bytes(self, data: Any) -> bool:
-        """Add bytes that a task prints in this thread to its captured lines; False if none runs."""
+        """Add a task's printed bytes to its captured lines; return False if no task runs here."""
         lines = _printing.get()
         if lines is None or not STREAMS.is_collecting:
             return False
@@ -502,7 +502,7 @@ class CollectingBuffer:
         return getattr(self._buffer, name)
 
     def write(self, data: Any) -> int:
-        """Write bytes to the wrapped stream, and collect them as text of printed lines."""
+        """Write bytes to the original stream, and add them as text to the captured lines."""
         if self._stream.collect_bytes(data) and not STREAMS.is_shown:
             return len(data)
         return int(self._buffer.write(data))
@@ -540,11 +540,11 @@ class OutputFile:
 
     @property
     def inheritable(self) -> tuple[int, int, int]:
-        """The output file's descriptors that a child process inherits to write to it."""
+        """Return the descriptors of a captured output file, for a child process to inherit."""
         return self.writing, self.reading, self._label
 
     def read(self) -> bytes:
-        """Read what was written to the output file since the last call; about 1 MiB at most."""
+        """Read captured output that was written since the last read, at most about 1 MiB."""
         # Usually there is nothing, at the begin and the end of each call: no memory is allocated.
         count = os.readv(self.reading, self._buffers)
         if count < _CHUNK_BYTES:
@@ -554,23 +554,23 @@ class OutputFile:
         return b"".join(parts)
 
     def rewind(self) -> None:
-        """Reset the read position in captured output to 0 if a program emptied its file."""
+        """Move the read position of captured output to 0 if a program has truncated the file."""
         size_bytes = os.fstat(self.reading).st_size
         if size_bytes < os.lseek(self.reading, 0, os.SEEK_CUR):
             os.lseek(self.reading, 0, os.SEEK_SET)
             self._freed_bytes = 0
 
     def decode(self, data: bytes) -> str:
-        """Decode captured output; keep the bytes of an incomplete character for the next read."""
+        """Decode captured output as UTF-8; keep an incomplete last character for the next read."""
         return self._decoder.decode(data)
 
     def write_label(self, text: str) -> None:
-        """Label what is captured in the output file from now on with the task that prints it."""
+        """Record the task whose printed output is captured from now on."""
         data = text.encode(errors="replace")[: _LABEL_BYTES - 1] + b"\0"
         self._page[: len(data)] = data
 
     def read_label(self) -> str:
-        """Return the label of the task whose output was captured last; empty if there is none."""
+        """Return the task recorded last for captured output; empty if there is none."""
         return self._page[:].partition(b"\0")[0].decode(errors="replace")
 
     def close(self) -> None:
@@ -580,7 +580,7 @@ class OutputFile:
             os.close(number)
 
     def _free(self) -> None:
-        """Free the memory of that part of a captured output file that has been read already."""
+        """Free the memory of captured output already read, by a hole in its ``memfd`` file."""
         position = os.lseek(self.reading, 0, os.SEEK_CUR)
         if position - self._freed_bytes >= _FREE_EVERY_BYTES:
             free_beginning(self.reading, position)
@@ -588,7 +588,7 @@ class OutputFile:
 
 
 def open_output_files() -> tuple[OutputFile, ...]:
-    """Open files that capture stdout and stderr; only one if both have the same destination.
+    """Open files in memory to capture stdout and stderr; one file if both go to the same place.
 
     None where the system has no such files, limits the size of files (``ulimit -f``), which would
     hold for these, or allows so few open files (``ulimit -n``) that the run needs each itself.
@@ -609,9 +609,9 @@ def open_output_files() -> tuple[OutputFile, ...]:
 
 @functools.cache
 def line_buffer_c_output() -> Callable[[], None]:
-    """Let C code's ``stdout`` write whole lines to the output file; return its flush function.
+    """Make C's ``stdout`` line-buffered while output is captured; return its flush function.
 
-    It would keep 4 KiB of them otherwise, as the descriptor leads to no terminal.
+    It would keep 4 KiB of output otherwise, as the descriptor leads to no terminal.
     """
     import ctypes  # noqa: PLC0415 - costs milliseconds, of which other commands have no use
 

@@ -61,7 +61,7 @@ class JobrunError(Exception):
         where: Origin | None = None,
         path: str = "",
     ) -> Self:
-        """Build an error of this class, ``JobrunError`` or a subclass, of one code and message."""
+        """Build a ``JobrunError`` with a single fault: its code, message and fix."""
         return cls(Fault(code, message, mend, where, path))
 
 
@@ -139,7 +139,7 @@ def _line(fault: Fault) -> str:
 
 
 def errors_only(faults: Iterable[Fault]) -> tuple[Fault, ...]:
-    """Select, for a ``JobrunError``, the faults that are errors and not warnings."""
+    """Return only the faults that are errors, not warnings, to raise them as a ``JobrunError``."""
     return tuple(fault for fault in faults if fault.severity == "error")
 
 
@@ -170,7 +170,7 @@ class Origin:
         return f"{self.file}:{self.line}:{self.column}"
 
     def inside(self, offset: int, length: int = 1) -> Origin:
-        """Return an error's source position (``Origin``) narrowed to some characters of its text.
+        """Return an error's position (``Origin``) at an offset in the text that this one marks.
 
         Falls back to the whole scalar where columns do not map.
         """

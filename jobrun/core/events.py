@@ -377,5 +377,5 @@ Listener = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-    """Do nothing with an event of a run, where a caller wants no events."""
+    """Do nothing with a run's event: the listener for callers that need no events."""
     del event

@@ -79,7 +79,7 @@ _watching = [_watch(os.environ)]
 
 
 def arm(variables: Mapping[str, str]) -> None:
-    """Reset failpoints, where tests stop a process, from environment variables, as after a fork.
+    """Choose by environment variables the failpoint at which a test kills this process.
 
     Raises:
         ValueError: No place is called so.
@@ -88,7 +88,7 @@ def arm(variables: Mapping[str, str]) -> None:
 
 
 def reach(name: str) -> None:
-    """Reach a failpoint, at which a test may have this process killed."""
+    """Kill this process if a test has chosen this failpoint; otherwise continue."""
     watch = _watching[0]
     if watch is None:
         return

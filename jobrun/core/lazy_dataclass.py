@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 else:
 
     def replace(given: Any, /, **changes: Any) -> Any:
-        """Copy a dataclass with changes, without describing the fields of a lazy one."""
+        """Copy a dataclass instance, lazy or not, with some fields changed."""
         for name in _parameters(type(given)):
             if name not in changes:
                 changes[name] = getattr(given, name)
@@ -41,12 +41,12 @@ else:
 
 
 def is_dataclass(kind: Any) -> bool:
-    """Return whether a type is a dataclass, lazy or not, without a description of its fields."""
+    """Return whether a type is a dataclass, lazy or not, without making ``Field`` objects."""
     return isinstance(kind, type) and (_lazy_of(kind) is not None or hasattr(kind, _FIELDS))
 
 
 def field_values(value: Any) -> dict[str, Any]:
-    """Map the field names of a dataclass instance, lazy or not, to their values, without copies."""
+    """Map field names of a dataclass instance, lazy or not, to their values, without copying."""
     kind: Any = type(value)
     return {name: getattr(value, name) for name in field_types(kind)}
 
@@ -68,7 +68,7 @@ def required_fields(kind: type) -> dict[str, bool]:
 
 @cache
 def field_types(kind: type) -> dict[str, Any]:
-    """Return the annotations of a dataclass's fields as written, by name; empty for other types."""
+    """Map field names of a dataclass, lazy or not, to written annotations; {} for other types."""
     if isinstance(lazy := _lazy_of(kind), _Generated):
         return lazy.types()
     return {name: one.type for name, one in getattr(kind, _FIELDS, {}).items()}
@@ -83,7 +83,7 @@ def _parameters(kind: type) -> tuple[str, ...]:
 
 
 def _lazy_of(kind: type) -> _Generated | None:
-    """Return the lazy dataclass that a type is or inherits from, unless it added fields."""
+    """Return the ``_Generated`` record of the lazy dataclass that a type is or extends, or None."""
     for base in kind.__mro__:
         if _LAZY_MARK in vars(base):
             found: _Generated = vars(base)[_LAZY_MARK]
@@ -109,7 +109,7 @@ _OWN = ("__dict__", "__weakref__", "__abstractmethods__", "_abc_impl")
 
 
 def _is_simple(cls: type) -> bool:
-    """Return whether a lazy dataclass has slots for exactly its annotated fields."""
+    """Return whether a class can be a lazy dataclass: plain annotations, and bases with slots."""
     try:
         texts = "\n".join(["", *cls.__annotations__.values()])
     except TypeError:
@@ -141,7 +141,7 @@ _EMPTY: dict[Any, str] = {list: "[]", dict: "{}"}
 
 
 def _part(name: str, given: Any, *, kw_only: bool) -> _Part:
-    """Return a lazy dataclass's description of a field, from its default or ``field()`` call."""
+    """Describe a field of a lazy dataclass, from its default value or ``field()`` call."""
     if not isinstance(given, Field):
         if given is not _MISSING and type(given).__hash__ is None:
             raise ValueError(f"mutable default {type(given)} for field {name}: use default_factory")
@@ -193,14 +193,14 @@ class _Generated:
         self.constructed = 0
 
     def generate(self, name: str) -> None:
-        """Generate one method of a lazy dataclass, which replaces the method's placeholder."""
+        """Generate one method of a lazy dataclass in place of its placeholder."""
         with _LOCK:
             if isinstance(vars(self.cls)[name], _Deferred):
                 setattr(self.cls, name, _GENERATORS[name](self))
 
     @cached_property
     def parts(self) -> dict[str, _Part]:
-        """The fields of a lazy dataclass by name, those of its base classes first."""
+        """Return the fields of a lazy dataclass by name, those of its base classes first."""
         found: dict[str, _Part] = {}
         for base in self.written.__mro__[-1:0:-1]:
             if isinstance(lazy := vars(base).get(_LAZY_MARK), _Generated):
@@ -245,7 +245,7 @@ def _params_of(one: _Generated) -> Any:
 
 
 def _as_written(one: _Generated) -> type:
-    """Let ``dataclasses`` check a lazy dataclass's annotations and defaults; generate no method."""
+    """Build an ordinary dataclass, without methods, from the fields of a lazy dataclass."""
     import dataclasses  # noqa: PLC0415 - a command that uses no such class does without
 
     given = vars(one.written)
@@ -288,10 +288,11 @@ def _construct(one: _Generated, instance: Any, /, *args: Any, **kwargs: Any) -> 
 
 
 def _init_of(one: _Generated) -> Any:
-    """Make ``__init__`` of a lazy dataclass: it sets each slot of a frozen one by its descriptor.
+    """Generate ``__init__`` of a lazy dataclass, faster than that of ``dataclasses`` if frozen.
 
-    That takes half as long as ``object.__setattr__``, by which ``dataclasses`` does it, and a large
-    spec becomes a hundred values for each of its tasks. To assign takes a third of that again.
+    It sets each slot of a frozen class by the slot's descriptor. That takes half as long as
+    ``object.__setattr__``, by which ``dataclasses`` does it, and a large spec becomes a hundred
+    values for each of its tasks. To assign, as to one that is not frozen, takes a third of that.
     """
     is_plain = one.cls.__setattr__ is object.__setattr__
     slots: dict[str, str] = {}
@@ -349,7 +350,7 @@ def _init_of(one: _Generated) -> Any:
 
 @cache
 def _compile_init(parameters: str, body: str) -> CodeType:
-    """Compile ``__init__`` of all lazy dataclasses with as many fields of the same sorts.
+    """Compile one ``__init__`` for all lazy dataclasses with equally many fields of like kinds.
 
     Their parameters and slots are numbered, and get their names when a class takes the code.
     """
@@ -422,7 +423,7 @@ def _delete_attribute(self: Any, name: str) -> None:
 
 
 def _require_own(one: Any, name: str, act: str) -> None:
-    """Refuse to set an attribute of a frozen lazy dataclass, unless a subclass added it."""
+    """Refuse to change a frozen lazy dataclass's attribute, unless a subclass added it."""
     if _FIELDS in vars(type(one)) or name in getattr(one, _FIELDS):
         from dataclasses import FrozenInstanceError  # noqa: PLC0415 - a defect of the caller
 

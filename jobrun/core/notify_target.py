@@ -17,7 +17,7 @@ _NEWS_OF_CODE: dict[int, News] = {0: "finished", 75: "stopped", 130: "stopped"}
 
 
 def news_of_exit(exit_code: int) -> News:
-    """Return the event name, such as ``finished``, to send a notify target for an exit code."""
+    """Return the news that notify targets get for a run's exit code, such as ``finished``."""
     return _NEWS_OF_CODE.get(exit_code, "failed")
 
 
@@ -36,7 +36,7 @@ class NotifyTarget:
     run: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        """Describe a notification target for people, without path, query or password."""
+        """Describe a notify target as text without secrets: a URL's host, or a command's name."""
         if self.post:
             parts = urlsplit(self.post)
             return f"{parts.scheme}://{parts.hostname or '?'}/…"
@@ -44,7 +44,7 @@ class NotifyTarget:
 
 
 def check_target(target: NotifyTarget) -> str:
-    """Return what is wrong with a notification target, without its secrets; "" if nothing."""
+    """Return why a notify target is invalid, without its secrets; empty if it is valid."""
     if bool(target.post) == bool(target.run):
         return "a notification needs either 'post' (a URL) or 'run' (a command)"
     if target.run:
@@ -64,7 +64,7 @@ def check_target(target: NotifyTarget) -> str:
 
 
 def describe_target(text: str) -> str:
-    """Describe a notification target of a command line, without what may be secret."""
+    """Describe the notify target in an option of the command line, without its secrets."""
     try:
         (target,) = parse_targets([text])
     except ValueError:
@@ -73,7 +73,7 @@ def describe_target(text: str) -> str:
 
 
 def parse_targets(texts: Sequence[str]) -> tuple[NotifyTarget, ...]:
-    """Parse each text as a ``NotifyTarget``: a URL that gets JSON, or a command that is run.
+    """Parse each text as a ``NotifyTarget``: a URL to post JSON to, or a command to run.
 
     Raises:
         ValueError: One is neither; the message says why, without its secrets.

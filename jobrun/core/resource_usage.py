@@ -51,15 +51,15 @@ class TimeUse:
 
     @property
     def total_s(self) -> float:
-        """The wall time in this record of resource usage, in seconds."""
+        """Return the sum of the seconds in this resource usage record: the wall time of a run."""
         return self.computing + self.saves + self.data + self.nodes + self.startup + self.upload
 
     def add(self, other: TimeUse) -> TimeUse:
-        """Add two ``TimeUse`` records of resource usage, row by row (computing, saves, …)."""
+        """Return the sum of two ``TimeUse`` records of resource usage, row by row."""
         return TimeUse(*(getattr(self, row) + getattr(other, row) for row in TIME_ROWS))
 
     def rows(self) -> list[tuple[str, float]]:
-        """List, of a run's resource usage, seconds by activity such as saves, longest first."""
+        """Return the activities in this resource usage record with their seconds, longest first."""
         found = [(label, getattr(self, row)) for row, label in TIME_ROWS.items()]
         return sorted((one for one in found if one[1] > 0), key=lambda one: -one[1])
 
@@ -124,11 +124,11 @@ class CostBudget:
 
     @property
     def is_due(self) -> bool:
-        """Whether resource usage may be measured again now within the time budget."""
+        """Return whether measuring resource usage again now keeps to its share of the time."""
         return self._clock() >= self._due_at
 
     def spend(self, began: float) -> None:
-        """Record in the budget what a measurement of resource usage cost since ``began``."""
+        """Postpone the next measurement of resource usage according to the cost of this one."""
         self._due_at = self._clock() + (self.cost_clock() - began) / self._share
 
 
@@ -156,7 +156,7 @@ class MemoryWatch:
             threading.Thread(target=self._watch, name="jobrun-memory", daemon=True).start()
 
     def close(self) -> None:
-        """Stop the thread that measures the memory usage of processes; repeatable."""
+        """Stop the thread that watches the memory usage of this process."""
         self._closing.set()
 
     def _watch(self) -> None:
@@ -168,7 +168,7 @@ class MemoryWatch:
 
 
 def process_start(pid: int) -> float:
-    """Return a process's start on the monotonic clock, from which its resource usage counts."""
+    """Return when a process started, on the monotonic clock, to count its resource usage."""
     now = time.monotonic()
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - cheap
@@ -180,7 +180,7 @@ def process_start(pid: int) -> float:
 
 
 def _memory_bytes() -> tuple[int, int]:
-    """Measure the memory usage of this process: resident now, and at most."""
+    """Measure this process's memory usage in bytes: resident now, and its peak."""
     text = _read("/proc/self/status")
     if not text:
         usage = _rusage()
@@ -220,7 +220,7 @@ def _cpu_s() -> float:
 
 
 def _rusage() -> tuple[float, int]:
-    """Measure processor seconds and peak memory of this process and its ended children."""
+    """Measure processor seconds, with those of ended children, and peak memory of this process."""
     try:
         import resource  # noqa: PLC0415 - not on all platforms
     except ImportError:

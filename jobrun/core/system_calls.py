@@ -1,14 +1,15 @@
 """Make the system calls that only some systems have, with a substitute on the others.
 
 Linux has all of them. macOS has no ``/proc``, ``prctl``, ``sigtimedwait``, ``memfd_create``,
-``posix_fadvise`` and ``posix_fallocate``, no ``SOCK_SEQPACKET`` for local sockets, no signals from
-``SIGRTMIN`` on, and ``waitid`` only from Python 3.13 on. Code that needs one of these
-calls it here and nowhere else: ``tests/e2e/test_other_systems.py`` takes each of them away.
+``renameat2``, ``posix_fadvise`` and ``posix_fallocate``, no ``SOCK_SEQPACKET`` for local sockets,
+no signals from ``SIGRTMIN`` on, and ``waitid`` only from Python 3.13 on. Code that needs one of
+these calls it here: ``tests/e2e/test_other_systems.py`` takes them away.
 """
 
 from __future__ import annotations
 
-import contextlib
+import errno
+import functools
 import os
 import signal
 import time
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 # <linux/falloc.h>
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
+# <fcntl.h>, <linux/fs.h>
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+# The kernel, the C library or the file system does not know the call or its flag.
+_UNKNOWN = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 _POLL_S = 0.02
 _PARENT_POLL_S = 0.2
 
@@ -74,7 +80,7 @@ def wait_for_signal(numbers: Set[int], limit_s: float) -> ReceivedSignal | None:
 
 
 def _is_in_foreground() -> bool:
-    """Make the system call ``tcgetpgrp`` to see whether Ctrl-C reaches this process's group."""
+    """Ask the operating system whether Ctrl-C reaches this process (``tcgetpgrp``)."""
     for descriptor in (0, 1, 2):
         try:
             return os.tcgetpgrp(descriptor) == os.getpgrp()
@@ -155,19 +161,6 @@ def count_memory_kills() -> int:
     return int(counts.get(b"oom_kill", 0))
 
 
-def list_gpus() -> list[str]:
-    """List the models of NVIDIA GPUs from ``/proc``; none on systems without it or the driver."""
-    folder = "/proc/driver/nvidia/gpus"
-    with contextlib.suppress(OSError):
-        texts = [
-            read_proc("driver/nvidia/gpus", one, "information").decode(errors="replace")
-            for one in sorted(os.listdir(folder))  # noqa: PTH208
-        ]
-        models = (line for text in texts for line in text.splitlines() if line[:6] == "Model:")
-        return [line.partition(":")[2].strip() for line in models]
-    return []
-
-
 def read_process_stat(pid: int) -> list[bytes]:
     """Ask the operating system for the fields of ``/proc/PID/stat``, state first; or none."""
     return read_proc(pid, "stat").rpartition(b") ")[2].split()
@@ -216,7 +209,7 @@ def has_ended(pid: int, poll: Callable[[], object]) -> bool:
 
 
 def has_children() -> bool:
-    """Return, by the system call ``waitid``, whether this process has unreaped children."""
+    """Ask the operating system whether this process has unreaped children (``waitid``)."""
     if hasattr(os, "waitid"):
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)
@@ -226,7 +219,7 @@ def has_children() -> bool:
 
 
 def open_message_sockets() -> tuple[socket.socket, socket.socket]:
-    """Make the system call for a pair of message sockets, of a kind that the system has."""
+    """Make the system call for a socket pair that keeps message boundaries; return the pair."""
     import socket  # noqa: PLC0415 - only with several processes
 
     kind = getattr(socket, "SOCK_SEQPACKET", None)
@@ -258,19 +251,19 @@ def free_beginning(descriptor: int, size_bytes: int) -> None:
 
 
 def advise_sequential(descriptor: int) -> None:
-    """Make the system call ``posix_fadvise`` before a file is read from its start to its end."""
+    """Inform the operating system that a file will be read sequentially (``posix_fadvise``)."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 
 
 def advise_needed(descriptor: int, begin: int, length: int) -> None:
-    """Ask the kernel by ``posix_fadvise`` to read a range of a file ahead of its use."""
+    """Ask the operating system to read a range of a file ahead of its use (``posix_fadvise``)."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, begin, length, os.POSIX_FADV_WILLNEED)
 
 
 def start_writing(descriptor: int) -> None:
-    """Make the system call that starts to write a file's cached bytes, without waiting for it.
+    """Make the system call that starts to write a file's cached bytes to disk, without waiting.
 
     It does not wait for them, as ``fsync`` does: memory that is not needed is free once written.
     """
@@ -286,3 +279,55 @@ def read_into(descriptor: int, buffers: Sequence[Any], offset: int) -> int:
     data = os.pread(descriptor, len(view), offset)
     view[: len(data)] = data
     return len(data)
+
+
+def rename_noreplace(source: str, target: str) -> None:
+    """Rename a directory by the system call ``renameat2``, never over an existing name.
+
+    ``renameat2`` with RENAME_NOREPLACE does it in one act. Where that is not known, a look
+    and a plain rename do: between the two, only an empty directory could come to be
+    replaced, since ``rename`` itself refuses all others; and the directories renamed here
+    are never empty, so no two of them can take one name.
+
+    Raises:
+        FileExistsError: Something has the name.
+        OSError: The system refuses.
+    """
+    code = _renameat2(source, target)
+    if code in _UNKNOWN:
+        _look_and_rename(source, target)
+    elif code:
+        raise OSError(code, os.strerror(code), source, None, target)
+
+
+def _renameat2(source: str, target: str) -> int:
+    """Make the system call ``renameat2``, which replaces no file; return its errno, or 0."""
+    call, last_error = _bind_renameat2()
+    if call is None:
+        return errno.ENOSYS
+    names = (_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target))
+    return last_error() if call(*names, _RENAME_NOREPLACE) else 0
+
+
+@functools.cache
+def _bind_renameat2() -> tuple[Any, Callable[[], int]]:
+    """Look up the system call ``renameat2``; return it with the function that reads ``errno``."""
+    # Costs milliseconds, which commands that rename nothing should not pay.
+    import ctypes  # noqa: PLC0415
+
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is not None:
+        path = ctypes.c_char_p
+        call.argtypes = (ctypes.c_int, path, ctypes.c_int, path, ctypes.c_uint)
+    return call, ctypes.get_errno
+
+
+def _look_and_rename(source: str, target: str) -> None:
+    if os.path.lexists(target):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), source, None, target)
+    try:
+        os.rename(source, target)  # noqa: PTH104
+    except OSError as error:
+        if error.errno in {errno.ENOTEMPTY, errno.ENOTDIR}:
+            raise FileExistsError(errno.EEXIST, error.strerror, source, None, target) from error
+        raise

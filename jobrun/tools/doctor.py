@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Literal
 
 from jobrun.core.errors import JobrunError
-from jobrun.core.files.disk import rename_noreplace, sync_file
+from jobrun.core.files.disk import sync_file
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.system_calls import read_proc, usable_cpus
+from jobrun.core.system_calls import read_proc, rename_noreplace, usable_cpus
 from jobrun.runner.identity.environment import describe_environment
 from jobrun.runner.preflight.filesystem import check_file_system, find_file_system
 from jobrun.runner.rundir.lock import RunLock, is_live

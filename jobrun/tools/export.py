@@ -31,13 +31,13 @@ from jobrun.core.files.disk import (
     disk_faults,
     make_directory,
     read_regular,
-    rename_noreplace,
     replace_file,
     sync_directory,
     write_file,
 )
 from jobrun.core.files.json_lines import read_lines
 from jobrun.core.lazy_dataclass import dataclass, replace
+from jobrun.core.system_calls import rename_noreplace
 from jobrun.core.text.names import did_you_mean
 from jobrun.formats.csv import write_table
 from jobrun.formats.npy import NO_TIME, write_npy

@@ -104,6 +104,14 @@ def has_gaps(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> boo
     )
 
 
+def gap_strides(array: Array) -> tuple[int, ...]:
+    """Return the strides of an array's axes in memory if they leave gaps, otherwise ()."""
+    shape, strides = array.shape, array.strides
+    if not has_gaps(shape, strides, array.itemsize):
+        return ()
+    return tuple(step for step, n in zip(strides, shape, strict=True) if n > 1)
+
+
 def copy_with_strides(array: Array, strides: Sequence[int]) -> Array:
     """Copy an array to new memory that is laid out by ``strides``: its order of axes and gaps.
 

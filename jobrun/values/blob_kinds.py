@@ -6,7 +6,7 @@ Not how they are stored (``checkpoint``) or what an expression makes of them (``
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ from jobrun.values import container_flattening as trees
 from jobrun.values import object_state as objects
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.atomic_counter import Counter
+from jobrun.values.record_dtypes import iterate_fields
 
 # An array, a numpy scalar, a Python scalar, text, a Counter; a container of these; an object.
 Value = Any
@@ -50,9 +51,6 @@ _OBJECT_MEND = (
 
 DType = np.dtype[Any]
 
-_LONG_DOUBLES = (np.longdouble, np.clongdouble)
-_X86_BITS = 63
-
 
 def kind_of(value: Value) -> Kind | None:
     """Return the kind of a blob's single value (array, int, str, …); None for anything else.
@@ -69,7 +67,7 @@ def kind_of(value: Value) -> Kind | None:
 
 
 def check_storable(value: Value, name: str) -> Fault | None:
-    """Return a fault if a value is of no kind that the blob ``name`` can have, or None."""
+    """Return a fault if a value is of a kind that blobs cannot hold, or None."""
     kind = kind_of(value)
     if kind in {"array", "numpy"}:
         return _array_refusal(value, name)
@@ -81,7 +79,7 @@ def check_storable(value: Value, name: str) -> Fault | None:
 
 
 def may_be_compound(kind: type) -> bool:
-    """Return whether a class may be of a compound kind of blobs: container or object."""
+    """Return whether a class may be a compound kind of blob: a container or an object."""
     return kind not in _PYTHON_KINDS and not issubclass(kind, np.generic)
 
 
@@ -120,7 +118,7 @@ def describe(value: Value) -> str:
 
 
 def size_bytes(values: Sequence[Value]) -> int:
-    """Sum sizes in bytes of values of all kinds of blobs; what has no ``nbytes`` counts as 8."""
+    """Sum the bytes of blobs' values of any kind; a value without ``nbytes`` counts as 8."""
     return sum(int(getattr(value, "nbytes", 8)) for value in values)
 
 
@@ -186,53 +184,8 @@ def _mend(value: Any) -> str:
     )
 
 
-def same_dtype(first: DType, second: DType) -> bool:
-    """Return whether blobs of two dtypes are of one kind, by titles, alignment and metadata."""
-    if first is second:
-        return True
-    if first != second or first.type is not second.type:
-        return False
-    if dict(first.metadata or {}) != dict(second.metadata or {}):
-        return False
-    if first.subdtype is not None and second.subdtype is not None:
-        return same_dtype(first.subdtype[0], second.subdtype[0])
-    if first.names is None:
-        return True
-    return first.isalignedstruct == second.isalignedstruct and all(
-        one[1:] == other[1:] and same_dtype(one[0], other[0])
-        for one, other in zip(iterate_fields(first), iterate_fields(second), strict=True)
-    )
-
-
-def iterate_fields(dtype: DType) -> Iterator[tuple[DType, int, Any]]:
-    """Iterate over the fields of a record dtype, one kind of blob: dtype, offset and title."""
-    fields: Any = dtype.fields or {}
-    for name in dtype.names or ():
-        field = fields[name]
-        yield field[0], field[1], field[2] if len(field) > 2 else None
-
-
-def value_bytes(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield the bytes of a blob's array field by field, without the padding in its dtype.
-
-    Left out is the padding between the fields of a record dtype and behind an x86 long double (10
-    bytes of number in 16 of memory): it holds whatever was there, and a copy need not keep it.
-    """
-    if array.dtype.names:
-        for name in array.dtype.names:
-            yield from value_bytes(array[name])
-        return
-    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    if array.dtype.type in _LONG_DOUBLES and np.finfo(np.longdouble).nmant == _X86_BITS:
-        width = np.dtype(np.longdouble).itemsize
-        # In the other byte order the number is behind the padding.
-        number = slice(10) if array.dtype.isnative else slice(width - 10, None)
-        raw = np.ascontiguousarray(raw.reshape(-1, width)[:, number]).reshape(-1)
-    yield raw
-
-
 def explain_unsavable_dtype(dtype: DType) -> str:
-    """Explain why blobs may not hold a dtype, which cannot be saved; empty if they may."""
+    """Explain why blobs cannot hold arrays of a dtype; return an empty text if they can."""
     if dtype.metadata and not _is_plain(dict(dtype.metadata)):
         return (
             f"the metadata {str(dict(dtype.metadata))[:60]}, which are not plain text and numbers"

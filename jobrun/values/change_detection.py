@@ -21,14 +21,15 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integers_in_hex, key_text
 from jobrun.values import container_flattening as trees
-from jobrun.values import dataclasses_and_tuples
-from jobrun.values import torch_tensors as tensors
+from jobrun.values import dataclasses_and_tuples, pytorch
 from jobrun.values.adapters.registry import Path, UnboundValue, find_adapter
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.blob_kinds import Value, value_bytes
+from jobrun.values.blob_kinds import Value
 from jobrun.values.compare import same_bits
 from jobrun.values.copies import detach
-from jobrun.values.object_state import class_name, is_module, take_state
+from jobrun.values.object_state import class_name, take_state
+from jobrun.values.pytorch import is_module
+from jobrun.values.record_dtypes import value_bytes
 
 _SAMPLED_ABOVE_BYTES = 1 << 20
 _SAMPLE_ITEMS = 4096
@@ -70,7 +71,7 @@ class Loan:
 
 
 def lend(value: Value) -> Loan:
-    """Lend a container or counter to a callable, noting its contents to detect a change.
+    """Copy a container's structure for a callable, with read-only arrays, to detect changes.
 
     Raises:
         TaskFailedError: E202, something in it is of a kind that no blob can hold.
@@ -109,18 +110,18 @@ def _lent(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Value:
     adapter = find_adapter(kind)
     if adapter is not None and adapter.immutable:
         return value
-    if tensors.is_tensor(value) or (adapter is not None and adapter.make is not None):
+    if pytorch.is_tensor(value) or (adapter is not None and adapter.make is not None):
         raise _WritableError
     if kind in trees.TREE_KINDS or trees.is_record(value):
         return _container(value, path, loan, met)
     if kind is UnboundValue:
-        raise unbound_class_error(value.class_name, "/".join(path))
+        raise trees.unbound_class_error(value.class_name, "/".join(path))
     # A scalar of numpy's; or what no blob can hold, as is said here.
     return detach(value, "/".join(path))
 
 
 def read_only_row(value: Value) -> Value:
-    """Protect a numpy scalar with fields from undetected changes: return a read-only view."""
+    """Return a read-only view of a numpy scalar with fields, so that no change goes undetected."""
     row = np.asarray(value).view()
     row.flags.writeable = False
     return row[()]
@@ -159,26 +160,14 @@ def _container(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Val
 
 
 def _bound(value: Value, path: Path) -> Value:
-    """Return a value as it is, to detect changes in it; refuse one of a class not loaded (E249).
+    """Return a record in which to detect changes; raise E249 if its class is not imported.
 
     Raises:
         TaskFailedError: E249, its class is not loaded.
     """
     if type(value) is not dataclasses_and_tuples.UnboundRecord:
         return value
-    raise unbound_class_error(value.class_name, "/".join(path))
-
-
-def unbound_class_error(class_name: str, place: str) -> TaskFailedError:
-    """Build error E249: code is to be lent a value whose class is not loaded in this process."""
-    module = class_name.partition(":")[0]
-    at = f", at '{place}'" if place else ""
-    return TaskFailedError.of(
-        "E249",
-        f"the class {class_name} of a value{at} is not there: no callable of the job has loaded "
-        f"the module '{module}', or it has no such class any more",
-        f"import '{module}' in the module of the callable that gets the value",
-    )
+    raise trees.unbound_class_error(value.class_name, "/".join(path))
 
 
 def _inside(container: Any) -> list[Any]:
@@ -256,14 +245,14 @@ class _Reading:
 
 
 def _sample(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Take some items of an array as a sample, to detect changes of the array."""
+    """Return evenly spaced items of a large array, to detect changes without reading all."""
     flat: Any = array.reshape(-1, order="A") if array.flags.forc else array.flat
     sample: np.ndarray[Any, Any] = flat[:: array.size // _SAMPLE_ITEMS + 1]
     return sample
 
 
 def _counts_changes(value: Any) -> bool:
-    torch = tensors.loaded_torch()
+    torch = pytorch.loaded_torch()
     kinds = [
         getattr(getattr(torch, "nn", None), "Module", None),
         getattr(getattr(torch, "optim", None), "Optimizer", None),
@@ -272,13 +261,13 @@ def _counts_changes(value: Any) -> bool:
 
 
 def _feed(content: Any, value: Any, reading: _Reading, around: set[int]) -> None:
-    """Add a value in an object's state to the digest by which changes in the object are found."""
+    """Add a value to the digest by which changes of an object are detected."""
     kind = type(value)
-    if tensors.is_tensor(value):
+    if pytorch.is_tensor(value):
         if reading.counts:
             _say(content, value.data_ptr(), value._version, value.shape)
             return
-        (value,) = tensors.to_arrays([value])
+        (value,) = pytorch.to_arrays([value])
     if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
         _say(content, value.dtype, value.shape)
         array = np.asarray(value)
@@ -342,22 +331,22 @@ class ChangeDetector:
         self._changes: dict[int, int] = {}
 
     def forget(self) -> None:
-        """Forget the recorded digests of objects that were changed on purpose."""
+        """Discard all recorded digests of objects, so that changes up to now are not detected."""
         self._known.clear()
 
     def note_states(self, objects: Mapping[str, Any]) -> None:
-        """Record digests of object states that were just loaded or restored, to detect changes."""
+        """Record digests of objects whose states were just restored, to detect later changes."""
         for name, value in objects.items():
             self._known.pop(id(value), None)
             self.require_same(name, value)
 
     def note_change(self, value: Any) -> None:
-        """Note the start or end of a call that may change an object: changes are expected."""
+        """Record that a call begins or ends in which changes of an object are expected."""
         self._changes[id(value)] = self._changes.get(id(value), 0) + 1
         self._known.pop(id(value), None)
 
     def borrow(self, name: str, value: Any) -> ObjectLoan:
-        """Record an object's digest before a callable borrows it, to detect undeclared changes.
+        """Record the digest of an object that a callable may not change, to detect changes.
 
         Raises:
             TaskFailedError: E247, a step has changed it without declaring so.
@@ -365,7 +354,7 @@ class ChangeDetector:
         return ObjectLoan(value, self.require_same(name, value), self._changes.get(id(value), 0))
 
     def is_changed(self, borrowed: ObjectLoan) -> bool:
-        """Detect whether a callable changed the state of an object lent to be read only."""
+        """Return whether a change is detected in an object that a callable should only read."""
         value = borrowed.value
         if borrowed.digest is None or borrowed.changes != self._changes.get(id(value), 0):
             # Another task may change it at the same time: that is a matter of ``hogwild``.
@@ -373,10 +362,10 @@ class ChangeDetector:
         return fingerprint(value) != borrowed.digest
 
     def require_same(self, name: str, value: Any) -> bytes | None:
-        """Return the digest of an object's state; refuse a change that no step has declared.
+        """Return the digest of an object's state; raise E247 for a change that no step declared.
 
         Raises:
-            TaskFailedError: E247, it is not.
+            TaskFailedError: E247, it has changed since its digest was recorded.
         """
         known, digest = self._known.get(id(value)), fingerprint(value)
         if known is not None and known[0] is value and digest != known[1]:

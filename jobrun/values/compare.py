@@ -6,6 +6,7 @@ By how much numbers differ is a question for ``jobrun.tools.diff``.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -13,10 +14,11 @@ import numpy as np
 from jobrun.values import container_flattening as trees
 from jobrun.values.adapters.registry import Path, UnsavableError
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.axis_order import axis_order, has_gaps
-from jobrun.values.blob_kinds import Value, describe, kind_of, same_dtype, value_bytes
+from jobrun.values.axis_order import axis_order, gap_strides
+from jobrun.values.blob_kinds import Value, describe, kind_of
 from jobrun.values.container_flattening import Parts
 from jobrun.values.object_state import ObjectState
+from jobrun.values.record_dtypes import same_dtype, value_bytes
 
 # So many bytes of two arrays are compared at a time, of dtypes whose items are the bytes in them.
 _PORTION_BYTES = 1 << 20
@@ -100,20 +102,12 @@ def _leaf_difference(path: Path, expected: Value, found: Value) -> Difference | 
     if isinstance(expected, np.ndarray) and axis_order(expected) != axis_order(found):
         words = f"has its axes in {_order_words(found)} in memory, not in {_order_words(expected)}"
         return Difference(path, "order", words, expected, found)
-    if isinstance(expected, np.ndarray) and _gaps(expected) != _gaps(found):
+    if isinstance(expected, np.ndarray) and gap_strides(expected) != gap_strides(found):
         words = f"lies at the strides {found.strides} in memory, not at {expected.strides}"
         return Difference(path, "order", words, expected, found)
     if same_bits(expected, found):
         return None
     return Difference(path, "bits", f"is {theirs} of other bits", expected, found)
-
-
-def _gaps(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
-    """Return an array's strides, to compare them, if it has gaps in memory; otherwise ()."""
-    shape, strides = array.shape, array.strides
-    if not has_gaps(shape, strides, array.itemsize):
-        return ()
-    return tuple(step for step, n in zip(strides, shape, strict=True) if n > 1)
 
 
 def _dtype_words(dtype: np.dtype[Any]) -> str:
@@ -191,7 +185,7 @@ def _same_arrays(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> b
 
 
 def _address(array: np.ndarray[Any, Any]) -> int:
-    """Return the address in memory at which an array under comparison begins."""
+    """Return the memory address at which an array begins, to compare arrays."""
     return int(array.__array_interface__["data"][0])
 
 
@@ -221,3 +215,24 @@ def _bits(value: Any) -> Any:
     if type(value) is complex:
         return struct.pack("<dd", value.real, value.imag)
     return value.value if type(value) is Counter else value
+
+
+def require_adapted(
+    structure: Any, leaves: Mapping[Path, Value], made: Value, *, gaps: bool = False
+) -> None:
+    """Compare a value that an adapter has rebuilt with the original; raise if a bit differs.
+
+    Raises:
+        ValueError: It differs, with the place.
+    """
+    if trees.unbound_classes(made):
+        return
+    try:
+        again = trees.flatten(made, gaps=gaps)
+    except UnsavableError as error:
+        raise ValueError(f"what its adapter makes of it: {error}") from error
+    for path, leaf in leaves.items():
+        if path not in again.leaves or not same_bits(again.leaves[path], leaf):
+            raise ValueError(f"what its adapter makes of it: '{'/'.join(path)}' is another")
+    if again.structure != structure:
+        raise ValueError("what its adapter makes of it: it is put together in another way")

@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import is_long, key_text
-from jobrun.values import dataclasses_and_tuples
-from jobrun.values import torch_tensors as tensors
+from jobrun.values import dataclasses_and_tuples, pytorch
+from jobrun.values.adapters.python_objects import find_named_value
 from jobrun.values.adapters.registry import (
     Adapter,
     Path,
@@ -30,7 +31,6 @@ from jobrun.values.adapters.registry import (
     class_text,
     fill_adapted,
     find_adapter,
-    find_named_value,
     is_adapted,
     is_makeable,
     make_adapted,
@@ -89,7 +89,7 @@ def is_tree(value: Value) -> bool:
         return True
     if kind in _SINGLE:
         return False
-    return is_record(value) or tensors.is_tensor(value) or is_adapted(value)
+    return is_record(value) or pytorch.is_tensor(value) or is_adapted(value)
 
 
 def is_record(value: Value) -> bool:
@@ -101,7 +101,7 @@ def is_record(value: Value) -> bool:
 
 
 def unbound_classes(value: Value) -> list[str]:
-    """List names of classes, not loaded in this process, of which a container has instances."""
+    """List names of classes that are not imported, but have instances in a stored container."""
     found: dict[str, None] = {}
     seen: set[int] = set()
     kept: list[Any] = []
@@ -131,6 +131,18 @@ def unbound_classes(value: Value) -> list[str]:
     return list(found)
 
 
+def unbound_class_error(class_name: str, place: str) -> TaskFailedError:
+    """Build error E249: a container holds a value whose class is not imported in this process."""
+    module = class_name.partition(":")[0]
+    at = f", at '{place}'" if place else ""
+    return TaskFailedError.of(
+        "E249",
+        f"the class {class_name} of a value{at} is not there: no callable of the job has loaded "
+        f"the module '{module}', or it has no such class any more",
+        f"import '{module}' in the module of the callable that gets the value",
+    )
+
+
 def flatten(value: Value, reserved: tuple[str, ...] = (), *, gaps: bool = False) -> Parts:
     """Flatten a container (nested lists, dicts, records) into its leaves and its structure.
 
@@ -146,7 +158,7 @@ def flatten(value: Value, reserved: tuple[str, ...] = (), *, gaps: bool = False)
     flattener = _Flattener(gaps)
     at = () if type(value) in _CONTAINERS or is_record(value) else _ALONE
     structure = flattener.node(value, at, set(reserved))
-    arrays = tensors.to_arrays(tensor for _, tensor in flattener.tensors)
+    arrays = pytorch.to_arrays(tensor for _, tensor in flattener.tensors)
     found = dict(zip((path for path, _ in flattener.tensors), arrays, strict=True))
     leaves = {path: found.get(path, leaf) for path, leaf in flattener.leaves.items()}
     return Parts(structure, leaves, flattener.same, flattener.adapted, tuple(flattener.held))
@@ -193,7 +205,7 @@ def describe_tree(value: Value) -> str:
         return f"{type(value).__name__} of {len(value)}"
     if type(value) is UnboundValue:
         return f"{value.class_name.partition(':')[2]} whose class is not loaded"
-    if not tensors.is_tensor(value):
+    if not pytorch.is_tensor(value):
         return _describe_adapted(value)
     dtype = str(value.dtype).partition(".")[2]
     return f"{dtype} tensor of shape {tuple(value.shape)}"
@@ -242,11 +254,11 @@ class _Flattener:
             self.adapted = True
             return {"named": take_tree(adapter, value, path)}
         key: Any = id(value)
-        if tensors.is_tensor(value):
-            why = tensors.explain_unsavable(value)
+        if pytorch.is_tensor(value):
+            why = pytorch.explain_unsavable(value)
             if why:
                 raise UnsavableError(path, why)
-            key = tensors.memory_key(value) or key
+            key = pytorch.memory_key(value) or key
         if key in self.met:
             if self.met[key] in self.unfinished:
                 raise UnsavableError(path, f"a {kind.__qualname__} that contains itself")
@@ -260,9 +272,9 @@ class _Flattener:
 
     def _node(self, value: Value, path: Path, taken: set[str] | None) -> Any:
         kind = type(value)
-        if tensors.is_tensor(value):
+        if pytorch.is_tensor(value):
             self.tensors.append((path, value))
-            facts = tensors.tensor_facts(value, gaps=self.gaps)
+            facts = pytorch.tensor_facts(value, gaps=self.gaps)
             if 0 in facts.get("strides", ()):
                 raise UnsavableError(path, "a tensor whose elements share memory; clone() it")
             return self._leaf(None, path, {"tensor": facts} if facts else "tensor")
@@ -364,7 +376,7 @@ class _Flattener:
         return form
 
     def _pairs(self, value: Any, path: Path) -> Any:
-        """Flatten a dict in a container whose keys are not only text and whole numbers."""
+        """Flatten a dict in a container with keys other than text and whole numbers."""
         if getattr(value, "__dict__", None):
             raise UnsavableError(path, f"{class_text(value)} with attributes")
         keys = [self._key(key, (*path, "keys", str(at))) for at, key in enumerate(value)]
@@ -409,7 +421,7 @@ class _Unflattener:
         self.left = set(self.leaves)
 
     def value(self, node: Any, path: Path) -> Value:
-        """Unflatten one value in a container, as its structure describes it."""
+        """Rebuild one value in a flattened container, as its structure describes it."""
         if node is None:
             return None
         if isinstance(node, dict) and "same" in node:
@@ -449,7 +461,7 @@ class _Unflattener:
         if "strides" in form:
             return copy_with_strides(value, form["strides"])
         if "tensor" in form:
-            return tensors.from_array(value, form["tensor"], place=self.place)
+            return pytorch.from_array(value, form["tensor"], place=self.place)
         return _SEQUENCES[form["packed"]](value.tolist())
 
     def _record(self, node: Any, path: Path) -> Any:
@@ -496,7 +508,7 @@ class _Unflattener:
 
 
 def is_numpy_scalar(value: Any) -> bool:
-    """Return whether a leaf of a container is a numpy scalar whose class is numpy's own."""
+    """Return whether a leaf of a flattened container is a numpy scalar, not of a subclass."""
     if not isinstance(value, np.generic):
         return False
     dtype = value.dtype
@@ -517,7 +529,7 @@ def _is_leaf(node: Any) -> bool:
 
 
 def _packed(items: Any) -> np.ndarray[Any, Any] | None:
-    """Pack a container's numbers into one array, a single leaf, if there are many; else None."""
+    """Pack a list of only floats or only ints in a container into one array leaf, else None."""
     if len(items) < 2:
         return None
     kinds = set(map(type, items))
@@ -529,7 +541,7 @@ def _packed(items: Any) -> np.ndarray[Any, Any] | None:
 
 
 def _versions(metadata: Any, path: Path) -> list[Any]:
-    """Flatten a state dict's ``_metadata``, its version numbers by module, to plain lists."""
+    """Flatten the ``_metadata`` of a PyTorch state dict, version numbers by module, to lists."""
     form = [[part, dict(facts)] for part, facts in dict(metadata).items()]
     try:
         same = json.loads(json.dumps(form, allow_nan=False)) == form
@@ -541,7 +553,7 @@ def _versions(metadata: Any, path: Path) -> list[Any]:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """Choose an unused name for a leaf of a flattened container: two for keys ``1`` and ``"1"``."""
+    """Choose a name for a leaf of a flattened container that no other leaf has, such as ``1~2``."""
     return next(one for one in _alternatives(name) if one not in taken)
 
 

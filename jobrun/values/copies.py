@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from jobrun.core.errors import TaskFailedError
 from jobrun.values import container_flattening as trees
 from jobrun.values import object_state as objects
-from jobrun.values.adapters.registry import Path, UnsavableError
+from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import dense_copy, has_gaps, is_dense
 from jobrun.values.blob_kinds import (
@@ -23,7 +23,7 @@ from jobrun.values.blob_kinds import (
     kind_of,
     require_storable,
 )
-from jobrun.values.compare import same_bits
+from jobrun.values.compare import require_adapted
 from jobrun.values.shared_parts import find_overlapping
 
 _OWN_FORM: frozenset[type] = PLAIN_KINDS | {Counter}
@@ -93,7 +93,7 @@ def detach_state(state: Value) -> Value:
 
 
 def boundary_form(value: Value, name: str = "?") -> Value:
-    """Copy a blob's value into memory of its own without gaps, unless it is so already.
+    """Copy a blob's value into gapless memory of its own, unless it already owns such memory.
 
     That is, of an array: memory of its own, aligned, writable, without gaps, in the axis order that
     it had, because sums and products add in the order of memory. An array that has this form is
@@ -120,7 +120,7 @@ def has_boundary_form(array: np.ndarray[Any, Any]) -> bool:
 
 
 def object_copy_error(value: Value, name: str) -> TaskFailedError:
-    """Build the error for copying a blob that is an object, of which there is no copy."""
+    """Build error E240: a blob that holds an object cannot be copied."""
     what = "this" if name == "?" else f"'{name}'"
     return TaskFailedError.of(
         "E240",
@@ -165,24 +165,3 @@ def _copied(
         message = f"blob '{name}' cannot hold {error}"
         raise TaskFailedError.of("E202", message, _ADAPTER_MEND) from error
     return value
-
-
-def require_adapted(
-    structure: Any, leaves: Mapping[Path, Value], made: Value, *, gaps: bool = False
-) -> None:
-    """Require that the copy that an adapter made of a value equals the value in every bit.
-
-    Raises:
-        ValueError: It differs, with the place.
-    """
-    if trees.unbound_classes(made):
-        return
-    try:
-        again = trees.flatten(made, gaps=gaps)
-    except UnsavableError as error:
-        raise ValueError(f"what its adapter makes of it: {error}") from error
-    for path, leaf in leaves.items():
-        if path not in again.leaves or not same_bits(again.leaves[path], leaf):
-            raise ValueError(f"what its adapter makes of it: '{'/'.join(path)}' is another")
-    if again.structure != structure:
-        raise ValueError("what its adapter makes of it: it is put together in another way")

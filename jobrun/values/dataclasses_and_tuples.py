@@ -44,7 +44,7 @@ class UnboundRecord:
 
     @property
     def title(self) -> str:
-        """The name, for a fault's text, of a named tuple or dataclass whose class is not loaded."""
+        """Return a name for messages of a named tuple or dataclass whose class is not imported."""
         kind = "named tuple" if self.form == "tuple" else "dataclass"
         return f"{kind} {self.class_name.partition(':')[2]}"
 
@@ -123,7 +123,7 @@ def explain_unsavable(value: Any) -> str:
 
 
 def find_class(name: str) -> type | None:
-    """Find the class of a named tuple or dataclass by name, if its module is loaded."""
+    """Find the class of a named tuple or dataclass by name among imported modules, or None."""
     module, _, path = name.partition(":")
     found: Any = sys.modules.get(module)
     for part in path.split("."):
@@ -133,7 +133,7 @@ def find_class(name: str) -> type | None:
 
 
 def make_named_tuple(name: str, items: Mapping[str, Any]) -> Any:
-    """Make a named tuple without calling its class; an ``UnboundRecord`` if that is not loaded.
+    """Make a named tuple by its class's name, or a stand-in record if that is not imported.
 
     Raises:
         ValueError: The class has other fields.
@@ -145,7 +145,7 @@ def make_named_tuple(name: str, items: Mapping[str, Any]) -> Any:
 
 
 def begin_dataclass(name: str, names: Sequence[str]) -> Any:
-    """Make an empty instance of a dataclass by its name; an ``UnboundRecord`` if it is not loaded.
+    """Make an empty dataclass by its name, or a stand-in record if the class is not imported.
 
     Raises:
         ValueError: The class has other fields.
@@ -155,7 +155,7 @@ def begin_dataclass(name: str, names: Sequence[str]) -> Any:
 
 
 def fill_fields(made: Any, items: Mapping[str, Any]) -> None:
-    """Set the fields of a dataclass instance (or an ``UnboundRecord``) that was made empty."""
+    """Set the fields of a dataclass instance, or stand-in record, that was made empty."""
     if type(made) is UnboundRecord:
         cast("dict[str, Any]", made.items).update(items)
         return

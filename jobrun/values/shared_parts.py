@@ -17,12 +17,11 @@ import numpy as np
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import key_text
 from jobrun.values import container_flattening as trees
-from jobrun.values import dataclasses_and_tuples
+from jobrun.values import dataclasses_and_tuples, pytorch
 from jobrun.values import object_state as objects
-from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import find_adapter, package_of
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.object_state import is_estimator
+from jobrun.values.estimators import is_estimator
 
 Array = np.ndarray[Any, Any]
 Path = tuple[str, ...]
@@ -61,7 +60,7 @@ def find_overlapping(
     *,
     identical: bool = True,
 ) -> list[Pair]:
-    """Find arrays in values that share memory; return pairs of the paths to two such arrays.
+    """Find arrays that share memory in values; return the two paths of each such pair.
 
     One sweep over the beginnings of all arrays, and a closer look where they reach into each other.
 
@@ -95,7 +94,7 @@ def find_overlapping(
 
 
 def _held_memory(place: Path, value: Any) -> Iterator[_Memory]:
-    """Iterate over the arrays that a value's adapter reports, to find parts that share memory."""
+    """Yield the arrays in a value, as its adapter lists them, to find shared memory."""
     adapter = find_adapter(type(value))
     if adapter is None or adapter.memory is None:
         return
@@ -112,7 +111,7 @@ def _is_view(value: Any) -> bool:
 
 
 def find_shared_parts(roots: Mapping[str, Any]) -> tuple[list[Pair], list[tuple[Path, Any]]]:
-    """Find shared parts: random generators and objects in values that several paths lead to.
+    """Find random generators and objects that several values share; return pairs of their paths.
 
     Args:
         roots: Objects by name. Followed are the attributes of objects, and what is in containers.
@@ -151,7 +150,7 @@ def render_place(place: Path) -> str:
 
 
 def _identity(thing: Any) -> Any:
-    """Return the object that identifies a shared part: itself, its bit generator, or None."""
+    """Return the object that identifies a shared part; None if it is no generator or object."""
     if _is_random(thing, "Generator"):
         return thing.bit_generator
     if _is_random(thing, "RandomState"):
@@ -168,7 +167,7 @@ def _is_random(thing: Any, name: str) -> bool:
 
 
 def _parts(roots: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """Iterate over values and all inside them, short paths first, to find shared parts."""
+    """Yield each part of the values with its path, short paths first, to find shared parts."""
     # An object is looked into once; each path to it is found.
     seen: set[int] = set()
     kept: list[Any] = []
@@ -203,7 +202,7 @@ def _is_passed_over(thing: Any) -> bool:
     return (
         thing is None
         or isinstance(thing, _SKIPPED)
-        or tensors.is_tensor(thing)
+        or pytorch.is_tensor(thing)
         or (callable(thing) and not objects.is_object(thing))
     )
 
@@ -240,7 +239,7 @@ def _group_pairs(group: list[_Memory]) -> list[Pair]:
 
 
 def _is_seen(one: _Memory, other: _Memory) -> bool:
-    """Return whether a change of one array's memory is seen in another array that may share it."""
+    """Return whether two arrays share memory so that a change of one alters the other."""
     if one.owner is not None and one.owner == other.owner:
         return False
     # Two read-only views may have a writable array below them, which is compared itself.
@@ -257,7 +256,7 @@ def _shares(first: Array, second: Array) -> bool:
 
 
 def _marked_pairs(group: list[tuple[Path, Array]]) -> list[Pair]:
-    """Find arrays with shared elements by marking each array in a map of the memory."""
+    """Find arrays that share memory by marking the bytes of each in a map of all addresses."""
     bounds = [_bounds(array) for _, array in group]
     begin = min(low for low, _ in bounds)
     marks = np.zeros(max(high for _, high in bounds) - begin, np.int32)
@@ -278,7 +277,7 @@ def _marked_pairs(group: list[tuple[Path, Array]]) -> list[Pair]:
 
 
 def _bounds(array: Array) -> tuple[int, int]:
-    """Return where an array's memory begins and ends, to find arrays that share memory."""
+    """Return the addresses at which an array's memory begins and ends, to find shared memory."""
     begin: int = array.__array_interface__["data"][0]
     if array.flags.c_contiguous:
         return begin, begin + array.nbytes
@@ -322,29 +321,29 @@ def _is_immutable(thing: Any) -> bool:
 
 
 def _memory(place: Path, thing: Any) -> Iterable[_Memory]:
-    """List the memory of an array, tensor or value with an adapter, to find what shares it."""
+    """Return the arrays that view the memory of a tensor or other value, to find shared parts."""
     if isinstance(thing, np.ndarray) or trees.is_structured_scalar(thing):
         array = np.asarray(thing)
         return (_Memory(place, array, None, not array.flags.writeable),) if thing.size else ()
-    if not tensors.is_tensor(thing):
+    if not pytorch.is_tensor(thing):
         return _held_memory(place, thing)
     if thing.device.type != "cpu":
         return ()
     tensor = thing.detach()
-    if not tensor.numel() or tensors.explain_unsavable(tensor):
+    if not tensor.numel() or pytorch.explain_unsavable(tensor):
         return ()
-    return [_Memory(place, array) for array in tensors.to_arrays([tensor])]
+    return [_Memory(place, array) for array in pytorch.to_arrays([tensor])]
 
 
 def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
-    """Iterate over the mutable parts of a value that could be shared, each with its path."""
+    """Yield the mutable parts of a value that another value could share, each with its path."""
     seen: set[int] = set()
     kept: list[Any] = []
     rest: list[tuple[Path, Any]] = [((), value)]
     while rest:
         place, thing = rest.pop()
         is_memory = isinstance(thing, np.ndarray | Counter) or trees.is_structured_scalar(thing)
-        if is_memory or tensors.is_tensor(thing):
+        if is_memory or pytorch.is_tensor(thing):
             yield place, thing
             continue
         inside: Iterable[tuple[Any, Any]]
@@ -374,7 +373,7 @@ def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def _held(root: Any) -> Iterator[tuple[Path, Any]]:
-    """Iterate over arrays and containers in an object, each with its path, to find shared ones."""
+    """Yield arrays and containers held by an object, with their paths, to find shared parts."""
     seen: set[int] = set()
     kept: list[Any] = []
     level: list[tuple[Path, Any]] = [((), root)]
@@ -394,7 +393,7 @@ def _held(root: Any) -> Iterator[tuple[Path, Any]]:
                 seen.add(id(part))
                 kept.append(part)
                 at = (*place, key_text(step))
-                if is_row or isinstance(part, np.ndarray) or tensors.is_tensor(part):
+                if is_row or isinstance(part, np.ndarray) or pytorch.is_tensor(part):
                     yield at, part
                     gradient = getattr(part, "grad", None)
                     if gradient is not None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobrun.values.adapters.registry import UnsavableError
-from jobrun.values.object_state import estimator_state, is_estimator, set_estimator_state
+from jobrun.values.estimators import estimator_state, is_estimator, set_estimator_state
 
 
 class Mean:

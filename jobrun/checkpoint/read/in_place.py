@@ -21,8 +21,8 @@ from jobrun.checkpoint.read.load import in_threads, load_blobs
 from jobrun.checkpoint.read.partial_read import flat_memory
 from jobrun.checkpoint.read.verified_file import Bytes, StateFile
 from jobrun.values.blob_kinds import Value, kind_of
-from jobrun.values.object_state import GRADIENTS, ObjectState
-from jobrun.values.torch_tensors import are_same_memory
+from jobrun.values.object_state import ObjectState
+from jobrun.values.pytorch import GRADIENTS, are_same_memory
 
 # Where it comes from, a piece of memory, and the digest of what was loaded into it.
 _Piece = tuple[str, Bytes, bytes]

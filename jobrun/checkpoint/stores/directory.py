@@ -33,12 +33,11 @@ from jobrun.core.files.disk import (
     disk_faults,
     list_directory,
     make_directory,
-    rename_noreplace,
     sync_data,
     sync_directory,
     write_all,
 )
-from jobrun.core.system_calls import start_writing
+from jobrun.core.system_calls import rename_noreplace, start_writing
 from jobrun.core.text.patterns import lazy_pattern
 
 # One epoch has one name: epoch-0000007 beside epoch-000007 is a copy made by hand.

@@ -24,13 +24,13 @@ from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import (
     create_file,
     disk_faults,
-    rename_noreplace,
     sync_directory,
     sync_file,
     write_all,
     write_new_file,
 )
 from jobrun.core.lazy_dataclass import replace
+from jobrun.core.system_calls import rename_noreplace
 
 _DIRECTORY_MODE = 0o755
 

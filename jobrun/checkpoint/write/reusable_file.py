@@ -23,9 +23,9 @@ from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES, block_span, diges
 from jobrun.checkpoint.hdf5.index_parser import StructureError, parse_tail, require_parts
 from jobrun.checkpoint.hdf5.user_block import Parts
 from jobrun.core.errors import CheckpointError
-from jobrun.core.files.disk import create_file, rename_noreplace
+from jobrun.core.files.disk import create_file
 from jobrun.core.files.file_lock import try_lock
-from jobrun.core.system_calls import advise_needed
+from jobrun.core.system_calls import advise_needed, rename_noreplace
 
 # Behind the name of the file that it may become.
 REUSE_SUFFIX = ".spare"

@@ -1,6 +1,6 @@
 """Read and write small files safely: atomic durable writes, locks, JSON, JSON lines.
 
-- ``disk``: every durable write and rename, and reads of regular files only. ``file_lock``: kernel
+- ``disk``: every durable write, and reads of regular files only. ``file_lock``: kernel
   locks.
 - ``json_files``: bounded JSON of unknown origin. ``json_lines``: journals.
 """

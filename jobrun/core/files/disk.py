@@ -1,17 +1,16 @@
-"""Write files durably (``fsync``) and atomically, rename them, and read regular files only."""
+"""Write files durably (``fsync``) and atomically to disk, and read regular files only."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
-import functools
 import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import EnvironmentFaultError
@@ -49,14 +48,8 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
-_AT_FDCWD = -100
-_RENAME_NOREPLACE = 1
-# The kernel, the C library or the file system does not know the call or its flag.
-_UNKNOWN = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
-
-
 def mend_of(error: OSError, otherwise: str) -> str:
-    """Return how to fix a disk error by its errno, such as ``ENOSPC``; else ``otherwise``.
+    """Return advice on a disk error by its errno, such as ``ENOSPC``; else ``otherwise``.
 
     Faults of a device are distinguished from limits of the process.
     """
@@ -111,10 +104,7 @@ class disk_faults:  # noqa: N801 - it reads as a function
 
 
 def open_regular(path: str | os.PathLike[str]) -> int:
-    """Return a descriptor of a regular file on disk; refuse symbolic links, pipes and devices.
-
-    Returns:
-        The descriptor.
+    """Open a regular file on disk and return its descriptor; refuse symbolic links and devices.
 
     Raises:
         OSError: It is not there, is a link, a pipe, a device or a directory, or cannot be read.
@@ -139,7 +129,7 @@ def _irregular(path: str | os.PathLike[str]) -> OSError:
 
 
 def read_regular(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> bytes:
-    """Read all bytes of a file on disk if it is a regular one; refuse links and devices.
+    """Read all bytes of a regular file on disk; refuse symbolic links, pipes and devices.
 
     Raises:
         OSError: See ``open_regular``; or EFBIG, it is longer than ``most_bytes``.
@@ -157,7 +147,7 @@ def read_regular(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> 
 
 
 def open_append(path: str | os.PathLike[str], mode: int = 0o644) -> int:
-    """Open a regular file on disk for appending and reading; create it where it is missing.
+    """Open or create a regular file on disk to append to and read; return its descriptor.
 
     Returns:
         The descriptor. No other name leads to its file: see ``unshare``.
@@ -183,7 +173,7 @@ def open_append(path: str | os.PathLike[str], mode: int = 0o644) -> int:
 
 
 def unshare(path: str | os.PathLike[str], descriptor: int) -> int:
-    """Replace a file on disk that has other names (hard links) by a copy, before it is changed.
+    """Replace a file on disk that has other hard links by a copy, before it is changed.
 
     A snapshot made of hard links (``cp -al``) has the same file: what one appends would appear in
     the other.
@@ -226,7 +216,7 @@ def unshare(path: str | os.PathLike[str], descriptor: int) -> int:
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
-    """Write every byte to a file on disk, however many ``write`` calls that takes."""
+    """Write all bytes to an open file on disk, repeating ``write`` until none is left."""
     written = os.write(descriptor, data)
     size = data.nbytes if isinstance(data, memoryview) else len(data)
     # Nearly always all of it at once.
@@ -251,7 +241,7 @@ def sync_file(descriptor: int) -> None:
 
 
 def sync_data(descriptor: int) -> None:
-    """Make the bytes and the length of an open file durable on disk, but not its times.
+    """Make the bytes and length of an open file durable on disk, but not its timestamps.
 
     Raises:
         OSError: The data may be lost.
@@ -263,7 +253,7 @@ def sync_data(descriptor: int) -> None:
 
 
 def sync_directory(path: str | Path) -> None:
-    """Write the file names in a directory durably to disk with ``fsync``."""
+    """Make the file names in a directory durable on disk, by ``fsync`` of the directory."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         sync_file(descriptor)
@@ -272,7 +262,7 @@ def sync_directory(path: str | Path) -> None:
 
 
 def make_directory(path: str | Path, mode: int = 0o777, *, own: int = 1) -> None:
-    """Make a directory and its missing parents, and write their names durably to disk.
+    """Create a directory and missing parents, and make their names durable on disk (``fsync``).
 
     Args:
         path: The directory.
@@ -291,7 +281,7 @@ def make_directory(path: str | Path, mode: int = 0o777, *, own: int = 1) -> None
 
 
 def sync_names(path: str | Path, *, own: int = 1) -> None:
-    """Write the names of a directory and of those above it durably to disk with ``fsync``.
+    """Make the names of a directory and of its parents durable on disk with ``fsync``.
 
     Who made them may have been killed before it came to that. Then nothing else is beside them;
     what is, was there before. So was what belongs to another user, or is on another file system.
@@ -366,7 +356,7 @@ def write_file(path: Path, data: bytes, *, private: bool = False) -> None:
 
 
 def replace_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Replace a file on disk atomically and durably by what ``write`` writes.
+    """Replace a file on disk atomically and durably by the bytes that a function writes.
 
     A reader, or a crash, sees the old file or the new one. A symbolic link at ``path``
     stays a link, and its target is replaced. The umask decides who may read the file.
@@ -383,7 +373,7 @@ def replace_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> None
 
 @contextlib.contextmanager
 def _replacement(final: Path, mode: int) -> Iterator[int]:
-    """Yield the descriptor of a temporary file on disk, renamed durably to ``final`` at the end."""
+    """Yield the descriptor of a temporary file on disk; afterwards rename the file to ``final``."""
     # As ``_UNFINISHED`` says.
     beside = final.with_name(f".{final.name[:_NAME_LENGTH]}.{os.urandom(8).hex()}")
     descriptor = create_file(beside, mode)
@@ -402,7 +392,7 @@ def _replacement(final: Path, mode: int) -> Iterator[int]:
 
 
 def remove_unfinished_files(directory: str | Path) -> None:
-    """Remove the temporary files below a directory that a killed process did not rename.
+    """Remove temporary files that a killed process has left on disk below a directory.
 
     Nothing may be writing files there. It need not exist.
 
@@ -416,7 +406,7 @@ def remove_unfinished_files(directory: str | Path) -> None:
 
 
 def list_directory(path: str | Path) -> list[Path]:
-    """Return the sorted paths of all that a directory on disk contains; none if it does not exist.
+    """List the entries of a directory on disk, sorted and not deeper; [] if it does not exist.
 
     Raises:
         OSError: It may not be read.
@@ -433,55 +423,3 @@ def _free_bytes(place: str) -> int:
     except OSError:
         return 0
     return facts.f_bavail * facts.f_frsize
-
-
-def rename_noreplace(source: str, target: str) -> None:
-    """Rename a directory on disk to a name that must not exist.
-
-    ``renameat2`` with RENAME_NOREPLACE does it in one act. Where that is not known, a look
-    and a plain rename do: between the two, only an empty directory could come to be
-    replaced, since ``rename`` itself refuses all others; and the directories renamed here
-    are never empty, so no two of them can take one name.
-
-    Raises:
-        FileExistsError: Something has the name.
-        OSError: The system refuses.
-    """
-    code = _renameat2(source, target)
-    if code in _UNKNOWN:
-        _look_and_rename(source, target)
-    elif code:
-        raise OSError(code, os.strerror(code), source, None, target)
-
-
-def _renameat2(source: str, target: str) -> int:
-    """Rename a file on disk only if the target does not exist; return the errno, or 0."""
-    call, last_error = _c_call()
-    if call is None:
-        return errno.ENOSYS
-    names = (_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target))
-    return last_error() if call(*names, _RENAME_NOREPLACE) else 0
-
-
-@functools.cache
-def _c_call() -> tuple[Any, Callable[[], int]]:
-    """Find the C function ``renameat2``, which renames files on disk, and its errno's getter."""
-    # Costs milliseconds, which commands that rename nothing should not pay.
-    import ctypes  # noqa: PLC0415
-
-    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if call is not None:
-        path = ctypes.c_char_p
-        call.argtypes = (ctypes.c_int, path, ctypes.c_int, path, ctypes.c_uint)
-    return call, ctypes.get_errno
-
-
-def _look_and_rename(source: str, target: str) -> None:
-    if os.path.lexists(target):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), source, None, target)
-    try:
-        Path(source).rename(target)
-    except OSError as error:
-        if error.errno in {errno.ENOTEMPTY, errno.ENOTDIR}:
-            raise FileExistsError(errno.EEXIST, error.strerror, source, None, target) from error
-        raise

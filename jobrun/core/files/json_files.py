@@ -32,7 +32,7 @@ _Check = Callable[[Any], Any]
 
 
 def read_json(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> Any:
-    """Read and parse a small JSON file, whose contents may be malicious.
+    """Read and parse a JSON file of limited size, whose contents may be malicious.
 
     Raises:
         OSError: It is not there, is no regular file, or cannot be read.
@@ -48,7 +48,7 @@ def build_encoder(
     ensure_ascii: bool = True,
     default: Callable[[Any], Any] | None = None,
 ) -> Callable[[Any], str]:
-    """Build, once for many JSON texts, a fast encoder function; NaN is a ``ValueError``.
+    """Build a fast function that encodes values as JSON text and raises ``ValueError`` for NaN.
 
     Made once: what ``json.dumps`` prepares for each text takes longer than a short text itself.
 
@@ -72,7 +72,7 @@ def build_encoder(
 
 
 def parse_json(text: bytes | str, most_depth: int = MOST_DEPTH) -> Any:
-    """Parse JSON of bounded nesting depth, so that walking it cannot exhaust the stack.
+    """Parse JSON text; refuse text nested so deep that walking it could exhaust the stack.
 
     Raises:
         ValueError: It is deeper, or no JSON.

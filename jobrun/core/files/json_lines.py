@@ -41,7 +41,7 @@ class LineFile:
         self._is_torn = False
 
     def append(self, line: bytes) -> None:
-        """Append one line of JSON, which must end with a line feed; no ``fsync``.
+        """Append a line, with its line feed, to a file of JSON lines, without ``fsync``.
 
         Raises:
             OSError: The system refuses; a part of the line may be in the file.
@@ -92,7 +92,7 @@ class JournalFile:
             raise
 
     def append(self, line: bytes) -> None:
-        """Append one line of JSON, which must end with a line feed, and ``fsync`` the file.
+        """Append a line, with its line feed, to a file of JSON lines, and ``fsync`` the file.
 
         Raises:
             OSError: The system refuses; whether the line is durable is unknown.
@@ -110,7 +110,7 @@ class JournalFile:
 
 
 def read_lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
-    """Yield the lines of a JSON lines file, line feeds included; the last may be torn.
+    """Yield the lines of a JSON lines file, with line feeds; the last line may be incomplete.
 
     Raises:
         OSError: It is not there, is no regular file, or cannot be read.
@@ -124,7 +124,7 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
 
 
 def read_tail(path: str | os.PathLike[str], size_bytes: int, *, whole: bool = False) -> list[bytes]:
-    """Read the lines in the last bytes of a JSON lines file; the first and last may be torn.
+    """Read the lines in the last bytes of a JSON lines file; first and last may be incomplete.
 
     Args:
         path: The file.
@@ -144,7 +144,7 @@ def read_tail(path: str | os.PathLike[str], size_bytes: int, *, whole: bool = Fa
 
 
 def find_last_line(path: str | os.PathLike[str], mark: bytes) -> bytes:
-    """Search a JSON lines file backwards for the last line with ``mark`` near its beginning.
+    """Return the last line of a JSON lines file with ``mark`` near its start, read backwards.
 
     Returns:
         The line; empty for none.

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.core.hash_seed import described_hash_seed
-from jobrun.core.system_calls import list_gpus, usable_cpus
+from jobrun.core.system_calls import read_proc, usable_cpus
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.identity.callable_sources import digest_file
 from jobrun.version import __version__
@@ -285,3 +285,16 @@ def _list_required(info: Path) -> Iterator[str]:
 
 def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def list_gpus() -> list[str]:
+    """List the NVIDIA GPU models of this environment, from ``/proc``; [] without the driver."""
+    folder = "/proc/driver/nvidia/gpus"
+    with contextlib.suppress(OSError):
+        texts = [
+            read_proc("driver/nvidia/gpus", one, "information").decode(errors="replace")
+            for one in sorted(os.listdir(folder))  # noqa: PTH208
+        ]
+        models = (line for text in texts for line in text.splitlines() if line[:6] == "Model:")
+        return [line.partition(":")[2].strip() for line in models]
+    return []

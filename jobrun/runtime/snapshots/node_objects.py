@@ -17,7 +17,8 @@ from jobrun.values.blob_kinds import Value, is_object, may_be_compound
 from jobrun.values.change_detection import ChangeDetector
 from jobrun.values.compare import find_difference
 from jobrun.values.copies import detach_state
-from jobrun.values.object_state import GRADIENTS, ObjectState, class_name, put_state
+from jobrun.values.object_state import ObjectState, class_name, put_state
+from jobrun.values.pytorch import GRADIENTS
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.read.in_place import InPlace

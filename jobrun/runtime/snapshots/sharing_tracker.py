@@ -18,7 +18,7 @@ from jobrun.core.errors import CheckpointError, Fault, JobrunError, TaskFailedEr
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.runtime.snapshots.node_objects import copy_object_state, load_object_state
 from jobrun.values.blob_kinds import Value
-from jobrun.values.object_state import GRADIENTS
+from jobrun.values.pytorch import GRADIENTS
 from jobrun.values.shared_parts import (
     Pair,
     Path,

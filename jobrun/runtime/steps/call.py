@@ -37,18 +37,13 @@ from jobrun.values.blob_kinds import (
     is_object,
     require_storable,
 )
-from jobrun.values.change_detection import (
-    Loan,
-    ObjectLoan,
-    lend,
-    read_only_row,
-    unbound_class_error,
-)
+from jobrun.values.change_detection import Loan, ObjectLoan, lend, read_only_row
 from jobrun.values.container_flattening import (
     flatten,
     is_numpy_scalar,
     is_structured_scalar,
     is_tree,
+    unbound_class_error,
     unbound_classes,
 )
 from jobrun.values.copies import detach

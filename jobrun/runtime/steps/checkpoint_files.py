@@ -35,8 +35,7 @@ from jobrun.runtime.snapshots.sharing_tracker import find_sharing
 from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.axis_order import axis_order, dense_copy, empty_in_order
 from jobrun.values.blob_kinds import Value, is_object
-from jobrun.values.change_detection import unbound_class_error
-from jobrun.values.container_flattening import is_tree, unbound_classes
+from jobrun.values.container_flattening import is_tree, unbound_class_error, unbound_classes
 from jobrun.values.copies import detach
 from jobrun.values.object_state import ObjectState, takes_in_place
 

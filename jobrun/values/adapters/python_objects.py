@@ -1,6 +1,6 @@
-"""Take objects apart by Python's protocol of copying (``__reduce_ex__``), and make them again.
+"""Adapt Python objects by ``__reduce_ex__``, as ``copy`` does, and functions and classes by name.
 
-It is the protocol that ``copy`` and ``pickle`` use: the arguments from which a class makes an
+That is the protocol that ``copy`` and ``pickle`` use: the arguments from which a class makes an
 object, and its state. Only what is of the packages that an adapter names is made, and a name in a
 file is looked up among them; nothing is pickled.
 """
@@ -17,9 +17,11 @@ import numpy as np
 
 from jobrun.values.adapters.registry import (
     Adapter,
+    UnboundValue,
     UnsavableError,
     class_name,
     class_text,
+    find_adapter,
     find_by_name,
     package_of,
 )
@@ -36,7 +38,7 @@ _reduce_reconstructor: Any = vars(copyreg)["_reconstructor"]
 
 @lru_cache
 def object_adapter(*packages: str, immutable: bool = False, inner: bool = False) -> Adapter:
-    """Build an adapter that saves Python objects which functions of these packages can rebuild."""
+    """Build an adapter for Python objects that are rebuilt by functions of the given packages."""
 
     def make(kind: type, tree: Any) -> Any:
         return new_object(kind, tree, packages)
@@ -45,7 +47,7 @@ def object_adapter(*packages: str, immutable: bool = False, inner: bool = False)
 
 
 def object_tree(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Convert a Python object by ``__reduce_ex__`` to two dicts: its constructor, and its state.
+    """Adapt a Python object: convert it by ``__reduce_ex__`` to dicts of arguments and of state.
 
     Raises:
         UnsavableError: It does not support that.
@@ -82,7 +84,7 @@ def object_tree(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def new_object(kind: type, tree: Any, packages: Iterable[str]) -> Any:
-    """Make a Python object again from what ``__reduce_ex__`` gave, still without its state.
+    """Rebuild a Python object, without its state yet, from what ``__reduce_ex__`` returned.
 
     Raises:
         ValueError: The tree fits no such object, or a function of another package would make it.
@@ -110,7 +112,7 @@ def new_object(kind: type, tree: Any, packages: Iterable[str]) -> Any:
 
 
 def fill_object(made: Any, rest: Any) -> None:
-    """Fill a Python object that ``new_object`` made with its items and state, as ``copy`` does."""
+    """Set the items and state of a rebuilt Python object, as ``copy.copy`` does."""
     if rest.get("items"):
         made.extend(rest["items"])
     for key, one in rest.get("pairs", ()):
@@ -148,7 +150,7 @@ def named_tree(value: Any) -> str:
 
 
 def find_name(value: Any) -> str:
-    """Return ``module:name`` if an import by this name gives the same function or class, or ""."""
+    """Return ``module:name`` of a Python function or class that an import finds there, else ""."""
     if isinstance(value, np.ufunc):
         name = f"numpy:{value.__name__}"
     else:
@@ -160,5 +162,12 @@ NAMED = Adapter(named_tree, immutable=True, inner=True, by_name=True)
 
 
 def is_named(kind: type) -> bool:
-    """Return whether Python objects of a class are functions or classes, saved by name only."""
+    """Return whether a type's instances are Python functions or classes, saved by name only."""
     return issubclass(kind, _FUNCTIONS) or kind.__name__ == _CYTHON_FUNCTION
+
+
+def find_named_value(name: str) -> Any:
+    """Find a Python function or class by its saved name; return ``UnboundValue`` if missing."""
+    found = find_by_name(name)
+    adapter = find_adapter(type(found))
+    return found if adapter is not None and adapter.by_name else UnboundValue(name, 0, None)

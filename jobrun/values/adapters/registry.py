@@ -89,7 +89,7 @@ class Adapter:
 
     @property
     def is_value(self) -> bool:
-        """Whether a registered adapter is for values that are copied, not objects with a state."""
+        """Return whether a registered adapter is for plain values, not for objects with a state."""
         return self.make is not None and self.set is None and not self.inner
 
 
@@ -148,7 +148,7 @@ def adapt(
     set: Callable[[Any, Tree], object] | None = None,  # noqa: A002 - the word of the manual
     version: int = 1,
 ) -> Any:
-    """Register an adapter: how checkpoints save values of a user's class, or one object of it.
+    """Register an adapter that saves values of a user's class, or a single object, in checkpoints.
 
     Call it for a class at the top level of the module that defines or imports it, so that it is
     known before a checkpoint is loaded; for one object where it is made.
@@ -206,7 +206,7 @@ def class_name(kind: Any) -> str:
 
 
 def find_by_name(name: str) -> Any:
-    """Find a class or function by name, for the registry of adapters, or return None.
+    """Find the class or function that a registered adapter saved as ``module:name``, or None.
 
     Modules of libraries that are adapted here are imported; of all others those that are loaded
     are looked at, because what a file names is not run.
@@ -227,7 +227,7 @@ def find_by_name(name: str) -> Any:
 
 
 def _find_own(name: str) -> type | None:
-    """Find by name a class given to ``jobrun.adapt``, even if it was made in a function."""
+    """Find a class registered by ``jobrun.adapt`` by name, even one defined in a function."""
     return next((kind for kind in _own if class_name(kind) == name), None)
 
 
@@ -328,7 +328,7 @@ _HASHED = (set, frozenset)
 def make_adapted(
     name: str, version: int, tree: Any, list_unbound: Callable[[Any], list[str]]
 ) -> Any:
-    """Make a value from what its adapter saved; an ``UnboundValue`` if class or adapter is missing.
+    """Rebuild a saved value by its registered adapter; an ``UnboundValue`` if that is missing.
 
     Args:
         name: The value's class, ``module:qualified.name``.
@@ -360,15 +360,8 @@ def make_adapted(
         raise _unmade_error(name, error) from error
 
 
-def find_named_value(name: str) -> Any:
-    """Look up a function or class that its adapter saved by name; a stand-in if there is none."""
-    found = find_by_name(name)
-    adapter = find_adapter(type(found))
-    return found if adapter is not None and adapter.by_name else UnboundValue(name, 0, None)
-
-
 def fill_adapted(made: Any, name: str, rest: Any) -> None:
-    """Fill an empty value, which ``make_adapted`` made, with its content by its registered adapter.
+    """Add saved content to an empty value, by the registered adapter that made the value.
 
     Raises:
         ValueError: The adapter fails.

@@ -55,7 +55,7 @@ class _Table:
     finger: int
 
     def places(self) -> tuple[list[int], list[int], int, int]:
-        """Return a set's hash table without items, to compare: slots, gaps, size, pop position."""
+        """Return the layout of a set's hash table: used slots, gaps, size, start of ``pop``."""
         return self.slots, self.gaps, self.size, self.finger
 
 
@@ -72,7 +72,7 @@ class _Placeholder:
 
 
 def _tree(value: AnySet) -> Any:
-    """Convert a set to a list of items from which it is rebuilt, or a dict with its hash table.
+    """Convert a set to a list if this keeps its order, or else to a dict of its hash table.
 
     Raises:
         UnsavableError: The table cannot be made again, or another process has other hashes.
@@ -105,7 +105,7 @@ def _tree(value: AnySet) -> Any:
 
 
 def _make(kind: type, tree: Any) -> Any:
-    """Rebuild a set or frozenset, in the order of items that ``_tree`` has recorded.
+    """Rebuild a set or frozenset with its saved order of items, from a list or a hash table.
 
     An item that does not have the slot of its hash is ``late``: it takes the slot of a placeholder
     that is removed, when all slots that it tries before are occupied.
@@ -139,7 +139,7 @@ def _make(kind: type, tree: Any) -> Any:
 
 
 def _check_hash(item: Any) -> None:
-    """Refuse an item of a set whose hash, or that of an item inside, is a memory address."""
+    """Refuse to save a set's item whose hash, or that of an item inside, is a memory address."""
     if isinstance(item, (tuple, frozenset)):
         for part in item:
             _check_hash(part)
@@ -231,7 +231,7 @@ def _tried(hashed: int, mask: int) -> Iterator[int]:
 
 
 def _stages(order: list[Any], size: int) -> list[Iterable[Any]]:
-    """Divide a set's items into successive ``update`` calls that grow its hash table to a size.
+    """Split a set's items into ``update`` calls that rebuild a hash table of the saved size.
 
     Room is made for a dict before its keys are added: a table gets more than twice as many slots
     as there are items and keys together, also where some keys are items already.
@@ -249,7 +249,7 @@ def _stages(order: list[Any], size: int) -> list[Iterable[Any]]:
 
 
 def _empty_with_finger(finger: int) -> set[Any]:
-    """Make an empty set whose ``pop`` will begin to search at a given slot."""
+    """Make an empty set whose ``pop`` begins its search at a given slot of the hash table."""
     made: set[Any] = set()
     if finger:
         count = max(5, 1 << finger.bit_length() - 1)

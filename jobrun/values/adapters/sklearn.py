@@ -1,6 +1,6 @@
 """Adapt what scikit-learn's estimators hold: estimators, trees, losses and other compiled parts.
 
-An estimator by itself is an object (``jobrun.values.object_state``); inside another one, in a
+An estimator by itself is an object (``jobrun.values.estimators``); inside another one, in a
 pipeline or an ensemble, it is made again with it.
 """
 
@@ -20,7 +20,7 @@ from jobrun.values.adapters.registry import Adapter, package_of
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter that saves scikit-learn (sklearn) objects and other such estimators."""
+    """Find the adapter that saves sklearn objects, or others with ``get_params`` as in sklearn."""
     if kind.__name__ == "Tree" and package_of(kind) == "sklearn":
         return _TREE
     if package_of(kind) == "sklearn" or callable(getattr(kind, "get_params", None)):

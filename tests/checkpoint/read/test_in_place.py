@@ -9,7 +9,8 @@ from jobrun.checkpoint.read.in_place import InPlace
 from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.core.errors import CheckpointError
 from jobrun.values.compare import same_bits
-from jobrun.values.object_state import GRADIENTS, ObjectState
+from jobrun.values.object_state import ObjectState
+from jobrun.values.pytorch import GRADIENTS
 
 # Of a few blocks, of one that shares its block with others, and not an array.
 PARTS = {

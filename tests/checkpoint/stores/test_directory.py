@@ -16,7 +16,7 @@ from jobrun.checkpoint.stores import directory
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.failpoints import POINTS, VARIABLE
-from jobrun.core.files.disk import rename_noreplace
+from jobrun.core.system_calls import rename_noreplace
 from jobrun.testing.stores import RUN_ID, StoreContract, write_epoch
 from tests.support.checkpoints import write
 from tests.support.thinning import thinned

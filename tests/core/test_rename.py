@@ -4,15 +4,15 @@ import errno
 
 import pytest
 
-from jobrun.core.files import disk
-from jobrun.core.files.disk import rename_noreplace
+from jobrun.core import system_calls
+from jobrun.core.system_calls import rename_noreplace
 
 
 @pytest.fixture(params=["renameat2", "ENOSYS", "EINVAL"], autouse=True)
 def way(request, monkeypatch):
     if request.param != "renameat2":
         code = getattr(errno, request.param)
-        monkeypatch.setattr(disk, "_renameat2", lambda *_: code)
+        monkeypatch.setattr(system_calls, "_renameat2", lambda *_: code)
 
 
 @pytest.fixture

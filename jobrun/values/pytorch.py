@@ -1,12 +1,15 @@
-"""Convert PyTorch tensors to numpy arrays and back, importing torch only when needed.
+"""Convert PyTorch tensors to numpy arrays and back; take and set the state of PyTorch modules.
 
-A tensor in the memory of the host and its array are the same memory. Types that numpy lacks
-(bfloat16, float8 …) keep their bits, under the types of ``ml_dtypes``.
+Nothing here imports torch before it is needed. A tensor in the memory of the host and its array are
+the same memory. Types that numpy lacks (bfloat16, float8 …) keep their bits, under the types of
+``ml_dtypes``.
 """
 
 from __future__ import annotations
 
+import copy
 import sys
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from importlib import import_module, util
 from typing import Any
@@ -19,6 +22,9 @@ Array = np.ndarray[Any, Any]
 # Of ``torch.Tensor``; nothing here knows the class when it is not loaded.
 Tensor = Any
 
+# Under which the state of a module has its gradients: names of modules and parameters have no dots.
+GRADIENTS = ".grad"
+_TRAINING = "training"
 # A few numbers in a file must not ask for all memory.
 _MOST_GAPS = 1 << 16
 # Types that numpy has not, and the integers that have their bits.
@@ -39,12 +45,12 @@ _PLAIN = frozenset(
 
 
 def loaded_torch() -> Any:
-    """Return torch if it was imported already, else None, as there are no tensors then."""
+    """Return the module torch if it has been imported, else None."""
     return sys.modules.get("torch")
 
 
 def require_torch() -> Any:
-    """Import torch for a tensor, or raise the error that it is not installed.
+    """Import and return torch; raise ``ValueError`` if it is not installed.
 
     Raises:
         ValueError: It is not installed.
@@ -74,7 +80,7 @@ def are_same_memory(first: Any, second: Any) -> bool:
 
 
 def explain_unsavable(tensor: Tensor) -> str:
-    """Explain why a tensor cannot be saved as an array; empty when it can."""
+    """Explain why a PyTorch tensor cannot be saved as an array; return an empty text if it can."""
     name = _dtype_name(tensor)
     if tensor.device.type == "meta":
         return "a tensor without data (device meta)"
@@ -93,7 +99,7 @@ def explain_unsavable(tensor: Tensor) -> str:
 
 
 def tensor_facts(tensor: Tensor, *, gaps: bool = False) -> dict[str, Any]:
-    """Return what a tensor's array lacks: its device, ``requires_grad`` and whether a parameter.
+    """Return what the numpy array of a PyTorch tensor lacks: device, ``requires_grad``, strides, ….
 
     Args:
         tensor: The tensor.
@@ -115,7 +121,7 @@ def tensor_facts(tensor: Tensor, *, gaps: bool = False) -> dict[str, Any]:
 
 
 def memory_key(tensor: Tensor) -> tuple[Any, ...] | None:
-    """Return a key, equal for two tensors that are the same view of memory; None if empty."""
+    """Return a key that PyTorch tensors share if they view the same memory; None if empty."""
     if not tensor.numel():
         return None
     strides = tuple(tensor.stride())
@@ -124,7 +130,7 @@ def memory_key(tensor: Tensor) -> tuple[Any, ...] | None:
 
 
 def to_arrays(tensors: Iterable[Tensor]) -> list[Array]:
-    """Convert tensors to numpy arrays; a tensor on the CPU shares memory with its array.
+    """Convert PyTorch tensors to numpy arrays, which share the memory of tensors on the CPU.
 
     What is on a CUDA device comes by way of pinned memory, all of it at a time: the copies are
     only begun, and waited for together.
@@ -136,7 +142,7 @@ def to_arrays(tensors: Iterable[Tensor]) -> list[Array]:
 
 
 def from_array(array: Array, facts: Mapping[str, Any], *, place: bool = True) -> Tensor:
-    """Make a tensor from an array that no other code changes, sharing its memory if possible.
+    """Make a PyTorch tensor of a numpy array, sharing its memory if possible.
 
     Args:
         array: The data.
@@ -178,7 +184,7 @@ def _with_strides(tensor: Tensor, strides: Any) -> Tensor:
 
 
 def _on_host(tensor: Tensor) -> tuple[Tensor, Any]:
-    """Copy a tensor to the CPU; return the copy, and the device that may still write to it."""
+    """Copy a PyTorch tensor to the CPU; return the copy, and the device that may still write it."""
     if tensor.device.type == "cpu":
         return tensor, None
     if tensor.device.type != "cuda":
@@ -206,3 +212,65 @@ def _dtype_name(tensor: Tensor) -> str:
 
 def _ml_dtypes() -> Any:
     return import_module("ml_dtypes")
+
+
+def is_module(value: Any) -> bool:
+    """Return whether a value is a ``torch.nn.Module``, a module of PyTorch."""
+    kind = getattr(getattr(loaded_torch(), "nn", None), "Module", None)
+    return kind is not None and isinstance(value, kind)
+
+
+def module_state(module: Any) -> Any:
+    """Return the state dict of a PyTorch module, with gradients and modes, sharing its memory."""
+    tree = module.state_dict()
+    if not isinstance(tree, dict):
+        return tree
+    # A class may give out the same dict each time.
+    tree = copy.copy(tree)
+    versions = getattr(tree, "_metadata", None)
+    if versions is not None:
+        facts = OrderedDict((name, dict(one)) for name, one in versions.items())
+        for name, part in module.named_modules():
+            facts.setdefault(name, {})[_TRAINING] = bool(part.training)
+        tree._metadata = facts  # type: ignore[attr-defined]
+    found = {name: one.grad for name, one in module.named_parameters() if one.grad is not None}
+    if found:
+        tree[GRADIENTS] = found
+    return tree
+
+
+def set_module_state(module: Any, tree: Any) -> None:
+    """Load a state dict into a PyTorch module, with its gradients and training modes.
+
+    Raises:
+        Exception: What the module raises.
+    """
+    found: dict[str, Any] = {}
+    versions: Any = getattr(tree, "_metadata", None) or {}
+    if isinstance(tree, dict) and GRADIENTS in tree:
+        tree = copy.copy(tree)
+        found = tree.pop(GRADIENTS)
+    module.load_state_dict(tree)
+    modes = {name: one[_TRAINING] for name, one in versions.items() if _TRAINING in one}
+    for name, part in module.named_modules():
+        if name in modes:
+            part.training = modes[name]
+    if not modes and not found:
+        # It says nothing of gradients: another object may have put them there.
+        return
+    for name, parameter in module.named_parameters():
+        _set_gradient(parameter, found.get(name))
+
+
+def _set_gradient(parameter: Any, gradient: Any) -> None:
+    old = parameter.grad
+    if gradient is not None and old is not None and _form(old) == _form(gradient):
+        # In place, since other objects may have it.
+        with require_torch().no_grad():
+            old.copy_(gradient)
+    else:
+        parameter.grad = None if gradient is None else gradient.detach().clone()
+
+
+def _form(tensor: Any) -> tuple[Any, ...]:
+    return (tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.layout)

@@ -1,0 +1,58 @@
+"""Compare record dtypes with all that ``==`` leaves out, and read their fields without padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+DType = np.dtype[Any]
+
+_LONG_DOUBLES = (np.longdouble, np.clongdouble)
+_X86_BITS = 63
+
+
+def same_dtype(first: DType, second: DType) -> bool:
+    """Return whether two (record) dtypes are equal, counting titles, alignment and metadata."""
+    if first is second:
+        return True
+    if first != second or first.type is not second.type:
+        return False
+    if dict(first.metadata or {}) != dict(second.metadata or {}):
+        return False
+    if first.subdtype is not None and second.subdtype is not None:
+        return same_dtype(first.subdtype[0], second.subdtype[0])
+    if first.names is None:
+        return True
+    return first.isalignedstruct == second.isalignedstruct and all(
+        one[1:] == other[1:] and same_dtype(one[0], other[0])
+        for one, other in zip(iterate_fields(first), iterate_fields(second), strict=True)
+    )
+
+
+def iterate_fields(dtype: DType) -> Iterator[tuple[DType, int, Any]]:
+    """Yield the dtype, offset and title of each field of a record dtype."""
+    fields: Any = dtype.fields or {}
+    for name in dtype.names or ():
+        field = fields[name]
+        yield field[0], field[1], field[2] if len(field) > 2 else None
+
+
+def value_bytes(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield the bytes of an array field by field of its record dtype, without padding.
+
+    Left out is the padding between the fields of a record dtype and behind an x86 long double (10
+    bytes of number in 16 of memory): it holds whatever was there, and a copy need not keep it.
+    """
+    if array.dtype.names:
+        for name in array.dtype.names:
+            yield from value_bytes(array[name])
+        return
+    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    if array.dtype.type in _LONG_DOUBLES and np.finfo(np.longdouble).nmant == _X86_BITS:
+        width = np.dtype(np.longdouble).itemsize
+        # In the other byte order the number is behind the padding.
+        number = slice(10) if array.dtype.isnative else slice(width - 10, None)
+        raw = np.ascontiguousarray(raw.reshape(-1, width)[:, number]).reshape(-1)
+    yield raw
