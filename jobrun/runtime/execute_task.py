@@ -27,7 +27,8 @@ from jobrun.core.lazy_module import lazy_module
 from jobrun.graph.types import Node, OutputRef
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.context.cancel import CancelledError
-from jobrun.runtime.context.frame import Blobs, Frame, GroupRun, run_all
+from jobrun.runtime.context.frame import Blobs, Frame
+from jobrun.runtime.context.group_run_state import GroupRun, run_all
 from jobrun.runtime.group_plan import NodePlan, OutputPlan, SetupPlan, TaskPlan
 from jobrun.runtime.records.record_loop import Streams, run_records
 from jobrun.runtime.step_errors import (

@@ -8,7 +8,7 @@ from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.query import walk
-from jobrun.graph.readers import ReadQueue, ReadRecords
+from jobrun.graph.readers import ReadQueue, ReadRecords, record_path
 from jobrun.graph.steps import CallPython
 from jobrun.graph.types import (
     NodeReport,
@@ -44,7 +44,6 @@ from jobrun.runtime.records.record_loop import (
     RecordPlan,
     RecordSource,
     Streams,
-    record_block,
 )
 from jobrun.runtime.steps.dispatch import Actions
 from jobrun.runtime.task_limits import has_own_scope
@@ -167,7 +166,7 @@ def _task_plan(task: Task, known: GroupUsage) -> TaskPlan:
         task,
         tuple(_setup_plan(task, one, known) for one in task.setup),
         tuple(_setup_plan(task, one, known) for one in task.instance_setup),
-        _block(task.steps, record_block(task), names, records=find_record_access(task, names)),
+        _block(task.steps, body_path(task), names, records=find_record_access(task, names)),
         tuple(
             _report_plan(one, _beside(task, one.steps, known), _all(task)) for one in task.reports
         ),
@@ -179,6 +178,14 @@ def _task_plan(task: Task, known: GroupUsage) -> TaskPlan:
         not (task.setup or task.instance_setup or task.reports or records is not None)
         and task.instances <= 1,
     )
+
+
+def body_path(task: Task) -> str:
+    """Return the path of a task's body in its plan: that of one record, if the task reads records.
+
+    It is what ``stop`` ends.
+    """
+    return task.path if task.read is None else record_path(task.path)
 
 
 def _setup_plan(task: Task, nets: SetupNets, known: GroupUsage) -> SetupPlan:

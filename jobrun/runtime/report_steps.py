@@ -11,7 +11,8 @@ from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from jobrun.runtime.context.cancel import CancelledError
-from jobrun.runtime.context.frame import Frame, GroupRun
+from jobrun.runtime.context.frame import Frame
+from jobrun.runtime.context.group_run_state import GroupRun
 from jobrun.runtime.group_plan import ReportPlan
 from jobrun.runtime.step_errors import attempt_after_failure, run_block
 

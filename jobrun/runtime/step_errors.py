@@ -24,7 +24,8 @@ from jobrun.runtime.codegen.compiler import PLACES, Block
 from jobrun.runtime.codegen.control_flow import StopBlock
 from jobrun.runtime.codegen.line_table import StepLocation, find_location
 from jobrun.runtime.context.cancel import CancelledError
-from jobrun.runtime.context.frame import Frame, GroupRun, MissingBlobError, display_name
+from jobrun.runtime.context.frame import Frame, MissingBlobError, display_name
+from jobrun.runtime.context.group_run_state import GroupRun
 
 Work = Callable[[], bool]
 

@@ -21,7 +21,8 @@ from jobrun.core.events import Noted, TaskLimited
 from jobrun.graph.types import Node, Task
 from jobrun.runtime.codegen.compiler import PLACES
 from jobrun.runtime.codegen.line_table import StepLocation, find_location
-from jobrun.runtime.context.frame import Frame, GroupRun
+from jobrun.runtime.context.frame import Frame
+from jobrun.runtime.context.group_run_state import GroupRun
 
 Work = Callable[[GroupRun], bool]
 

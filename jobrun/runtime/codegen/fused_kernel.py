@@ -30,7 +30,8 @@ from jobrun.runtime.codegen.elementwise_chains import (
     keeps_float64,
     square,
 )
-from jobrun.runtime.context.frame import Frame, GroupRun, Start
+from jobrun.runtime.context.frame import Frame
+from jobrun.runtime.context.group_run_state import GroupRun, Start
 from jobrun.values.axis_order import axis_order
 
 _Array = np.ndarray[Any, Any]

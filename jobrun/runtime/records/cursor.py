@@ -18,7 +18,8 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.readers import Reader
 from jobrun.runtime.context.cancel import CancelledError, CancelScope
-from jobrun.runtime.context.frame import Frame, Start
+from jobrun.runtime.context.frame import Frame
+from jobrun.runtime.context.group_run_state import Start
 from jobrun.runtime.records.reader_position import Position, redistribute
 from jobrun.runtime.records.row_iterators import ENDLESS, Pair, RecordIterator
 from jobrun.values.blob_kinds import Value

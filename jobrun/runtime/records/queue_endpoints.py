@@ -26,7 +26,8 @@ from jobrun.runtime.context.bounded_queue import (
     SpscQueue,
     Values,
 )
-from jobrun.runtime.context.frame import Frame, GroupRun, Waited
+from jobrun.runtime.context.frame import Frame
+from jobrun.runtime.context.group_run_state import GroupRun, Waited
 from jobrun.runtime.records.record_loop import Record, Records, field_names
 from jobrun.values.blob_kinds import Value, describe
 from jobrun.values.container_flattening import is_tree

@@ -19,7 +19,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.readers import ReadQueue, ReadRecords, record_path
+from jobrun.graph.readers import ReadQueue, ReadRecords
 from jobrun.graph.types import Task
 from jobrun.runtime.codegen.compiler import Block
 from jobrun.runtime.codegen.control_flow import StopBlock
@@ -125,11 +125,6 @@ class RecordPlan:
     streams: Callable[[Frame], Streams]
     by_record: bool
     body: str
-
-
-def record_block(task: Task) -> str:
-    """Return the spec path of a record loop's body, which ``stop`` ends, or of the task."""
-    return task.path if task.read is None else record_path(task.path)
 
 
 def field_names(task: Task) -> tuple[str, ...]:

@@ -36,6 +36,29 @@ _MOST_TIME = 0.02
 _WITHOUT_PARTS: frozenset[type] = frozenset({bool, int, float, complex, str, bytes, type(None)})
 
 
+def count_others(owner: dict[str, Any] | list[Any], key: Any) -> int:
+    """Count the references to an item of a dict or list, beside the owner's own.
+
+    It is asked by its place: from Python 3.14 on, a variable that is only looked at, or handed on
+    to a function, counts or does not, as the compiler sees fit. To take an item out of a container
+    makes a reference, in every version.
+    """
+    return sys.getrefcount(owner[key]) - _of_owner
+
+
+_of_owner = 0
+_of_owner = count_others([np.empty(0)], 0)
+
+
+def count_owner_references(values: Mapping[str, Value]) -> dict[str, int]:
+    """Count, for each value that is a view, references to its array, which code may have kept."""
+    return {
+        name: sys.getrefcount(value.base)
+        for name, value in values.items()
+        if type(value) is np.ndarray and value.base is not None
+    }
+
+
 def find_kept(value: Value, *, is_kept: bool, arrays: bool = True) -> Parts:
     """Find parts of a blob's value to which user code still refers, but no parts of such parts.
 

@@ -24,8 +24,13 @@ from jobrun.graph.types import Scope
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import LEVELS, Frame, display_name
-from jobrun.runtime.snapshots.reference_counts import count_others
-from jobrun.runtime.snapshots.values_kept_by_code import Parts, find_kept, is_watched
+from jobrun.runtime.snapshots.values_kept_by_code import (
+    Parts,
+    count_others,
+    count_owner_references,
+    find_kept,
+    is_watched,
+)
 from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.atomic_counter import Counter
@@ -109,7 +114,7 @@ class _Call:
         values.update((name, _EXTRAS[name](frame)) for name in extras)
         watched = values if self._apart else self._blobs
         before = {name: count_others(values, name) for name in watched}
-        owners = _count_owner_references(values) if self._apart else {}
+        owners = count_owner_references(values) if self._apart else {}
         result = self._result(function, values, frame)
         self._require_unchanged(values, loans, frame)
         self._require_kept_unchanged(frame)
@@ -119,7 +124,7 @@ class _Call:
             held = {name for name in before if count_others(values, name) > before[name]}
             held.update(
                 name
-                for name, count in _count_owner_references(values).items()
+                for name, count in count_owner_references(values).items()
                 if count > owners[name]
             )
             self._require_apart(values, parts, held, frame)
@@ -591,12 +596,3 @@ def _arrays_in(value: Any) -> Iterator[np.ndarray[Any, Any]]:
 
 def _owns_memory(value: Any) -> bool:
     return type(value) is np.ndarray and bool(value.flags.owndata)
-
-
-def _count_owner_references(values: Mapping[str, Value]) -> dict[str, int]:
-    """Count, for each argument of a ``call`` that is a view, references to the array it views."""
-    return {
-        name: sys.getrefcount(value.base)
-        for name, value in values.items()
-        if type(value) is np.ndarray and value.base is not None
-    }

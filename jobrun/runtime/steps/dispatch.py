@@ -36,7 +36,8 @@ from jobrun.runtime.codegen.compiler import compile_block, compile_expression
 from jobrun.runtime.codegen.control_flow import Action, StopBlock
 from jobrun.runtime.codegen.liveness import BlockNames, collect_usage
 from jobrun.runtime.context.cancel import CancelledError
-from jobrun.runtime.context.frame import Frame, run_all
+from jobrun.runtime.context.frame import Frame
+from jobrun.runtime.context.group_run_state import run_all
 from jobrun.runtime.step_errors import run_block
 
 Getter = Callable[[Frame], Any]
