@@ -173,7 +173,7 @@ class NodeRun:
     _reporters: list[report_steps.RunningReport] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Execute, before a node's first task, its ``init`` blocks, and start its reports."""
+        """Execute a node's ``init`` blocks before its first task, and start the node's reports."""
 
         def work() -> bool:
             for setup in self.plan.setup:
@@ -186,7 +186,7 @@ class NodeRun:
         attempt(self.frame.run, work)
 
     def end(self) -> None:
-        """Execute, after a node's last task, the last run of each report, then ``exit`` blocks."""
+        """Execute what follows a node's last task: each report once more, then ``exit`` blocks."""
         run = self.frame.run
         went_well = not run.body.cancelled
         went_well = (

@@ -196,7 +196,7 @@ def _setup_plan(task: Task, nets: SetupNets, known: GroupUsage) -> SetupPlan:
 
 
 def _beside(task: Task, steps: Steps, known: GroupUsage) -> BlockNames:
-    """Return how a report's steps use names, to plan them beside task steps that run meanwhile."""
+    """Plan how a report's steps access blobs beside a task's steps, which run at the same time."""
     others = [one.steps for one in task.reports if one.steps is not steps]
     return known.task_block(task, steps, beside=(task.steps, *others))
 
@@ -235,7 +235,10 @@ def _node_report(report: NodeReport, known: GroupUsage) -> ReportPlan:
 
 
 def _report_plan(report: Report, names: BlockNames, beside: list[Steps]) -> ReportPlan:
-    """Plan a report's block, where ``failed`` is a flag unless a blob has that name."""
+    """Plan a report: compile its steps, in which ``failed`` reads whether the body failed.
+
+    Unless a blob has that name.
+    """
     is_blob = names.is_outer(FLAG) or any(FLAG in collect_usage(steps).bound for steps in beside)
     return ReportPlan(
         report.interval_s, _block(report.steps, report.path, names, in_exit=not is_blob)
@@ -283,7 +286,7 @@ def plan_records(task: Task, names: BlockNames) -> RecordPlan | None:
 
 
 def shares_records(task: Task) -> bool:
-    """Return whether a planned task's parallel copies (``instances:``) share one record stream."""
+    """Return whether the plan has a task's parallel copies take records from one common stream."""
     if task.instances <= 1:
         return False
     return not (isinstance(task.read, ReadRecords) and task.read.reader.shard == "instance")

@@ -80,7 +80,7 @@ class Frame:
         return other
 
     def for_cleanup(self, place: str, *, failed: bool) -> Frame:
-        """Return the frame for a block of cleanup, which runs even after a failure."""
+        """Return a frame for an exit block or a last report, which runs even after a failure."""
         other = self.at(place)
         other.cancel = self.run.cleanup
         other.failed = failed
@@ -88,7 +88,7 @@ class Frame:
 
     @property
     def rng(self) -> np.random.Generator:
-        """The random stream of the block that the frame is for, created at its first use."""
+        """The random stream of the frame's block of steps, created at its first use."""
         generator = self.streams.get(self.place)
         if generator is None:
             by_record = self.record >= 0
@@ -118,7 +118,7 @@ class Frame:
         return self.run.gates.get(self.node.name) if changes else None
 
     def wait(self, seconds: float) -> None:
-        """Wait for some seconds in the block of this frame; raise at once if it is cancelled.
+        """Wait for some seconds in the frame's block of steps; raise if that is cancelled.
 
         Raises:
             CancelledError: The scope was cancelled.
@@ -143,7 +143,7 @@ class Frame:
         return str(Path(self.run.folder, folder)) if folder else self.run.folder
 
     def output(self, ref: OutputRef) -> Value:
-        """Return another task's output, which a block of steps reads through its own frame.
+        """Return another task's output, for the steps that run on this frame.
 
         Raises:
             TaskFailedError: E218, when that task has not ended.
@@ -189,5 +189,5 @@ class Blobs(dict[str, Value]):
 
 
 def display_name(name: str) -> str:
-    """Return a blob's name as in the spec, without the prefix it has in frames' workspaces."""
+    """Return a blob's name as in the spec, without the prefix of a net that it has in a frame."""
     return name.rpartition(":")[2]

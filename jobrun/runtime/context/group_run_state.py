@@ -92,7 +92,7 @@ class GroupRun:
     settings: LibrarySettings = field(default_factory=LibrarySettings)
 
     def fail(self, error: BaseException, task: str = "") -> None:
-        """Record an error in the group run that frames refer to, and cancel its blocks."""
+        """Record an error in the state of a group run, and cancel the run."""
         if not any(error is one for one in self.errors):
             self.errors.append(error)
             self.failed.append(task)
@@ -101,12 +101,12 @@ class GroupRun:
             self.parent.fail(error, self.task)
 
     def note_wait(self, task: str, node: str, waited: Waited, seconds: float) -> None:
-        """Add to a group run, which its frames share, the seconds that a task's thread waited."""
+        """Record in a group run's state how long a task's thread waited, and for what."""
         if seconds:
             self.waits.setdefault((task, node), []).append((waited, seconds))
 
     def for_task(self, task: str, whole: GroupRun | None) -> GroupRun:
-        """Return a copy of a ``GroupRun`` for one task's frames, which can be cancelled alone."""
+        """Return a copy of a group run's state for one task, which can be cancelled alone."""
         return replace(
             self,
             body=CancelScope(),
@@ -123,7 +123,7 @@ def _nowhere(nodes: Sequence[str], name: str) -> Iterator[Value]:
 
 
 def run_all(start: Start, works: Sequence[Work]) -> list[BaseException | None]:
-    """Run functions in parallel threads, the first in this one; return what each raised."""
+    """Run functions in threads of a group run, the first in this one; return what each raised."""
     outcomes: list[BaseException | None] = [None] * len(works)
     ended: SimpleQueue[None] = SimpleQueue()
 

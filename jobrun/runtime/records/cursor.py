@@ -197,7 +197,7 @@ class Cursor:
         return number, values
 
     def records(self, frame: Frame) -> Iterator[tuple[int, tuple[Value, ...]]]:
-        """Iterate over the records that a cursor counts, each with its number, for its only task.
+        """Iterate over a cursor's records and their numbers, where no parallel copy shares it.
 
         Raises:
             CancelledError: The run was cancelled.
@@ -220,7 +220,7 @@ class Cursor:
                 return
 
     def end(self, frame: Frame) -> None:
-        """End a cursor's use in a group run; if its limit was reached, look for a next record."""
+        """End a cursor's use in a group run; at its limit, look whether one more record exists."""
         if self._ahead is not None:
             if self._allowance.is_used_up:
                 self.look_ahead(frame)
@@ -279,7 +279,7 @@ class Cursor:
         return found
 
     def _stored_position(self, stored: Sequence[Position]) -> Position:
-        """Choose the stored position where a cursor resumes: its own portion's, else the first."""
+        """Choose where a cursor resumes: its portion's stored position, else the first stored."""
         same = (one for one in stored if (one.part, one.parts) == self.share)
         return next(same, stored[0] if stored else Position())
 
@@ -308,7 +308,7 @@ class ZipCursor:
         return self._allowance.given
 
     def begin(self, stored: Position, given: int = 0) -> None:
-        """Begin a ``zip`` cursor in a group run, at its position after ``given`` records."""
+        """Begin a ``zip`` cursor in a group run that has read ``given`` records of it before."""
         first = self.cursors[0].position
         is_new = self.reader.restart == "epoch" or not stored.passes
         now = replace(stored, part=first.part, parts=first.parts, finished=0)
@@ -357,7 +357,7 @@ class ZipCursor:
         return sum(cursor.take_waited_s() for cursor in self.cursors)
 
     def end(self, frame: Frame) -> None:
-        """End a run of all cursors that a ``zip`` reads, each as ``Cursor.end`` does."""
+        """End the use of a ``zip`` reader's cursors in a group run, as ``Cursor.end`` does."""
         for cursor in self.cursors:
             if self._allowance.is_used_up and not self._finished:
                 cursor.look_ahead(frame)

@@ -60,7 +60,7 @@ class QueuePlan:
 
 
 def queue_key(queue: Queue, node: str) -> QueueKey:
-    """Return the key, queue name and node, by which a task on a node finds its queue in a dict."""
+    """Return the key (queue name, node) by which a task's endpoint finds its queue in a dict."""
     return queue.name, "" if queue.shared else node
 
 
@@ -93,13 +93,13 @@ def plan_queues(group: TaskGroup) -> tuple[QueuePlan, ...]:
 
 
 def _queues_of(task: Task) -> list[Queue]:
-    """List the queues to which a task has endpoints: those it writes, then the one it reads."""
+    """List the queues that a task's endpoints write to, then the one that its endpoint reads."""
     found = [one.queue for one in task.write]
     return [*found, task.read.queue] if isinstance(task.read, ReadQueue) else found
 
 
 def add_moved_names(task: Task, names: BlockNames) -> BlockNames:
-    """Mark names whose arrays a task moves into a queue, not copies, as changed by its steps.
+    """Mark blobs that a task moves into queues as changed: no other blob may share their memory.
 
     They count as changed, so that no other name of the body shares memory with them.
     """
@@ -146,7 +146,7 @@ class QueueSource:
         self._batch = read.queue.batch
 
     def begin(self, frame: Frame) -> None:
-        """Do nothing to begin, as a queue's reading end needs no preparation."""
+        """Begin at a queue's reading end: do nothing, as a queue needs no preparation."""
 
     def connect(self, frame: Frame) -> Records:
         """Iterate over records, or batches of them, at the reading end of a queue.
@@ -168,7 +168,7 @@ class QueueSource:
 
 
 def find_record_access(task: Task, names: BlockNames) -> RecordAccess | None:
-    """Find what the code of a task binds of its records and sends to queues; None if it does not.
+    """Find which blobs a task's queue endpoints, or its reader, bind and send; None without any.
 
     Args:
         task: The task.
@@ -205,7 +205,7 @@ class QueueSink:
         return self._queue.writer(frame.cancel)
 
     def skip(self, number: int) -> None:
-        """Skip a record at the writing end of a queue, so that its number is not waited for."""
+        """Skip a number at a queue's writing end, so that the reading end does not wait for it."""
         if self._may_skip:
             self._queue.put(number, None, self._scope)
 

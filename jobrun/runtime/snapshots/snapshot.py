@@ -63,7 +63,7 @@ class NodeSaver:
         return self._forms
 
     def names_at_risk(self, held: tuple[str, ...], changed: tuple[Names, ...]) -> Names:
-        """Return which blobs a snapshot must copy: saved ones that a group changes in place."""
+        """Return which blobs a snapshot has to copy: those saved that groups change in place."""
         same = len(changed) == len(self._asked[1]) and all(map(is_, changed, self._asked[1]))
         if not (same and held is self._asked[0]):
             self._asked = (held, changed)
@@ -95,7 +95,7 @@ class DirtyTracker:
                 self._changed_after_hold |= changed
 
     def begin(self, values: Mapping[str, Value]) -> tuple[Mapping[str, Array], Names]:
-        """Return references to a save's large arrays, and names of those as in the last save."""
+        """Return weak references to a snapshot's large arrays, and names of unchanged ones."""
         if self._asked != len(values):
             # What is small once and large later is only written without being asked about.
             self._asked = len(values)
@@ -163,7 +163,7 @@ class Snapshot:
         self._turn = threading.Condition()
 
     def protect(self, changed: tuple[Names, ...], opaque: Names) -> None:
-        """Announce to a snapshot, before groups run, which blobs the groups will change in place.
+        """Set which blobs a snapshot has to copy before the next groups change them in place.
 
         Args:
             changed: For each group the names that it changes in place; copied in the background.
@@ -326,7 +326,7 @@ class Snapshots:
         blobs: Mapping[str, Value],
         settings: Mapping[str, Any] = _NO_SETTINGS,
     ) -> Ticket:
-        """Take a copy-on-write snapshot of a save's blobs; return a ticket for the pending save."""
+        """Take a copy-on-write snapshot for a save; return the ticket by which to write it."""
         self._require_kept_same(step, node, blobs)
         values, parts = collect_state(step.names, step.objects, blobs, step.origins, self.objects)
         objects = {name: blobs[name] for name in step.objects if is_object(blobs[name])}
@@ -353,7 +353,7 @@ class Snapshots:
     def protect(
         self, tickets: Iterable[Ticket], changed: tuple[NodeNames, ...], opaque: NodeNames
     ) -> None:
-        """Announce to the snapshots of pending saves which blobs the next groups may change."""
+        """Let the snapshots of pending saves copy blobs before the next groups change them."""
         for ticket in tickets:
             names = tuple(one.get(ticket.node, _NO_NAMES) for one in changed)
             self._held[ticket].protect(names, opaque.get(ticket.node, _NO_NAMES))
@@ -379,7 +379,7 @@ class Snapshots:
         return self._held[ticket].write(directory)
 
     def release(self, tickets: Iterable[Ticket]) -> None:
-        """Forget snapshots by their tickets, which frees their memory; ignore unknown ones."""
+        """Drop saves' snapshots, found by ticket, to free their memory; ignore unknown tickets."""
         for ticket in tickets:
             self._held.pop(ticket, None)
 

@@ -242,7 +242,7 @@ class _Call:
                 raise self._changed(name, path)
 
     def _require_kept_unchanged(self, frame: Frame) -> None:
-        """Check, before a ``call`` step, that what callables kept of its blobs is unchanged.
+        """Refuse a ``call`` step if values that callables kept of its blobs have changed.
 
         Raises:
             TaskFailedError: E246.
@@ -270,7 +270,7 @@ class _Call:
     def _require_apart(
         self, values: Mapping[str, Value], parts: list[Any], held: set[str], frame: Frame
     ) -> None:
-        """Refuse an argument or result of a ``call`` through which two blobs would share memory.
+        """Refuse, after a ``call``, arguments and results by which two blobs share memory.
 
         Args:
             values: The arguments.
@@ -347,7 +347,7 @@ class _Call:
         return f"add inout: [{display_name(blob)}] to the step; or change a copy, and return that"
 
     def _source_text(self, name: str) -> str:
-        """Render an argument of a ``call`` step in a message: its blob's name or expression."""
+        """Return the name or expression of a ``call`` step's argument, for an error message."""
         blob = self._sources.get(name)
         if blob is not None:
             return display_name(blob)
@@ -502,7 +502,7 @@ def _invoke(target: str, function: Callable[..., Any], values: Mapping[str, Any]
 
 
 def explain_exception(target: str, error: BaseException) -> TaskFailedError:
-    """Build the error for an exception in a ``call`` step's callable, with its file and line."""
+    """Build the error of a ``call`` step whose callable raised, with the callable's line."""
     frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename != __file__]
     text = str(error).partition("\n")[0]
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__

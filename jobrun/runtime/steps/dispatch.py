@@ -68,16 +68,16 @@ class Actions:
                 return self._nested(step)
 
     def text(self, text: Text) -> Callable[[Frame], str]:
-        """Build the function by which a dispatched step, such as ``log``, fills in its text."""
+        """Build the function that renders a text for a step run by dispatch, as ``log``."""
         return self._getter(text)
 
     def condition(self, expr: Expr) -> Callable[[Frame], bool]:
-        """Build the function by which a dispatched step tests its condition; E203 if no bool."""
+        """Build the function that tests a condition for a step run by dispatch, as ``assert``."""
         value = self._getter(expr)
         return lambda frame: as_bool(value(frame))
 
     def number(self, expr: Expr, name: str) -> Callable[[Frame], float | int | bool | str]:
-        """Build the function by which a dispatched step evaluates a number, bool or text."""
+        """Build the function that computes a metric's value for a step run by dispatch."""
         value = self._getter(expr)
         return lambda frame: metric_number(value(frame), name)
 
@@ -85,7 +85,7 @@ class Actions:
         return compile_expression(expr, self._names, in_exit=self._in_exit)
 
     def _nested(self, step: Step) -> Action:
-        """Build the dispatched action of a deeply nested step: it runs as a block of its own."""
+        """Build the function that dispatch gives for a step nested too deeply: it runs a block."""
         block = self._block((step,), "", self._names.shared)
 
         def run(frame: Frame) -> None:
@@ -132,7 +132,7 @@ def _branch(block: Any, frame: Frame) -> Callable[[], None]:
 
 
 def _raise_first_error(outcomes: list[BaseException | None]) -> None:
-    """Raise a ``parallel`` step's most severe error: failures before cancellation and ``stop``."""
+    """Raise one error of a dispatched ``parallel`` step: a failure before a cancel or ``stop``."""
     raised = [one for one in outcomes if one is not None]
     if not raised:
         return
