@@ -142,7 +142,10 @@ def _closed(streams: Streams, run: GroupRun) -> bool:
 
 
 def run_with_setup(setups: Sequence[SetupPlan], frame: Frame, body: Work) -> bool:
-    """Execute a task's inits, body, and exits of inits that succeeded; return success."""
+    """Execute a task's ``init`` blocks, body and ``exit`` blocks; return whether all succeeded.
+
+    An exit runs only if its init succeeded.
+    """
     run = frame.run
     if not setups:
         return attempt(run, body)

@@ -322,7 +322,7 @@ def metric_number(value: Value, name: str) -> float | int | bool | str:
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """Compute ``base ** exponent`` in generated code; refuse an integer beyond the bound of bits.
+    """Compute ``base ** exponent`` in generated code; refuse an integer of over a million bits.
 
     Raises:
         OverflowError: The result would have more than a million bits.
@@ -332,7 +332,7 @@ def power(base: Any, exponent: Any) -> Any:
 
 
 def shift_left(value: Any, bits: Any) -> Any:
-    """Compute ``value << bits`` in generated code; refuse an integer beyond the bound of bits.
+    """Compute ``value << bits`` in generated code; refuse an integer of over a million bits.
 
     Raises:
         OverflowError: The result would have more than a million bits.
@@ -342,7 +342,7 @@ def shift_left(value: Any, bits: Any) -> Any:
 
 
 def modulo(value: Any, divisor: Any) -> Any:
-    """Compute ``value % divisor`` in generated code; refuse a text, whose format has no bound.
+    """Compute ``value % divisor`` in generated code; refuse a text, which ``%`` would format.
 
     Raises:
         TypeError: ``value`` is text: a width in it may be of any size.
@@ -352,7 +352,7 @@ def modulo(value: Any, divisor: Any) -> Any:
 
 
 def require_bounded(value: Any) -> Any:
-    """Return a product from generated arithmetic; refuse an integer beyond the bound of bits.
+    """Return a product from generated arithmetic; refuse an integer of over a million bits.
 
     Raises:
         OverflowError: It has more than a million bits.

@@ -137,7 +137,7 @@ class StatementBuilder:
                 assert_never(op)
 
     def statement(self, make: Callable[[], list[ast.stmt]]) -> list[ast.stmt]:
-        """Generate an operator's statements, preceded by the workspace reads they need."""
+        """Generate an assignment's statements, preceded by reads of blobs that they need."""
         self._prelude, self._loaded = [], {}
         made = make()
         return self._prelude + made
@@ -156,7 +156,7 @@ class StatementBuilder:
         return level
 
     def workspace(self, name: str) -> ast.expr:
-        """Generate the expression of the workspace that an assignment statement writes to."""
+        """Generate the expression of the dict of blobs that an assignment statement writes to."""
         return load(self.level(name))
 
     def bind(self, name: str, value: ast.expr) -> ast.stmt:
@@ -438,7 +438,7 @@ def load_variables(
 
 
 def release_workspaces(statements: StatementBuilder, names: Collection[str]) -> list[ast.stmt]:
-    """Generate statements that drop blobs from workspaces while variables hold them.
+    """Generate statements that drop blobs from their dicts while Python variables hold them.
 
     So what a name held before is free when it gets its next value, and not when the code ends.
     """
@@ -462,7 +462,7 @@ def take_spares(statements: StatementBuilder, spares: Mapping[str, str]) -> list
 
 
 def put_spares_back(statements: StatementBuilder, spares: Mapping[str, str]) -> list[ast.stmt]:
-    """Generate statements that store unused spare blobs back from variables into workspaces."""
+    """Generate statements that store unused spare blobs back from variables into their dicts."""
     return [
         ast.If(
             ast.Compare(load(variable), [ast.IsNot()], [ast.Constant(None)]),

@@ -49,7 +49,7 @@ class EnvironmentVariables:
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
-        """Note changes of environment variables in a ``with`` block as made by callables."""
+        """Record changes of environment variables in a ``with`` block as made by callables."""
         self._seen = _read()
         self._is_watched = True
         try:

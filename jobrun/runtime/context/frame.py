@@ -114,7 +114,7 @@ class Frame:
         return self.run.emit
 
     def gate(self, changes: frozenset[str]) -> Snapshot | None:
-        """Return the snapshot that a frame's block has to wait for to change blobs, or None."""
+        """Return the snapshot for which the frame's block must wait to change blobs, or None."""
         return self.run.gates.get(self.node.name) if changes else None
 
     def wait(self, seconds: float) -> None:

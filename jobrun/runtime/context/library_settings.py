@@ -325,11 +325,11 @@ class LibrarySettings:
         return made
 
     def watch(self) -> AbstractContextManager[None]:
-        """Return a context manager that notes environment variables as library settings."""
+        """Return a context manager that records environment variables as library settings."""
         return self._require_variables().watch()
 
     def within(self, work: Callable[[], None]) -> None:
-        """Call ``work`` with all threads' library settings in force, then note its changes."""
+        """Call ``work`` with all threads' library settings in force, then record its changes."""
         self.adopt()
         work()
         self.collect()

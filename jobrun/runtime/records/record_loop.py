@@ -194,7 +194,7 @@ def _gated(records: Records, pass_gate: Callable[[], None]) -> Records:
 
 
 def _skip(sinks: Sequence[RecordSink], number: int) -> None:
-    """Skip one record's number in all queues that a record loop writes to: readers may await it."""
+    """Skip one record's number in each queue that a record loop writes to: readers may await it."""
     for sink in sinks:
         sink.skip(number)
 

@@ -57,7 +57,7 @@ class NodeSaver:
         self._at_risk = _NO_NAMES
 
     def forms_of(self, values: Mapping[str, Value]) -> ArrayForms:
-        """Return the dtypes and shapes of a node's arrays: the last save's object if unchanged."""
+        """Return the dtypes and shapes of a snapshot's arrays, as one object while they stay."""
         if self._forms is None or not self._forms.fits(values):
             self._forms = ArrayForms(values)
         return self._forms
@@ -112,7 +112,7 @@ class DirtyTracker:
         return arrays, frozenset(same)
 
     def mark_clean(self, arrays: Mapping[str, Array]) -> None:
-        """Note that a snapshot is on disk: its arrays need no write until they change."""
+        """Mark arrays as clean once a snapshot is on disk: they need no write until they change."""
         with self._lock:
             self._written = arrays
             self._changed = self._changed_after_hold
@@ -197,7 +197,7 @@ class Snapshot:
             self.gate_s += time.perf_counter() - started
 
     def copy_unannounced(self, changed: Names) -> None:
-        """Copy blobs into the snapshot that a group changes without having announced them."""
+        """Copy blobs into the snapshot that a group changes but ``protect`` did not list."""
         if any(changed is one for one in self._announced):
             return
         with self._turn:

@@ -252,7 +252,7 @@ class KeptValues:
     def follow_all(
         self, node: str, before: Mapping[str, Value], after: Mapping[str, Value]
     ) -> None:
-        """Follow a node's blobs to the values that replace them at an epoch's boundary."""
+        """Continue to check what callables kept after an epoch has replaced a node's blobs."""
         for other, blob in list(self._entries):
             if other == node and blob in before and blob in after:
                 self.follow(node, blob, before[blob], after[blob])
