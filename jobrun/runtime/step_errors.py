@@ -41,7 +41,7 @@ _SHAPES = "look at the shapes and dtypes of the blobs it reads; a log step befor
 
 
 def run_block(block: Block, frame: Frame) -> bool:
-    """Run a block, explaining errors of its steps; return whether a ``stop`` ended the block.
+    """Run a block and explain its steps' errors; return whether a ``stop`` ended the block.
 
     Raises:
         JobrunError: A step failed; every fault says where.
@@ -88,7 +88,7 @@ def explain_at(
     frame: Frame,
     variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> JobrunError:
-    """Explain a run-time error as a fault of the step at ``place``, unless it has one already.
+    """Explain a run-time error as a fault of the step at ``place``, if it names no step yet.
 
     ``variables`` maps variables of generated code to blobs.
     """
@@ -164,7 +164,7 @@ def _missing(error: Exception, variables: Mapping[str, str]) -> str | None:
 
 
 def attempt(run: GroupRun, work: Work) -> bool:
-    """Run ``work``; after an error of a step record it, cancel the group run and return False."""
+    """Run ``work``; if a step fails, record its error, cancel the group run and return False."""
     try:
         return work()
     except CancelledError:

@@ -158,7 +158,7 @@ def _transfer_variables(
     spares: list[tuple[int, str, str]],
     views: Views,
 ) -> list[ast.stmt]:
-    """Assemble a compiled block: load blobs into Python variables, run its body, store them."""
+    """Assemble a compiled block: load blobs into Python variables, run its body, store blobs."""
     fetched = kept - (outer.first - outer.deleted)
     old = {name: variable for _, name, variable in spares}
     first = load_variables(statements, fetched) + take_spares(statements, old)
@@ -179,7 +179,7 @@ def _transfer_each(
     views: Views,
     left: frozenset[str],
 ) -> list[ast.stmt]:
-    """Assemble the compiled body for one record: load blobs into Python variables, run, store them.
+    """Assemble the compiled body for one record: load blobs into Python variables, run, store.
 
     Other threads run meanwhile, so that there is no memory to reuse. What is bound is unbound
     again: no record sees what the one before has bound, nor keeps its memory.
@@ -317,7 +317,7 @@ def _find_passing_names(names: BlockNames, outer: _OuterNames, views: Views) -> 
 def _find_reusable_arrays(
     steps: tuple[Step, ...], outer: _OuterNames
 ) -> list[tuple[int, str, str]]:
-    """Find assignments whose compiled code may overwrite the array that their name held before.
+    """Choose, when a block is compiled, assignments that may overwrite their name's old array.
 
     With each a name, and a variable for what it held before: nothing ever looks at that.
     """

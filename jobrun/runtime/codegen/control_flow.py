@@ -105,7 +105,7 @@ class ControlFlow:
 
     @property
     def has_loops(self) -> bool:
-        """Whether the control flow that is generated for a block contains a loop step."""
+        """Return whether the control flow that is generated for a block contains a loop step."""
         return self._loops > 0
 
     def block(self, steps: tuple[Step, ...]) -> list[ast.stmt]:
@@ -179,7 +179,7 @@ class ControlFlow:
         return self._with_location([*made, act], step.path, step.origin)
 
     def _outermost(self, step: Loop | While) -> list[ast.stmt]:
-        """Generate an outermost loop, preceded by tests of the arrays that it slices."""
+        """Generate an outermost loop, and before it tests of whether it must copy slices."""
         self._statements.rebound = {*collect_usage(step.steps).bound, *_augmented(step.steps)}
         made = self._loop(step) if isinstance(step, Loop) else self._while(step)
         made = [*self._statements.look_ahead(), *made]

@@ -355,7 +355,7 @@ class _Analysis:
         self._visits = 0
 
     def settle(self) -> bool:
-        """Restore elided copies until no write through a view is seen; return False if too slow."""
+        """Restore elided copies until no write to a view is seen; False for too large a block."""
         while True:
             if not self._propagate():
                 return False
@@ -602,7 +602,10 @@ def has_basic_index(index: Expr) -> bool:
 
 
 def part_of_array(expr: Expr) -> str:
-    """Return the name in a slice as ``U[1:]``, whose copy is elided if U is an array; or ""."""
+    """Return the name ``U`` in a slice ``U[1:]``, whose copy can be elided if it is an array.
+
+    Empty text for any other value.
+    """
     match expr:
         case Index(value=Name(name=name), index=index) if has_basic_index(index):
             parts = index.items if isinstance(index, Sequence) else (index,)

@@ -101,7 +101,7 @@ class Chain:
 
 
 def is_fusible(expr: Expr) -> bool:
-    """Return whether an expression is a candidate for fusion: it ends in a chain long enough."""
+    """Return whether an expression ends in a chain of elementwise operators worth fusing."""
     return _count(expr) >= _SHORTEST and not all(isinstance(one, Const) for one in _leaves(expr))
 
 
@@ -269,7 +269,7 @@ def _beside_a_number(expr: Expr, *, names: bool) -> ReuseChain | None:
 
 
 def _link(expr: Expr) -> tuple[ReuseStep, Expr] | None:
-    """Split an elementwise operator that may overwrite its operand off ``exp(a)``; return both."""
+    """Split ``exp(a)`` into an elementwise operator that may overwrite, and its operand ``a``."""
     match expr:
         case Unary(operator="-", operand=operand):
             return ReuseStep(expr, np.negative), operand

@@ -516,7 +516,7 @@ def _count_of_one(called: Callable[..., int]) -> int:
 
 
 def _measured() -> int:
-    """Measure how many references a fused kernel counts for one variable; -1 if unknown."""
+    """Measure how many references a fused kernel counts of a value in one variable; -1: unknown."""
     is_locked: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     # From 3.14 on, variables that are only looked at may not count, here or there.
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 14) or not is_locked():

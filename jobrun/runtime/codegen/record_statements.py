@@ -64,7 +64,7 @@ class RecordAccess:
 
     @property
     def names(self) -> frozenset[str]:
-        """All blobs that a task's generated record loop binds from a record, or sends in one."""
+        """Return the blobs that a task's generated record loop binds from records or sends."""
         return frozenset(self.fields).union(*(one.names for one in self.sent))
 
 
@@ -163,7 +163,7 @@ def _taken(statements: StatementBuilder, name: str, *, is_moved: bool) -> ast.ex
 
 
 def _leave_unless(sends: list[ast.expr]) -> list[ast.stmt]:
-    """Generate statements that send a record, and end the record loop if no queue is read now."""
+    """Generate statements that send a record, and end the record loop if no queue has readers."""
     if not sends:
         return []
     # To all of them, even if one has no readers any more.

@@ -221,7 +221,7 @@ class StatementBuilder:
         return self.rebound is not None and name in self.shareable and name not in self.rebound
 
     def look_ahead(self) -> list[ast.stmt]:
-        """Generate statements before a loop that test which arrays it may slice uncopied."""
+        """Generate statements that test, before a loop, which arrays it can slice uncopied."""
         unbound = self.globals.bind(UnboundLocalError, "Unbound")
         made: list[ast.stmt] = []
         for variable, flag in self.viewable.items():
@@ -268,7 +268,7 @@ class StatementBuilder:
         return [assign("u0", plain), self.bind(target, chosen), _build_deletion(["u0"])]
 
     def _checked(self, op: Assign, target: str, plain: ast.expr) -> ast.expr:
-        """Generate an assignment's value in calls that refuse huge integers and copy arrays."""
+        """Generate calls around an assignment's value that refuse huge integers and copy arrays."""
         value, made = op.value, plain
         if self.checked and _multiplies(value):
             made = self._helper(coercion.require_bounded, made)
@@ -454,7 +454,7 @@ def release_workspaces(statements: StatementBuilder, names: Collection[str]) -> 
 
 
 def take_spares(statements: StatementBuilder, spares: Mapping[str, str]) -> list[ast.stmt]:
-    """Generate statements that move blobs not needed any more into variables for reuse."""
+    """Generate statements that move blobs not needed any more into variables, to reuse memory."""
     return [
         assign(variable, call(load("f.spare"), statements.workspace(name), ast.Constant(name)))
         for name, variable in spares.items()
@@ -533,7 +533,7 @@ def _has_slice(index: ast.expr) -> bool:
 
 
 def _multiplies(expr: Expr) -> bool:
-    """Return whether a statement's expression has ``*`` or ``**``: integers may overflow."""
+    """Return whether a statement's expression has ``*`` or ``**``: integers may become huge."""
     return any(
         isinstance(one, Binary)
         and (

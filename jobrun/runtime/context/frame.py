@@ -88,7 +88,7 @@ class Frame:
 
     @property
     def rng(self) -> np.random.Generator:
-        """The random stream of the frame's block of steps, created at its first use."""
+        """Return the random stream of the frame's block of steps, created at its first use."""
         generator = self.streams.get(self.place)
         if generator is None:
             by_record = self.record >= 0
@@ -105,12 +105,12 @@ class Frame:
 
     @property
     def node_name(self) -> str:
-        """The name of the node on which the frame's block runs."""
+        """Return the name of the node on which the frame's block runs."""
         return self.node.name
 
     @property
     def emit(self) -> Listener:
-        """Send an event of the frame's block to the run's listeners."""
+        """Return the function that sends an event of the frame's block to the listeners."""
         return self.run.emit
 
     def gate(self, changes: frozenset[str]) -> Snapshot | None:

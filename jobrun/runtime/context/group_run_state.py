@@ -1,4 +1,4 @@
-"""Hold the state of one run of a task group: errors, outputs, queues, threads.
+"""Hold the state of one run of a task group: its errors, outputs, queues and threads.
 
 A ``GroupRun`` is shared by all that runs in one group run, and starts its threads.
 """

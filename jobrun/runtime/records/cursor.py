@@ -56,12 +56,12 @@ class RecordBudget:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether the cursor has given as many records as its limit allows."""
+        """Return whether the cursor has given as many records as its limit allows."""
         return self.limit is not None and self.given >= self.limit
 
     @property
     def is_spent(self) -> bool:
-        """Whether the limit of records or of time permits the cursor no further record."""
+        """Return whether the limit of records or of time permits the cursor no more record."""
         if self.is_used_up:
             return True
         limit_s = self._time_limit_s
@@ -95,18 +95,18 @@ class Cursor:
 
     @property
     def position(self) -> Position:
-        """The position that the cursor has reached, ``finished`` if no record is left."""
+        """Return the position that the cursor has reached, ``finished`` if no record is left."""
         found = self._begin.after(self._allowance.given, self._rows)
         return replace(found, finished=int(self._finished))
 
     @property
     def given(self) -> int:
-        """How many records the cursor has given in this run of the group."""
+        """Return how many records the cursor has given in this run of the group."""
         return self._allowance.given
 
     @property
     def place(self) -> tuple[int, int]:
-        """How many records and rows the cursor has given in this run."""
+        """Return how many records and rows the cursor has given in this run of the group."""
         return self._allowance.given, self._rows
 
     def begin(
@@ -298,13 +298,13 @@ class ZipCursor:
 
     @property
     def position(self) -> Position:
-        """The position of a cursor over zipped readers; its ``rows`` are records."""
+        """Return the position of a cursor over zipped readers; its ``rows`` are records."""
         given = self._allowance.given
         return replace(self._begin.after(given, given), finished=int(self._finished))
 
     @property
     def given(self) -> int:
-        """How many zipped records the cursor has given in this run."""
+        """Return how many zipped records the cursor has given in this run of the group."""
         return self._allowance.given
 
     def begin(self, stored: Position, given: int = 0) -> None:
@@ -392,11 +392,11 @@ class Prefetcher:
         self.is_lost = False
 
     def begin(self, start: Start) -> None:
-        """Let the prefetcher serve a run of the group, in which ``start`` may start its thread."""
+        """Prepare a cursor's prefetcher for a run of the group; ``start`` may start its thread."""
         self._start = start
 
     def next(self, cancel: CancelScope) -> Pair | None:
-        """Return the next prefetched record; None at the end.
+        """Return the next record prefetched for the cursor; None at the end.
 
         Raises:
             CancelledError: The run was cancelled while there was none yet.
@@ -419,7 +419,7 @@ class Prefetcher:
         return item
 
     def end(self, cancel: CancelScope) -> None:
-        """End the prefetching thread; records already prefetched are kept for the next run."""
+        """End the cursor's prefetching thread; keep the records that it has read for the next run."""
         self._start = None
         worker, self._worker = self._worker, None
         if worker is not None:

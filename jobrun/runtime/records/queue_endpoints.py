@@ -162,7 +162,7 @@ class QueueSource:
             yield Record(number, join_records(records, self._read))
 
     def close(self) -> None:
-        """Close a task's reading endpoint of a queue, and note how long it waited there."""
+        """Close a task's reading endpoint of a queue, and record how long it waited there."""
         self._queue.leave_reader()
         _note_wait(self._run, self._task, self._read.queue, self._queue)
 
@@ -210,13 +210,13 @@ class QueueSink:
             self._queue.put(number, None, self._scope)
 
     def close(self) -> None:
-        """Close a task's writing endpoint of a queue, and note how long it waited there."""
+        """Close a task's writing endpoint of a queue, and record how long it waited there."""
         self._queue.leave_writer()
         _note_wait(self._run, self._task, self._write.queue, self._queue)
 
 
 def _note_wait(run: GroupRun, task: Task, queue: Queue, line: RecordQueue) -> None:
-    """Note how long a task has waited at its end of a queue, when it closes that end."""
+    """Record how long a task has waited at its endpoint of a queue, when it closes that."""
     waited: Waited = "nodes" if queue.shared else "queue"
     run.note_wait(task.name, task.node, waited, line.take_waited_s())
 

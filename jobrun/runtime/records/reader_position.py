@@ -57,7 +57,7 @@ class Position:
 
     @property
     def begun(self) -> tuple[int, int, int, tuple[Stretch, ...]]:
-        """The fields of a reader's position that decide which record comes next."""
+        """Return the fields of a reader's position that decide which record comes next."""
         return self.passes, self.rows, self.part, self.stretches
 
 
@@ -121,7 +121,7 @@ def _left(one: Position) -> Iterator[Stretch]:
 
 
 def slice_stretches(stretches: Iterable[Stretch], first: int, last: int) -> Iterator[Stretch]:
-    """Yield the ranges in which a reader's unread rows number ``first`` to ``last`` lie."""
+    """Yield the ranges of rows in a reader's position with its unread rows ``first`` to ``last``."""
     at = 0
     for start, stop in stretches:
         begin, end = max(first - at, 0), min(last - at, stop - start)

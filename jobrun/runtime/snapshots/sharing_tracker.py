@@ -51,7 +51,7 @@ class SharedParts:
         return {one[0] for pair in pairs for one in pair}
 
     def gradients(self) -> frozenset[Pair]:
-        """Return the tracked pairs of arrays with shared memory in which one is a gradient."""
+        """Return the pairs of arrays that objects of a node share, one of them a gradient."""
         return frozenset(pair for pair in self.arrays if any(map(_is_gradient, pair)))
 
     def without_gradients(self) -> SharedParts:

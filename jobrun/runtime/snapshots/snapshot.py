@@ -57,7 +57,7 @@ class NodeSaver:
         self._at_risk = _NO_NAMES
 
     def forms_of(self, values: Mapping[str, Value]) -> ArrayForms:
-        """Return the dtypes and shapes of a snapshot's arrays, as one object while they stay."""
+        """Return the dtypes and shapes of a snapshot's arrays: the same object if unchanged."""
         if self._forms is None or not self._forms.fits(values):
             self._forms = ArrayForms(values)
         return self._forms
@@ -181,7 +181,7 @@ class Snapshot:
 
     @property
     def has_parts(self) -> bool:
-        """Whether the snapshot holds containers or objects, which were copied when it was taken."""
+        """Return whether the snapshot holds containers or objects, copied when it was taken."""
         return bool(self._parts)
 
     def pass_gate(self, names: Iterable[str] | None = None) -> None:

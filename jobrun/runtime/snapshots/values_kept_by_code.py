@@ -37,7 +37,7 @@ _WITHOUT_PARTS: frozenset[type] = frozenset({bool, int, float, complex, str, byt
 
 
 def count_others(owner: dict[str, Any] | list[Any], key: Any) -> int:
-    """Count the references to an item of a dict or list beside the owner's: code may have kept it.
+    """Count who else keeps an item of a dict or list: references beside the container's own.
 
     It is asked by its place: from Python 3.14 on, a variable that is only looked at, or handed on
     to a function, counts or does not, as the compiler sees fit. To take an item out of a container
@@ -167,7 +167,7 @@ class _Part:
 
     @property
     def is_kept(self) -> bool:
-        """Whether user code still keeps a reference to this part of a blob's value."""
+        """Return whether user code still keeps a reference to this part of a blob's value."""
         if sys.getrefcount(self.value) > _ONE:
             return True
         return _is_view(self.value) and sys.getrefcount(self.value.base) > _ONE

@@ -56,7 +56,7 @@ class Actions:
         self._in_exit = in_exit
 
     def __call__(self, step: Step) -> Action:
-        """Dispatch on the kind of a step, and build its function."""
+        """Build the function of a step, by dispatch on the step's kind."""
         match step:
             case DeclaredEffect():
                 return step.action(self)
@@ -68,16 +68,16 @@ class Actions:
                 return self._nested(step)
 
     def text(self, text: Text) -> Callable[[Frame], str]:
-        """Build the function that renders a text for a step run by dispatch, as ``log``."""
+        """Build the function that renders the text of a dispatched step such as ``log``."""
         return self._getter(text)
 
     def condition(self, expr: Expr) -> Callable[[Frame], bool]:
-        """Build the function that tests a condition for a step run by dispatch, as ``assert``."""
+        """Build the function that tests the condition of a dispatched step such as ``assert``."""
         value = self._getter(expr)
         return lambda frame: as_bool(value(frame))
 
     def number(self, expr: Expr, name: str) -> Callable[[Frame], float | int | bool | str]:
-        """Build the function that computes a metric's value for a step run by dispatch."""
+        """Build the function that computes a number for a dispatched step such as ``metric``."""
         value = self._getter(expr)
         return lambda frame: metric_number(value(frame), name)
 
@@ -85,7 +85,7 @@ class Actions:
         return compile_expression(expr, self._names, in_exit=self._in_exit)
 
     def _nested(self, step: Step) -> Action:
-        """Build the function that dispatch gives for a step nested too deeply: it runs a block."""
+        """Dispatch a step nested too deeply for one function: build one that runs it as a block."""
         block = self._block((step,), "", self._names.shared)
 
         def run(frame: Frame) -> None:

@@ -462,7 +462,7 @@ def unpack_directory(content: Bytes, folder: Path) -> None:
 
 
 def _entries(folder: Path) -> Iterator[Path]:
-    """Yield the files and folders in a program's ``state_dir`` (a folder that is saved), sorted."""
+    """Yield the files and folders in a ``run`` program's ``state_dir``, sorted, to be packed."""
     if not folder.is_dir():
         return
     with os.scandir(folder) as found:
