@@ -419,7 +419,7 @@ class Prefetcher:
         return item
 
     def end(self, cancel: CancelScope) -> None:
-        """End the cursor's prefetching thread; keep the records that it has read for the next run."""
+        """End the cursor's prefetching thread; keep records that it has read for the next run."""
         self._start = None
         worker, self._worker = self._worker, None
         if worker is not None:

@@ -121,7 +121,7 @@ def _left(one: Position) -> Iterator[Stretch]:
 
 
 def slice_stretches(stretches: Iterable[Stretch], first: int, last: int) -> Iterator[Stretch]:
-    """Yield the ranges of rows in a reader's position with its unread rows ``first`` to ``last``."""
+    """Yield row ranges of a reader's position: its unread rows number ``first`` to ``last``."""
     at = 0
     for start, stop in stretches:
         begin, end = max(first - at, 0), min(last - at, stop - start)
