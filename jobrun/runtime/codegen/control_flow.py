@@ -179,7 +179,7 @@ class ControlFlow:
         return self._with_location([*made, act], step.path, step.origin)
 
     def _outermost(self, step: Loop | While) -> list[ast.stmt]:
-        """Generate an outermost loop, and before it tests of whether it must copy slices."""
+        """Generate an outermost loop, and before it tests whether its slices need copies."""
         self._statements.rebound = {*collect_usage(step.steps).bound, *_augmented(step.steps)}
         made = self._loop(step) if isinstance(step, Loop) else self._while(step)
         made = [*self._statements.look_ahead(), *made]

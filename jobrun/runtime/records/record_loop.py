@@ -82,7 +82,7 @@ class RecordSink(Protocol):
         """Skip, in a queue that a record loop writes to, a record's number after a ``stop``."""
 
     def close(self) -> None:
-        """Close an end of a queue that a record loop writes to, after its task has ended."""
+        """Close the end of a queue to which a record loop writes, after its task has ended."""
 
 
 @dataclass(frozen=True, slots=True)
