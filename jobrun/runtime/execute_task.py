@@ -27,7 +27,8 @@ from jobrun.core.lazy_module import lazy_module
 from jobrun.graph.types import Node, OutputRef
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.context.cancel import CancelledError
-from jobrun.runtime.context.frame import Blobs, Frame, GroupRun, run_all
+from jobrun.runtime.context.frame import Blobs, Frame
+from jobrun.runtime.context.group_run_state import GroupRun, run_all
 from jobrun.runtime.group_plan import NodePlan, OutputPlan, SetupPlan, TaskPlan
 from jobrun.runtime.records.record_loop import Streams, run_records
 from jobrun.runtime.step_errors import (
@@ -141,7 +142,10 @@ def _closed(streams: Streams, run: GroupRun) -> bool:
 
 
 def run_with_setup(setups: Sequence[SetupPlan], frame: Frame, body: Work) -> bool:
-    """Execute a task's inits, body, and exits of inits that succeeded; return success."""
+    """Execute a task's ``init`` blocks, body and ``exit`` blocks; return whether all succeeded.
+
+    An exit runs only if its init succeeded.
+    """
     run = frame.run
     if not setups:
         return attempt(run, body)
@@ -172,7 +176,7 @@ class NodeRun:
     _reporters: list[report_steps.RunningReport] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Execute, before a node's first task, its ``init`` blocks, and start its reports."""
+        """Execute a node's ``init`` blocks before its first task, and start the node's reports."""
 
         def work() -> bool:
             for setup in self.plan.setup:
@@ -185,7 +189,7 @@ class NodeRun:
         attempt(self.frame.run, work)
 
     def end(self) -> None:
-        """Execute, after a node's last task, the last run of each report, then ``exit`` blocks."""
+        """Execute what follows a node's last task: each report once more, then ``exit`` blocks."""
         run = self.frame.run
         went_well = not run.body.cancelled
         went_well = (

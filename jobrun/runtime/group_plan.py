@@ -8,7 +8,7 @@ from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.query import walk
-from jobrun.graph.readers import ReadQueue, ReadRecords
+from jobrun.graph.readers import ReadQueue, ReadRecords, record_path
 from jobrun.graph.steps import CallPython
 from jobrun.graph.types import (
     NodeReport,
@@ -44,7 +44,6 @@ from jobrun.runtime.records.record_loop import (
     RecordPlan,
     RecordSource,
     Streams,
-    record_block,
 )
 from jobrun.runtime.steps.dispatch import Actions
 from jobrun.runtime.task_limits import has_own_scope
@@ -167,7 +166,7 @@ def _task_plan(task: Task, known: GroupUsage) -> TaskPlan:
         task,
         tuple(_setup_plan(task, one, known) for one in task.setup),
         tuple(_setup_plan(task, one, known) for one in task.instance_setup),
-        _block(task.steps, record_block(task), names, records=find_record_access(task, names)),
+        _block(task.steps, body_path(task), names, records=find_record_access(task, names)),
         tuple(
             _report_plan(one, _beside(task, one.steps, known), _all(task)) for one in task.reports
         ),
@@ -181,6 +180,14 @@ def _task_plan(task: Task, known: GroupUsage) -> TaskPlan:
     )
 
 
+def body_path(task: Task) -> str:
+    """Return the path of a task's body in its plan: that of one record, if the task reads records.
+
+    It is what ``stop`` ends.
+    """
+    return task.path if task.read is None else record_path(task.path)
+
+
 def _setup_plan(task: Task, nets: SetupNets, known: GroupUsage) -> SetupPlan:
     return SetupPlan(
         _block(nets.init, f"{nets.name}.init", known.task_block(task, nets.init)),
@@ -189,7 +196,7 @@ def _setup_plan(task: Task, nets: SetupNets, known: GroupUsage) -> SetupPlan:
 
 
 def _beside(task: Task, steps: Steps, known: GroupUsage) -> BlockNames:
-    """Return how a report's steps use names, to plan them beside task steps that run meanwhile."""
+    """Plan how a report's steps access blobs beside a task's steps, which run at the same time."""
     others = [one.steps for one in task.reports if one.steps is not steps]
     return known.task_block(task, steps, beside=(task.steps, *others))
 
@@ -228,7 +235,10 @@ def _node_report(report: NodeReport, known: GroupUsage) -> ReportPlan:
 
 
 def _report_plan(report: Report, names: BlockNames, beside: list[Steps]) -> ReportPlan:
-    """Plan a report's block, where ``failed`` is a flag unless a blob has that name."""
+    """Plan a report: compile its steps, in which ``failed`` reads whether the body failed.
+
+    Unless a blob has that name.
+    """
     is_blob = names.is_outer(FLAG) or any(FLAG in collect_usage(steps).bound for steps in beside)
     return ReportPlan(
         report.interval_s, _block(report.steps, report.path, names, in_exit=not is_blob)
@@ -276,7 +286,7 @@ def plan_records(task: Task, names: BlockNames) -> RecordPlan | None:
 
 
 def shares_records(task: Task) -> bool:
-    """Return whether a planned task's parallel copies (``instances:``) share one record stream."""
+    """Return whether the plan has a task's parallel copies take records from one common stream."""
     if task.instances <= 1:
         return False
     return not (isinstance(task.read, ReadRecords) and task.read.reader.shard == "instance")

@@ -11,7 +11,8 @@ from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from jobrun.runtime.context.cancel import CancelledError
-from jobrun.runtime.context.frame import Frame, GroupRun
+from jobrun.runtime.context.frame import Frame
+from jobrun.runtime.context.group_run_state import GroupRun
 from jobrun.runtime.group_plan import ReportPlan
 from jobrun.runtime.step_errors import attempt_after_failure, run_block
 
@@ -37,7 +38,7 @@ class Reporter:
         self._left: SimpleQueue[None] = SimpleQueue()
 
     def start(self) -> None:
-        """Start the thread that runs the steps of this report once per interval."""
+        """Start the thread that runs a report's steps each time that its interval has passed."""
         self._run.start(self._at_intervals, lambda: self._left.put(None))
 
     def finish(self) -> None:

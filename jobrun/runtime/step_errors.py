@@ -24,7 +24,8 @@ from jobrun.runtime.codegen.compiler import PLACES, Block
 from jobrun.runtime.codegen.control_flow import StopBlock
 from jobrun.runtime.codegen.line_table import StepLocation, find_location
 from jobrun.runtime.context.cancel import CancelledError
-from jobrun.runtime.context.frame import Frame, GroupRun, MissingBlobError, display_name
+from jobrun.runtime.context.frame import Frame, MissingBlobError, display_name
+from jobrun.runtime.context.group_run_state import GroupRun
 
 Work = Callable[[], bool]
 
@@ -40,7 +41,7 @@ _SHAPES = "look at the shapes and dtypes of the blobs it reads; a log step befor
 
 
 def run_block(block: Block, frame: Frame) -> bool:
-    """Run a block of steps and explain errors in them; return whether a ``stop`` ended the block.
+    """Run a block and explain its steps' errors; return whether a ``stop`` ended the block.
 
     Raises:
         JobrunError: A step failed; every fault says where.
@@ -87,7 +88,7 @@ def explain_at(
     frame: Frame,
     variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> JobrunError:
-    """Explain an error as a fault of the step at ``place``, unless it already has a position.
+    """Explain a run-time error as a fault of the step at ``place``, if it names no step yet.
 
     ``variables`` maps variables of generated code to blobs.
     """
@@ -163,7 +164,7 @@ def _missing(error: Exception, variables: Mapping[str, str]) -> str | None:
 
 
 def attempt(run: GroupRun, work: Work) -> bool:
-    """Run work of a task and catch errors of its steps: record them, and cancel the run."""
+    """Run ``work``; if a step fails, record its error, cancel the group run and return False."""
     try:
         return work()
     except CancelledError:

@@ -21,7 +21,8 @@ from jobrun.core.events import Noted, TaskLimited
 from jobrun.graph.types import Node, Task
 from jobrun.runtime.codegen.compiler import PLACES
 from jobrun.runtime.codegen.line_table import StepLocation, find_location
-from jobrun.runtime.context.frame import Frame, GroupRun
+from jobrun.runtime.context.frame import Frame
+from jobrun.runtime.context.group_run_state import GroupRun
 
 Work = Callable[[GroupRun], bool]
 
@@ -31,7 +32,7 @@ _PACKAGE = str(Path(__file__).parent.parent)
 
 
 def has_own_scope(task: Task) -> bool:
-    """Return whether a task has a limit (timeout, retry, ``on_error``) that may cancel it alone."""
+    """Return whether a task has a limit that can end it alone: timeout, retry, ``on_error``."""
     return bool(task.timeout_s) or task.retry is not None or task.on_error == "warn"
 
 
@@ -168,7 +169,7 @@ def current_locations(run: GroupRun) -> tuple[StepLocation, ...]:
 
 
 def render_stacks(run: GroupRun, *, all_tasks: bool = False) -> tuple[str, ...]:
-    """Render the stacks, in spec and user code, of the threads of a task past its time limit.
+    """Render the call stacks of a task past its time limit: lines of the spec and user code.
 
     Args:
         run: As the task sees it.
@@ -216,7 +217,7 @@ def _generated_frame(top: FrameType) -> tuple[FrameType, Frame] | None:
 
 
 def _warn_of_failure(task: Task, node: Node, own: GroupRun, run: GroupRun) -> None:
-    """Turn a task's failure into a warning under ``on_error: warn``; pass any other error on."""
+    """Emit a warning for a task that failed under ``on_error: warn``; pass other errors on."""
     for error in own.errors:
         if not isinstance(error, JobrunError):
             run.fail(error)

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+from jobrun.graph.readers import Queue, ReadQueue
 from jobrun.graph.steps import Loop
-from jobrun.graph.types import NodeReport, NodeSetup, Retry
-from jobrun.runtime.group_plan import plan_group
+from jobrun.graph.types import NodeReport, NodeSetup, Retry, Task
+from jobrun.runtime.group_plan import body_path, plan_group
 from jobrun.testing.graphs import call, expr, group, ref, report, setup, steps, task
 from tests.support.tables import each_case
 
@@ -23,6 +24,13 @@ def test_blocks_have_the_paths_that_stop_can_name():
         "e/t/setup.task.exit",
     )
     assert plan.reports[0].block.path == "e/t/report[0]"
+
+
+def test_a_stop_leaves_the_record_of_a_task_that_reads_records():
+    reads = Task("t", "n", (), read=ReadQueue(Queue("q"), ("a", "b")), path="e/t")
+
+    assert body_path(reads) == "e/t/record"
+    assert body_path(Task("u", "n", (), path="e/u")) == "e/u"
 
 
 def test_outputs_know_whose_they_are():

@@ -15,7 +15,8 @@ from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import BlockNames, collect_usage
 from jobrun.runtime.codegen.record_statements import RecordAccess
 from jobrun.runtime.context.child_processes import ChildReaper
-from jobrun.runtime.context.frame import Blobs, Frame, GroupRun
+from jobrun.runtime.context.frame import Blobs, Frame
+from jobrun.runtime.context.group_run_state import GroupRun
 from jobrun.runtime.records.record_loop import RecordPlan, Streams, run_records
 from jobrun.runtime.step_errors import NumpyWarnings, run_block
 from jobrun.runtime.steps.dispatch import Actions

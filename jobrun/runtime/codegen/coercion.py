@@ -78,7 +78,7 @@ def as_view(value: Value, source: Value, *more: Value) -> Value:
 
 
 def is_viewable(source: Value) -> bool:
-    """Return whether a value is a writable array of real numbers: a view needs no coercion."""
+    """Return whether a value is a writable real array, so that slices of it need no coercion."""
     return type(source) is _ARRAY and source.dtype.kind in _REAL and source.flags.behaved
 
 
@@ -99,7 +99,7 @@ def as_dense_view(value: Value, source: Value, *more: Value) -> Value:
 
 
 def own_at_end(blobs: Blobs, name: str, *others: tuple[Blobs, str]) -> None:
-    """Replace a blob by a copy of its array if that is a view or also another blob's array.
+    """Coerce a blob at a block's end to an array of its own: copy a view or another blob's array.
 
     Args:
         blobs: The workspace that holds it.
@@ -232,7 +232,7 @@ def as_count(value: Value) -> int:
 
 
 def are_numbers(*values: Any) -> bool:
-    """Return whether values are floats, numpy scalars or arrays: no coercion or check is needed.
+    """Return whether values are floats, numpy numbers or arrays, which need no coercion or check.
 
     Sums, products and quotients of such values are such values, so none of them needs a check.
     """
@@ -245,32 +245,32 @@ def are_numbers(*values: Any) -> bool:
 
 
 def are_scalars(*values: Any) -> bool:
-    """Return whether run-time values are all floats or numpy scalars, which need no coercion."""
+    """Return whether values are all floats or numpy numbers, which need no coercion or check."""
     return all(type(value) is float or isinstance(value, np.number) for value in values)
 
 
 def attribute_t(value: Value) -> Value:
-    """Coerce a value and return its transpose ``T`` in generated code; of a scalar, the scalar."""
+    """Coerce a value to an array to get its transpose ``T``; return a number as it is."""
     return value.T if isinstance(value, np.ndarray) else value
 
 
 def attribute_shape(value: Value) -> tuple[int, ...]:
-    """Coerce a value at run time to get its ``shape``, which is ``()`` for a Python scalar."""
+    """Coerce a value to an array to get its ``shape``, which is ``()`` for a Python number."""
     return value.shape if isinstance(value, np.ndarray) else np.shape(value)
 
 
 def attribute_size(value: Value) -> int:
-    """Coerce a value at run time to get its ``size``, which is 1 for a Python scalar."""
+    """Coerce a value to an array to get its ``size``, which is 1 for a Python number."""
     return value.size if isinstance(value, np.ndarray) else int(np.size(value))
 
 
 def attribute_ndim(value: Value) -> int:
-    """Coerce a value and return its ``ndim`` in generated code; of a Python scalar 0."""
+    """Coerce a value to an array to get its ``ndim``, which is 0 for a Python number."""
     return value.ndim if isinstance(value, np.ndarray) else np.ndim(value)
 
 
 def attribute_dtype(value: Value) -> np.dtype[Any]:
-    """Return the ``dtype`` of a value, after coercion to an array if it is a Python scalar."""
+    """Coerce a value to an array to get its ``dtype``, also of a Python number."""
     found: np.dtype[Any] = value.dtype if isinstance(value, np.ndarray) else np.asarray(value).dtype
     return found
 
@@ -322,7 +322,7 @@ def metric_number(value: Value, name: str) -> float | int | bool | str:
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """Compute ``base ** exponent`` in generated code; refuse an integer beyond the bound of bits.
+    """Compute ``base ** exponent`` in generated code; refuse an integer of over a million bits.
 
     Raises:
         OverflowError: The result would have more than a million bits.
@@ -332,7 +332,7 @@ def power(base: Any, exponent: Any) -> Any:
 
 
 def shift_left(value: Any, bits: Any) -> Any:
-    """Compute ``value << bits`` in generated code; refuse an integer beyond the bound of bits.
+    """Compute ``value << bits`` in generated code; refuse an integer of over a million bits.
 
     Raises:
         OverflowError: The result would have more than a million bits.
@@ -342,7 +342,7 @@ def shift_left(value: Any, bits: Any) -> Any:
 
 
 def modulo(value: Any, divisor: Any) -> Any:
-    """Compute ``value % divisor`` in generated code; refuse a text, whose format has no bound.
+    """Compute ``value % divisor`` in generated code; refuse a text, which ``%`` would format.
 
     Raises:
         TypeError: ``value`` is text: a width in it may be of any size.
@@ -352,7 +352,7 @@ def modulo(value: Any, divisor: Any) -> Any:
 
 
 def require_bounded(value: Any) -> Any:
-    """Return a product from generated arithmetic; refuse an integer beyond the bound of bits.
+    """Return a product from generated arithmetic; refuse an integer of over a million bits.
 
     Raises:
         OverflowError: It has more than a million bits.

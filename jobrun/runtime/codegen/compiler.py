@@ -158,7 +158,7 @@ def _transfer_variables(
     spares: list[tuple[int, str, str]],
     views: Views,
 ) -> list[ast.stmt]:
-    """Assemble, for the compiler, the statements around a block's body: load first, then store."""
+    """Assemble a compiled block: load blobs into Python variables, run its body, store blobs."""
     fetched = kept - (outer.first - outer.deleted)
     old = {name: variable for _, name, variable in spares}
     first = load_variables(statements, fetched) + take_spares(statements, old)
@@ -179,7 +179,7 @@ def _transfer_each(
     views: Views,
     left: frozenset[str],
 ) -> list[ast.stmt]:
-    """Wrap a compiled record loop's body in loads and stores of the task's workspace variables.
+    """Assemble the compiled body for one record: load blobs into Python variables, run, store.
 
     Other threads run meanwhile, so that there is no memory to reuse. What is bound is unbound
     again: no record sees what the one before has bound, nor keeps its memory.
@@ -204,7 +204,7 @@ def compile_expression(
 
 
 def evaluate(expr: Expr, read: Read, *, epoch: int = 0) -> Value:
-    """Evaluate an expression outside tasks, over nodes' blobs and tasks' outputs.
+    """Compile and evaluate an expression outside tasks, over nodes' blobs and tasks' outputs.
 
     Args:
         expr: Its leaves are ``NodeBlob`` and ``OutputRead``; it draws no random numbers.
@@ -254,7 +254,7 @@ def _compiled(same: _ByIdentity) -> Callable[[Any], Value]:
 def make_function(
     body: list[ast.stmt], table: dict[str, Any], origin: Origin, more: tuple[str, ...] = ()
 ) -> FunctionType:
-    """Compile statements (``ast`` nodes) to a Python function of a frame and ``more`` arguments."""
+    """Compile statements (``ast`` nodes) to a Python function of a frame and further arguments."""
     arguments = ast.arguments([], [*map(ast.arg, ("f", *more))], None, [], [], None, [])
     define = ast.FunctionDef(_FUNCTION, arguments, body, [], None, None)
     if "type_params" in define._fields:  # a field since Python 3.12
@@ -306,7 +306,7 @@ def _find_outer_names(
 
 
 def _find_passing_names(names: BlockNames, outer: _OuterNames, views: Views) -> frozenset[str]:
-    """Find names that compiled code keeps only in variables until it sends them in a record.
+    """Find names that compiled code holds only in Python variables, until a record sends them.
 
     Not those that may hold a view, or the array of another name: it is seen there, and copied.
     """
@@ -317,7 +317,7 @@ def _find_passing_names(names: BlockNames, outer: _OuterNames, views: Views) -> 
 def _find_reusable_arrays(
     steps: tuple[Step, ...], outer: _OuterNames
 ) -> list[tuple[int, str, str]]:
-    """Find assignments, as a block is compiled, that may overwrite their name's previous array.
+    """Choose, when a block is compiled, assignments that may overwrite their name's old array.
 
     With each a name, and a variable for what it held before: nothing ever looks at that.
     """

@@ -105,7 +105,7 @@ class ControlFlow:
 
     @property
     def has_loops(self) -> bool:
-        """Whether the control flow that is generated for a block contains a loop step."""
+        """Return whether the control flow that is generated for a block contains a loop step."""
         return self._loops > 0
 
     def block(self, steps: tuple[Step, ...]) -> list[ast.stmt]:
@@ -179,7 +179,7 @@ class ControlFlow:
         return self._with_location([*made, act], step.path, step.origin)
 
     def _outermost(self, step: Loop | While) -> list[ast.stmt]:
-        """Generate an outermost loop, after statements that test which parts need no checks."""
+        """Generate an outermost loop, and before it tests whether its slices need copies."""
         self._statements.rebound = {*collect_usage(step.steps).bound, *_augmented(step.steps)}
         made = self._loop(step) if isinstance(step, Loop) else self._while(step)
         made = [*self._statements.look_ahead(), *made]
@@ -225,7 +225,7 @@ class ControlFlow:
         build: Callable[[], list[ast.stmt]],
         made: list[ast.stmt],
     ) -> list[ast.stmt]:
-        """Generate another version of a loop, without checks, for inputs that are all numbers."""
+        """Generate an ``if`` that runs a loop without type checks if its inputs are numbers."""
         worth, self._expressions.worth = self._expressions.worth, None
         self._statements.checked = False
         # A location of its own: the profiler scales the samples of each form by its own passes.
@@ -272,7 +272,7 @@ class ControlFlow:
     def _body(
         self, step: Loop | While, head: list[ast.stmt], number: str, *, ahead: bool
     ) -> list[ast.stmt]:
-        """Generate the control flow inside of a loop: head, nested steps, next pass number."""
+        """Generate the control flow inside a loop: head, nested steps, next pass number."""
         self._around.append(step.path)
         self._depth += 1
         # A loop inside of a record's steps may be over numbers.
@@ -391,7 +391,7 @@ class ControlFlow:
     def _with_location(
         self, made: list[ast.stmt], path: str, origin: Origin, blob: str = ""
     ) -> list[ast.stmt]:
-        """Attach to generated control flow statements the location of their step in the spec."""
+        """Attach a step's location in the spec to the control flow statements generated for it."""
         self.places.append(StepLocation(path, origin, blob))
         locate(made, origin, len(self.places) - 1)
         return made
@@ -414,7 +414,7 @@ def inlined_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
 
 
 def called_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
-    """Iterate over steps that a block's generated control flow calls as functions, not inline."""
+    """Iterate over a block's steps that its control flow runs by a function call, not inline."""
     for step in steps:
         if isinstance(step, Net | Stop):
             continue

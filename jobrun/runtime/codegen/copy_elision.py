@@ -355,7 +355,7 @@ class _Analysis:
         self._visits = 0
 
     def settle(self) -> bool:
-        """Restore copies, instead of eliding them, until no write through a view is seen."""
+        """Restore elided copies until no write to a view is seen; False for too large a block."""
         while True:
             if not self._propagate():
                 return False
@@ -365,7 +365,7 @@ class _Analysis:
             self._sites -= seen
 
     def at_end(self) -> dict[str, tuple[str, ...]]:
-        """Map names that elided copies leave as views at a block's end to names that share memory.
+        """Map names left with views by elided copies at a block's end to names of the same array.
 
         These are the ones that may hold the same array at some point.
         """
@@ -386,7 +386,10 @@ class _Analysis:
         return {name: tuple(sorted(found[name])) for name in sorted(found)}
 
     def _propagate(self) -> bool:
-        """Find which names may share memory before each operator, if copies are elided."""
+        """Find which names hold one array before each operator because copies are elided.
+
+        Return False if the block is too large for that.
+        """
         first = self._points[0]
         entry = {name: {_OUTSIDE: _NO_SITES} for name in self._relevant}
         self._before = {id(first): entry}
@@ -416,7 +419,7 @@ class _Analysis:
         return frozenset(found)
 
     def _join(self, point: Point, more: _Sharing) -> bool:
-        """Add names that may share memory to those known at a point of a block; say if it grew."""
+        """Add names that hold one array by elided copies to a point; return if any was new."""
         known = self._before.get(id(point))
         if known is None:
             self._before[id(point)] = {name: dict(others) for name, others in more.items()}
@@ -431,7 +434,7 @@ class _Analysis:
         return is_new
 
     def _after(self, point: Point, before: _Sharing) -> _Sharing:
-        """Compute which live names may share memory after an operator, if copies are elided."""
+        """Return which names hold the same array after an operator, because copies were elided."""
         live = point.live | self._always
         gone = {name for name in before if name not in live or name in point.binds}
         made = {
@@ -453,7 +456,7 @@ class _Analysis:
         gone: set[str],
         live: Collection[str],
     ) -> None:
-        """Record which names share memory with an assignment's targets if its copy is elided."""
+        """Record names that hold the same array as an assignment's targets if it elides a copy."""
         found = [
             (one.target, self._shared_by(one, before))
             for one in parts
@@ -482,7 +485,7 @@ class _Analysis:
         return found
 
     def _let_out(self, made: _Sharing, point: Point, before: _Sharing) -> None:
-        """Record that a step outside of generated code may keep views left by elided copies."""
+        """Record that a called step may keep references to arrays whose copies were elided."""
         reads, makes = point.reads & self._relevant, point.makes & self._relevant
         self._visits += len(reads) * len(makes)
         for name in reads:
@@ -599,7 +602,10 @@ def has_basic_index(index: Expr) -> bool:
 
 
 def part_of_array(expr: Expr) -> str:
-    """Return the name of which a value is a view, never a copy or a number, if it is an array."""
+    """Return the name ``U`` in a slice ``U[1:]``, whose copy can be elided if it is an array.
+
+    Empty text for any other value.
+    """
     match expr:
         case Index(value=Name(name=name), index=index) if has_basic_index(index):
             parts = index.items if isinstance(index, Sequence) else (index,)

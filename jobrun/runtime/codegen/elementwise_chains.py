@@ -101,7 +101,7 @@ class Chain:
 
 
 def is_fusible(expr: Expr) -> bool:
-    """Return whether an expression is a candidate for fusion: it ends in a chain long enough."""
+    """Return whether an expression ends in a chain of elementwise operators worth fusing."""
     return _count(expr) >= _SHORTEST and not all(isinstance(one, Const) for one in _leaves(expr))
 
 
@@ -130,7 +130,7 @@ def _tree(expr: Expr, chain: Chain) -> _Tree:
 
 
 def _value(tree: _Tree, chain: Chain, known: dict[tuple[Any, ...], int]) -> int:
-    """Add one value's instructions to a fusion candidate's ``Chain``; return its index there."""
+    """Add instructions that compute a value to an elementwise ``Chain``; return its index there."""
     if isinstance(tree, int):
         return tree
     ufunc, plain, operands = tree
@@ -143,7 +143,7 @@ def _value(tree: _Tree, chain: Chain, known: dict[tuple[Any, ...], int]) -> int:
 
 
 def _operator(expr: Expr) -> tuple[np.ufunc, Callable[..., Any], tuple[Expr, ...]] | None:
-    """Return the ufunc and operands of an operator that is a candidate for fusion, or None."""
+    """Return the ufunc and operands of an elementwise operator that can be fused, else None."""
     match expr:
         case Binary(operator="**", right=Const(value=int(exponent))) if exponent == 2:
             # Numpy squares as well, but of float arrays alone.
@@ -163,7 +163,7 @@ def _operator(expr: Expr) -> tuple[np.ufunc, Callable[..., Any], tuple[Expr, ...
 
 @cache
 def elementwise() -> frozenset[str]:
-    """Return the operators that are candidates for fusion: built in, one ufunc, one result."""
+    """Return names of elementwise operators that can be fused: built in, one ufunc, one result."""
     return frozenset(
         name
         for name, known in OPERATORS.items()
@@ -175,7 +175,7 @@ def elementwise() -> frozenset[str]:
 
 
 def square(value: Any) -> Any:
-    """Compute ``value ** 2``: what a squaring step of an elementwise chain does if not fused."""
+    """Compute ``value ** 2``, as it is written, for a squaring operator in an elementwise chain."""
     return value**2
 
 
@@ -227,7 +227,7 @@ class ReuseChain:
 
 
 def find_reuse_chain(expr: Expr, *, names: bool = False) -> ReuseChain | None:
-    """Find the chain of operators that can reuse one array's memory, or None.
+    """Find the chain of elementwise operators that can write into one array's memory, or None.
 
     Args:
         expr: The operator on the outside.
@@ -248,7 +248,7 @@ def find_reuse_chain(expr: Expr, *, names: bool = False) -> ReuseChain | None:
 
 
 def _beside_a_number(expr: Expr, *, names: bool) -> ReuseChain | None:
-    """Return an elementwise operation of an array and a number as a ``ReuseChain``, or None."""
+    """Return an elementwise operator of array and number (``a * 2``) as a chain of one, or None."""
     match expr:
         case Compare(left=left, operators=(one,), rest=(right,)):
             ufunc, operands, is_dear = _COMPARE[one][0], (left, right), False
@@ -269,7 +269,7 @@ def _beside_a_number(expr: Expr, *, names: bool) -> ReuseChain | None:
 
 
 def _link(expr: Expr) -> tuple[ReuseStep, Expr] | None:
-    """Return an elementwise operation that may overwrite its operand, and that operand."""
+    """Split ``exp(a)`` into an elementwise operator that may overwrite, and its operand ``a``."""
     match expr:
         case Unary(operator="-", operand=operand):
             return ReuseStep(expr, np.negative), operand
@@ -316,7 +316,7 @@ def _number(expr: Expr) -> float | None:
 
 
 def _is_whole(expr: Expr) -> bool:
-    """Return whether an operand beside a reused buffer is a Python integer, as ``len(a)``."""
+    """Return whether an operand in an elementwise chain surely is an integer, as ``len(a)`` is."""
     match expr:
         case Call(function="len", args=(Name(),), kwargs=()):
             return True
@@ -327,7 +327,7 @@ def _is_whole(expr: Expr) -> bool:
 
 
 def _is_array(expr: Expr, *, names: bool) -> bool:
-    """Return whether an expression gives an array with a buffer to reuse, or a numpy number.
+    """Return whether an elementwise chain's operand surely is an array, or a numpy number.
 
     ``names``: Whether a name does.
     """
@@ -358,7 +358,7 @@ def _ufunc(name: str) -> np.ufunc:
 
 @cache
 def _takes_float64(ufunc: np.ufunc) -> bool:
-    """Return whether an operator's result fits the float64 buffer that it is to reuse."""
+    """Return whether an elementwise operator takes numbers beside a float64 array as float64."""
     try:
         wanted = [
             ufunc.resolve_dtypes((*kinds, None))
@@ -371,7 +371,7 @@ def _takes_float64(ufunc: np.ufunc) -> bool:
 
 @cache
 def keeps_float64(ufunc: np.ufunc) -> bool:
-    """Return whether an operator maps float64 to float64: it can reuse its operand's buffer."""
+    """Return whether an elementwise operator can overwrite a float64 array: it gives float64."""
     if ufunc in MORE_OPERANDS:
         return False
     try:
@@ -383,7 +383,7 @@ def keeps_float64(ufunc: np.ufunc) -> bool:
 
 @cache
 def float64_constant(text: str) -> np.ndarray[Any, Any]:
-    """Prepare a constant for buffer reuse: a read-only float64 array from ``float.hex`` text."""
+    """Return a constant of an elementwise chain as a read-only float64 array, from hex text."""
     made = np.array(float.fromhex(text))
     made.flags.writeable = False
     return made

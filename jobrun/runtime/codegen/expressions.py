@@ -79,7 +79,7 @@ class Globals:
         self._names: dict[int, str] = {}
 
     def bind(self, value: object, hint: str) -> ast.expr:
-        """Bind an object to a global name of generated expressions; return that name's node."""
+        """Bind an object to a global name of generated expressions; return its ``ast`` node."""
         name = self._names.get(id(value))
         if name is None:
             name = f"_{hint}_{len(self._names)}"
@@ -190,7 +190,7 @@ class ExpressionBuilder:
         return None if is_plain else find_reuse_chain(expr, names=self.names_hold_arrays)
 
     def _over(self, expr: e.Expr, reuse: ReuseChain) -> ast.expr:
-        """Build an expression's code that overwrites its operand's array where that is float64.
+        """Build an expression's ``ast`` node that overwrites its operand's array if it is float64.
 
         And ``v`` lets go of the array at once: numpy reuses such temporaries.
         """
@@ -350,7 +350,7 @@ def item(container: ast.expr, key: ast.expr, context: ast.expr_context) -> ast.S
 
 
 def output_ref(read: e.OutputRead) -> OutputRef:
-    """Build the ``OutputRef`` with which an expression's code looks up a task's output."""
+    """Build the key by which an expression's generated code finds a task's output at run time."""
     return OutputRef(read.task, read.node, read.output)
 
 
@@ -477,7 +477,7 @@ def format_value(value: Value, spec: str) -> str:
 
 
 def join_text(*parts: object) -> str:
-    """Join the pieces of a text expression (literal text and formatted values) at run time."""
+    """Join the pieces of a text expression, literals and formatted values, when its code runs."""
     return "".join(map(str, parts))
 
 

@@ -30,7 +30,8 @@ from jobrun.runtime.codegen.elementwise_chains import (
     keeps_float64,
     square,
 )
-from jobrun.runtime.context.frame import Frame, GroupRun, Start
+from jobrun.runtime.context.frame import Frame
+from jobrun.runtime.context.group_run_state import GroupRun, Start
 from jobrun.values.axis_order import axis_order
 
 _Array = np.ndarray[Any, Any]
@@ -130,7 +131,7 @@ class FusedKernel:
         return [frame.run]
 
     def __call__(self, worth: list[GroupRun], *values: Any) -> Any:
-        """Compute a chain of fused operators from its inputs, the leaves; unfused if need be."""
+        """Compute a chain of fused operators from its inputs; unfused where fusion does not pay."""
         # Counted here, where a test call was.
         old = self._replaced
         count = count_references(values, old) if old >= 0 else -1
@@ -239,7 +240,7 @@ def _role(leaf: Any, shape: tuple[int, ...]) -> str:
 
 
 def _is_by_rows(leaf: _Array) -> bool:
-    """Return whether a leaf of a fused kernel has C order, perhaps with gaps between its rows.
+    """Return whether an input of a fused kernel has C order, perhaps with gaps between its rows.
 
     Then all results have C order without gaps, as numpy's own.
     """
@@ -265,7 +266,7 @@ def _may_overwrite(old: Any, shape: tuple[int, ...], dtype: np.dtype[Any], count
 
 
 def _kind(leaf: Any) -> Any:
-    """Return what decides a fused kernel's dtypes in a leaf: a number's class, or a dtype."""
+    """Return an input's dtype, or a Python number's class: for these a fused kernel is planned."""
     kind = type(leaf)
     return kind if kind in {int, float, complex} else np.asarray(leaf).dtype
 
@@ -293,7 +294,7 @@ def _planned(
 
 
 def _resolved(one: Instruction, types: list[Any]) -> tuple[np.dtype[Any], ...] | None:
-    """Return the dtypes of a ufunc's operands and result in a fused kernel, or None."""
+    """Return the dtypes of a ufunc's operands and result; None if no fused kernel computes it."""
     if one.plain is square and types[0].kind != "f":
         return None
     try:
@@ -440,7 +441,7 @@ def _pieces(
 
 
 def _rows(shape: tuple[int, ...], items: int) -> int:
-    """Return how many rows a fused kernel computes at a time: about ``items`` numbers."""
+    """Return the number of rows in a piece of a fused kernel: about ``items`` numbers together."""
     width = max(1, math.prod(shape[1:]))
     rows = max(1, min(items, _MOST_ITEMS) // width)
     return min(shape[0], rows if rows < _LANES else rows + -rows % _LANES)
@@ -448,7 +449,7 @@ def _rows(shape: tuple[int, ...], items: int) -> int:
 
 @cache
 def elides_temporaries() -> bool:
-    """Return whether numpy writes results into temporaries, which a fused kernel must imitate.
+    """Return whether this numpy reuses temporary arrays for results, as a fused kernel must then.
 
     Then the result has that operand's axis order, which is seen in sums. Numpy does so where it
     finds the interpreter among its callers, which depends on how Python was compiled.
@@ -458,7 +459,7 @@ def elides_temporaries() -> bool:
 
 
 def _is_elided(one: Instruction, operand: Any, other: Any) -> bool:
-    """Return whether numpy would write into an operand, which fixes a fused result's axis order."""
+    """Return whether numpy would reuse an operand's memory: a fused kernel must do likewise."""
     if type(operand) is not np.ndarray or operand.nbytes < _ELIDED_BYTES:
         return False
     kind, dtype = operand.dtype.kind, operand.dtype
@@ -484,7 +485,7 @@ def _number(leaf: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def count_references(values: Sequence[Any], index: int) -> int:
-    """Count the references to one input of a fused kernel, given the caller's own ``*values``."""
+    """Count the references to one input of a fused kernel, including that of its ``*values``."""
     return sys.getrefcount(values[index])
 
 
@@ -515,7 +516,7 @@ def _count_of_one(called: Callable[..., int]) -> int:
 
 
 def _measured() -> int:
-    """Measure the reference count of a fused kernel's input that one variable holds, or -1."""
+    """Measure how many references a fused kernel counts of a value in one variable; -1: unknown."""
     is_locked: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     # From 3.14 on, variables that are only looked at may not count, here or there.
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 14) or not is_locked():

@@ -79,7 +79,7 @@ def collect_usage(steps: Steps) -> Usage:
 
 
 def names_bound_first(steps: Steps) -> set[str]:
-    """Return the names that the given steps bind before they read them: there liveness begins."""
+    """Return names that steps bind before they read them: these are not live at the start."""
     look = access_finder()
     seen: set[str] = set()
     first: set[str] = set()
@@ -290,7 +290,7 @@ def changed_views(expr: Expr) -> set[str]:
 
 
 def find_opaque_names(group: TaskGroup) -> dict[str, frozenset[str]]:
-    """Find names that always count as live: callables or ``hogwild`` tasks may change the blobs."""
+    """Find names that always count as live, as callables or ``hogwild`` tasks may change them."""
     blocks = [(one.node, steps) for one in group.setup for steps in _net_blocks(one.nets)]
     blocks += [(one.node, one.report.steps) for one in group.reports]
     blocks += [(task.node, steps) for task in group.tasks for steps in _blocks(task)]

@@ -64,12 +64,12 @@ class RecordAccess:
 
     @property
     def names(self) -> frozenset[str]:
-        """All blobs that a task's statements bind from a record, or send in one."""
+        """Return the blobs that a task's generated record loop binds from records or sends."""
         return frozenset(self.fields).union(*(one.names for one in self.sent))
 
 
 def build_skip(access: RecordAccess) -> list[ast.stmt]:
-    """Generate the statement by which ``stop`` skips a record's number in a task's queues."""
+    """Generate the statement by which ``stop`` has a task's queues skip the present record."""
     return [ast.Expr(call(load(SKIP), load(_NUMBER)))] if access.sent else []
 
 
@@ -156,14 +156,14 @@ def _passed(statements: StatementBuilder, name: str, *, is_moved: bool) -> ast.e
 
 
 def _taken(statements: StatementBuilder, name: str, *, is_moved: bool) -> ast.expr:
-    """Generate code that moves or copies a blob from its workspace into a record to send."""
+    """Generate code that moves or copies a blob out of its dict into a record to send."""
     take = coercion.take_moved if is_moved else coercion.copy_sent
     function = statements.globals.bind(take, take.__name__)
     return call(function, statements.workspace(name), ast.Constant(name))
 
 
 def _leave_unless(sends: list[ast.expr]) -> list[ast.stmt]:
-    """Generate the end of a task that sends its records, when no queue has a reader left."""
+    """Generate statements that send a record, and end the record loop if no queue has readers."""
     if not sends:
         return []
     # To all of them, even if one has no readers any more.

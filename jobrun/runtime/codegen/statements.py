@@ -137,13 +137,13 @@ class StatementBuilder:
                 assert_never(op)
 
     def statement(self, make: Callable[[], list[ast.stmt]]) -> list[ast.stmt]:
-        """Generate an operator's statements, preceded by the workspace reads they need."""
+        """Generate an assignment's statements, preceded by reads of blobs that they need."""
         self._prelude, self._loaded = [], {}
         made = make()
         return self._prelude + made
 
     def _with_temporaries(self, make: Callable[[], list[ast.stmt]]) -> list[ast.stmt]:
-        """Generate an operator's statements, with variables that hold its temporary arrays."""
+        """Generate an assignment's Python statements, with variables that hold temporary arrays."""
         self.expressions.held, self.expressions.choices = [], []
         made = self.statement(make)
         self.expressions.held = None
@@ -156,7 +156,7 @@ class StatementBuilder:
         return level
 
     def workspace(self, name: str) -> ast.expr:
-        """Generate the expression of the workspace that an assignment statement writes to."""
+        """Generate the expression of the dict of blobs that an assignment statement writes to."""
         return load(self.level(name))
 
     def bind(self, name: str, value: ast.expr) -> ast.stmt:
@@ -204,7 +204,7 @@ class StatementBuilder:
         return self._copied(value, expr, site)
 
     def _copied(self, value: ast.expr, expr: Expr, site: Site) -> ast.expr:
-        """Generate the call that copies an assigned value, or keeps it as an allowed view."""
+        """Generate the call by which an assignment copies its value, or keeps a view of it."""
         sources = self._sources(expr)
         gaps = self._views.gaps.get(site)
         if gaps is None:
@@ -217,11 +217,11 @@ class StatementBuilder:
         return made
 
     def _is_steady(self, name: str) -> bool:
-        """Return whether no statement of the loop around rebinds a name (loop-invariant)."""
+        """Return whether no statement of the enclosing loop binds a name: it keeps its value."""
         return self.rebound is not None and name in self.shareable and name not in self.rebound
 
     def look_ahead(self) -> list[ast.stmt]:
-        """Generate statements, to run before a loop, that test which parts of it need no checks."""
+        """Generate statements that test, before a loop, which arrays it can slice uncopied."""
         unbound = self.globals.bind(UnboundLocalError, "Unbound")
         made: list[ast.stmt] = []
         for variable, flag in self.viewable.items():
@@ -268,7 +268,7 @@ class StatementBuilder:
         return [assign("u0", plain), self.bind(target, chosen), _build_deletion(["u0"])]
 
     def _checked(self, op: Assign, target: str, plain: ast.expr) -> ast.expr:
-        """Generate an assignment statement's value with the calls that check and copy it."""
+        """Generate calls around an assignment's value that refuse huge integers and copy arrays."""
         value, made = op.value, plain
         if self.checked and _multiplies(value):
             made = self._helper(coercion.require_bounded, made)
@@ -438,7 +438,7 @@ def load_variables(
 
 
 def release_workspaces(statements: StatementBuilder, names: Collection[str]) -> list[ast.stmt]:
-    """Generate statements that drop blobs from workspaces while variables hold them.
+    """Generate statements that drop blobs from their dicts while Python variables hold them.
 
     So what a name held before is free when it gets its next value, and not when the code ends.
     """
@@ -454,7 +454,7 @@ def release_workspaces(statements: StatementBuilder, names: Collection[str]) -> 
 
 
 def take_spares(statements: StatementBuilder, spares: Mapping[str, str]) -> list[ast.stmt]:
-    """Generate statements that move blobs not needed any more into variables for reuse."""
+    """Generate statements that move blobs not needed any more into variables, to reuse memory."""
     return [
         assign(variable, call(load("f.spare"), statements.workspace(name), ast.Constant(name)))
         for name, variable in spares.items()
@@ -462,7 +462,7 @@ def take_spares(statements: StatementBuilder, spares: Mapping[str, str]) -> list
 
 
 def put_spares_back(statements: StatementBuilder, spares: Mapping[str, str]) -> list[ast.stmt]:
-    """Generate statements that store unused spare blobs back from variables into workspaces."""
+    """Generate statements that store unused spare blobs back from variables into their dicts."""
     return [
         ast.If(
             ast.Compare(load(variable), [ast.IsNot()], [ast.Constant(None)]),
@@ -510,7 +510,7 @@ def store_variables(
 def own_views(
     statements: StatementBuilder, at_end: Mapping[str, Collection[str]]
 ) -> list[ast.stmt]:
-    """Generate statements that copy blobs left as views when variables are stored in workspaces.
+    """Generate the statements at a block's end that copy each blob which is still a view.
 
     Args:
         statements: What knows the variables.
@@ -533,7 +533,7 @@ def _has_slice(index: ast.expr) -> bool:
 
 
 def _multiplies(expr: Expr) -> bool:
-    """Return whether a statement's expression has ``*`` or ``**``: integers may overflow."""
+    """Return whether a statement's expression has ``*`` or ``**``: integers may become huge."""
     return any(
         isinstance(one, Binary)
         and (
@@ -545,7 +545,7 @@ def _multiplies(expr: Expr) -> bool:
 
 
 def _build_deletion(variables: list[str]) -> ast.stmt:
-    """Generate, among operators' Python statements, a ``del`` that frees variables' memory."""
+    """Generate a ``del`` statement for variables, which frees their memory."""
     return ast.Delete([ast.Name(variable, ast.Del()) for variable in variables])
 
 

@@ -172,7 +172,7 @@ class Meter:
         return instrumentation.block(body, begin, table.bind(time.perf_counter, "clock"))
 
     def has_room(self) -> bool:
-        """Count one more time span of the step meter; return whether its limit permits that."""
+        """Count one more block run that the step meter keeps; return False beyond its maximum."""
         self._room -= 1
         return self._room >= 0
 
@@ -302,7 +302,7 @@ class RemoteTimes:
         self._spans: dict[str, dict[tuple[Owner, str], list[Span]]] = {}
 
     def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
-        """Replace the step times known from another process's step meter by newer ones.
+        """Replace the step times last received from another process's step meter by newer ones.
 
         Args:
             teller: No two processes of an invocation have the same, nor one that is lost and the
@@ -345,7 +345,7 @@ class Instrumentation:
     _apart: int = 0
 
     def block(self, body: list[ast.stmt], begin: ast.expr, clock: ast.expr) -> list[ast.stmt]:
-        """Add the step meter's clock reads to the statements of a whole block.
+        """Add the step meter's clock reads to a block's statements, and start and stop its timers.
 
         Args:
             body: As ``Control`` has made it, every statement with its place.

@@ -44,28 +44,28 @@ class RecordQueue(Protocol):
     """What tasks use of a queue of records, on whichever node it is; see ``BoundedQueue``."""
 
     def put(self, number: int, values: Values | None, scope: CancelScope) -> bool:
-        """Put a numbered record (None for a skipped one) into a bounded queue of any kind."""
+        """Put a numbered record into the bounded queue, or None for a number without a record."""
 
     def writer(self, scope: CancelScope) -> Put:
-        """Return a function for one thread to put records into a bounded queue of any kind."""
+        """Return a function by which one thread puts records into the bounded queue."""
 
     def take(self, scope: CancelScope) -> tuple[int, Values] | None:
-        """Take the next record, with its number, out of a bounded queue of any kind."""
+        """Take the next record and its number out of the bounded queue; return None at its end."""
 
     def records(self, scope: CancelScope) -> Iterator[tuple[int, Values]]:
-        """Iterate over the numbered records taken out of a bounded queue of any kind."""
+        """Iterate over numbered records while taking them out of the bounded queue."""
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
         """Take up to ``most`` records from a bounded queue at once, with their batch's number."""
 
     def take_waited_s(self) -> float:
-        """Return how long tasks have waited for the queue since the last call, in seconds."""
+        """Return how many seconds tasks have waited for the bounded queue since the last call."""
 
     def leave_writer(self) -> None:
-        """Remove one writer from a bounded queue of any kind, closing it after the last one."""
+        """Remove one writer from the bounded queue, which is closed after the last one."""
 
     def leave_reader(self) -> None:
-        """Remove one reader, which takes no more records, from a bounded queue of any kind."""
+        """Remove one reader from the bounded queue, which drops records after the last one."""
 
 
 class BoundedQueue(ABC):
@@ -134,7 +134,7 @@ class BoundedQueue(ABC):
         return iter(partial(self.take, scope), None)
 
     def take_some(self, most: int, scope: CancelScope) -> list[Values] | None:
-        """Wait for one record of the bounded queue; take it and more at hand, up to ``most``.
+        """Wait for a record of the bounded queue; return up to ``most``, or None at its end.
 
         Raises:
             CancelledError: The scope was cancelled before.
@@ -176,7 +176,7 @@ class BoundedQueue(ABC):
         return (number, tuple(found)) if found else None
 
     def take_waited_s(self) -> float:
-        """Return how long threads have waited for the queue since the last call, in seconds."""
+        """Return how many seconds threads have waited for the bounded queue since the last call."""
         with self._lock:
             waited_s, self._waited_s = self._waited_s, [0.0, 0.0]
         return sum(waited_s)

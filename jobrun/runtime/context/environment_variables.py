@@ -49,7 +49,7 @@ class EnvironmentVariables:
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
-        """Note changes of environment variables in a ``with`` block as made by callables."""
+        """Record changes of environment variables in a ``with`` block as made by callables."""
         self._seen = _read()
         self._is_watched = True
         try:
@@ -70,7 +70,10 @@ class EnvironmentVariables:
         return [os.fsdecode(name) for name in changed]
 
     def note_import(self) -> None:
-        """Note environment variables that an import changed, which each process does itself."""
+        """Ignore environment variables that a module sets on import: each process imports it.
+
+        One that a callable has set before gets the new value.
+        """
         with self._lock:
             for name, (_, value) in self._look().items():
                 if name in self._made:
@@ -88,7 +91,7 @@ class EnvironmentVariables:
             }
 
     def restore(self, captured: Mapping[str, Any]) -> None:
-        """Set environment variables to the captured values; reset others that callables changed.
+        """Set environment variables to captured values; undo other changes by callables.
 
         Raises:
             EnvironmentFaultError: E268, a secret is not there.
@@ -108,7 +111,7 @@ class EnvironmentVariables:
             self._seen = _read()
 
     def new_secrets(self, captured: Mapping[str, Any]) -> list[str]:
-        """Return names of secret environment variables that were captured and not yet reported."""
+        """Return which captured environment variables are secrets that no warning has named yet."""
         found = {name for name, saved in captured.items() if isinstance(saved, dict)}
         new = sorted(found - self._reported)
         self._reported.update(new)

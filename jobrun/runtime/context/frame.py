@@ -1,42 +1,24 @@
 """Define workspaces, and the view that a running block of steps has of them: its frame.
 
-A ``GroupRun`` is shared by all that runs in one group run, and starts its threads; a ``Frame``
-belongs to one block (task body, setup block, report, branch) and one thread.
+A ``Frame`` belongs to one block (task body, setup block, report, branch) and one thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import field
+from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Final, Literal, NoReturn
+from typing import Final, NoReturn
 
 import numpy as np
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import Listener
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.types import Node, OutputRef, Scope
-from jobrun.runtime.context.bounded_queue import RecordQueue
-from jobrun.runtime.context.cancel import CancelScope
-from jobrun.runtime.context.child_processes import ChildReaper
-from jobrun.runtime.context.library_settings import LibrarySettings
+from jobrun.runtime.context.group_run_state import GroupRun
 from jobrun.runtime.context.rng import StreamKey, make_stream
-from jobrun.runtime.context.safe_point import SafePointHooks
-from jobrun.runtime.snapshots.snapshot import Snapshot, Snapshots
+from jobrun.runtime.snapshots.snapshot import Snapshot
 from jobrun.values.blob_kinds import Value
-
-# Copies of a blob of nodes' global workspaces, in the order of the nodes, as they are asked for.
-Fetch = Callable[[Sequence[str], str, CancelScope], Iterator[Value]]
-# While inside, the path here of a file of a committed epoch, of which the path is given.
-FetchFile = Callable[[str], AbstractContextManager[str]]
-# What a task waits for: records of a reader, another node, another task of its node.
-Waited = Literal["data", "nodes", "queue"]
-# Runs work in another thread, then calls done there; the thread counts as free before it.
-Start = Callable[[Callable[[], None], Callable[[], None]], None]
-Work = Callable[[], None]
 
 # The one-letter names that generated code and frames use for the four workspaces.
 LEVELS: Final[dict[Scope, str]] = {
@@ -45,123 +27,6 @@ LEVELS: Final[dict[Scope, str]] = {
     Scope.GROUP: "g",
     Scope.NODE: "n",
 }
-
-
-@dataclass(slots=True)
-class GroupRun:
-    """The state of one run of one group.
-
-    Attributes:
-        outputs: Outputs of earlier groups, and of the tasks of this one that have ended.
-        start: Runs work in another thread.
-        reaper: Ends programs that would outlive this process.
-        body: Cancelled by the first error or a stop request.
-        cleanup: The scope of exit blocks and last reports, which run after that too;
-            cancelled only when the time for them is over.
-        errors: What went wrong, in the order of its happening.
-        failed: For each error the task that declares ``retry`` and failed with it, or "".
-        interrupted: Something did not run to its end because the run was cancelled.
-        queues: The group's queues, by name and node; without a node where all nodes share one.
-        grace_s: How long tasks may take to their end once they were asked to.
-        task: In what ``apart`` gives: the task's name, if it declares ``retry``.
-        whole: In what ``apart`` gives: the run to which a failure matters.
-        savings: What the nodes hold for saves.
-        gates: By node, what blocks have to pass before they change a blob that is being saved.
-        points: What is done between two records of its only task; None for nothing.
-        fetch: Gives copies of what lives on other nodes, and here.
-        bring: Makes files of epochs readable here.
-        beside: As ``start``, raising ``RuntimeError`` when no processor is idle; None for never.
-        is_alone: Nothing else runs in any process, and no other thread reads a workspace meanwhile.
-        waits: By task and node what its threads waited for, and how many seconds; see
-            ``TaskWaited``.
-        settings: Those of libraries that callables make.
-    """
-
-    group: str
-    epoch: int
-    seed: int
-    run_dir: str
-    folder: str
-    emit: Listener
-    outputs: dict[OutputRef, Value]
-    start: Start
-    reaper: ChildReaper
-    queues: Mapping[tuple[str, str], RecordQueue] = field(default_factory=dict)
-    body: CancelScope = field(default_factory=CancelScope)
-    cleanup: CancelScope = field(default_factory=CancelScope)
-    errors: list[BaseException] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
-    interrupted: bool = False
-    grace_s: float = 30.0
-    task: str = ""
-    parent: GroupRun | None = None
-    snapshots: Snapshots = field(default_factory=Snapshots)
-    gates: Mapping[str, Snapshot] = field(default_factory=dict)
-    points: SafePointHooks | None = None
-    fetch: Fetch = field(default=lambda nodes, name, _: _nowhere(nodes, name))
-    fetch_file: FetchFile = nullcontext
-    beside: Start | None = None
-    is_alone: bool = False
-    waits: dict[tuple[str, str], list[tuple[Waited, float]]] = field(default_factory=dict)
-    settings: LibrarySettings = field(default_factory=LibrarySettings)
-
-    def fail(self, error: BaseException, task: str = "") -> None:
-        """Record an error in the group run that frames refer to, and cancel its blocks."""
-        if not any(error is one for one in self.errors):
-            self.errors.append(error)
-            self.failed.append(task)
-        self.body.cancel()
-        if self.parent is not None:
-            self.parent.fail(error, self.task)
-
-    def note_wait(self, task: str, node: str, waited: Waited, seconds: float) -> None:
-        """Add to a group run, which its frames share, the seconds that a task's thread waited."""
-        if seconds:
-            self.waits.setdefault((task, node), []).append((waited, seconds))
-
-    def for_task(self, task: str, whole: GroupRun | None) -> GroupRun:
-        """Return a copy of a ``GroupRun`` for one task's frames, which can be cancelled alone."""
-        return replace(
-            self,
-            body=CancelScope(),
-            errors=[],
-            failed=[],
-            interrupted=False,
-            task=task,
-            parent=whole,
-        )
-
-
-def _nowhere(nodes: Sequence[str], name: str) -> Iterator[Value]:
-    raise RuntimeError(f"this session cannot fetch '{name}' from {nodes}")
-
-
-def run_all(start: Start, works: Sequence[Work]) -> list[BaseException | None]:
-    """Run functions in parallel threads, the first in this one; return what each raised."""
-    outcomes: list[BaseException | None] = [None] * len(works)
-    ended: SimpleQueue[None] = SimpleQueue()
-
-    def guarded(index: int, work: Work) -> Work:
-        def run() -> None:
-            outcomes[index] = _outcome(work)
-
-        return run
-
-    for index, work in enumerate(works[1:], start=1):
-        start(guarded(index, work), lambda: ended.put(None))
-    if works:
-        outcomes[0] = _outcome(works[0])
-    for _ in works[1:]:
-        ended.get()
-    return outcomes
-
-
-def _outcome(work: Work) -> BaseException | None:
-    try:
-        work()
-    except BaseException as error:  # noqa: BLE001 - returned to the caller, never dropped
-        return error
-    return None
 
 
 class Frame:
@@ -215,7 +80,7 @@ class Frame:
         return other
 
     def for_cleanup(self, place: str, *, failed: bool) -> Frame:
-        """Return the frame for a block of cleanup, which runs even after a failure."""
+        """Return a frame for an exit block or a last report, which runs even after a failure."""
         other = self.at(place)
         other.cancel = self.run.cleanup
         other.failed = failed
@@ -223,7 +88,7 @@ class Frame:
 
     @property
     def rng(self) -> np.random.Generator:
-        """The random stream of the block that the frame is for, created at its first use."""
+        """Return the random stream of the frame's block of steps, created at its first use."""
         generator = self.streams.get(self.place)
         if generator is None:
             by_record = self.record >= 0
@@ -240,20 +105,20 @@ class Frame:
 
     @property
     def node_name(self) -> str:
-        """The name of the node on which the frame's block runs."""
+        """Return the name of the node on which the frame's block runs."""
         return self.node.name
 
     @property
     def emit(self) -> Listener:
-        """Send an event of the frame's block to the run's listeners."""
+        """Return the function that sends an event of the frame's block to the listeners."""
         return self.run.emit
 
     def gate(self, changes: frozenset[str]) -> Snapshot | None:
-        """Return the snapshot that a frame's block has to wait for to change blobs, or None."""
+        """Return the snapshot for which the frame's block must wait to change blobs, or None."""
         return self.run.gates.get(self.node.name) if changes else None
 
     def wait(self, seconds: float) -> None:
-        """Wait for some seconds in the block of this frame; raise at once if it is cancelled.
+        """Wait for some seconds in the frame's block of steps; raise if that is cancelled.
 
         Raises:
             CancelledError: The scope was cancelled.
@@ -278,7 +143,7 @@ class Frame:
         return str(Path(self.run.folder, folder)) if folder else self.run.folder
 
     def output(self, ref: OutputRef) -> Value:
-        """Return another task's output, which a block of steps reads through its own frame.
+        """Return another task's output, for the steps that run on this frame.
 
         Raises:
             TaskFailedError: E218, when that task has not ended.
@@ -324,5 +189,5 @@ class Blobs(dict[str, Value]):
 
 
 def display_name(name: str) -> str:
-    """Return a blob's name as in the spec, without the prefix it has in frames' workspaces."""
+    """Return a blob's name as in the spec, without the prefix of a net that it has in a frame."""
     return name.rpartition(":")[2]

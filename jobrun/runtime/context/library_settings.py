@@ -263,7 +263,7 @@ class _Thread(threading.local):
         return values | self.context.run(_read, _CONTEXT) if self.context else values
 
     def write(self, wanted: Settings) -> None:
-        """Set one thread's library settings to the wanted values where they differ."""
+        """Set one thread's library settings, such as torch's number of threads, to those wanted."""
         _write(_LOCAL, wanted)
         self.context.run(_write, _CONTEXT, wanted)
 
@@ -304,14 +304,14 @@ class LibrarySettings:
         self._note(_read(_SHARED) | _read(_LOCAL) | _read(_CONTEXT), {}, self._made)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a user's function with the library settings that callables in other threads made."""
+        """Call a user's function with library settings (numpy, torch) that other callables made."""
         self.adopt()
         here = self._here
         here.is_used = True
         return here.context.run(function, *args, **kwargs)
 
     def load(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Import a user's module, noting library settings that its import makes in any process."""
+        """Import a user's module; do not save library settings that every import of it makes."""
         self.collect()
         self._note_shared()
         made = self.call(function, *args, **kwargs)
@@ -325,11 +325,11 @@ class LibrarySettings:
         return made
 
     def watch(self) -> AbstractContextManager[None]:
-        """Return a context manager that notes environment variables as library settings."""
+        """Return a context manager that records environment variables as library settings."""
         return self._require_variables().watch()
 
     def within(self, work: Callable[[], None]) -> None:
-        """Call ``work`` with all threads' library settings in force, then note its changes."""
+        """Call ``work`` with all threads' library settings in force, then record its changes."""
         self.adopt()
         work()
         self.collect()
@@ -353,7 +353,7 @@ class LibrarySettings:
                 here.seen = values
 
     def capture(self) -> Settings:
-        """Return the library settings that callables have changed, as ``collect`` noted them.
+        """Return the library settings, such as torch's default dtype, that callables changed.
 
         Can be called from any thread.
         """
@@ -412,7 +412,7 @@ class LibrarySettings:
         return self._variables
 
     def _note_shared(self) -> None:
-        """Note which library settings of the whole process callables have changed."""
+        """Record which library settings of the whole process callables have changed."""
         names = self._note(_read(_SHARED), self._known(), self._made)
         if self._variables is not None:
             names += [f"{_VARIABLES}['{name}']" for name in self._variables.note()]
@@ -436,7 +436,7 @@ class LibrarySettings:
         return names
 
     def _warn_of_timing(self, names: list[str]) -> None:
-        """Warn that timing decides whether other tasks see changed library settings or not."""
+        """Warn of changed library settings that tasks running at the same time see or miss."""
         if not names or self._has_warned:
             return
         if self._nodes > 1:

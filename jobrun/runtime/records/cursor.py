@@ -18,7 +18,8 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.readers import Reader
 from jobrun.runtime.context.cancel import CancelledError, CancelScope
-from jobrun.runtime.context.frame import Frame, Start
+from jobrun.runtime.context.frame import Frame
+from jobrun.runtime.context.group_run_state import Start
 from jobrun.runtime.records.reader_position import Position, redistribute
 from jobrun.runtime.records.row_iterators import ENDLESS, Pair, RecordIterator
 from jobrun.values.blob_kinds import Value
@@ -55,12 +56,12 @@ class RecordBudget:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether the cursor has given as many records as its limit allows."""
+        """Return whether the cursor has given as many records as its limit allows."""
         return self.limit is not None and self.given >= self.limit
 
     @property
     def is_spent(self) -> bool:
-        """Whether the limit of records or of time permits the cursor no further record."""
+        """Return whether the limit of records or of time permits the cursor no more record."""
         if self.is_used_up:
             return True
         limit_s = self._time_limit_s
@@ -94,18 +95,18 @@ class Cursor:
 
     @property
     def position(self) -> Position:
-        """The position that the cursor has reached, ``finished`` if no record is left."""
+        """Return the position that the cursor has reached, ``finished`` if no record is left."""
         found = self._begin.after(self._allowance.given, self._rows)
         return replace(found, finished=int(self._finished))
 
     @property
     def given(self) -> int:
-        """How many records the cursor has given in this run of the group."""
+        """Return how many records the cursor has given in this run of the group."""
         return self._allowance.given
 
     @property
     def place(self) -> tuple[int, int]:
-        """How many records and rows the cursor has given in this run."""
+        """Return how many records and rows the cursor has given in this run of the group."""
         return self._allowance.given, self._rows
 
     def begin(
@@ -196,7 +197,7 @@ class Cursor:
         return number, values
 
     def records(self, frame: Frame) -> Iterator[tuple[int, tuple[Value, ...]]]:
-        """Iterate over the records that a cursor counts, each with its number, for its only task.
+        """Iterate over a cursor's records and their numbers, where no parallel copy shares it.
 
         Raises:
             CancelledError: The run was cancelled.
@@ -219,7 +220,7 @@ class Cursor:
                 return
 
     def end(self, frame: Frame) -> None:
-        """End a cursor's use in a group run; if its limit was reached, look for a next record."""
+        """End a cursor's use in a group run; at its limit, look whether one more record exists."""
         if self._ahead is not None:
             if self._allowance.is_used_up:
                 self.look_ahead(frame)
@@ -278,7 +279,7 @@ class Cursor:
         return found
 
     def _stored_position(self, stored: Sequence[Position]) -> Position:
-        """Choose the stored position where a cursor resumes: its own portion's, else the first."""
+        """Choose where a cursor resumes: its portion's stored position, else the first stored."""
         same = (one for one in stored if (one.part, one.parts) == self.share)
         return next(same, stored[0] if stored else Position())
 
@@ -297,17 +298,17 @@ class ZipCursor:
 
     @property
     def position(self) -> Position:
-        """The position of a cursor over zipped readers; its ``rows`` are records."""
+        """Return the position of a cursor over zipped readers; its ``rows`` are records."""
         given = self._allowance.given
         return replace(self._begin.after(given, given), finished=int(self._finished))
 
     @property
     def given(self) -> int:
-        """How many zipped records the cursor has given in this run."""
+        """Return how many zipped records the cursor has given in this run of the group."""
         return self._allowance.given
 
     def begin(self, stored: Position, given: int = 0) -> None:
-        """Begin a ``zip`` cursor in a group run, at its position after ``given`` records."""
+        """Begin a ``zip`` cursor in a group run that has read ``given`` records of it before."""
         first = self.cursors[0].position
         is_new = self.reader.restart == "epoch" or not stored.passes
         now = replace(stored, part=first.part, parts=first.parts, finished=0)
@@ -356,7 +357,7 @@ class ZipCursor:
         return sum(cursor.take_waited_s() for cursor in self.cursors)
 
     def end(self, frame: Frame) -> None:
-        """End a run of all cursors that a ``zip`` reads, each as ``Cursor.end`` does."""
+        """End the use of a ``zip`` reader's cursors in a group run, as ``Cursor.end`` does."""
         for cursor in self.cursors:
             if self._allowance.is_used_up and not self._finished:
                 cursor.look_ahead(frame)
@@ -391,11 +392,11 @@ class Prefetcher:
         self.is_lost = False
 
     def begin(self, start: Start) -> None:
-        """Let the prefetcher serve a run of the group, in which ``start`` may start its thread."""
+        """Prepare a cursor's prefetcher for a run of the group; ``start`` may start its thread."""
         self._start = start
 
     def next(self, cancel: CancelScope) -> Pair | None:
-        """Return the next prefetched record; None at the end.
+        """Return the next record prefetched for the cursor; None at the end.
 
         Raises:
             CancelledError: The run was cancelled while there was none yet.
@@ -418,7 +419,7 @@ class Prefetcher:
         return item
 
     def end(self, cancel: CancelScope) -> None:
-        """End the prefetching thread; records already prefetched are kept for the next run."""
+        """End the cursor's prefetching thread; keep records that it has read for the next run."""
         self._start = None
         worker, self._worker = self._worker, None
         if worker is not None:

@@ -26,7 +26,8 @@ from jobrun.runtime.context.bounded_queue import (
     SpscQueue,
     Values,
 )
-from jobrun.runtime.context.frame import Frame, GroupRun, Waited
+from jobrun.runtime.context.frame import Frame
+from jobrun.runtime.context.group_run_state import GroupRun, Waited
 from jobrun.runtime.records.record_loop import Record, Records, field_names
 from jobrun.values.blob_kinds import Value, describe
 from jobrun.values.container_flattening import is_tree
@@ -59,7 +60,7 @@ class QueuePlan:
 
 
 def queue_key(queue: Queue, node: str) -> QueueKey:
-    """Return the key, queue name and node, by which a task on a node finds its queue in a dict."""
+    """Return the key (queue name, node) by which a task's endpoint finds its queue in a dict."""
     return queue.name, "" if queue.shared else node
 
 
@@ -92,13 +93,13 @@ def plan_queues(group: TaskGroup) -> tuple[QueuePlan, ...]:
 
 
 def _queues_of(task: Task) -> list[Queue]:
-    """List the queues to which a task has endpoints: those it writes, then the one it reads."""
+    """List the queues that a task's endpoints write to, then the one that its endpoint reads."""
     found = [one.queue for one in task.write]
     return [*found, task.read.queue] if isinstance(task.read, ReadQueue) else found
 
 
 def add_moved_names(task: Task, names: BlockNames) -> BlockNames:
-    """Mark names whose arrays a task moves into a queue, not copies, as changed by its steps.
+    """Mark blobs that a task moves into queues as changed: no other blob may share their memory.
 
     They count as changed, so that no other name of the body shares memory with them.
     """
@@ -145,7 +146,7 @@ class QueueSource:
         self._batch = read.queue.batch
 
     def begin(self, frame: Frame) -> None:
-        """Do nothing to begin, as a queue's reading end needs no preparation."""
+        """Begin at a queue's reading end: do nothing, as a queue needs no preparation."""
 
     def connect(self, frame: Frame) -> Records:
         """Iterate over records, or batches of them, at the reading end of a queue.
@@ -161,13 +162,13 @@ class QueueSource:
             yield Record(number, join_records(records, self._read))
 
     def close(self) -> None:
-        """Close a task's reading endpoint of a queue, and note how long it waited there."""
+        """Close a task's reading endpoint of a queue, and record how long it waited there."""
         self._queue.leave_reader()
         _note_wait(self._run, self._task, self._read.queue, self._queue)
 
 
 def find_record_access(task: Task, names: BlockNames) -> RecordAccess | None:
-    """Find what the code of a task binds of its records and sends to queues; None if it does not.
+    """Find which blobs a task's queue endpoints, or its reader, bind and send; None without any.
 
     Args:
         task: The task.
@@ -204,18 +205,18 @@ class QueueSink:
         return self._queue.writer(frame.cancel)
 
     def skip(self, number: int) -> None:
-        """Skip a record at the writing end of a queue, so that its number is not waited for."""
+        """Skip a number at a queue's writing end, so that the reading end does not wait for it."""
         if self._may_skip:
             self._queue.put(number, None, self._scope)
 
     def close(self) -> None:
-        """Close a task's writing endpoint of a queue, and note how long it waited there."""
+        """Close a task's writing endpoint of a queue, and record how long it waited there."""
         self._queue.leave_writer()
         _note_wait(self._run, self._task, self._write.queue, self._queue)
 
 
 def _note_wait(run: GroupRun, task: Task, queue: Queue, line: RecordQueue) -> None:
-    """Note how long a task has waited at its end of a queue, when it closes that end."""
+    """Record how long a task has waited at its endpoint of a queue, when it closes that."""
     waited: Waited = "nodes" if queue.shared else "queue"
     run.note_wait(task.name, task.node, waited, line.take_waited_s())
 

@@ -43,7 +43,7 @@ class Position:
 
     @classmethod
     def of(cls, row: Array) -> Position:
-        """Build a reader's position in a portion of rows from a row of a blob ``readers/NAME``."""
+        """Build a reader's position in a portion of rows from its row in blob ``readers/NAME``."""
         passes, records, rows, finished, part, parts, length = (int(value) for value in row)
         return cls(passes, records, rows, finished, part, parts, length)
 
@@ -57,7 +57,7 @@ class Position:
 
     @property
     def begun(self) -> tuple[int, int, int, tuple[Stretch, ...]]:
-        """The fields of a reader's position that decide which record comes next."""
+        """Return the fields of a reader's position that decide which record comes next."""
         return self.passes, self.rows, self.part, self.stretches
 
 
@@ -108,10 +108,7 @@ def redistribute(positions: Sequence[Position], part: int, parts: int) -> Positi
     stretches = tuple(slice_stretches(left, first, last)) or ((0, 0),)
     # Records that were given stay counted, once.
     records = 0 if part else sum(one.records for one in old)
-    # Nothing left is a stretch, too: no stretches are a part of the whole.
-    return Position(
-        old[0].passes, records, 0, 0, part, parts, old[0].length, stretches or ((0, 0),)
-    )
+    return Position(old[0].passes, records, 0, 0, part, parts, old[0].length, stretches)
 
 
 def _left(one: Position) -> Iterator[Stretch]:
@@ -124,7 +121,7 @@ def _left(one: Position) -> Iterator[Stretch]:
 
 
 def slice_stretches(stretches: Iterable[Stretch], first: int, last: int) -> Iterator[Stretch]:
-    """Yield the ranges of a reader's unread rows, cut to the rows ``first`` to ``last`` of them."""
+    """Yield row ranges of a reader's position: its unread rows number ``first`` to ``last``."""
     at = 0
     for start, stop in stretches:
         begin, end = max(first - at, 0), min(last - at, stop - start)

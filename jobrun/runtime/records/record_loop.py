@@ -19,7 +19,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.readers import ReadQueue, ReadRecords, record_path
+from jobrun.graph.readers import ReadQueue, ReadRecords
 from jobrun.graph.types import Task
 from jobrun.runtime.codegen.compiler import Block
 from jobrun.runtime.codegen.control_flow import StopBlock
@@ -52,10 +52,10 @@ class RecordSource(Protocol):
     """The source of a task's records; all its instances share it."""
 
     def begin(self, frame: Frame) -> None:
-        """Begin to give records to a task's loop, after its set-up, as every record source must."""
+        """Begin to read the records for a task's record loop, after the task's set-up."""
 
     def connect(self, frame: Frame) -> Records:
-        """Iterate over the records for one parallel copy of a task, as every record source must.
+        """Iterate over the records for the record loop of one parallel copy of a task.
 
         Called in any thread, after ``begin``.
 
@@ -64,14 +64,14 @@ class RecordSource(Protocol):
         """
 
     def close(self) -> None:
-        """Stop giving records to a task's loop, even if it never began, as each source must."""
+        """Stop reading records for a task's record loop, even if that never began."""
 
 
 class RecordSink(Protocol):
     """The destination of a task's records; all its instances share it."""
 
     def connect(self, frame: Frame) -> Put:
-        """Return the function that writes a record to this destination, as every record sink must.
+        """Return the function by which a record loop writes to this sink, such as a queue.
 
         Its arguments are the number of the record that was read, in a task that reads none that of
         the instance, and the values, which are the receiver's afterwards. It may block as a source
@@ -79,10 +79,10 @@ class RecordSink(Protocol):
         """
 
     def skip(self, number: int) -> None:
-        """Accept, as a record loop's sink, the number of a record that ``stop`` left unsent."""
+        """Skip, in a queue that a record loop writes to, a record's number after a ``stop``."""
 
     def close(self) -> None:
-        """Close a record loop's sink, such as a queue's writing end, after its task ended."""
+        """Close the end of a queue to which a record loop writes, after its task has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +127,8 @@ class RecordPlan:
     body: str
 
 
-def record_block(task: Task) -> str:
-    """Return the spec path of a record loop's body, which ``stop`` ends, or of the task."""
-    return task.path if task.read is None else record_path(task.path)
-
-
 def field_names(task: Task) -> tuple[str, ...]:
-    """Return the names of the fields that a task's record loop binds in each pass."""
+    """Return the names that a task's record loop binds to the values of each record."""
     match task.read:
         case ReadRecords(reader=reader):
             return tuple(field.name for field in reader.fields)
@@ -180,7 +175,7 @@ def run_records(plan: RecordPlan, block: Block, frame: Frame, streams: Streams) 
 
 
 def _divide(records: Records, frame: Frame, streams: Streams, *, by_record: bool) -> Records:
-    """Iterate over the records of a task's parallel copy, until another ends the record loop."""
+    """Iterate over a parallel copy's records until another copy has ended the record loop."""
     for number, values in records:
         if streams.ended:
             _skip(streams.sinks, number)
@@ -192,14 +187,14 @@ def _divide(records: Records, frame: Frame, streams: Streams, *, by_record: bool
 
 
 def _gated(records: Records, pass_gate: Callable[[], None]) -> Records:
-    """Iterate over records, and before each wait for a save of what the steps change."""
+    """Iterate over a record loop's records; before each, wait until a save copied what changes."""
     for record in records:
         pass_gate()
         yield record
 
 
 def _skip(sinks: Sequence[RecordSink], number: int) -> None:
-    """Let each destination of a record loop skip one record's number, for which others may wait."""
+    """Skip one record's number in each queue that a record loop writes to: readers may await it."""
     for sink in sinks:
         sink.skip(number)
 

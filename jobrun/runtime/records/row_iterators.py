@@ -149,7 +149,7 @@ class RowIterator:
         return 1 if record_bytes >= _LARGE_BYTES else _BLOCK_BYTES // record_bytes
 
     def _reach(self, start: int, stop: int) -> None:
-        """Read the block of rows with the iterator's next ones; blocks begin alike in every run."""
+        """Read the iterator's next block of rows, which begins at the same row in every run."""
         if self._block and self._block_start <= start and stop <= self._block_stop:
             return
         begin = start - start % self._per_block if start % max(1, self._batch) == 0 else start
@@ -182,13 +182,13 @@ class CounterRows:
         return len(range(source.start, source.stop, source.step))
 
     def take(self, start: int, stop: int) -> tuple[Any, ...]:
-        """Compute a range of a counter's rows, evenly spaced numbers, for the row iterator."""
+        """Compute rows ``start`` to ``stop`` of a ``counter`` reader, evenly spaced numbers."""
         first, step = self._source.start, self._source.step
         numbers = range(first + start * step, first + stop * step, step)
         return (numbers if self._single else np.arange(numbers.start, numbers.stop, step),)
 
     def pick(self, rows: Array) -> tuple[Any, ...]:
-        """Return the numbers in some rows of a ``counter`` reader, as shuffling needs."""
+        """Compute the given rows of a ``counter`` reader, as a shuffled row iterator needs them."""
         numbers = self._source.start + self._source.step * rows
         return (numbers.tolist() if self._single else numbers,)
 
@@ -250,7 +250,7 @@ class ObjectIterator:
         return ()
 
     def _run(self, work: Callable[[], _Result]) -> _Result:
-        """Call a user's row iterator; raise what it raises as an error that explains where."""
+        """Call a user's row iterator; raise its exception as an error with its file and line."""
         try:
             with self._around():
                 return work()
@@ -390,7 +390,7 @@ class _Keyed:
         self._known: Array = np.empty(0, np.int64)
 
     def rows(self, start: int, stop: int) -> Array:
-        """Compute from a key which rows are at positions ``start`` to ``stop`` of the shuffle."""
+        """Compute from a key which rows are at ``start`` to ``stop`` of the shuffled rows."""
         first = start - self._known_from
         if first < 0 or stop - self._known_from > len(self._known):
             # Many at once, since computing a few takes nearly as long.

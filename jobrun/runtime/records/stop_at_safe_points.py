@@ -15,7 +15,8 @@ import numpy as np
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import replace
 from jobrun.runtime.context.cancel import CancelledError
-from jobrun.runtime.context.frame import Blobs, Frame, GroupRun
+from jobrun.runtime.context.frame import Blobs, Frame
+from jobrun.runtime.context.group_run_state import GroupRun
 from jobrun.runtime.context.safe_point import SafePoint, SafePointHooks
 from jobrun.runtime.records.record_loop import Records, Streams
 from jobrun.values.blob_kinds import is_object
@@ -80,7 +81,7 @@ class SafePointSource:
 
 
 def _capture_safe_point(frame: Frame, source: ReaderSource) -> SafePoint:
-    """Record a task's state between two records, as the safe point at which it may stop.
+    """Return a task's state between two records: a safe point, at which the run may stop.
 
     The form is part of what a step can see (sums add in the order of memory), so that a run
     which continues and one which starts here must find the same.
@@ -112,7 +113,7 @@ def _restore_stream(state: Mapping[str, Any]) -> np.random.Generator:
 
 
 def _workspaces(frame: Frame) -> Iterator[tuple[str, Blobs]]:
-    """Iterate over a task's distinct workspaces (task, group, node), to save them at a stop."""
+    """Iterate over the dicts of blobs (task, group, node) that a stop at a safe point saves."""
     yield "t", frame.t
     if frame.g is not frame.n:
         yield "g", frame.g

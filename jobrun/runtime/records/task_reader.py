@@ -97,7 +97,7 @@ class ReaderPlan:
         return ReaderSource(self, self._cursors, frame)
 
     def share(self, at: int) -> tuple[int, int]:
-        """Return which portion of a reader's rows a task's copy reads, and the portions' number."""
+        """Return which portion of a reader's rows a task's copy reads, and how many there are."""
         return self.read.part * self.shares + at, self.read.parts * self.shares
 
     def _cursor(self, at: int) -> Cursor | ZipCursor:
@@ -286,7 +286,7 @@ class OpenSource:
         self._unsteady = bool(used & names.changed)
 
     def open(self, frame: Frame) -> bool:
-        """Open this data source again; return whether its rows may differ from the last time.
+        """Open the reader's data source again; return whether its rows may have changed since.
 
         Raises:
             JobrunError: The data cannot be read.
@@ -310,7 +310,7 @@ class OpenSource:
         return True
 
     def iterator_factory(self, frame: Frame, share: tuple[int, int]) -> MakeIterator:
-        """Return a function that iterates over one node's or task copy's portion of a data source.
+        """Return a function that iterates over one portion of the task reader's data source.
 
         Args:
             frame: The task's.

@@ -3,5 +3,5 @@
 - ``snapshot``: copy-on-write snapshots of blobs, and the files that they are written to.
 - ``node_objects``: states of Python objects, taken and restored. ``sharing_tracker``: what objects
   share, kept through a resume or refused. ``values_kept_by_code``: what callables keep, found by
-  references, which ``reference_counts`` counts.
+  counting references.
 """

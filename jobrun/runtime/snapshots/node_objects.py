@@ -86,7 +86,7 @@ def _held(name: str, value: Value, *, is_state: bool) -> Mapping[str, Value]:
 def load_object_state(
     name: str, value: Any, state: ObjectState, in_place: InPlace | None = None
 ) -> None:
-    """Load a saved state into an object of a node, and verify bit for bit that it is there.
+    """Load a saved state into a node's object; require that its state now equals the saved one.
 
     Args:
         name: The blob.
@@ -149,7 +149,7 @@ def restore_object_state(value: Any, state: ObjectState) -> None:
 
 
 def _expect_same_parts(name: str, own: ObjectState, state: ObjectState) -> None:
-    """Require that a node's object has arrays and values as in the saved state to be restored."""
+    """Require that a node's object has arrays of the saved state's names, dtypes and shapes."""
     ours, theirs = trees.flatten(own.tree), trees.flatten(state.tree)
     facts = [
         {"/".join(path): _form(leaf) for path, leaf in parts.leaves.items() if path[0] != GRADIENTS}

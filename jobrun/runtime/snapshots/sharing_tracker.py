@@ -51,11 +51,11 @@ class SharedParts:
         return {one[0] for pair in pairs for one in pair}
 
     def gradients(self) -> frozenset[Pair]:
-        """Return the tracked pairs of arrays with shared memory in which one is a gradient."""
+        """Return the pairs of arrays that objects of a node share, one of them a gradient."""
         return frozenset(pair for pair in self.arrays if any(map(_is_gradient, pair)))
 
     def without_gradients(self) -> SharedParts:
-        """Return the record of what objects share, without arrays that are gradients."""
+        """Return what objects of a node share, without the arrays that are gradients."""
         return SharedParts(self.parts, self.arrays - self.gradients())
 
     def fault(self, path: str = "") -> Fault | None:
@@ -73,7 +73,7 @@ class SharedParts:
 def find_sharing(
     objects: Mapping[str, Any], values: Mapping[str, Value] | None = None
 ) -> SharedParts:
-    """Find inner objects and memory that a node's objects share with one another or other blobs.
+    """Find which parts and memory the objects of a node share, with each other or other blobs.
 
     Args:
         objects: The node's, by name.
@@ -160,7 +160,7 @@ class SharingTracker:
 
 
 def _changed_sharing(found: SharedParts, allowed: SharedParts) -> Fault | None:
-    """Return a fault if objects share other parts than the allowed ones; None if they do not."""
+    """Return a fault if objects share more or fewer parts than ``allowed`` lists, else None."""
     more = SharedParts(found.parts - allowed.parts, found.arrays - allowed.arrays).fault()
     if more is not None:
         return replace(more, message=f"{more.message}, and was not when it was made")

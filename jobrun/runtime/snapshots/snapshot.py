@@ -57,13 +57,13 @@ class NodeSaver:
         self._at_risk = _NO_NAMES
 
     def types_of(self, values: Mapping[str, Value]) -> ArrayTypes:
-        """Return the dtypes and shapes of a node's arrays: the last save's object if unchanged."""
+        """Return the dtypes and shapes of a snapshot's arrays: the same object if unchanged."""
         if self._types is None or not self._types.fits(values):
             self._types = ArrayTypes(values)
         return self._types
 
     def names_at_risk(self, held: tuple[str, ...], changed: tuple[Names, ...]) -> Names:
-        """Return which blobs a snapshot must copy: saved ones that a group changes in place."""
+        """Return which blobs a snapshot has to copy: those saved that groups change in place."""
         same = len(changed) == len(self._asked[1]) and all(map(is_, changed, self._asked[1]))
         if not (same and held is self._asked[0]):
             self._asked = (held, changed)
@@ -95,7 +95,7 @@ class DirtyTracker:
                 self._changed_after_hold |= changed
 
     def begin(self, values: Mapping[str, Value]) -> tuple[Mapping[str, Array], Names]:
-        """Return references to a save's large arrays, and names of those as in the last save."""
+        """Return weak references to a snapshot's large arrays, and names of unchanged ones."""
         if self._asked != len(values):
             # What is small once and large later is only written without being asked about.
             self._asked = len(values)
@@ -112,7 +112,7 @@ class DirtyTracker:
         return arrays, frozenset(same)
 
     def mark_clean(self, arrays: Mapping[str, Array]) -> None:
-        """Note that a snapshot is on disk: its arrays need no write until they change."""
+        """Mark arrays as clean once a snapshot is on disk: they need no write until they change."""
         with self._lock:
             self._written = arrays
             self._changed = self._changed_after_hold
@@ -163,7 +163,7 @@ class Snapshot:
         self._turn = threading.Condition()
 
     def protect(self, changed: tuple[Names, ...], opaque: Names) -> None:
-        """Announce to a snapshot, before groups run, which blobs the groups will change in place.
+        """Set which blobs a snapshot has to copy before the next groups change them in place.
 
         Args:
             changed: For each group the names that it changes in place; copied in the background.
@@ -181,7 +181,7 @@ class Snapshot:
 
     @property
     def has_parts(self) -> bool:
-        """Whether the snapshot holds containers or objects, which were copied when it was taken."""
+        """Return whether the snapshot holds containers or objects, copied when it was taken."""
         return bool(self._parts)
 
     def pass_gate(self, names: Iterable[str] | None = None) -> None:
@@ -197,7 +197,7 @@ class Snapshot:
             self.gate_s += time.perf_counter() - started
 
     def copy_unannounced(self, changed: Names) -> None:
-        """Copy blobs into the snapshot that a group changes without having announced them."""
+        """Copy blobs into the snapshot that a group changes but ``protect`` did not list."""
         if any(changed is one for one in self._announced):
             return
         with self._turn:
@@ -326,7 +326,7 @@ class Snapshots:
         blobs: Mapping[str, Value],
         settings: Mapping[str, Any] = _NO_SETTINGS,
     ) -> Ticket:
-        """Take a copy-on-write snapshot of a save's blobs; return a ticket for the pending save."""
+        """Take a copy-on-write snapshot for a save; return the ticket by which to write it."""
         self._require_kept_same(step, node, blobs)
         values, parts = collect_state(step.names, step.objects, blobs, step.origins, self.objects)
         objects = {name: blobs[name] for name in step.objects if is_object(blobs[name])}
@@ -353,7 +353,7 @@ class Snapshots:
     def protect(
         self, tickets: Iterable[Ticket], changed: tuple[NodeNames, ...], opaque: NodeNames
     ) -> None:
-        """Announce to the snapshots of pending saves which blobs the next groups may change."""
+        """Let the snapshots of pending saves copy blobs before the next groups change them."""
         for ticket in tickets:
             names = tuple(one.get(ticket.node, _NO_NAMES) for one in changed)
             self._held[ticket].protect(names, opaque.get(ticket.node, _NO_NAMES))
@@ -379,7 +379,7 @@ class Snapshots:
         return self._held[ticket].write(directory)
 
     def release(self, tickets: Iterable[Ticket]) -> None:
-        """Forget snapshots by their tickets, which frees their memory; ignore unknown ones."""
+        """Drop saves' snapshots, found by ticket, to free their memory; ignore unknown tickets."""
         for ticket in tickets:
             self._held.pop(ticket, None)
 

@@ -36,6 +36,29 @@ _MOST_TIME = 0.02
 _WITHOUT_PARTS: frozenset[type] = frozenset({bool, int, float, complex, str, bytes, type(None)})
 
 
+def count_others(owner: dict[str, Any] | list[Any], key: Any) -> int:
+    """Count who else keeps an item of a dict or list: references beside the container's own.
+
+    It is asked by its place: from Python 3.14 on, a variable that is only looked at, or handed on
+    to a function, counts or does not, as the compiler sees fit. To take an item out of a container
+    makes a reference, in every version.
+    """
+    return sys.getrefcount(owner[key]) - _of_owner
+
+
+_of_owner = 0
+_of_owner = count_others([np.empty(0)], 0)
+
+
+def count_owner_references(values: Mapping[str, Value]) -> dict[str, int]:
+    """Count, for each value that is a view, references to its array, which code may have kept."""
+    return {
+        name: sys.getrefcount(value.base)
+        for name, value in values.items()
+        if type(value) is np.ndarray and value.base is not None
+    }
+
+
 def find_kept(value: Value, *, is_kept: bool, arrays: bool = True) -> Parts:
     """Find parts of a blob's value to which user code still refers, but no parts of such parts.
 
@@ -80,7 +103,7 @@ def _is_view(value: Any) -> bool:
 
 
 def _collect_parts(value: Value, *, arrays: bool) -> dict[int, _Found]:
-    """Collect by ``id`` the mutable objects inside a value, any of which callables may keep."""
+    """Collect by ``id`` the mutable objects inside a value, which callables may have kept."""
     found: dict[int, _Found] = {}
     if arrays and isinstance(value, np.ndarray):
         # The caller has counted the references to the array itself.
@@ -144,13 +167,13 @@ class _Part:
 
     @property
     def is_kept(self) -> bool:
-        """Whether user code still keeps a reference to this part of a blob's value."""
+        """Return whether user code still keeps a reference to this part of a blob's value."""
         if sys.getrefcount(self.value) > _ONE:
             return True
         return _is_view(self.value) and sys.getrefcount(self.value.base) > _ONE
 
     def is_changed(self, *, wholly: bool) -> bool:
-        """Return whether a part of a blob's value that a callable keeps has changed since noted."""
+        """Return whether a part that a callable has kept differs from when it was recorded."""
         if digest_value(self.value, sampled=True) != self.sample:
             return True
         started = time.perf_counter()
@@ -188,7 +211,7 @@ class KeptValues:
     def note(
         self, node: str, blob: str, bound: Value, parts: Parts, title: str, *, is_new: bool
     ) -> None:
-        """Record that a ``call`` set or changed a blob, and which parts of it user code keeps.
+        """Record to which parts of a blob's value user code kept references after a ``call``.
 
         Args:
             node: Whose blob it is.
@@ -221,7 +244,7 @@ class KeptValues:
                 self._entries[node, blob] = entry
 
     def follow(self, node: str, blob: str, before: Value, after: Value) -> None:
-        """Continue to watch the parts that callables keep, after a copy replaced a blob's value."""
+        """Continue to check what callables kept of a blob's value that a copy has replaced."""
         entry = self._entries.get((node, blob))
         if entry is not None and entry.bound is before:
             entry.bound = after
@@ -229,7 +252,7 @@ class KeptValues:
     def follow_all(
         self, node: str, before: Mapping[str, Value], after: Mapping[str, Value]
     ) -> None:
-        """Follow a node's blobs to the values that replace them at an epoch's boundary."""
+        """Continue to check what callables kept after an epoch has replaced a node's blobs."""
         for other, blob in list(self._entries):
             if other == node and blob in before and blob in after:
                 self.follow(node, blob, before[blob], after[blob])
@@ -237,7 +260,7 @@ class KeptValues:
     def require_same(
         self, node: str, blob: str, value: Value, when: str, *, wholly: bool = False
     ) -> None:
-        """Refuse a blob's value if code has changed a part of it that a callable still refers to.
+        """Refuse a blob's value if code changed a part to which a callable kept a reference.
 
         Args:
             node: Whose blob it is.
@@ -266,7 +289,7 @@ class KeptValues:
                 self._entries.pop((node, blob), None)
 
     def require_all_same(self, node: str, blobs: Mapping[str, Value]) -> None:
-        """Refuse, at a save, that code has changed what callables keep of a node's blobs.
+        """Refuse a save if code has changed values that callables kept of a node's blobs.
 
         Raises:
             TaskFailedError: E246.
@@ -289,7 +312,7 @@ def _changed_error(blob: str, part: _Part, when: str) -> TaskFailedError:
 
 
 def is_watched(value: Value) -> bool:
-    """Return whether a value must be watched, as callables may keep mutable parts of it."""
+    """Return whether callables can keep a value, or mutable parts of it, and change it later."""
     if isinstance(value, np.ndarray):
         return not value.dtype.hasobject
     adapter = find_adapter(type(value))

@@ -24,8 +24,13 @@ from jobrun.graph.types import Scope
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import LEVELS, Frame, display_name
-from jobrun.runtime.snapshots.reference_counts import count_others
-from jobrun.runtime.snapshots.values_kept_by_code import Parts, find_kept, is_watched
+from jobrun.runtime.snapshots.values_kept_by_code import (
+    Parts,
+    count_others,
+    count_owner_references,
+    find_kept,
+    is_watched,
+)
 from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.atomic_counter import Counter
@@ -104,7 +109,7 @@ class _Call:
         values.update((name, _EXTRAS[name](frame)) for name in extras)
         watched = values if self._apart else self._blobs
         before = {name: count_others(values, name) for name in watched}
-        owners = _count_owner_references(values) if self._apart else {}
+        owners = count_owner_references(values) if self._apart else {}
         result = self._result(function, values, frame)
         self._require_unchanged(values, loans, frame)
         self._require_kept_unchanged(frame)
@@ -114,7 +119,7 @@ class _Call:
             held = {name for name in before if count_others(values, name) > before[name]}
             held.update(
                 name
-                for name, count in _count_owner_references(values).items()
+                for name, count in count_owner_references(values).items()
                 if count > owners[name]
             )
             self._require_apart(values, parts, held, frame)
@@ -232,7 +237,7 @@ class _Call:
                 raise self._changed(name, path)
 
     def _require_kept_unchanged(self, frame: Frame) -> None:
-        """Check, before a ``call`` step, that what callables kept of its blobs is unchanged.
+        """Refuse a ``call`` step if values that callables kept of its blobs have changed.
 
         Raises:
             TaskFailedError: E246.
@@ -260,7 +265,7 @@ class _Call:
     def _require_apart(
         self, values: Mapping[str, Value], parts: list[Any], held: set[str], frame: Frame
     ) -> None:
-        """Refuse an argument or result of a ``call`` through which two blobs would share memory.
+        """Refuse, after a ``call``, arguments and results by which two blobs share memory.
 
         Args:
             values: The arguments.
@@ -337,7 +342,7 @@ class _Call:
         return f"add inout: [{display_name(blob)}] to the step; or change a copy, and return that"
 
     def _source_text(self, name: str) -> str:
-        """Render an argument of a ``call`` step in a message: its blob's name or expression."""
+        """Return the name or expression of a ``call`` step's argument, for an error message."""
         blob = self._sources.get(name)
         if blob is not None:
             return display_name(blob)
@@ -492,7 +497,7 @@ def _invoke(target: str, function: Callable[..., Any], values: Mapping[str, Any]
 
 
 def explain_exception(target: str, error: BaseException) -> TaskFailedError:
-    """Build the error for an exception in a ``call`` step's callable, with its file and line."""
+    """Build the error of a ``call`` step whose callable raised, with the callable's line."""
     frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename != __file__]
     text = str(error).partition("\n")[0]
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -586,12 +591,3 @@ def _arrays_in(value: Any) -> Iterator[np.ndarray[Any, Any]]:
 
 def _owns_memory(value: Any) -> bool:
     return type(value) is np.ndarray and bool(value.flags.owndata)
-
-
-def _count_owner_references(values: Mapping[str, Value]) -> dict[str, int]:
-    """Count, for each argument of a ``call`` that is a view, references to the array it views."""
-    return {
-        name: sys.getrefcount(value.base)
-        for name, value in values.items()
-        if type(value) is np.ndarray and value.base is not None
-    }

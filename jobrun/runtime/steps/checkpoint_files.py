@@ -121,7 +121,7 @@ def _read(
 
 
 def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) -> dict[str, Value]:
-    """Import modules for a ``load`` step, to find classes of values in its checkpoint files.
+    """Import, in a step that loads checkpoint files, modules that define the values' classes.
 
     Modules of the step's callables are imported for that.
 
@@ -141,7 +141,7 @@ def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) ->
 
 
 def _restore_settings(step: LoadState, frame: Frame) -> None:
-    """Set library settings as they were when a ``load`` step's checkpoint files were saved.
+    """Set, in a step that loads checkpoint files, library settings as saved with them.
 
     What their modules set when they are imported comes before that.
     """

@@ -36,7 +36,8 @@ from jobrun.runtime.codegen.compiler import compile_block, compile_expression
 from jobrun.runtime.codegen.control_flow import Action, StopBlock
 from jobrun.runtime.codegen.liveness import BlockNames, collect_usage
 from jobrun.runtime.context.cancel import CancelledError
-from jobrun.runtime.context.frame import Frame, run_all
+from jobrun.runtime.context.frame import Frame
+from jobrun.runtime.context.group_run_state import run_all
 from jobrun.runtime.step_errors import run_block
 
 Getter = Callable[[Frame], Any]
@@ -55,7 +56,7 @@ class Actions:
         self._in_exit = in_exit
 
     def __call__(self, step: Step) -> Action:
-        """Dispatch on the kind of a step, and build its function."""
+        """Build the function of a step, by dispatch on the step's kind."""
         match step:
             case DeclaredEffect():
                 return step.action(self)
@@ -67,16 +68,16 @@ class Actions:
                 return self._nested(step)
 
     def text(self, text: Text) -> Callable[[Frame], str]:
-        """Build the function by which a dispatched step, such as ``log``, fills in its text."""
+        """Build the function that renders the text of a dispatched step such as ``log``."""
         return self._getter(text)
 
     def condition(self, expr: Expr) -> Callable[[Frame], bool]:
-        """Build the function by which a dispatched step tests its condition; E203 if no bool."""
+        """Build the function that tests the condition of a dispatched step such as ``assert``."""
         value = self._getter(expr)
         return lambda frame: as_bool(value(frame))
 
     def number(self, expr: Expr, name: str) -> Callable[[Frame], float | int | bool | str]:
-        """Build the function by which a dispatched step evaluates a number, bool or text."""
+        """Build the function that computes a number for a dispatched step such as ``metric``."""
         value = self._getter(expr)
         return lambda frame: metric_number(value(frame), name)
 
@@ -84,7 +85,7 @@ class Actions:
         return compile_expression(expr, self._names, in_exit=self._in_exit)
 
     def _nested(self, step: Step) -> Action:
-        """Build the dispatched action of a deeply nested step: it runs as a block of its own."""
+        """Dispatch a step nested too deeply for one function: build one that runs it as a block."""
         block = self._block((step,), "", self._names.shared)
 
         def run(frame: Frame) -> None:
@@ -131,7 +132,7 @@ def _branch(block: Any, frame: Frame) -> Callable[[], None]:
 
 
 def _raise_first_error(outcomes: list[BaseException | None]) -> None:
-    """Raise a ``parallel`` step's most severe error: failures before cancellation and ``stop``."""
+    """Raise one error of a dispatched ``parallel`` step: a failure before a cancel or ``stop``."""
     raised = [one for one in outcomes if one is not None]
     if not raised:
         return

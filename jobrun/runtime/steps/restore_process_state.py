@@ -68,7 +68,7 @@ class ProcessState:
                     self._tell(name)
 
     def _compare_generators(self, before: dict[str, object]) -> None:
-        """Warn if tasks draw from a global random generator, which no resume restores."""
+        """Warn if tasks drew from the process's random generators, which no resume restores."""
         after = _read_generators()
         for name, state in before.items():
             if after[name] == state:
@@ -93,7 +93,7 @@ class ProcessState:
 
 
 def _read_generators() -> dict[str, object]:
-    """Return the states of the process's global random generators, which no resume restores."""
+    """Return states of the process's random generators, to see whether tasks draw from them."""
     found: dict[str, object] = {}
     if (module := sys.modules.get("random")) is not None:
         found["random"] = module.getstate()
@@ -106,7 +106,7 @@ def _read_generators() -> dict[str, object]:
 
 
 def _mask_of_new_files() -> int | None:
-    """Return the process's umask; None where it cannot be read without changing it."""
+    """Return the process's umask, to restore it later; None if reading it would change it."""
     for line in read_proc("self", "status").splitlines():
         if line.startswith(b"Umask:"):
             return int(line.split()[1], 8)

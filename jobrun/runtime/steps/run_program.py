@@ -392,7 +392,7 @@ class LineSplitter:
 
 
 def _read(pipe: int, lines: LineSplitter) -> bool:
-    """Read a piece of a running program's output; return False if the output has ended."""
+    """Read a piece of output of a ``run`` step's program; return False at the output's end."""
     data = os.read(pipe, _CHUNK_BYTES)
     lines.feed(data)
     return bool(data)
@@ -462,7 +462,7 @@ def unpack_directory(content: Bytes, folder: Path) -> None:
 
 
 def _entries(folder: Path) -> Iterator[Path]:
-    """Yield all files and folders in a ``state_dir`` to pack, sorted by name to be reproducible."""
+    """Yield the files and folders in a ``run`` program's ``state_dir``, sorted, to be packed."""
     if not folder.is_dir():
         return
     with os.scandir(folder) as found:

@@ -95,7 +95,7 @@ def _module(name: str, folder: str) -> ModuleType:
 
 
 def _forget_other(top: str, folder: str) -> None:
-    """Remove an imported module from ``sys.modules`` if the user's folder has one of its name."""
+    """Forget an imported module if the user's folder has one of its name, to import that one."""
     loaded = sys.modules.get(top)
     here = PathFinder.find_spec(top, [folder])
     if loaded is None or here is None or here.origin is None:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from jobrun.core.errors import JobrunError
 from jobrun.runtime.context.bounded_queue import FifoQueue, Put, Values
 from jobrun.runtime.context.cancel import CancelledError, CancelScope
-from jobrun.runtime.context.frame import GroupRun
+from jobrun.runtime.context.group_run_state import GroupRun
 from jobrun.runtime.records.queue_endpoints import QueuePlan
 from jobrun.session.wire.rpc import Reply
 

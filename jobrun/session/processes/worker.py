@@ -33,7 +33,7 @@ from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.codegen.step_meter import Meter
 from jobrun.runtime.context.bounded_queue import RecordQueue
 from jobrun.runtime.context.cancel import CancelScope
-from jobrun.runtime.context.frame import GroupRun
+from jobrun.runtime.context.group_run_state import GroupRun
 from jobrun.runtime.context.safe_point import SafePoint, SafePointHooks
 from jobrun.runtime.records.queue_endpoints import QueuePlan
 from jobrun.session.base import RunContext

@@ -9,7 +9,7 @@ from queue import Empty
 
 from jobrun.core.errors import JobrunError
 from jobrun.core.events import TasksGivenUp
-from jobrun.runtime.context.frame import GroupRun
+from jobrun.runtime.context.group_run_state import GroupRun
 from jobrun.runtime.task_limits import render_stacks
 from jobrun.session.base import TasksStuckError, merge_errors
 from jobrun.session.threads.thread_pool import ThreadPool

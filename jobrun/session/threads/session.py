@@ -26,7 +26,8 @@ from jobrun.graph.query import find_concurrent_callables
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.context.cancel import CancelScope
 from jobrun.runtime.context.child_processes import ChildReaper
-from jobrun.runtime.context.frame import Blobs, Frame, GroupRun, MissingBlobError, Start, run_all
+from jobrun.runtime.context.frame import Blobs, Frame, MissingBlobError
+from jobrun.runtime.context.group_run_state import GroupRun, Start, run_all
 from jobrun.runtime.context.library_settings import LibrarySettings
 from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.runtime.execute_task import NodeRun, run_task

@@ -18,7 +18,7 @@ from jobrun.core.errors import JobrunError, TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import OutputRef, Task
 from jobrun.runtime.context.bounded_queue import RecordQueue
-from jobrun.runtime.context.frame import Fetch, FetchFile, GroupRun
+from jobrun.runtime.context.group_run_state import Fetch, FetchFile, GroupRun
 from jobrun.runtime.records.queue_endpoints import QueuePlan
 from jobrun.values.blob_kinds import Value
 

@@ -15,7 +15,6 @@ from jobrun.runtime.records.record_loop import (
     RecordPlan,
     Streams,
     field_names,
-    record_block,
     run_records,
 )
 from jobrun.runtime.steps.dispatch import Actions
@@ -178,9 +177,7 @@ def test_everything_is_closed_whatever_one_of_them_says():
     Streams().close()
 
 
-def test_a_stop_leaves_the_record_of_the_task():
+def test_the_fields_are_those_that_the_task_reads():
     task = Task("t", "n", (), read=ReadQueue(Queue("q"), ("a", "b")), path="e/t")
 
     assert field_names(task) == ("a", "b")
-    assert record_block(task) == "e/t/record"
-    assert record_block(Task("u", "n", (), path="e/u")) == "e/u"

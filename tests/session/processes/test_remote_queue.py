@@ -8,7 +8,7 @@ import pytest
 from jobrun.graph.readers import Queue
 from jobrun.runtime.context.cancel import CancelledError, CancelScope
 from jobrun.runtime.context.child_processes import ChildReaper
-from jobrun.runtime.context.frame import GroupRun
+from jobrun.runtime.context.group_run_state import GroupRun
 from jobrun.runtime.records.queue_endpoints import QueuePlan
 from jobrun.session.processes.remote_queue import BATCH_RECORDS, RemoteQueue, serve_queue_request
 from jobrun.session.threads.thread_pool import ThreadPool

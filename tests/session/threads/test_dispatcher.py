@@ -8,7 +8,7 @@ import pytest
 
 from jobrun.core.events import TasksGivenUp
 from jobrun.runtime.context.child_processes import ChildReaper
-from jobrun.runtime.context.frame import GroupRun
+from jobrun.runtime.context.group_run_state import GroupRun
 from jobrun.session.base import TasksStuckError
 from jobrun.session.threads.dispatcher import Dispatcher
 from jobrun.session.threads.thread_pool import ThreadPool

@@ -5,7 +5,7 @@ import pytest
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.types import OutputRef
 from jobrun.runtime.context.child_processes import ChildReaper
-from jobrun.runtime.context.frame import GroupRun
+from jobrun.runtime.context.group_run_state import GroupRun
 from jobrun.session.threads.work_items import (
     ExternalDeps,
     WorkItem,
