@@ -55,16 +55,16 @@ from jobrun.core.object_url import ObjectUrl, parse_object_url
 from jobrun.core.system_calls import allocate_file, read_into
 from jobrun.graph.query import walk
 from jobrun.graph.steps import LoadState
-from jobrun.session.wire.partition_group import Partition
-from jobrun.session.wire.rpc import Reply, wait_all
-from jobrun.session.wire.worker_handle import WorkerHandle
-from jobrun.session.wire.worker_protocol import (
+from jobrun.session.wire.file_messages import (
     NO_FILE_SETUP,
     FileChunk,
     Probe,
     UploadedSave,
     WorkerFileSetup,
 )
+from jobrun.session.wire.partition_group import Partition
+from jobrun.session.wire.rpc import Reply, wait_all
+from jobrun.session.wire.worker_handle import WorkerHandle
 
 # So many files come at a time: with what is under way of each, that bounds the memory.
 CONCURRENT_FILES = 4

@@ -28,7 +28,7 @@ from jobrun.session.base import (
     TasksStuckError,
     merge_errors,
 )
-from jobrun.session.threads.dispatcher import EXIT_GRACE_S
+from jobrun.session.threads.work_items import EXIT_GRACE_S
 from jobrun.session.wire.partition_group import PartitionedGroup
 from jobrun.session.wire.rpc import Outcome
 from jobrun.values.blob_kinds import Value

@@ -42,17 +42,16 @@ from jobrun.session.processes.remote_queue import RemoteQueue
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.session.threads.work_items import ExternalDeps, TaskOnNode
 from jobrun.session.wire.codec import serialize_error
+from jobrun.session.wire.file_messages import NO_FILE_SETUP, WorkerFileSetup
 from jobrun.session.wire.partition_group import Partition
-from jobrun.session.wire.peer_transfer import PeerConnections
-from jobrun.session.wire.rpc import RpcClient
-from jobrun.session.wire.worker_protocol import (
-    NO_FILE_SETUP,
-    MessageChannel,
+from jobrun.session.wire.peer_transfer import (
+    PeerConnections,
     PeerReader,
     ReadOwnBlob,
     RequestConnection,
-    WorkerFileSetup,
 )
+from jobrun.session.wire.rpc import RpcClient
+from jobrun.session.wire.worker_handle import MessageChannel
 from jobrun.values.blob_kinds import Value
 
 _LOST_MASTER = 1

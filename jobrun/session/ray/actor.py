@@ -44,8 +44,8 @@ from jobrun.session.wire.codec import (
     frame_size,
     serialize_error,
 )
+from jobrun.session.wire.peer_transfer import ReadOwnBlob, RequestConnection
 from jobrun.session.wire.rpc import Reply
-from jobrun.session.wire.worker_protocol import ReadOwnBlob, RequestConnection
 from jobrun.values.blob_kinds import Value
 from jobrun.version import __version__
 

@@ -39,6 +39,7 @@ from jobrun.runtime.task_limits import has_own_scope
 from jobrun.session.base import GroupCancelledError, Outputs, RunContext, merge_errors
 from jobrun.session.threads.thread_pool import IdleCpuStarter, ThreadPool
 from jobrun.session.threads.work_items import (
+    Dispatcher,
     ExternalDeps,
     WorkItem,
     require_valid_needs,
@@ -49,10 +50,9 @@ from jobrun.values.copies import boundary_form, detach
 from jobrun.values.object_state import ObjectFacts, class_name
 
 if TYPE_CHECKING:
-    from jobrun.session.threads import dispatcher, retry_snapshots
+    from jobrun.session.threads import retry_snapshots
 else:
     retry_snapshots = lazy_module("jobrun.session.threads.retry_snapshots")
-    dispatcher = lazy_module("jobrun.session.threads.dispatcher")
 
 # A job has four groups and one that saves; groups that load and upload are temporary.
 _KEPT_PLANS = 8
@@ -161,7 +161,7 @@ class ThreadsSession:
         self._running = run
         try:
             with self._surround_calls(plan), warnings.errstate(), deps.attach(run):
-                dispatcher.Dispatcher(run, pool, self._grace_s, deps).run(parts)
+                Dispatcher(run, pool, self._grace_s, deps).run(parts)
         finally:
             self._running = None
         return _collect_outputs(plan, run)

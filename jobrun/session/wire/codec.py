@@ -44,8 +44,8 @@ from jobrun.runtime.codegen import meter_protocol
 from jobrun.runtime.context import cancel, frame, safe_point
 from jobrun.session import base
 from jobrun.session.base import GroupCancelledError
+from jobrun.session.wire import file_messages
 from jobrun.session.wire import partition_group as partition
-from jobrun.session.wire import worker_protocol
 from jobrun.values import container_flattening as trees
 from jobrun.values import object_state as objects
 from jobrun.values import torch_tensors as tensors
@@ -72,8 +72,8 @@ _SOCKET_BYTES = 1 << 22
 
 _MODULES = (
     checkpoint_policy, checkpoint_times, conditions, readers, elsewhere, errors, events,
-    expr, objects, objecturl, partition, safe_point, save_load_groups,
-    meter_protocol, steps, store, types, usage, worker_protocol,
+    expr, file_messages, objects, objecturl, partition, safe_point, save_load_groups,
+    meter_protocol, steps, store, types, usage,
 )  # fmt: skip
 
 

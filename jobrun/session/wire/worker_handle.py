@@ -1,19 +1,25 @@
-"""Control one node's process from the master: send it requests and dispatch its messages."""
+"""Control one node's worker process from the master: send it requests, dispatch its messages.
+
+The process, its message channel and the listener to its messages are protocols: a process of this
+machine and an actor of Ray are such processes.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from jobrun.core.events import Listener
+from jobrun.graph.types import OutputRef
+from jobrun.runtime.codegen.meter_protocol import BlockTime
 from jobrun.session.base import NodeLostError
 from jobrun.session.wire.codec import serialize_error
 from jobrun.session.wire.launch import LocalProcess
 from jobrun.session.wire.partition_group import Partition
 from jobrun.session.wire.rpc import RpcClient
-from jobrun.session.wire.worker_protocol import WorkerListener, WorkerProcess
+from jobrun.values.blob_kinds import Value
 
 
 class WorkerHandle:
@@ -30,7 +36,7 @@ class WorkerHandle:
     def __init__(
         self,
         node: str,
-        listener: WorkerListener[WorkerHandle],
+        listener: WorkerListener,
         emit: Listener,
         start: Callable[[str], WorkerProcess] = LocalProcess,
         incarnation: int = 0,
@@ -144,3 +150,85 @@ class WorkerHandle:
                 self._listener.add_step_times(f"{self.node} {self.pid}", *given)
             case _:
                 raise RuntimeError(f"node '{self.node}' sent an unknown message '{kind}'")
+
+
+class WorkerListener(Protocol):
+    """Receives what a node sends unasked, in the handle's own thread; must not wait for nodes."""
+
+    def part_failed(self, node: str, run: int) -> None:
+        """Receive that a group run has failed on a worker, as each listener to workers must."""
+
+    def task_ended(
+        self, node: str, run: int, task: str, outputs: Mapping[OutputRef, Value]
+    ) -> None:
+        """Declare how the listener of a worker is called when a task has ended on its node."""
+
+    def handle_request(
+        self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
+    ) -> None:
+        """Receive a worker's request, to answer it, as each listener to workers must.
+
+        ``WorkerHandle.answer`` sends the reply.
+        """
+
+    def add_step_times(self, reporter: str, times: Sequence[BlockTime]) -> None:
+        """Receive step times that a worker measured, as each listener to workers must.
+
+        See ``Instrumenter.merge_times``.
+        """
+
+    def worker_lost(self, node: str) -> None:
+        """Declare how a worker's listener is called when its process ended unexpectedly."""
+
+
+class MessageChannel(Protocol):
+    """One end of what carries messages between a node and its master, whole and in order."""
+
+    def send(self, *message: Any) -> None:
+        """Send a message to the other end of a worker's channel, as each kind of channel must.
+
+        Can be called from any thread.
+
+        Raises:
+            OSError: The other side has ended.
+            TaskFailedError: E274, a value has a dtype that cannot be encoded.
+        """
+
+    def receive(self) -> tuple[Any, ...] | None:
+        """Wait for a message on a worker's channel and return it; None after the channel's end."""
+
+    def close(self) -> None:
+        """Declare that to close a worker's message channel gives a receiving thread None."""
+
+
+class WorkerProcess(Protocol):
+    """The process of one node, from its start to its end, as its master controls it."""
+
+    @property
+    def channel(self) -> MessageChannel:
+        """The master's end of a message channel, which each kind of worker process must have."""
+
+    @property
+    def pid(self) -> int:
+        """The process ID that each kind of worker process must have; 0 until it is known."""
+
+    def kill(self) -> None:
+        """Kill the worker's process at once, whatever kind of process it is."""
+
+    def abort(self) -> None:
+        """Kill a worker process that does not respond, after it prints its threads' stacks."""
+
+    def wait_for_exit(self) -> None:
+        """Wait until a worker process of any kind has ended, by itself or by a signal."""
+
+    def join(self) -> str:
+        """Wait until a worker process of any kind ends, by force if needed; return how it ended."""
+
+    def take_output(self, emit: Listener) -> None:
+        """Emit what a worker process of any kind had printed but not sent when it ended."""
+
+    def release(self) -> None:
+        """Free what the master keeps for a worker process of any kind, after that has ended."""
+
+    def connect_peer(self, asker: str, owner: str, other: Any) -> None:
+        """Connect a worker process of any kind with another, to request blobs from the other."""
