@@ -21,7 +21,7 @@ import numpy as np
 from jobrun.core.file_formats import suffix_of
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.formats import errors as faults
-from jobrun.formats.headers import DELIMITERS, choose_columns, column_names, csv_columns
+from jobrun.formats.csv_header import DELIMITERS, choose_columns, column_names, csv_columns
 from jobrun.formats.rows import Array, Column, Piece, restore_order, sort_rows
 
 Kind = Literal["integer", "float", "text"]

@@ -19,8 +19,8 @@ from h5py import h5d, h5l, h5t
 
 from jobrun.core.errors import JobrunError
 from jobrun.formats import errors as faults
+from jobrun.formats.contiguous_arrays import ArrayRows, Extent
 from jobrun.formats.headers import MemberInfo, choose_member
-from jobrun.formats.npy import ArrayRows, Extent
 from jobrun.formats.rows import (
     Array,
     Column,

@@ -20,6 +20,13 @@ from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.file_formats import FileFormat, format_of, suffix_of
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.formats import errors as faults
+from jobrun.formats.csv_header import (
+    DELIMITERS,
+    choose_columns,
+    column_names,
+    csv_columns,
+    first_fields,
+)
 
 HDF5 = frozenset({".h5", ".hdf5"})
 
@@ -29,9 +36,6 @@ _MOST_HEADER_BYTES = 1 << 16
 
 # A dtype as ``numpy.dtype.str`` has it, or the text of its ``descr``; and the lengths of the axes.
 Form = tuple[str, tuple[int, ...]]
-
-_FIRST_LINE_BYTES = 1 << 20
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 def require_file(path: str) -> None:
@@ -216,69 +220,6 @@ def _describe_table(path: str, member: str) -> MemberInfo:
     else:
         first_fields(path)
     return MemberInfo("", ())
-
-
-def csv_columns(path: str) -> tuple[str, ...] | None:
-    """Return the column names from a csv file's header line; None if it has no header.
-
-    It is data when each of its fields is a number or empty.
-
-    Raises:
-        EnvironmentFaultError: The file is empty, or not text.
-    """
-    first = first_fields(path)
-    if all(_is_number(field) or not field.strip() for field in first):
-        return None
-    return tuple(field.strip() for field in first)
-
-
-def first_fields(path: str) -> list[str]:
-    """Read what may be a csv file's header: the fields of its first line with content.
-
-    Raises:
-        EnvironmentFaultError: The file is empty, or not text.
-    """
-    import csv  # noqa: PLC0415 - for tables only
-
-    delimiter = DELIMITERS[suffix_of(path)]
-    try:
-        with Path(path).open(encoding="utf-8-sig", newline="") as file:
-            lines = file.readlines(_FIRST_LINE_BYTES)
-        fields = next(filter(None, csv.reader(lines, delimiter=delimiter)), None)
-    except (OSError, ValueError, csv.Error) as error:
-        raise faults.unreadable(path, error) from error
-    if fields is None:
-        raise faults.unreadable(path, "it is empty")
-    if any("\0" in field for field in fields):
-        raise faults.unreadable(path, "it is not text")
-    return fields
-
-
-def column_names(path: str) -> tuple[str, ...]:
-    """Return a csv file's column names from its header line, or else the numbers 0, 1, …."""
-    return csv_columns(path) or tuple(str(place) for place in range(len(first_fields(path))))
-
-
-def choose_columns(path: str, member: str, names: tuple[str, ...]) -> tuple[int, ...]:
-    """Find where in a csv file's header the columns named by ``member`` are, or refuse them.
-
-    Raises:
-        EnvironmentFaultError: There is no such column.
-    """
-    wanted = [member] if member in names else [part.strip() for part in member.split(",")]
-    for name in wanted:
-        if name not in names:
-            raise faults.missing_member(path, name, names)
-    return tuple(names.index(name) for name in wanted)
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    # Python takes 1_000 for a number; a table does not.
-    return "_" not in field
 
 
 def format_module(file_format: FileFormat) -> Any:

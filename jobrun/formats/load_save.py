@@ -29,7 +29,8 @@ from jobrun.core.files.disk import disk_faults, replace_file
 from jobrun.formats import csv as tables
 from jobrun.formats import errors as faults
 from jobrun.formats import npy as arrays
-from jobrun.formats.headers import DELIMITERS, HDF5, require_file, split_field_name
+from jobrun.formats.csv_header import DELIMITERS
+from jobrun.formats.headers import HDF5, require_file, split_field_name
 from jobrun.formats.rows import extract_field, open_rows
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value

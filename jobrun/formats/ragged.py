@@ -14,7 +14,7 @@ import numpy as np
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.formats import errors as faults
-from jobrun.formats.npy import ArrayRows
+from jobrun.formats.contiguous_arrays import ArrayRows
 from jobrun.formats.rows import Array, Column, Rows, common_length, sort_rows
 
 # Opens members of one length; any number of times.
