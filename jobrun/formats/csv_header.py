@@ -26,7 +26,7 @@ def csv_columns(path: str) -> tuple[str, ...] | None:
 
 
 def first_fields(path: str) -> list[str]:
-    """Read what may be a csv file's header: the fields of its first line with content.
+    """Read the fields of a csv file's first line with content, which may be its header line.
 
     Raises:
         EnvironmentFaultError: The file is empty, or not text.
@@ -53,7 +53,7 @@ def column_names(path: str) -> tuple[str, ...]:
 
 
 def choose_columns(path: str, member: str, names: tuple[str, ...]) -> tuple[int, ...]:
-    """Find where in a csv file's header the columns named by ``member`` are, or refuse them.
+    """Return the positions in a csv file's header line of the columns that ``member`` names.
 
     Raises:
         EnvironmentFaultError: There is no such column.

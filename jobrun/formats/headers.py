@@ -104,7 +104,7 @@ def describe(path: str, member: str = "") -> MemberInfo:
 def resolve_member(
     path: str, member: str, error: EnvironmentFaultError
 ) -> tuple[str, tuple[str, ...]]:
-    """Resolve a name by a data file's header: to a member, or to a member and nested fields."""
+    """Split a column's name into member and nested fields, which a data file's header lists."""
     if error.faults[0].code != "E281":
         raise error
     try:
@@ -117,7 +117,7 @@ def resolve_member(
 def split_field_name(
     path: str, member: str, error: EnvironmentFaultError
 ) -> tuple[str, tuple[str, ...]]:
-    """Split ``member/field`` by a data file's header; raise ``error`` if no member has it.
+    """Split ``member/field`` where a data file's header has such a member, or raise ``error``.
 
     Args:
         path: The file.
@@ -223,7 +223,7 @@ def _describe_table(path: str, member: str) -> MemberInfo:
 
 
 def format_module(file_format: FileFormat) -> Any:
-    """Import the module of ``formats`` that reads what headers do not give: members and rows.
+    """Import the module of a data file's format, such as ``hdf5``, to read its header or rows.
 
     One that ``headers`` has no rule of its own for has ``members`` and ``describe`` there.
     """
@@ -321,7 +321,7 @@ def name_splits(member: str, *, alone: bool) -> Iterator[tuple[str, tuple[str, .
 
 
 def field_form(form: Form, fields: tuple[str, ...]) -> Form | None:
-    """Return dtype and shape of a nested field by the record dtype in a header; None if missing."""
+    """Return a nested field's dtype and shape by the structured dtype in a header, or None."""
     descr, shape = _descr(form[0]), form[1]
     for name in fields:
         found = next((one for one in _fields(descr) if one[0] == name), None)
@@ -333,7 +333,7 @@ def field_form(form: Form, fields: tuple[str, ...]) -> Form | None:
 
 
 def field_names(member: str, form: Form) -> tuple[str, ...]:
-    """List the innermost fields of a structured array, by the dtype in its file header."""
+    """List the names of the innermost fields of the structured dtype in a data file's header."""
     return tuple(f"{member}/{name}" if member else name for name in _leaves(_descr(form[0])))
 
 
@@ -355,7 +355,7 @@ def locate_field(
 
 
 def item_bytes(form: str) -> int | None:
-    """Compute the size in bytes of a record from the dtype's text in a header; None if unknown."""
+    """Compute the bytes of one item from the text of a dtype in a header; None if unknown."""
     return _item_bytes(_descr(form))
 
 
@@ -380,7 +380,7 @@ def _leaves(descr: Any) -> Iterator[str]:
 
 
 def _fields(descr: Any) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
-    """Yield name, dtype and shape of each field of the structured ``descr`` in a npy header."""
+    """Yield name, dtype and shape of each field of the structured ``descr`` in an npy header."""
     if isinstance(descr, str):
         return
     for one in descr:

@@ -40,7 +40,7 @@ Array = np.ndarray[Any, Any]
 
 
 def read_member(path: str, member: str = "") -> Array:
-    """Load one member of a data file of any format into a new array, for a ``load`` step.
+    """Load one member of a data file, in the format that its suffix says, into a new array.
 
     Raises:
         EnvironmentFaultError: File or member are missing, damaged, cut short, hold Python
@@ -76,7 +76,7 @@ def _read_member(path: str, member: str) -> Array:
 
 
 def write_members(path: str, values: Mapping[str, Value]) -> None:
-    """Save named arrays as the members of one new data file, for a ``save`` step.
+    """Save named arrays as members of a new data file, in the format that its suffix says.
 
     It appears whole, and is durable when this returns; its folder is made if need be.
 

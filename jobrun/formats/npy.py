@@ -14,7 +14,7 @@ import numpy as np
 
 from jobrun.core.file_formats import suffix_of
 from jobrun.formats import errors as faults
-from jobrun.formats.contiguous_arrays import ArrayRows, Extent
+from jobrun.formats.array_rows import ArrayRows, Extent
 from jobrun.formats.headers import NpyHeader, choose_member, npz_members, open_zip, read_npy_header
 from jobrun.formats.rows import Array
 
@@ -82,7 +82,7 @@ def write_npz(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
 
 
 def open_file(path: str, members: tuple[str, ...]) -> ArrayRows:
-    """Open arrays in an npy or npz file to read rows, as ``open_rows`` does for this format."""
+    """Open an npy or npz file to read rows of its arrays."""
     with Path(path).open("rb") as file:
         is_zip = file.read(2) == b"PK"
     if suffix_of(path) == ".npy" or not is_zip:
@@ -191,13 +191,13 @@ class _RecordingFile:
         self.last = b""
 
     def read(self, count: int) -> bytes:
-        """Read the bytes (a header) before the rows of a file's array, and remember them."""
+        """Read bytes of an npy file's header; keep those read last in the attribute ``last``."""
         self.last = self._file.read(count)
         return self.last
 
 
 def _data_offset(path: str, info: zipfile.ZipInfo) -> int:
-    """Return the offset of an npz member's bytes behind its zip header, to read array rows."""
+    """Return the offset in an npz file at which the bytes of an npy member begin."""
     with Path(path).open("rb") as file:
         file.seek(info.header_offset)
         header = file.read(_LOCAL_HEADER_BYTES)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import JobrunError
-from jobrun.formats import contiguous_arrays
-from jobrun.formats.contiguous_arrays import ArrayRows, Extent
+from jobrun.formats import array_rows
+from jobrun.formats.array_rows import ArrayRows, Extent
 from jobrun.formats.rows import open_rows
 
 
@@ -55,7 +55,7 @@ def test_rows_of_a_large_file_take_no_memory_of_its_size(tmp_path):
 
 @pytest.mark.parametrize("dtype", ["<f8", ">i2", "<U3", "?"])
 def test_rows_that_are_read_one_by_one_are_those_of_the_member(tmp_path, monkeypatch, dtype):
-    monkeypatch.setattr(contiguous_arrays, "_MAPPED_BYTES", 0)
+    monkeypatch.setattr(array_rows, "_MAPPED_BYTES", 0)
     x = np.arange(300).reshape(100, 3).astype(dtype)
     np.savez(tmp_path / "a.npz", x=x, flat=x[:, 0])
     rows = open_rows("npz", str(tmp_path / "a.npz"), ("x", "flat"))

@@ -71,7 +71,7 @@ class ArrayRows:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The name, dtype and row shape of each array that is read, as of a npy file."""
+        """Return the name, dtype and row shape of each contiguous array whose rows are read."""
         return self._columns
 
     def __len__(self) -> int:
@@ -79,19 +79,19 @@ class ArrayRows:
 
     @property
     def is_indexable(self) -> bool:
-        """Whether all arrays are in memory or can be mapped, to pick their rows by index."""
+        """Return whether all arrays are in memory or small enough to map, to index their rows."""
         return all(source.is_indexable for source in self._sources)
 
     def take(self, start: int, stop: int) -> Piece:
-        """Read consecutive rows of contiguous arrays."""
+        """Read consecutive rows of each contiguous array."""
         return tuple(source.take(start, stop) for source in self._sources)
 
     def pick(self, rows: Array) -> Piece:
-        """Read rows of contiguous arrays in any order."""
+        """Read rows of each contiguous array by row numbers, in the order given."""
         return tuple(source.pick(rows) for source in self._sources)
 
     def close(self) -> None:
-        """Close the npy, npz or other file whose arrays were read by rows."""
+        """Close the file, of any format, that holds the contiguous arrays whose rows were read."""
         for source in self._sources:
             source.close()
         if self._file >= 0:
@@ -108,15 +108,15 @@ class _InMemory:
         self._array = array
 
     def take(self, start: int, stop: int) -> Array:
-        """Return a copy of consecutive rows of an array in memory, such as an npz member."""
+        """Return a copy of consecutive rows of an array in memory."""
         return self._array[start:stop].copy(order="C")
 
     def pick(self, rows: Array) -> Array:
-        """Return rows in any order of an array in memory, such as an npz file's member."""
+        """Return a copy of an array's rows in memory, by row numbers in the order given."""
         return self._array.take(rows, axis=0)
 
     def close(self) -> None:
-        """Release the array in memory whose rows were read."""
+        """Release the reference to an array in memory whose rows were read."""
         self._array = self._array[:0]
 
 
@@ -138,11 +138,11 @@ class _Extent:
 
     @property
     def is_indexable(self) -> bool:
-        """Whether the array in a file is small enough to map to memory, to pick rows by index."""
+        """Return whether an array in a file is at most 256 MiB, so that a mapping is indexed."""
         return self._row_bytes * self._extent.shape[0] <= _MAPPED_BYTES
 
     def take(self, start: int, stop: int) -> Array:
-        """Read consecutive rows of an array that is contiguous in its file, as an npy file's is."""
+        """Read consecutive rows of an array that lies contiguously in a file."""
         if self._extent.fortran and len(self._extent.shape) > 1:
             found = self._mapped()[start:stop].copy("C")
             self._release_pages(found.nbytes)
@@ -154,7 +154,7 @@ class _Extent:
         return rows
 
     def pick(self, rows: Array) -> Array:
-        """Read rows, in any order, of an array that is contiguous in a file."""
+        """Read rows of an array in a file by row numbers, in the order given."""
         extent = self._extent
         self._check_size()
         if extent.fortran and len(extent.shape) > 1:
@@ -192,7 +192,7 @@ class _Extent:
             offset += count
 
     def _mapped(self) -> Any:
-        """Map a npy file's array to memory: as rows of bytes, or in Fortran order as it is."""
+        """Map an array in a file to memory; return it, as rows of raw bytes if in C order."""
         if self._map is None:
             extent = self._extent
             if extent.fortran and len(extent.shape) > 1:
@@ -209,7 +209,7 @@ class _Extent:
         return self._rows
 
     def _release_pages(self, touched_bytes: int) -> None:
-        """Release mapped pages of rows before they add up; the system's page cache holds them."""
+        """Release mapped pages of array rows after 128 MiB; the page cache still holds them."""
         self._touched_bytes += touched_bytes
         if self._touched_bytes > _GIVE_BACK_BYTES:
             self._touched_bytes = 0
