@@ -326,7 +326,7 @@ class _Known:
     width: int = 1
 
     def see(self, fields: list[str]) -> None:
-        """Update the dtype inferred for a csv reader's column from its fields in further rows."""
+        """Update the dtype inferred for a csv column by its fields in further rows."""
         self.width = max(self.width, *map(len, fields))
         kind = convert_column(fields).dtype.kind if self.kind != "text" else "U"
         if kind == "U":
@@ -336,7 +336,7 @@ class _Known:
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """Return the dtype that can hold a csv column's fields in all rows indexed so far."""
+        """Return the dtype that can hold a csv column's fields of every row indexed so far."""
         if self.kind == "text":
             return np.dtype(f"<U{self.width}")
         return np.dtype(np.int64 if self.kind == "integer" else np.float64)

@@ -53,7 +53,7 @@ def members(path: str) -> tuple[str, ...]:
 
 
 def describe(path: str, member: str) -> MemberInfo:
-    """Return dtype and shape of a dataset in an HDF5 file; with one dataset its name may be empty.
+    """Return dtype and shape of an HDF5 file's dataset, the only one if ``member`` is empty.
 
     Raises:
         EnvironmentFaultError: It is not there, leads elsewhere, or the file is damaged.

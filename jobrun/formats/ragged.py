@@ -237,7 +237,7 @@ def _bounds(lengths: Array, name: str, count: int, values: str, what: str) -> Ar
 
 
 def _picked(values: Rows, bounds: Array, rows: Array, ends: Array) -> Array:
-    """Read ragged rows in a given order into one array; ``ends`` says where each row ends there."""
+    """Read ragged rows in a given order into one array; ``ends`` says where each row ends."""
     starts, total = bounds[rows], int(ends[-1])
     if isinstance(values, ArrayRows) and values.is_indexable and total < _LONG_ROW * len(rows):
         return values.pick(np.arange(total) + np.repeat(starts - ends[:-1], np.diff(ends)))[0]

@@ -138,7 +138,7 @@ class ThreadsSession:
     def run_part(
         self, group: TaskGroup, epoch: int, deps: ExternalDeps, points: SafePointHooks | None = None
     ) -> Outputs:
-        """Run the tasks of a group on this threads session's nodes; ``needs`` were checked before.
+        """Run a group's tasks on this threads session's nodes; the caller has checked ``needs``.
 
         Args:
             group: What of it runs here.
@@ -294,7 +294,7 @@ class ThreadsSession:
         return tuple(sorted(self._workspaces[node]))
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Keep only the named blobs in the ``threads`` session, each with its own memory.
+        """Keep only the named blobs in the ``threads`` session, and copy any that share memory.
 
         Raises:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.
@@ -310,7 +310,7 @@ class ThreadsSession:
             workspace.update(blobs)
 
     def renew(self) -> tuple[str, ...]:
-        """Empty all workspaces of the ``threads`` session, where no single node can be lost."""
+        """Empty all workspaces of the ``threads`` session; return (), as no node can be lost."""
         for workspace in self._workspaces.values():
             workspace.clear()
         return ()
@@ -421,7 +421,7 @@ def _collect_outputs(plan: GroupPlan, run: GroupRun) -> Outputs:
 
 
 def _settle_blobs(node: str, workspace: Blobs, keep: tuple[str, ...]) -> dict[str, Value]:
-    """Return the blobs to keep of a threads session's workspace, as a load would make them."""
+    """Return the threads session's blobs to keep, in the form that loading a checkpoint gives."""
     settled: dict[str, Value] = {}
     try:
         for name in sorted(keep):
@@ -463,7 +463,7 @@ NodeNames = Mapping[str, frozenset[str]]
 
 
 def collect_changes(plans: Sequence[GroupPlan]) -> tuple[tuple[NodeNames, ...], NodeNames]:
-    """Collect which blobs the groups of a ``threads`` session change, or expose to callables."""
+    """List which blobs groups of a ``threads`` session change, and which callables may change."""
     opaque: dict[str, frozenset[str]] = {}
     for plan in plans:
         for node, names in plan.opaque.items():
@@ -509,7 +509,7 @@ def _start_thread(work: Callable[[], None], done: Callable[[], None]) -> None:
 
 
 def copy_for_reading(value: Value, name: str) -> Value:
-    """Copy a blob to be read outside the ``threads`` session; of an object, its class only."""
+    """Copy a blob of the ``threads`` session for its caller; of an object only the class's name."""
     return ObjectFacts(class_name(value)) if is_object(value) else detach(value, name)
 
 

@@ -92,7 +92,7 @@ def find_ready(items: Sequence[WorkItem]) -> list[WorkItem]:
 
 
 def iter_released(item: WorkItem) -> Iterator[WorkItem]:
-    """Yield the work items that can start because ``item``, the last they awaited, has ended."""
+    """Yield the work items that can start, as ``item``, the last they waited for, has ended."""
     for later in item.followers:
         later.pending -= 1
         if later.pending:
@@ -135,7 +135,7 @@ class RemoteNotifier(Protocol):
     """Notifies other nodes of the local tasks, and opens the queues shared with them."""
 
     def notify_task_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Notify nodes whose work items wait for a task of this node that the task has ended."""
+        """Notify nodes, whose work items wait for a task here, that the task has ended."""
 
     def notify_failure(self) -> None:
         """Notify nodes whose work items depend on tasks of this node that such a task has failed.
@@ -183,7 +183,7 @@ class ExternalDeps:
 
     @property
     def awaited(self) -> Iterable[WorkItem]:
-        """The work items that each wait for one task on another node."""
+        """Return the work items that represent other nodes' tasks for which items here wait."""
         return self._items.values()
 
     def is_awaited(self, item: WorkItem) -> bool:
@@ -212,7 +212,7 @@ class ExternalDeps:
 
     @contextmanager
     def attach(self, run: GroupRun) -> Iterator[None]:
-        """Let a cancel pass between this node's run and the work items that await other nodes.
+        """Pass each cancel from this node's work items to other nodes and back, within ``with``.
 
         Also if that was requested before.
         """
@@ -226,12 +226,12 @@ class ExternalDeps:
             self._run = None
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue:
-        """Open a queue for work items: across nodes if other nodes use it, else in this process."""
+        """Open a queue that work items read or write: across nodes if others use it, else local."""
         shared = self._notifier.open_queue(plan, run) if self._notifier is not None else None
         return plan.open() if shared is None else shared
 
     def wrap_work(self, task: Task, work: Callable[[], None], run: GroupRun) -> Callable[[], None]:
-        """Wrap a task's work so that external dependents of the task are notified when it ends."""
+        """Wrap a task's work: when it ends, notify nodes whose work items wait for the task."""
         notifier = self._notifier
         if notifier is None or task.name not in self._announced:
             return work
@@ -284,7 +284,7 @@ class Dispatcher:
                     waiting = self._wait()
 
     def _start(self, items: list[WorkItem]) -> list[WorkItem]:
-        """Start ready work items; return later ones made ready by those that ended at once."""
+        """Start ready work items; return items made ready by those that ended during the start."""
         over: list[WorkItem] = []
         alone = len(items) == 1 and not self._running
         for item in items:

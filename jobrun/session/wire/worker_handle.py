@@ -59,7 +59,7 @@ class WorkerHandle:
 
     @property
     def pid(self) -> int:
-        """The process ID of the worker that this handle controls."""
+        """Return the process ID of the worker that this handle controls."""
         return self._process.pid
 
     def send(self, *message: Any) -> None:
@@ -74,7 +74,7 @@ class WorkerHandle:
             self.send("partition", key, partition)
 
     def forget_partition(self, key: int) -> None:
-        """Send the handle's worker a command to delete its tasks of a group, no longer needed."""
+        """Send the worker process a command to delete the tasks of a group that it was sent."""
         if key in self._known:
             self._known.remove(key)
             self.send("forget", key)
@@ -95,7 +95,7 @@ class WorkerHandle:
         self._process.kill()
 
     def abort(self) -> None:
-        """Kill this worker handle's unresponsive process in a way that prints its stacks."""
+        """Kill this worker handle's unresponsive process; let it print its stack traces first."""
         self._process.abort()
 
     def request_close(self) -> None:
@@ -156,36 +156,36 @@ class WorkerListener(Protocol):
     """Receives what a node sends unasked, in the handle's own thread; must not wait for nodes."""
 
     def part_failed(self, node: str, run: int) -> None:
-        """Receive that a group run has failed on a worker, as each listener to workers must."""
+        """Receive from a worker handle the message that tasks of a group run have failed."""
 
     def task_ended(
         self, node: str, run: int, task: str, outputs: Mapping[OutputRef, Value]
     ) -> None:
-        """Declare how the listener of a worker is called when a task has ended on its node."""
+        """Receive from a worker handle the message that a task has ended, with its outputs."""
 
     def handle_request(
         self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
     ) -> None:
-        """Receive a worker's request, to answer it, as each listener to workers must.
+        """Receive from a worker handle a request of its process, and answer it through the handle.
 
         ``WorkerHandle.answer`` sends the reply.
         """
 
     def add_step_times(self, reporter: str, times: Sequence[BlockTime]) -> None:
-        """Receive step times that a worker measured, as each listener to workers must.
+        """Receive from a worker handle the step times that its process has measured.
 
         See ``Instrumenter.merge_times``.
         """
 
     def worker_lost(self, node: str) -> None:
-        """Declare how a worker's listener is called when its process ended unexpectedly."""
+        """Receive from a worker handle the message that its process has ended unexpectedly."""
 
 
 class MessageChannel(Protocol):
     """One end of what carries messages between a node and its master, whole and in order."""
 
     def send(self, *message: Any) -> None:
-        """Send a message to the other end of a worker's channel, as each kind of channel must.
+        """Send a message to the other end of a worker process's channel.
 
         Can be called from any thread.
 
@@ -195,10 +195,10 @@ class MessageChannel(Protocol):
         """
 
     def receive(self) -> tuple[Any, ...] | None:
-        """Wait for a message on a worker's channel and return it; None after the channel's end."""
+        """Wait for a message on a worker process's channel and return it; None after its end."""
 
     def close(self) -> None:
-        """Declare that to close a worker's message channel gives a receiving thread None."""
+        """Close a worker process's channel, so that a thread waiting in ``receive`` gets None."""
 
 
 class WorkerProcess(Protocol):
@@ -206,29 +206,29 @@ class WorkerProcess(Protocol):
 
     @property
     def channel(self) -> MessageChannel:
-        """The master's end of a message channel, which each kind of worker process must have."""
+        """Return the master's end of the message channel to this worker process."""
 
     @property
     def pid(self) -> int:
-        """The process ID that each kind of worker process must have; 0 until it is known."""
+        """Return the process ID of this worker process; 0 until it is known."""
 
     def kill(self) -> None:
-        """Kill the worker's process at once, whatever kind of process it is."""
+        """Kill this worker process at once, be it a local process or a Ray actor."""
 
     def abort(self) -> None:
-        """Kill a worker process that does not respond, after it prints its threads' stacks."""
+        """Kill a worker process that does not respond; let it print its stack traces first."""
 
     def wait_for_exit(self) -> None:
-        """Wait until a worker process of any kind has ended, by itself or by a signal."""
+        """Wait until a worker process has ended, by itself or by a signal."""
 
     def join(self) -> str:
-        """Wait until a worker process of any kind ends, by force if needed; return how it ended."""
+        """Wait until a worker process ends, kill it if it takes long; return how it ended."""
 
     def take_output(self, emit: Listener) -> None:
-        """Emit what a worker process of any kind had printed but not sent when it ended."""
+        """Emit, as events, lines that a worker process printed but had not sent when it ended."""
 
     def release(self) -> None:
-        """Free what the master keeps for a worker process of any kind, after that has ended."""
+        """Free what the master holds for an ended worker process, such as its sockets."""
 
     def connect_peer(self, asker: str, owner: str, other: Any) -> None:
-        """Connect a worker process of any kind with another, to request blobs from the other."""
+        """Connect this worker process with another one, to request blobs from the other."""
