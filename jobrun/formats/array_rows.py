@@ -79,7 +79,7 @@ class ArrayRows:
 
     @property
     def is_indexable(self) -> bool:
-        """Return whether all arrays are in memory or small enough to map, to index their rows."""
+        """Return whether rows of all arrays can be indexed: in memory, or in a file's mapping."""
         return all(source.is_indexable for source in self._sources)
 
     def take(self, start: int, stop: int) -> Piece:
@@ -138,7 +138,7 @@ class _Extent:
 
     @property
     def is_indexable(self) -> bool:
-        """Return whether an array in a file is at most 256 MiB, so that a mapping is indexed."""
+        """Return whether an array's rows in a file can be indexed in a mapping: up to 256 MiB."""
         return self._row_bytes * self._extent.shape[0] <= _MAPPED_BYTES
 
     def take(self, start: int, stop: int) -> Array:

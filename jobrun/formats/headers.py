@@ -167,7 +167,7 @@ def describe_member(path: str, member: str) -> MemberInfo:
 
 
 def choose_member(path: str, member: str, known: tuple[str, ...]) -> str:
-    """Return the wanted member in a data file's header, or its only member if none is named.
+    """Return the member that is named, or else the only member in a data file's header.
 
     Raises:
         EnvironmentFaultError: There is no such member, or several, or none.

@@ -287,7 +287,7 @@ class NodeLostError(EnvironmentFaultError):
 
     @classmethod
     def of_node(cls, node: str, how: str) -> NodeLostError:
-        """Build the error for a node that a group lost as its process ended, with the reason."""
+        """Build error E395: the session has lost a node, as the node's process has ended."""
         error = cls.of(
             "E395",
             f"node '{node}' is lost: its process {how}",

@@ -180,7 +180,7 @@ class SessionHarness:
         return [event.text for event in self.events if isinstance(event, Logged)]
 
     def flag(self, name: str) -> str:
-        """Return the quoted path of a flag file for which tasks of a tested session wait."""
+        """Return the quoted path of a flag file, for which tasks wait in the tested session."""
         return repr(str(self.folder / name))
 
     def wait_for(self, name: str) -> Step:

@@ -272,7 +272,7 @@ class ProcessesSession:
             meter.merge_times(reporter, times)
 
     def worker_lost(self, node: str) -> None:
-        """Do nothing when the ``processes`` session loses a worker: requests to it raise that."""
+        """Do nothing when the ``processes`` session loses a worker: open requests fail anyway."""
 
     def handle_request(
         self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
@@ -314,7 +314,7 @@ class ProcessesSession:
         return LocalProcess(node)
 
     def _emitter(self, node: str) -> Listener:
-        """Return the function that the ``processes`` session calls with each event of a node."""
+        """Return the function that is called with a node's events in the ``processes`` session."""
         emit = self._require_open().emit
 
         def forward(event: Event) -> None:

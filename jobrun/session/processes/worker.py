@@ -373,7 +373,7 @@ class PartitionRun:
         )
 
     def fetch_file(self, path: str) -> AbstractContextManager[str]:
-        """Return a context manager that copies a checkpoint file to this worker's own disk."""
+        """Return a context manager that yields this worker's path of a master's checkpoint file."""
         return self._worker.files.local_copy(
             path, partial(self._ask, "file", path), partial(self._ask, "where", path)
         )

@@ -391,7 +391,7 @@ class NodeActor:
     """The Ray actor of one node."""
 
     def begin(self, start: Mapping[str, Any]) -> dict[str, Any]:
-        """Set up the actor's process and start a worker, which a message assigns its node.
+        """Set up the actor's process and start a worker, to which a later message assigns a node.
 
         Args:
             start: ``version`` of the package; ``environment`` of the master; its ``paths`` of

@@ -256,7 +256,7 @@ def _cluster_error(address: str, error: Exception) -> EnvironmentFaultError:
 
 @contextlib.contextmanager
 def _preserved_handlers() -> Iterator[None]:
-    """Restore the signal handlers and ``sys.excepthook``, which Ray replaces, after the session."""
+    """Restore, after a ``with`` block, signal handlers and ``sys.excepthook`` that Ray replaces."""
     hook = sys.excepthook
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -514,7 +514,7 @@ def copy_for_reading(value: Value, name: str) -> Value:
 
 
 def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
-    """Let a ``threads`` session's process keep freed memory (``mallopt``); return whether it will.
+    """Make the ``threads`` session's process keep freed memory (``mallopt``); return if it does.
 
     Args:
         environment: Where a user may have set the thresholds; then they are left as they are.

@@ -652,7 +652,7 @@ class Resequencer:
         self._next = 0
 
     def receive(self, number: int, frame: Frame) -> None:
-        """Hold a message frame that arrives early; pass on all frames whose turn has come."""
+        """Keep encoded messages that arrive too early; pass on each one when its turn has come."""
         with self._lock:
             self._early[number] = frame
             while self._next in self._early:
