@@ -21,7 +21,7 @@ import numpy as np
 from jobrun.core.file_formats import suffix_of
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.formats import errors as faults
-from jobrun.formats.headers import DELIMITERS, choose_columns, column_names, csv_columns
+from jobrun.formats.csv_header import DELIMITERS, choose_columns, column_names, csv_columns
 from jobrun.formats.rows import Array, Column, Piece, restore_order, sort_rows
 
 Kind = Literal["integer", "float", "text"]
@@ -115,7 +115,7 @@ class TableRows:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The name, dtype and shape per row of each column of the csv table."""
+        """Return the name, dtype and row shape of each column read from the csv table."""
         return self._columns
 
     def __len__(self) -> int:
@@ -132,7 +132,7 @@ class TableRows:
         return self._piece(rows)
 
     def pick(self, rows: Array) -> Piece:
-        """Read rows of a csv table in any order, by their row numbers."""
+        """Read rows of a csv table by row numbers, in the order given."""
         ordered, place = sort_rows(rows)
         found: list[list[str]] = []
         # The row that comes next; out of reach at first.
@@ -326,7 +326,7 @@ class _Known:
     width: int = 1
 
     def see(self, fields: list[str]) -> None:
-        """Update the dtype inferred for a csv reader's column from its fields in further rows."""
+        """Update the dtype inferred for a csv column by its fields in further rows."""
         self.width = max(self.width, *map(len, fields))
         kind = convert_column(fields).dtype.kind if self.kind != "text" else "U"
         if kind == "U":
@@ -336,7 +336,7 @@ class _Known:
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """The dtype that holds a csv column in every row indexed so far."""
+        """Return the dtype that can hold a csv column's fields of every row indexed so far."""
         if self.kind == "text":
             return np.dtype(f"<U{self.width}")
         return np.dtype(np.int64 if self.kind == "integer" else np.float64)

@@ -91,7 +91,7 @@ def hostile(path: str, member: str, how: str) -> EnvironmentFaultError:
 
 
 def uneven(path: str, one: tuple[str, int], other: tuple[str, int]) -> EnvironmentFaultError:
-    """Build the error for two members of a data file that should have the same length."""
+    """Build error E288: two members of a data file, read together, differ in length."""
     return EnvironmentFaultError.of(
         "E288",
         f"the members of {path} differ in length: '{one[0]}' has {one[1]} rows, '{other[0]}' "
@@ -106,7 +106,7 @@ def lengths(path: str, name: str, why: str, mend: str) -> EnvironmentFaultError:
 
 
 def flat_values(path: str, values: str, name: str) -> EnvironmentFaultError:
-    """Build error E515: a ragged field's values would be read as one row each, without lengths."""
+    """Build error E515: ragged values are to be read without the array of their rows' lengths."""
     return EnvironmentFaultError.of(
         "E515",
         f"'{values}' of {path} would be read row by row, but '{name}' adds up to as many values: "
@@ -117,7 +117,7 @@ def flat_values(path: str, values: str, name: str) -> EnvironmentFaultError:
 
 
 def no_rows(path: str, member: str) -> EnvironmentFaultError:
-    """Build the error for a member that is a single number where rows are needed."""
+    """Build the error for a data file's member that is a single value where rows are needed."""
     what = f"{path}::{member}" if member else path
     return EnvironmentFaultError.of(
         "E288", f"{what} is a single value and has no rows", "load it in init instead"
@@ -153,6 +153,6 @@ def no_column(path: str, name: str, why: str) -> EnvironmentFaultError:
 
 
 def unwritable(path: str, member: str, why: str, mend: str) -> TaskFailedError:
-    """Build the error for a value that the data format cannot hold."""
+    """Build the error for a value that the format of a data file cannot hold."""
     what = f"{path}::{member}" if member else path
     return TaskFailedError.of("E286", f"cannot save to {what}: {why}", mend)

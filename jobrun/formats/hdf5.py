@@ -19,8 +19,8 @@ from h5py import h5d, h5l, h5t
 
 from jobrun.core.errors import JobrunError
 from jobrun.formats import errors as faults
+from jobrun.formats.array_rows import ArrayRows, Extent
 from jobrun.formats.headers import MemberInfo, choose_member
-from jobrun.formats.npy import ArrayRows, Extent
 from jobrun.formats.rows import (
     Array,
     Column,
@@ -53,7 +53,7 @@ def members(path: str) -> tuple[str, ...]:
 
 
 def describe(path: str, member: str) -> MemberInfo:
-    """Return dtype and shape of a dataset in an HDF5 file; with one dataset its name may be empty.
+    """Return dtype and shape of an HDF5 file's dataset, the only one if ``member`` is empty.
 
     Raises:
         EnvironmentFaultError: It is not there, leads elsewhere, or the file is damaged.
@@ -103,7 +103,7 @@ def row_dataset(file: h5py.File, path: str, member: str) -> h5py.Dataset:
 
 
 def open_file(path: str, members: tuple[str, ...]) -> Rows:
-    """Open datasets of an HDF5 file to read rows, as ``open_rows`` does for this format."""
+    """Open datasets of an HDF5 file to read their rows."""
     with open_hdf5(path) as file:
         extents = [_extent(row_dataset(file, path, member), member) for member in members]
     whole = [one for one in extents if one is not None]
@@ -214,7 +214,7 @@ def _storable(array: Array) -> Array:
 
 
 def _extent(dataset: h5py.Dataset, member: str) -> Extent | None:
-    """Return where in its file a contiguous HDF5 dataset's rows lie, or None."""
+    """Return where in its file a contiguous HDF5 dataset lies; None for other datasets."""
     offset = dataset.id.get_offset()
     plain = dataset.id.get_type().equal(h5py.h5t.py_create(dataset.dtype))
     if offset is None or not plain or is_text(dataset):
@@ -248,7 +248,7 @@ class _Chunked:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The name, dtype and shape per row of each dataset read from an HDF5 data file."""
+        """Return the name, dtype and row shape of each dataset read from an HDF5 data file."""
         return self._columns
 
     def __len__(self) -> int:
@@ -259,7 +259,7 @@ class _Chunked:
         return self._read(lambda dataset: dataset[start:stop])
 
     def pick(self, rows: Array) -> Piece:
-        """Read rows of HDF5 datasets in any order, by an ascending selection without repeats."""
+        """Read rows of HDF5 datasets by row numbers, in the order given."""
         ordered, place = sort_rows(rows)
         unique, back = np.unique(ordered, return_inverse=True)
         return restore_order(self._read(lambda dataset: dataset[unique][back]), place)
@@ -285,7 +285,7 @@ def _length(path: str, member: str, dataset: h5py.Dataset) -> int:
 
 
 def _dtype(dataset: h5py.Dataset) -> np.dtype[Any]:
-    """Return the dtype of HDF5 rows as a reader gives them: the dataset's, but ``<U`` for text."""
+    """Return the dtype of the rows read from an HDF5 dataset: its own, but ``<U`` for text."""
     return np.dtype(f"<U{dataset.dtype.itemsize}" if is_text(dataset) else dataset.dtype)
 
 

@@ -20,6 +20,13 @@ from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.file_formats import FileFormat, format_of, suffix_of
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.formats import errors as faults
+from jobrun.formats.csv_header import (
+    DELIMITERS,
+    choose_columns,
+    column_names,
+    csv_columns,
+    first_fields,
+)
 
 HDF5 = frozenset({".h5", ".hdf5"})
 
@@ -29,9 +36,6 @@ _MOST_HEADER_BYTES = 1 << 16
 
 # A dtype as ``numpy.dtype.str`` has it, or the text of its ``descr``; and the lengths of the axes.
 Form = tuple[str, tuple[int, ...]]
-
-_FIRST_LINE_BYTES = 1 << 20
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 def require_file(path: str) -> None:
@@ -100,7 +104,7 @@ def describe(path: str, member: str = "") -> MemberInfo:
 def resolve_member(
     path: str, member: str, error: EnvironmentFaultError
 ) -> tuple[str, tuple[str, ...]]:
-    """Resolve a name by a data file's header: to a member, or to a member and nested fields."""
+    """Split a column's name into member and nested fields, which a data file's header lists."""
     if error.faults[0].code != "E281":
         raise error
     try:
@@ -113,7 +117,7 @@ def resolve_member(
 def split_field_name(
     path: str, member: str, error: EnvironmentFaultError
 ) -> tuple[str, tuple[str, ...]]:
-    """Split ``member/field`` by a data file's header; raise ``error`` if no member has it.
+    """Split ``member/field`` where a data file's header has such a member, or raise ``error``.
 
     Args:
         path: The file.
@@ -163,7 +167,7 @@ def describe_member(path: str, member: str) -> MemberInfo:
 
 
 def choose_member(path: str, member: str, known: tuple[str, ...]) -> str:
-    """Return the wanted member in a data file's header, or its only member if none is named.
+    """Return the member that is named, or else the only member in a data file's header.
 
     Raises:
         EnvironmentFaultError: There is no such member, or several, or none.
@@ -218,71 +222,8 @@ def _describe_table(path: str, member: str) -> MemberInfo:
     return MemberInfo("", ())
 
 
-def csv_columns(path: str) -> tuple[str, ...] | None:
-    """Return the column names from a csv file's header line; None if it has no header.
-
-    It is data when each of its fields is a number or empty.
-
-    Raises:
-        EnvironmentFaultError: The file is empty, or not text.
-    """
-    first = first_fields(path)
-    if all(_is_number(field) or not field.strip() for field in first):
-        return None
-    return tuple(field.strip() for field in first)
-
-
-def first_fields(path: str) -> list[str]:
-    """Read what may be a csv file's header: the fields of its first line with content.
-
-    Raises:
-        EnvironmentFaultError: The file is empty, or not text.
-    """
-    import csv  # noqa: PLC0415 - for tables only
-
-    delimiter = DELIMITERS[suffix_of(path)]
-    try:
-        with Path(path).open(encoding="utf-8-sig", newline="") as file:
-            lines = file.readlines(_FIRST_LINE_BYTES)
-        fields = next(filter(None, csv.reader(lines, delimiter=delimiter)), None)
-    except (OSError, ValueError, csv.Error) as error:
-        raise faults.unreadable(path, error) from error
-    if fields is None:
-        raise faults.unreadable(path, "it is empty")
-    if any("\0" in field for field in fields):
-        raise faults.unreadable(path, "it is not text")
-    return fields
-
-
-def column_names(path: str) -> tuple[str, ...]:
-    """Return a csv file's column names from its header line, or else the numbers 0, 1, …."""
-    return csv_columns(path) or tuple(str(place) for place in range(len(first_fields(path))))
-
-
-def choose_columns(path: str, member: str, names: tuple[str, ...]) -> tuple[int, ...]:
-    """Find where in a csv file's header the columns named by ``member`` are, or refuse them.
-
-    Raises:
-        EnvironmentFaultError: There is no such column.
-    """
-    wanted = [member] if member in names else [part.strip() for part in member.split(",")]
-    for name in wanted:
-        if name not in names:
-            raise faults.missing_member(path, name, names)
-    return tuple(names.index(name) for name in wanted)
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    # Python takes 1_000 for a number; a table does not.
-    return "_" not in field
-
-
 def format_module(file_format: FileFormat) -> Any:
-    """Import the module of ``formats`` that reads what headers do not give: members and rows.
+    """Import the module of a data file's format, such as ``hdf5``, to read its header or rows.
 
     One that ``headers`` has no rule of its own for has ``members`` and ``describe`` there.
     """
@@ -380,7 +321,7 @@ def name_splits(member: str, *, alone: bool) -> Iterator[tuple[str, tuple[str, .
 
 
 def field_form(form: Form, fields: tuple[str, ...]) -> Form | None:
-    """Return dtype and shape of a nested field by the record dtype in a header; None if missing."""
+    """Return a nested field's dtype and shape by the structured dtype in a header, or None."""
     descr, shape = _descr(form[0]), form[1]
     for name in fields:
         found = next((one for one in _fields(descr) if one[0] == name), None)
@@ -392,7 +333,7 @@ def field_form(form: Form, fields: tuple[str, ...]) -> Form | None:
 
 
 def field_names(member: str, form: Form) -> tuple[str, ...]:
-    """List the innermost fields of a structured array, by the dtype in its file header."""
+    """List the names of the innermost fields of the structured dtype in a data file's header."""
     return tuple(f"{member}/{name}" if member else name for name in _leaves(_descr(form[0])))
 
 
@@ -414,7 +355,7 @@ def locate_field(
 
 
 def item_bytes(form: str) -> int | None:
-    """Compute the size in bytes of a record from the dtype's text in a header; None if unknown."""
+    """Compute the bytes of one item from the text of a dtype in a header; None if unknown."""
     return _item_bytes(_descr(form))
 
 
@@ -439,7 +380,7 @@ def _leaves(descr: Any) -> Iterator[str]:
 
 
 def _fields(descr: Any) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
-    """Yield name, dtype and shape of each field of the structured ``descr`` in a npy header."""
+    """Yield name, dtype and shape of each field of the structured ``descr`` in an npy header."""
     if isinstance(descr, str):
         return
     for one in descr:

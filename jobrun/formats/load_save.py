@@ -29,7 +29,8 @@ from jobrun.core.files.disk import disk_faults, replace_file
 from jobrun.formats import csv as tables
 from jobrun.formats import errors as faults
 from jobrun.formats import npy as arrays
-from jobrun.formats.headers import DELIMITERS, HDF5, require_file, split_field_name
+from jobrun.formats.csv_header import DELIMITERS
+from jobrun.formats.headers import HDF5, require_file, split_field_name
 from jobrun.formats.rows import extract_field, open_rows
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value
@@ -39,7 +40,7 @@ Array = np.ndarray[Any, Any]
 
 
 def read_member(path: str, member: str = "") -> Array:
-    """Load one member of a data file of any format into a new array, for a ``load`` step.
+    """Load one member of a data file, in the format that its suffix says, into a new array.
 
     Raises:
         EnvironmentFaultError: File or member are missing, damaged, cut short, hold Python
@@ -75,7 +76,7 @@ def _read_member(path: str, member: str) -> Array:
 
 
 def write_members(path: str, values: Mapping[str, Value]) -> None:
-    """Save named arrays as the members of one new data file, for a ``save`` step.
+    """Save named arrays as members of a new data file, in the format that its suffix says.
 
     It appears whole, and is durable when this returns; its folder is made if need be.
 

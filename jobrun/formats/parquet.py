@@ -22,7 +22,7 @@ _KEPT_BYTES = 256 << 20
 
 
 def open_file(path: str, members: tuple[str, ...]) -> ParquetRows:
-    """Open a parquet file to read rows, as ``open_rows`` does for this format."""
+    """Open a parquet file to read rows of its columns."""
     arrow, file = _opened(path)
     return ParquetRows(path, members, file, arrow)
 
@@ -117,7 +117,7 @@ class ParquetRows:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Dtype and shape of a row of the parquet file, by column."""
+        """Return the name, dtype and row shape of each column read from the parquet file."""
         return self._columns
 
     def __len__(self) -> int:
@@ -136,7 +136,7 @@ class ParquetRows:
         return self._joined(pieces)
 
     def pick(self, rows: Array) -> Piece:
-        """Read rows of a parquet file in any order."""
+        """Read rows of a parquet file by row numbers, in the order given."""
         ordered, place = sort_rows(rows)
         groups = np.searchsorted(self._ends, ordered, side="right")
         pieces = []

@@ -14,7 +14,7 @@ import numpy as np
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.formats import errors as faults
-from jobrun.formats.npy import ArrayRows
+from jobrun.formats.array_rows import ArrayRows
 from jobrun.formats.rows import Array, Column, Rows, common_length, sort_rows
 
 # Opens members of one length; any number of times.
@@ -90,7 +90,7 @@ class RaggedRows:
         return self._length
 
     def take(self, start: int, stop: int) -> tuple[Any, ...]:
-        """Read consecutive rows, with the ragged columns cut by their lengths."""
+        """Read consecutive rows; cut each ragged column's values into rows by their lengths."""
         plain = () if self._plain is None else self._plain.take(start, stop)
         runs = []
         for values, bounds in self._cuts:
@@ -100,7 +100,7 @@ class RaggedRows:
         return self._sorted(plain, runs)
 
     def pick(self, rows: Array) -> tuple[Any, ...]:
-        """Read rows in any order, with the ragged columns cut by their lengths."""
+        """Read rows in a given order; cut each ragged column's values into rows by lengths."""
         plain = () if self._plain is None else self._plain.pick(rows)
         runs = []
         for values, bounds in self._cuts:
@@ -132,7 +132,7 @@ def open_ragged(
     joined: bool,
     others: Sequence[str] = (),
 ) -> Rows:
-    """Open a data file to read rows of which some columns are ragged: they differ in length.
+    """Open a data file to read rows with ragged columns, in which rows differ in length.
 
     Args:
         open_members: Opens members of one length.
@@ -184,7 +184,7 @@ def open_ragged(
 def _refuse_flat_values(
     open_members: OpenMembers, what: str, plain: tuple[str, ...], lengths: Sequence[str]
 ) -> None:
-    """Refuse ragged rows' values that would be read as one row each (E515).
+    """Refuse to read the values of ragged rows without the array of the rows' lengths (E515).
 
     Names alone prove nothing, for each record may have a length besides; and numbers alone prove
     nothing: the labels 0, 1 and 2 of 150 rows, 50 each, add up to 150, too.
@@ -237,7 +237,7 @@ def _bounds(lengths: Array, name: str, count: int, values: str, what: str) -> Ar
 
 
 def _picked(values: Rows, bounds: Array, rows: Array, ends: Array) -> Array:
-    """Read ragged rows in the given order, joined in one array, which ``ends`` divides again."""
+    """Read ragged rows in a given order into one array; ``ends`` says where each row ends."""
     starts, total = bounds[rows], int(ends[-1])
     if isinstance(values, ArrayRows) and values.is_indexable and total < _LONG_ROW * len(rows):
         return values.pick(np.arange(total) + np.repeat(starts - ends[:-1], np.diff(ends)))[0]
@@ -262,7 +262,7 @@ def _picked(values: Rows, bounds: Array, rows: Array, ends: Array) -> Array:
 
 
 def _stretches(begins: Array, stops: Array, item_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of ragged rows that are near each other in the file, each read at once.
+    """Yield ranges of ragged rows that lie close together in a file, to read each range whole.
 
     To skip a little costs more than to read it, above all with libhdf5.
     """

@@ -68,7 +68,7 @@ class Column:
 
     @property
     def row_bytes(self) -> int:
-        """How many bytes one row of this ``Column`` takes when ``Rows`` are read into memory."""
+        """Return the size in bytes of one row of this ``Column`` when ``Rows`` are read."""
         return self.dtype.itemsize * int(np.prod(self.shape, dtype=np.int64))
 
 
@@ -77,13 +77,13 @@ class Rows(Protocol):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns of each row read from a data file, in the order requested."""
+        """Return name, dtype and row shape of each requested column of the rows of a data file."""
 
     def __len__(self) -> int:
         """Return the number of rows in the data file."""
 
     def take(self, start: int, stop: int) -> Piece:
-        """Read rows ``start`` to ``stop`` of a data file, each column into one array.
+        """Read rows ``start`` to ``stop - 1`` of a data file of any format, column by column.
 
         The memory is the caller's own.
 
@@ -92,14 +92,14 @@ class Rows(Protocol):
         """
 
     def pick(self, rows: Array) -> Piece:
-        """Read the rows of a data file with the given numbers, in the order given."""
+        """Read rows of a data file of any format by row numbers, in the order given."""
 
     def close(self) -> None:
-        """Close the data file, of any format, whose rows were read."""
+        """Close the data file of any format from which ``Rows`` are read."""
 
 
 def common_length(path: str, lengths: Sequence[tuple[str, int]]) -> int:
-    """Return how many rows the arrays read together have; refuse different lengths (E288).
+    """Return the number of rows of columns that are read together; refuse unequal ones (E288).
 
     Raises:
         EnvironmentFaultError: E288, they differ.
@@ -112,7 +112,7 @@ def common_length(path: str, lengths: Sequence[tuple[str, int]]) -> int:
 
 
 def sort_rows(rows: Array) -> tuple[Array, Array]:
-    """Sort requested row numbers into file order for ``Rows``; return also where each belongs."""
+    """Sort requested row numbers into file order; return them, and where each one went."""
     order = np.argsort(rows, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
@@ -120,7 +120,7 @@ def sort_rows(rows: Array) -> tuple[Array, Array]:
 
 
 def restore_order(piece: Piece, place: Array) -> Piece:
-    """Undo ``sort_rows``: put rows read in the file's order into the order asked for."""
+    """Put rows that were read in file order into the order in which they were requested."""
     return tuple(column.take(place, axis=0) for column in piece)
 
 
@@ -171,7 +171,7 @@ class FieldRows:
         return self._chosen(self._rows.take(start, stop))
 
     def pick(self, rows: Array) -> Piece:
-        """Read rows of a structured dtype in any order, and cut the wanted nested fields out."""
+        """Read rows of a structured dtype by row numbers, and cut the wanted nested fields out."""
         return self._chosen(self._rows.pick(rows))
 
     def close(self) -> None:
@@ -183,7 +183,7 @@ class FieldRows:
 
 
 def extract_field(records: Array, fields: Sequence[str]) -> Array:
-    """Copy a nested field out of rows of a structured dtype that were read."""
+    """Copy a nested field out of rows of a structured dtype."""
     if not fields:
         return records
     for name in fields:

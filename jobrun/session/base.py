@@ -132,19 +132,19 @@ class Session(Protocol):
         """
 
     def snapshot(self, group: TaskGroup) -> Snapshot:
-        """Copy all blobs that a group run may change, as every session must do right before it.
+        """Copy all blobs that the next group run may change, as every session must to retry it.
 
         Called right before the run. Takes memory for what the group changes in place.
         """
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore all blobs to a snapshot, between two group runs, as every session must.
+        """Restore all blobs from a snapshot, to retry a group run, as every session must.
 
         Any number of times: each run that follows starts from the same bits.
         """
 
     def protect(self, tickets: Sequence[Ticket], groups: Sequence[TaskGroup]) -> None:
-        """Let groups run while a save's files are still being written, as every session must.
+        """Let further groups run while files of a save are being written, as every session must.
 
         The tickets are what running a ``checkpoint.plan.save_group`` has given out: at most
         one per node at a time. What the groups change in place is copied, in the background;
@@ -171,7 +171,7 @@ class Session(Protocol):
         """
 
     def release(self, tickets: Sequence[Ticket]) -> None:
-        """Free the memory of snapshots of a save on their nodes, as every session must do."""
+        """Free the memory of snapshots that a save made on the nodes, as every session must."""
 
     def read(self, node: str, names: tuple[str, ...]) -> dict[str, Value]:
         """Return copies of named blobs of one node, between group runs, as every session must.
@@ -186,7 +186,7 @@ class Session(Protocol):
         """Return the sorted names of one node's blobs, as every session must."""
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Keep only the named blobs on each node, each with its own memory, as every session must.
+        """Keep only named blobs of each node; copy any that share memory, as every session must.
 
         Afterwards it holds exactly the names in ``keep[node]``, each owning its memory, in
         C order, aligned and writable. Names not in ``keep`` end here.
@@ -287,7 +287,7 @@ class NodeLostError(EnvironmentFaultError):
 
     @classmethod
     def of_node(cls, node: str, how: str) -> NodeLostError:
-        """Build the error for a node that a group lost as its process ended, with the reason."""
+        """Build error E395: the session has lost a node, as the node's process has ended."""
         error = cls.of(
             "E395",
             f"node '{node}' is lost: its process {how}",
@@ -311,7 +311,7 @@ class TasksStuckError(TaskFailedError):
 
 
 def merge_errors(errors: Sequence[BaseException], tasks: Sequence[str] = ()) -> BaseException:
-    """Merge a group run's errors into the first one, with the others' faults as its notes.
+    """Merge the errors of a group run into one, of the first error's class and with all faults.
 
     The first decides the class, and thereby the exit code. The others follow in an order
     that does not depend on threads. An error that is no ``JobrunError`` is a defect, or an

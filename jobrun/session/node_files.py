@@ -55,16 +55,16 @@ from jobrun.core.object_url import ObjectUrl, parse_object_url
 from jobrun.core.system_calls import allocate_file, read_into
 from jobrun.graph.query import walk
 from jobrun.graph.steps import LoadState
-from jobrun.session.wire.partition_group import Partition
-from jobrun.session.wire.rpc import Reply, wait_all
-from jobrun.session.wire.worker_handle import WorkerHandle
-from jobrun.session.wire.worker_protocol import (
+from jobrun.session.wire.file_messages import (
     NO_FILE_SETUP,
     FileChunk,
     Probe,
     UploadedSave,
     WorkerFileSetup,
 )
+from jobrun.session.wire.partition_group import Partition
+from jobrun.session.wire.rpc import Reply, wait_all
+from jobrun.session.wire.worker_handle import WorkerHandle
 
 # So many files come at a time: with what is under way of each, that bounds the memory.
 CONCURRENT_FILES = 4
@@ -110,7 +110,7 @@ def collect_from_nodes(
 def upload_from_nodes(
     tickets: Sequence[Ticket], directory: str, objects: str, link: Callable[[str], WorkerHandle]
 ) -> tuple[NodeSave, ...]:
-    """Ask each node to upload its own files of a save to the object store, by itself.
+    """Ask each node to upload, from its own machine, its files of a save to the object store.
 
     Args:
         tickets: Of one save.
@@ -185,7 +185,7 @@ def _collect_save(link: WorkerHandle, save: NodeSave, directory: Path) -> NodeSa
 
 
 def serve_chunk(part: Partition, path: str, offset: int) -> FileChunk:
-    """Serve a chunk of a file in the master to a node that loads the file.
+    """Reply to a node with a chunk of a file on the master's disk that the node loads.
 
     Raises:
         CheckpointError: It is not there, or cannot be read.
@@ -195,7 +195,7 @@ def serve_chunk(part: Partition, path: str, offset: int) -> FileChunk:
 
 
 def serve_reference(part: Partition, path: str) -> Reference | None:
-    """Return the object-store reference of a file that a node loads; None if it is on disk.
+    """Reply to a node with the object-store reference of a file to load; None if it is on disk.
 
     Raises:
         CheckpointError: What is said of it is damaged.
@@ -217,7 +217,7 @@ FILE_REQUESTS: dict[str, Callable[..., Any]] = {"file": serve_chunk, "where": se
 
 @contextlib.contextmanager
 def write_probe(directory: str) -> Iterator[Probe | None]:
-    """Write a probe file, by which nodes find whether their files are in a shared directory.
+    """Write a probe file for nodes to look for, to check that they see the master's files.
 
     Raises:
         EnvironmentFaultError: E313, it cannot be made.
@@ -237,7 +237,7 @@ def write_probe(directory: str) -> Iterator[Probe | None]:
 
 
 def is_visible(probe: Probe | None) -> bool:
-    """Return whether this node sees the master's probe file, so that nothing need be collected."""
+    """Return whether this node sees the master's probe file and may write files beside it."""
     if probe is None:
         return True
     path = Path(probe.path)
@@ -251,7 +251,7 @@ def is_visible(probe: Probe | None) -> bool:
 
 
 def require_visible(seen: Mapping[str, bool], directory: str) -> None:
-    """Refuse nodes that cannot write in the master's directory while no files are collected (E397).
+    """Refuse (E397) nodes that cannot write files in the master's directory but would have to.
 
     Raises:
         EnvironmentFaultError: E397.
@@ -291,7 +291,7 @@ class NodeDirectory:
                 self._lock_descriptor = _make_locked(self._root)
 
     def stage(self, directory: str) -> str:
-        """Return the directory in which a node writes files of a save, creating a node's own one.
+        """Return where a node writes a save's files: in its own directory, or in the master's.
 
         Args:
             directory: Its staging directory; its name alone, if files are collected.
@@ -351,7 +351,7 @@ class NodeDirectory:
         return replace(save, file=replace(file, seconds=seconds))
 
     def forget(self, token: str) -> None:
-        """Delete from the node directory the files of a save. Thread-safe and repeatable."""
+        """Delete a save's files from the node directory; thread-safe and repeatable."""
         if self._root is not None:
             shutil.rmtree(self._staged(token), ignore_errors=True)
 
@@ -468,7 +468,7 @@ def _require_owned(path: Path) -> None:
 
 
 def read_chunk(path: str, offset: int, token: str = "", incarnation: int = 0) -> FileChunk:
-    """Read one chunk of a node's checkpoint file at an offset; an empty chunk of an empty file.
+    """Read up to 4 MiB of a node's checkpoint file at an offset, as a chunk to be sent.
 
     Raises:
         CheckpointError: There is no such file, or it cannot be read.
@@ -491,7 +491,7 @@ def write_chunks(
     incarnation: int = 0,
     size_bytes: int | None = None,
 ) -> int:
-    """Write a new file durably from the chunks that arrive; return its length in bytes.
+    """Write a node's file from arriving chunks, sync it to disk, and return its size in bytes.
 
     Args:
         target: Where to; its name is that of the file.

@@ -73,7 +73,7 @@ def net(text: str, path: str = "e/t") -> s.Net:
 
 
 def text(*parts: str | tuple[str, str]) -> e.Text:
-    """Build a ``Text`` for a test's graph from strings and pairs of expression and format."""
+    """Build a text, as of a log line, for a test's graph: strings, (expression, format) pairs."""
     return e.Text(
         tuple(one if isinstance(one, str) else e.Hole(expr(one[0]), one[1]) for one in parts)
     )

@@ -180,7 +180,7 @@ class SessionHarness:
         return [event.text for event in self.events if isinstance(event, Logged)]
 
     def flag(self, name: str) -> str:
-        """Return as an expression the path of a flag file, for which tasks of a session wait."""
+        """Return the quoted path of a flag file, for which tasks wait in the tested session."""
         return repr(str(self.folder / name))
 
     def wait_for(self, name: str) -> Step:
@@ -614,7 +614,7 @@ class SessionContract:
         assert harness.run(group(task("t", "x = 1", outputs={"x": "x"})))
 
     def run_and_stop(self, harness: SessionHarness, ran: TaskGroup) -> None:
-        """Run a group in the tested session, and request a stop once a file is there."""
+        """Run a group in the tested session; request a stop once its tasks have created a file."""
         up = harness.folder / "up"
 
         def stop() -> None:

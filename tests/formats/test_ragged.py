@@ -8,7 +8,7 @@ import pytest
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.formats import ragged
-from jobrun.formats.npy import ArrayRows
+from jobrun.formats.array_rows import ArrayRows
 from jobrun.formats.ragged import open_ragged
 from jobrun.formats.rows import open_rows
 

@@ -31,9 +31,9 @@ from jobrun.session.node_files import (
     write_probe,
 )
 from jobrun.session.processes.session import ProcessesSession
+from jobrun.session.wire.file_messages import UploadedSave, WorkerFileSetup
 from jobrun.session.wire.partition_group import partition_group
 from jobrun.session.wire.rpc import Reply
-from jobrun.session.wire.worker_protocol import UploadedSave, WorkerFileSetup
 from jobrun.testing.graphs import group, task
 from jobrun.testing.sessions import SessionHarness, read_saved, saving_group
 from jobrun.testing.stores import RUN_ID

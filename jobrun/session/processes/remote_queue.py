@@ -63,7 +63,7 @@ class RemoteQueue:
         self._waited_s = self._told_s = 0.0
 
     def put(self, number: int, values: Values | None, scope: CancelScope) -> bool:
-        """Send a record to the master's queue; return False once known that no task reads it."""
+        """Send a record to the master's queue; return False if no task reads the queue any more."""
         if self._outgoing is None:
             return bool(self._wait_for(self._ask("put", number, values), scope))
         if values is None:

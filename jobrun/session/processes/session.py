@@ -35,11 +35,11 @@ from jobrun.session.node_files import (
 from jobrun.session.processes.group_run import RemoteGroupRun, TaskCompletions
 from jobrun.session.processes.remote_queue import serve_queue_request
 from jobrun.session.threads.work_items import require_valid_needs
+from jobrun.session.wire.file_messages import Probe, WorkerFileSetup
 from jobrun.session.wire.launch import LocalProcess
 from jobrun.session.wire.partition_group import PartitionedGroup, partition_group
 from jobrun.session.wire.rpc import Reply, wait_all
-from jobrun.session.wire.worker_handle import WorkerHandle
-from jobrun.session.wire.worker_protocol import Probe, WorkerFileSetup, WorkerProcess
+from jobrun.session.wire.worker_handle import WorkerHandle, WorkerProcess
 from jobrun.values.blob_kinds import Value
 
 _KEPT_GROUPS = 8
@@ -119,7 +119,7 @@ class ProcessesSession:
     def run(
         self, group: TaskGroup, epoch: int, outputs: Outputs, points: SafePointHooks | None = None
     ) -> Outputs:
-        """Run a group in the session's processes, each with its nodes' tasks; return all outputs.
+        """Run a group in the ``processes`` session: send each node its tasks, return all outputs.
 
         Raises:
             NodeLostError: The process of a node has ended.
@@ -147,7 +147,7 @@ class ProcessesSession:
             run_.scope.cancel()
 
     def snapshot(self, group: TaskGroup) -> RemoteSnapshot:
-        """Let the session's processes take snapshots of what a group may change."""
+        """Let the session's processes take snapshots of the blobs that a group may change."""
         key, partitions = self._partition(group)
         kept = RemoteSnapshot(next(self._numbers))
         links = [self._worker_of(node) for node in partitions.by_node]
@@ -158,11 +158,11 @@ class ProcessesSession:
         return kept
 
     def restore(self, snapshot: RemoteSnapshot) -> None:
-        """Let all of the session's processes restore their snapshots."""
+        """Let all of the session's processes restore their blobs from their snapshots."""
         self._call_all("restore", snapshot.number)
 
     def protect(self, tickets: Sequence[Ticket], groups: Sequence[TaskGroup]) -> None:
-        """Announce to the session's processes which groups run while a save is being written."""
+        """Let the session's processes run groups while files of a save are being written."""
         known = [self._partition(group) for group in groups]
         answers = {}
         for node, own in self._group_by_worker(tickets).items():
@@ -195,7 +195,7 @@ class ProcessesSession:
         return tuple(save for ticket in tickets for save in found[ticket])
 
     def release(self, tickets: Sequence[Ticket]) -> None:
-        """Let the session's processes release the memory of a save."""
+        """Let the session's processes free the memory of the snapshots that a save has made."""
         for node, own in self._group_by_worker(tickets).items():
             if node in self._workers:
                 self._workers[node].send("release", own)
@@ -215,7 +215,7 @@ class ProcessesSession:
         return names
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Make the session's processes keep only the named blobs, each with its own memory.
+        """Let the session's processes keep only the named blobs, and copy any that share memory.
 
         Raises:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.
@@ -249,7 +249,7 @@ class ProcessesSession:
     # What nodes send unasked; see ``WorkerListener``.
 
     def part_failed(self, node: str, run: int) -> None:
-        """Forward to the session's active group run that a node's process has failed in it."""
+        """Forward to the session's active group run that tasks of a node have failed."""
         run_ = self._active_run
         if run_ is not None and run_.number == run:
             run_.receive_outcome(node, None)
@@ -257,7 +257,7 @@ class ProcessesSession:
     def task_ended(
         self, node: str, run: int, task: str, outputs: Mapping[OutputRef, Value]
     ) -> None:
-        """Send a task's end, as the ``processes`` session, to the nodes that wait for it."""
+        """Notify nodes of the ``processes`` session that a task for which they wait has ended."""
         run_ = self._active_run
         if run_ is None or run_.number != run:
             return
@@ -272,12 +272,12 @@ class ProcessesSession:
             meter.merge_times(reporter, times)
 
     def worker_lost(self, node: str) -> None:
-        """Do nothing when the session loses a worker process, as requests to it fail anyway."""
+        """Do nothing when the ``processes`` session loses a worker: open requests fail anyway."""
 
     def handle_request(
         self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
     ) -> None:
-        """Serve a node process's request in a thread of the session, as that may take long."""
+        """Serve a node's request, as for a file, in a new thread of the ``processes`` session."""
         run_ = self._active_run
         if run_ is None or run_.number != run:
             link.answer(number, error=CancelledError())
@@ -310,11 +310,11 @@ class ProcessesSession:
         return self._context
 
     def _start(self, node: str) -> WorkerProcess:
-        """Start, in the ``processes`` session, the process of a node."""
+        """Start the process of a node of the ``processes`` session."""
         return LocalProcess(node)
 
     def _emitter(self, node: str) -> Listener:
-        """Return the listener by which the ``processes`` session gets the events of a node."""
+        """Return the function that is called with a node's events in the ``processes`` session."""
         emit = self._require_open().emit
 
         def forward(event: Event) -> None:

@@ -42,17 +42,16 @@ from jobrun.session.processes.remote_queue import RemoteQueue
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.session.threads.work_items import ExternalDeps, TaskOnNode
 from jobrun.session.wire.codec import serialize_error
+from jobrun.session.wire.file_messages import NO_FILE_SETUP, WorkerFileSetup
 from jobrun.session.wire.partition_group import Partition
-from jobrun.session.wire.peer_transfer import PeerConnections
-from jobrun.session.wire.rpc import RpcClient
-from jobrun.session.wire.worker_protocol import (
-    NO_FILE_SETUP,
-    MessageChannel,
+from jobrun.session.wire.peer_transfer import (
+    PeerConnections,
     PeerReader,
     ReadOwnBlob,
     RequestConnection,
-    WorkerFileSetup,
 )
+from jobrun.session.wire.rpc import RpcClient
+from jobrun.session.wire.worker_handle import MessageChannel
 from jobrun.values.blob_kinds import Value
 
 _LOST_MASTER = 1
@@ -153,7 +152,7 @@ class Worker:
         others: tuple[Node, ...] = (),
         file_setup: WorkerFileSetup = NO_FILE_SETUP,
     ) -> None:
-        """Set up this worker's node with the seed and the two directories that the master sends.
+        """Set up this worker's node with the seed and the directories that the master has sent.
 
         Args:
             number: The number of the request.
@@ -199,12 +198,12 @@ class Worker:
         self._enqueue(number, partial(current.run, self._session, epoch, points))
 
     def on_ended(self, run: int, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Record in this worker, on the master's message, that a task ended on its other nodes."""
+        """Record in this worker that a task has ended on other nodes, as the master reports."""
         if self._current is not None and self._current.number == run:
             self._current.deps.mark_ended(task, outputs)
 
     def on_cancel(self, run: int) -> None:
-        """Cancel this worker's group run, on the master's command, unless a later run has begun."""
+        """Cancel this worker's group run of the given number, on the master's command."""
         if self._current is not None and self._current.number == run:
             self._current.deps.cancel()
 
@@ -228,7 +227,7 @@ class Worker:
     def on_settle(
         self, number: int, names: tuple[str, ...], others: Mapping[str, tuple[str, ...]] = _NOTHING
     ) -> None:
-        """Keep only the named blobs in this worker process, each with its own memory."""
+        """Keep only the named blobs in this worker process, and copy any that share memory."""
         self._enqueue(number, lambda: self._session.settle({self._node: names, **others}))
 
     def on_names(self, number: int, node: str = "") -> None:
@@ -240,7 +239,7 @@ class Worker:
         self._enqueue(number, lambda: self._session.read(node or self._node, names))
 
     def on_protect(self, number: int, tickets: tuple[Any, ...], keys: tuple[int, ...]) -> None:
-        """Announce to this worker's session, on command, which groups run during a save."""
+        """Let this worker run groups while it writes files of a save, on the master's command."""
         groups = [self._partitions[key].group for key in keys if key in self._partitions]
         self._enqueue(number, lambda: self._session.protect(tickets, groups))
 
@@ -262,7 +261,7 @@ class Worker:
         self.files.forget(token)
 
     def on_release(self, tickets: tuple[Any, ...]) -> None:
-        """Release a save's snapshots in this worker, named by tickets, on the master's command."""
+        """Free the memory of a save's snapshots in this worker, on the master's command."""
         self._session.release(tickets)
 
     def on_answer(self, number: int, outcome: tuple[bool, Any]) -> None:
@@ -291,7 +290,7 @@ class Worker:
 
     @property
     def here(self) -> frozenset[str]:
-        """The names of the nodes that this worker process runs."""
+        """Return the names of the nodes that this worker process runs."""
         return self._here
 
     def measure(self, *, grown: bool = False) -> None:
@@ -353,7 +352,7 @@ class PartitionRun:
             self._worker.measure()
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Iterate over a blob's values on several nodes: this worker process's, or its peers'."""
+        """Iterate over a blob's values on several nodes, in this worker process or in others."""
         here, placement = self._worker.here, self._partition.placement
         others = [node for node in nodes if node not in here]
         if placement.keys().isdisjoint(others):
@@ -374,13 +373,13 @@ class PartitionRun:
         )
 
     def fetch_file(self, path: str) -> AbstractContextManager[str]:
-        """Return a context manager that gives this worker process a local copy of a file."""
+        """Return a context manager that yields this worker's path of a master's checkpoint file."""
         return self._worker.files.local_copy(
             path, partial(self._ask, "file", path), partial(self._ask, "where", path)
         )
 
     def notify_task_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Report from inside a worker to the master that a task ended on all its local nodes."""
+        """Report to the master that a task has ended on all nodes of this worker process."""
         with self._lock:
             made = self._made.setdefault(task, {})
             made.update(outputs)

@@ -44,8 +44,8 @@ from jobrun.session.wire.codec import (
     frame_size,
     serialize_error,
 )
+from jobrun.session.wire.peer_transfer import ReadOwnBlob, RequestConnection
 from jobrun.session.wire.rpc import Reply
-from jobrun.session.wire.worker_protocol import ReadOwnBlob, RequestConnection
 from jobrun.values.blob_kinds import Value
 from jobrun.version import __version__
 
@@ -90,12 +90,12 @@ class RayWorker:
 
     @property
     def channel(self) -> RayChannel:
-        """The master's end of the message channel between this handle and its actor."""
+        """Return the master's end of the message channel between this handle and its actor."""
         return self._wire
 
     @property
     def pid(self) -> int:
-        """The process ID of the handle's actor on its machine; 0 until it is known."""
+        """Return the process ID of the handle's actor on its machine; 0 until it is known."""
         return self._wire.pid
 
     def refusal(self, node: str, *, again: bool = False) -> EnvironmentFaultError | None:
@@ -121,7 +121,7 @@ class RayWorker:
             ray.kill(self.actor, no_restart=True)
 
     def abort(self) -> None:
-        """Kill the Ray actor, which cannot print its stacks first, as a local process can."""
+        """Kill the Ray actor; unlike a local process it does not print its stack traces first."""
         self.kill()
 
     def wait_for_exit(self) -> None:
@@ -185,7 +185,7 @@ class RayChannel:
                 self._actor.deliver.remote(next(self._numbers), frame)
 
     def receive(self) -> tuple[Any, ...] | None:
-        """Poll the Ray actor for its next message to the session; None when it has ended."""
+        """Poll a Ray actor for its next message to the master; None when the actor has ended."""
         while not self._arrived:
             if self._asked is None and not self._begin():
                 break
@@ -324,7 +324,7 @@ class ActorPeers:
             self._arrival.notify_all()
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Fetch copies of a blob from other nodes' Ray actors, some of them requested ahead."""
+        """Fetch copies of a blob from other nodes' Ray actors; request the next few in advance."""
         coming: deque[tuple[str, Any, Reply]] = deque()
         left = deque(nodes)
         while left or coming:
@@ -391,7 +391,7 @@ class NodeActor:
     """The Ray actor of one node."""
 
     def begin(self, start: Mapping[str, Any]) -> dict[str, Any]:
-        """Set up the actor's process and start a worker, which a message assigns its node.
+        """Set up the actor's process and start a worker, to which a later message assigns a node.
 
         Args:
             start: ``version`` of the package; ``environment`` of the master; its ``paths`` of

@@ -78,7 +78,7 @@ def stage_modules(folder: Path, into: Path, digest: str) -> Path:
 
 
 def make_importable(folder: str, digest: str) -> str:
-    """Put the modules uploaded with Ray on ``sys.path`` of a node's machine; return what is wrong.
+    """Make the modules uploaded with Ray importable on this machine; return what is wrong, or "".
 
     Args:
         folder: Where they are on the master's machine.

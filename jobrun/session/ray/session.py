@@ -212,7 +212,7 @@ def _connect(address: str, folder: Path, digest: str) -> None:
 
 
 def _wait_for_hosts(address: str, count: int) -> None:
-    """Wait, as a Ray session opens, until all hosts of the job have joined the Ray cluster.
+    """Wait, before the ``ray`` session starts actors, until all hosts have joined its cluster.
 
     Nodes of the job that are placed before would all be on the first ones.
 
@@ -256,7 +256,7 @@ def _cluster_error(address: str, error: Exception) -> EnvironmentFaultError:
 
 @contextlib.contextmanager
 def _preserved_handlers() -> Iterator[None]:
-    """Restore the signal handlers and ``sys.excepthook``, which Ray replaces, after the session."""
+    """Restore, after a ``with`` block, signal handlers and ``sys.excepthook`` that Ray replaces."""
     hook = sys.excepthook
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -34,7 +34,7 @@ class WorkspaceSnapshot:
 
 
 def take_snapshot(workspaces: Workspaces, changed: Mapping[str, Set[str]]) -> WorkspaceSnapshot:
-    """Copy what a group run may change in workspaces to a snapshot, to retry the run from it.
+    """Copy blobs that a group run may change to a snapshot of workspaces, to retry the run.
 
     With copies from the first run on, so that each run starts from values of the same form.
     Values that are only rebound are shared, since nothing changes them.
@@ -55,7 +55,7 @@ def take_snapshot(workspaces: Workspaces, changed: Mapping[str, Set[str]]) -> Wo
 
 
 def restore_snapshot(kept: WorkspaceSnapshot, workspaces: Workspaces) -> None:
-    """Restore workspaces to the snapshot for a group run's retry, which can be done repeatedly."""
+    """Restore workspaces from a snapshot, to retry a group run; may be called repeatedly."""
     for node, states in kept.states.items():
         for name, state in states.items():
             restore_object_state(kept.blobs[node][name], state)

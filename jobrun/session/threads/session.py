@@ -40,6 +40,7 @@ from jobrun.runtime.task_limits import has_own_scope
 from jobrun.session.base import GroupCancelledError, Outputs, RunContext, merge_errors
 from jobrun.session.threads.thread_pool import IdleCpuStarter, ThreadPool
 from jobrun.session.threads.work_items import (
+    Dispatcher,
     ExternalDeps,
     WorkItem,
     require_valid_needs,
@@ -50,10 +51,9 @@ from jobrun.values.copies import boundary_form, detach
 from jobrun.values.object_state import ObjectFacts, class_name
 
 if TYPE_CHECKING:
-    from jobrun.session.threads import dispatcher, retry_snapshots
+    from jobrun.session.threads import retry_snapshots
 else:
     retry_snapshots = lazy_module("jobrun.session.threads.retry_snapshots")
-    dispatcher = lazy_module("jobrun.session.threads.dispatcher")
 
 # A job has four groups and one that saves; groups that load and upload are temporary.
 _KEPT_PLANS = 8
@@ -139,7 +139,7 @@ class ThreadsSession:
     def run_part(
         self, group: TaskGroup, epoch: int, deps: ExternalDeps, points: SafePointHooks | None = None
     ) -> Outputs:
-        """Run the tasks of a group on this threads session's nodes; ``needs`` were checked before.
+        """Run a group's tasks on this threads session's nodes; the caller has checked ``needs``.
 
         Args:
             group: What of it runs here.
@@ -162,7 +162,7 @@ class ThreadsSession:
         self._running = run
         try:
             with self._surround_calls(plan), warnings.errstate(), deps.attach(run):
-                dispatcher.Dispatcher(run, pool, self._grace_s, deps).run(parts)
+                Dispatcher(run, pool, self._grace_s, deps).run(parts)
         finally:
             self._running = None
         return _collect_outputs(plan, run)
@@ -295,7 +295,7 @@ class ThreadsSession:
         return tuple(sorted(self._workspaces[node]))
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Keep only the named blobs in the ``threads`` session, each with its own memory.
+        """Keep only the named blobs in the ``threads`` session, and copy any that share memory.
 
         Raises:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.
@@ -311,7 +311,7 @@ class ThreadsSession:
             workspace.update(blobs)
 
     def renew(self) -> tuple[str, ...]:
-        """Empty all workspaces of the ``threads`` session, where no single node can be lost."""
+        """Empty all workspaces of the ``threads`` session; return (), as no node can be lost."""
         for workspace in self._workspaces.values():
             workspace.clear()
         return ()
@@ -422,7 +422,7 @@ def _collect_outputs(plan: GroupPlan, run: GroupRun) -> Outputs:
 
 
 def _settle_blobs(node: str, workspace: Blobs, keep: tuple[str, ...]) -> dict[str, Value]:
-    """Return the blobs to keep of a threads session's workspace, as a load would make them."""
+    """Return the threads session's blobs to keep, in the form that loading a checkpoint gives."""
     settled: dict[str, Value] = {}
     try:
         for name in sorted(keep):
@@ -464,7 +464,7 @@ NodeNames = Mapping[str, frozenset[str]]
 
 
 def collect_changes(plans: Sequence[GroupPlan]) -> tuple[tuple[NodeNames, ...], NodeNames]:
-    """Collect which blobs the groups of a ``threads`` session change, or expose to callables."""
+    """List which blobs groups of a ``threads`` session change, and which callables may change."""
     opaque: dict[str, frozenset[str]] = {}
     for plan in plans:
         for node, names in plan.opaque.items():
@@ -510,12 +510,12 @@ def _start_thread(work: Callable[[], None], done: Callable[[], None]) -> None:
 
 
 def copy_for_reading(value: Value, name: str) -> Value:
-    """Copy a blob to be read outside the ``threads`` session; of an object, its class only."""
+    """Copy a blob of the ``threads`` session for its caller; of an object only the class's name."""
     return ObjectFacts(class_name(value)) if is_object(value) else detach(value, name)
 
 
 def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
-    """Let a ``threads`` session's process keep freed memory (``mallopt``); return whether it will.
+    """Make the ``threads`` session's process keep freed memory (``mallopt``); return if it does.
 
     Args:
         environment: Where a user may have set the thresholds; then they are left as they are.

@@ -1,28 +1,38 @@
-"""Order the work items of a group run by their dependencies, here and on other nodes.
+"""Run the work items of a group run in threads, each as soon as those that it awaits have ended.
 
-Nothing is started here, and how messages travel is not known here. In a session whose nodes all
-live in one process there are no dependencies on other nodes: ``ExternalDeps`` then holds only the
-outputs of earlier groups.
+They may await tasks of other nodes; how messages travel is not known here. In a session whose nodes
+all live in one process there are no dependencies on other nodes: ``ExternalDeps`` then holds only
+the outputs of earlier groups.
 """
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import field
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from jobrun.core.errors import JobrunError, TaskFailedError
+from jobrun.core.events import TasksGivenUp
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import OutputRef, Task
 from jobrun.runtime.context.bounded_queue import RecordQueue
 from jobrun.runtime.context.group_run_state import Fetch, FetchFile, GroupRun
 from jobrun.runtime.records.queue_endpoints import QueuePlan
+from jobrun.runtime.task_limits import render_stacks
+from jobrun.session.base import TasksStuckError, merge_errors
+from jobrun.session.threads.thread_pool import ThreadPool
 from jobrun.values.blob_kinds import Value
 
 Work = Callable[[], None]
+
+# How long exit blocks may take after the grace period.
+EXIT_GRACE_S = 5.0
 
 # The name of a task, and of the node that it is on.
 TaskOnNode = tuple[str, str]
@@ -82,7 +92,7 @@ def find_ready(items: Sequence[WorkItem]) -> list[WorkItem]:
 
 
 def iter_released(item: WorkItem) -> Iterator[WorkItem]:
-    """Yield the work items that can start because ``item``, the last they awaited, has ended."""
+    """Yield the work items that can start, as ``item``, the last they waited for, has ended."""
     for later in item.followers:
         later.pending -= 1
         if later.pending:
@@ -125,7 +135,7 @@ class RemoteNotifier(Protocol):
     """Notifies other nodes of the local tasks, and opens the queues shared with them."""
 
     def notify_task_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Notify nodes whose work items wait for a task of this node that the task has ended."""
+        """Notify nodes, whose work items wait for a task here, that the task has ended."""
 
     def notify_failure(self) -> None:
         """Notify nodes whose work items depend on tasks of this node that such a task has failed.
@@ -173,7 +183,7 @@ class ExternalDeps:
 
     @property
     def awaited(self) -> Iterable[WorkItem]:
-        """The work items that each wait for one task on another node."""
+        """Return the work items that represent other nodes' tasks for which items here wait."""
         return self._items.values()
 
     def is_awaited(self, item: WorkItem) -> bool:
@@ -202,7 +212,7 @@ class ExternalDeps:
 
     @contextmanager
     def attach(self, run: GroupRun) -> Iterator[None]:
-        """Let a cancel pass between this node's run and the work items that await other nodes.
+        """Pass each cancel from this node's work items to other nodes and back, within ``with``.
 
         Also if that was requested before.
         """
@@ -216,12 +226,12 @@ class ExternalDeps:
             self._run = None
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue:
-        """Open a queue for work items: across nodes if other nodes use it, else in this process."""
+        """Open a queue that work items read or write: across nodes if others use it, else local."""
         shared = self._notifier.open_queue(plan, run) if self._notifier is not None else None
         return plan.open() if shared is None else shared
 
     def wrap_work(self, task: Task, work: Callable[[], None], run: GroupRun) -> Callable[[], None]:
-        """Wrap a task's work so that external dependents of the task are notified when it ends."""
+        """Wrap a task's work: when it ends, notify nodes whose work items wait for the task."""
         notifier = self._notifier
         if notifier is None or task.name not in self._announced:
             return work
@@ -243,3 +253,104 @@ class ExternalDeps:
         if self._notifier is not None and not self._is_cancelled:
             self._is_cancelled = True
             self._notifier.notify_failure()
+
+
+class Dispatcher:
+    """Starts work items when they are ready, and waits for them in the caller's thread."""
+
+    def __init__(self, run: GroupRun, pool: ThreadPool, grace_s: float, deps: ExternalDeps) -> None:
+        self._run = run
+        self._pool = pool
+        self._grace_s = grace_s
+        self._deps = deps
+        self._completions = deps.completions
+        # Tasks on other nodes count as running from the beginning.
+        self._running: dict[WorkItem, None] = dict.fromkeys(deps.awaited)
+        # End of the grace period of a cancelled run; it is set once.
+        self._deadline: float | None = None
+
+    def run(self, items: list[WorkItem]) -> None:
+        """Dispatch all work items in the order of their dependencies, and wait for their end.
+
+        Raises:
+            TasksStuckError: Some did not end in time after a cancel.
+        """
+        waiting = find_ready(items)
+        # Wakes the wait below, so that it can begin to count the time.
+        with self._run.body.waking(lambda: self._completions.put(None)):
+            while waiting or self._running:
+                waiting = self._start(waiting)
+                if not waiting and self._running:
+                    waiting = self._wait()
+
+    def _start(self, items: list[WorkItem]) -> list[WorkItem]:
+        """Start ready work items; return items made ready by those that ended during the start."""
+        over: list[WorkItem] = []
+        alone = len(items) == 1 and not self._running
+        for item in items:
+            if self._run.body.cancelled and not item.always:
+                self._run.interrupted = True
+                over.append(item)
+            elif alone and not item.may_block:
+                # Nothing else runs: no need for another thread.
+                item.work()
+                over.append(item)
+            else:
+                self._running[item] = None
+                self._pool.start(item.work, partial(self._completions.put, item))
+        return [later for item in over for later in iter_released(item)]
+
+    def _wait(self) -> list[WorkItem]:
+        """Wait until a dispatched work item has ended; return the items that it made ready."""
+        while not self._run.body.cancelled:
+            item = self._completions.get()
+            if item is not None:
+                return self._end(item)
+        return self._wait_until_deadline()
+
+    def _wait_until_deadline(self) -> list[WorkItem]:
+        if self._deadline is None:
+            self._deadline = time.monotonic() + self._grace_s
+        elsewhere = [item for item in self._running if self._deps.is_awaited(item)]
+        if elsewhere:
+            # A cancelled run does not wait for tasks on other nodes.
+            return self._end(elsewhere[0])
+        for limit in (self._deadline, self._deadline + min(EXIT_GRACE_S, self._grace_s)):
+            while True:
+                try:
+                    item = self._completions.get(timeout=max(0.0, limit - time.monotonic()))
+                except Empty:
+                    break
+                if item is not None:
+                    return self._end(item)
+            # Cancels programs and loops of exit blocks too.
+            self._run.cleanup.cancel()
+        raise self._stuck()
+
+    def _end(self, item: WorkItem) -> list[WorkItem]:
+        if item not in self._running:
+            # A task on another node that this run has stopped waiting for.
+            return []
+        del self._running[item]
+        return list(iter_released(item))
+
+    def _stuck(self) -> TasksStuckError:
+        stuck = tuple(sorted(item.name for item in self._running))
+        self._run.emit(TasksGivenUp(stuck, self._run.epoch, os.getpid()))
+        names = ", ".join(stuck)
+        error = TasksStuckError.of(
+            "E215",
+            f"these tasks did not end within {self._grace_s:g} s of their cancellation: {names}",
+            "look for a callable that does not return; resume continues from the last saved epoch",
+        )
+        if not self._run.errors:
+            for stack in render_stacks(self._run, all_tasks=True):
+                error.add_note(stack)
+            return error
+        first = merge_errors(self._run.errors)
+        if isinstance(first, JobrunError):
+            error = TasksStuckError(*first.faults, *error.faults)
+            for note in getattr(first, "__notes__", ()):
+                error.add_note(note)
+        error.__cause__ = first
+        return error

@@ -1,8 +1,8 @@
 """Exchange messages and values between the processes of a run.
 
 - ``codec``: what messages may hold, errors among it, its bytes, and what carries them.
-  ``rpc``: replies. ``peer_transfer``: node to node.
-- ``worker_protocol``: what the process of a node must offer, and messages about files.
-  ``worker_handle``: its owner in the master. ``launch``: such a process on this machine.
+  ``rpc``: replies. ``peer_transfer``: blobs, node to node. ``file_messages``: about files.
+- ``worker_handle``: the process of a node, as the master controls it, and what such a process must
+  offer. ``launch``: such a process on this machine.
 - ``partition_group``: which tasks of a group run on which node.
 """

@@ -44,8 +44,8 @@ from jobrun.runtime.codegen import meter_protocol
 from jobrun.runtime.context import cancel, frame, safe_point
 from jobrun.session import base
 from jobrun.session.base import GroupCancelledError
+from jobrun.session.wire import file_messages
 from jobrun.session.wire import partition_group as partition
-from jobrun.session.wire import worker_protocol
 from jobrun.values import container_flattening as trees
 from jobrun.values import object_state as objects
 from jobrun.values import pytorch
@@ -72,8 +72,8 @@ _SOCKET_BYTES = 1 << 22
 
 _MODULES = (
     checkpoint_policy, checkpoint_times, conditions, readers, elsewhere, errors, events,
-    expr, objects, objecturl, partition, safe_point, save_load_groups,
-    meter_protocol, steps, store_protocol, types, usage, worker_protocol,
+    expr, file_messages, objects, objecturl, partition, safe_point, save_load_groups,
+    meter_protocol, steps, store_protocol, types, usage,
 )  # fmt: skip
 
 
@@ -272,7 +272,7 @@ class _Writer:
             (self._write_item if type(item) in _CONTAINERS else self.write)(item)
 
     def _write_item(self, value: Any) -> None:
-        """Encode a container's item into a message; an object that is in it twice stays one."""
+        """Encode a container's item into a message; an object it has twice is decoded as one."""
         if self._is_plain or type(value) not in _CONTAINERS or not value:
             self.write(value)
         elif _shares_parts(value) and (parts := _parts_of(value)) is not None:
@@ -409,7 +409,7 @@ class _Reader:
         return pytorch.from_array(self.read(), facts)
 
     def tree(self) -> Any:
-        """Decode a container from a message, with stand-ins for values of unloaded classes."""
+        """Decode a container from a message; records whose class is not imported get stand-ins."""
         structure = json.loads(self.read())
         return trees.unflatten(structure, self.read())
 
@@ -652,7 +652,7 @@ class Resequencer:
         self._next = 0
 
     def receive(self, number: int, frame: Frame) -> None:
-        """Accept a numbered message of actor calls that may arrive in any order. Thread-safe."""
+        """Keep encoded messages that arrive too early; pass on each one when its turn has come."""
         with self._lock:
             self._early[number] = frame
             while self._next in self._early:

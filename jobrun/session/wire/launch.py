@@ -84,12 +84,12 @@ class LocalProcess:
 
     @property
     def channel(self) -> SocketChannel:
-        """The master's end of the channel to the launched process."""
+        """Return the master's end of the message channel to the launched process."""
         return self._channel
 
     @property
     def pid(self) -> int:
-        """The ID of the launched process."""
+        """Return the process ID of the launched process."""
         return self._process.pid
 
     def kill(self) -> None:
@@ -97,14 +97,14 @@ class LocalProcess:
         self._process.kill()
 
     def abort(self) -> None:
-        """Abort the launched node process: SIGABRT, for its stacks, then after a wait SIGKILL."""
+        """Abort the launched process: SIGABRT to print its stack traces, after 5 s SIGKILL."""
         self._process.send_signal(signal.SIGABRT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
         self._process.kill()
 
     def connect_peer(self, asker: str, owner: str, other: LocalProcess) -> None:
-        """Give two launched processes the ends of a socket pair, to request blobs by it."""
+        """Connect two launched processes by a socket pair, for one to request the other's blobs."""
         asking, serving = socket.socketpair()
         with asking, serving:
             send_connection(other.handoff, SERVE, asker, serving)
@@ -119,7 +119,7 @@ class LocalProcess:
             file.close()
 
     def wait_for_exit(self) -> None:
-        """Wait until this process, launched for a node, has exited or was killed by a signal.
+        """Wait until the launched process has exited or was killed; kill it if it stays stopped.
 
         Can be called from any thread.
 
@@ -135,7 +135,7 @@ class LocalProcess:
                 self._wait_while_stopped()
 
     def _wait_while_stopped(self) -> None:
-        """Wait until a launched process that SIGSTOP stopped continues, or kill it at last."""
+        """Wait until a launched process that SIGSTOP stopped continues; kill it after 30 s."""
         # Counted in own sleeps: if the whole job was stopped, no time has passed for any process.
         for _ in range(round(STOPPED_S / _MOMENT_S)):
             time.sleep(_MOMENT_S)
@@ -150,7 +150,7 @@ class LocalProcess:
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT | more)
 
     def take_output(self, emit: Listener) -> None:
-        """Emit, as events, lines that a launched process printed and had not sent at its end."""
+        """Emit, as events, lines that a launched process printed but had not sent when it ended."""
         for left in take_left_output(self._output):
             for line in left.lines if left.task else ():
                 emit(

@@ -150,7 +150,7 @@ def _by_node(things: Iterable[_Placed], at: Mapping[str, str]) -> dict[str, list
 
 
 def _is_elsewhere(own: Mapping[str, None], node: str) -> bool:
-    """Return whether a task of a partitioned group runs on any node other than ``node``."""
+    """Return whether a task of a group divided by nodes runs on any node other than ``node``."""
     return len(own) > 1 or node not in own
 
 

@@ -16,6 +16,7 @@ import socket
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.runtime.context.cancel import CancelScope
@@ -29,6 +30,23 @@ _AHEAD = 4
 _NAME_BYTES = 4096
 # The descriptor has been sent already when it is waited for.
 _MEET_S = 10.0
+# Asks the master for a connection to a node.
+RequestConnection = Callable[[str, CancelScope], None]
+# Gives a copy of a blob of this node.
+ReadOwnBlob = Callable[[str], Value]
+
+
+class PeerReader(Protocol):
+    """Reads blobs of other nodes, for one node."""
+
+    def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
+        """Iterate over a blob's values that peer nodes transfer, by sockets or calls of Ray.
+
+        Raises:
+            EnvironmentFaultError: E395, a node is lost.
+            MissingBlobError: A node has no such blob.
+            CancelledError: The scope was cancelled.
+        """
 
 
 def send_connection(handoff: socket.socket, role: str, node: str, end: socket.socket) -> None:
@@ -52,8 +70,8 @@ class PeerConnections:
     def __init__(
         self,
         handoff: socket.socket,
-        meet: Callable[[str, CancelScope], None],
-        own: Callable[[str], Value],
+        meet: RequestConnection,
+        own: ReadOwnBlob,
     ) -> None:
         self._handoff = handoff
         self._meet = meet

@@ -26,7 +26,7 @@ class Reply:
         self._inbox: SimpleQueue[Outcome | None] = SimpleQueue()
 
     def put(self, outcome: Outcome | None) -> None:
-        """Set the outcome of an RPC request, or only wake the thread that waits. Thread-safe."""
+        """Set the outcome of a request (RPC); with None only wake the thread that waits."""
         self._inbox.put(outcome)
 
     def wait(self, scope: CancelScope | None = None) -> Any:

@@ -1,19 +1,25 @@
-"""Control one node's process from the master: send it requests and dispatch its messages."""
+"""Control one node's worker process from the master: send it requests, dispatch its messages.
+
+The process, its message channel and the listener to its messages are protocols: a process of this
+machine and an actor of Ray are such processes.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from jobrun.core.events import Listener
+from jobrun.graph.types import OutputRef
+from jobrun.runtime.codegen.meter_protocol import BlockTime
 from jobrun.session.base import NodeLostError
 from jobrun.session.wire.codec import serialize_error
 from jobrun.session.wire.launch import LocalProcess
 from jobrun.session.wire.partition_group import Partition
 from jobrun.session.wire.rpc import RpcClient
-from jobrun.session.wire.worker_protocol import WorkerListener, WorkerProcess
+from jobrun.values.blob_kinds import Value
 
 
 class WorkerHandle:
@@ -30,7 +36,7 @@ class WorkerHandle:
     def __init__(
         self,
         node: str,
-        listener: WorkerListener[WorkerHandle],
+        listener: WorkerListener,
         emit: Listener,
         start: Callable[[str], WorkerProcess] = LocalProcess,
         incarnation: int = 0,
@@ -53,7 +59,7 @@ class WorkerHandle:
 
     @property
     def pid(self) -> int:
-        """The process ID of the worker that this handle controls."""
+        """Return the process ID of the worker that this handle controls."""
         return self._process.pid
 
     def send(self, *message: Any) -> None:
@@ -68,7 +74,7 @@ class WorkerHandle:
             self.send("partition", key, partition)
 
     def forget_partition(self, key: int) -> None:
-        """Send the handle's worker a command to delete its tasks of a group, no longer needed."""
+        """Send the worker process a command to delete the tasks of a group that it was sent."""
         if key in self._known:
             self._known.remove(key)
             self.send("forget", key)
@@ -89,7 +95,7 @@ class WorkerHandle:
         self._process.kill()
 
     def abort(self) -> None:
-        """Kill this worker handle's unresponsive process in a way that prints its stacks."""
+        """Kill this worker handle's unresponsive process; let it print its stack traces first."""
         self._process.abort()
 
     def request_close(self) -> None:
@@ -144,3 +150,85 @@ class WorkerHandle:
                 self._listener.add_step_times(f"{self.node} {self.pid}", *given)
             case _:
                 raise RuntimeError(f"node '{self.node}' sent an unknown message '{kind}'")
+
+
+class WorkerListener(Protocol):
+    """Receives what a node sends unasked, in the handle's own thread; must not wait for nodes."""
+
+    def part_failed(self, node: str, run: int) -> None:
+        """Receive from a worker handle the message that tasks of a group run have failed."""
+
+    def task_ended(
+        self, node: str, run: int, task: str, outputs: Mapping[OutputRef, Value]
+    ) -> None:
+        """Receive from a worker handle the message that a task has ended, with its outputs."""
+
+    def handle_request(
+        self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
+    ) -> None:
+        """Receive from a worker handle a request of its process, and answer it through the handle.
+
+        ``WorkerHandle.answer`` sends the reply.
+        """
+
+    def add_step_times(self, reporter: str, times: Sequence[BlockTime]) -> None:
+        """Receive from a worker handle the step times that its process has measured.
+
+        See ``Instrumenter.merge_times``.
+        """
+
+    def worker_lost(self, node: str) -> None:
+        """Receive from a worker handle the message that its process has ended unexpectedly."""
+
+
+class MessageChannel(Protocol):
+    """One end of what carries messages between a node and its master, whole and in order."""
+
+    def send(self, *message: Any) -> None:
+        """Send a message to the other end of a worker process's channel.
+
+        Can be called from any thread.
+
+        Raises:
+            OSError: The other side has ended.
+            TaskFailedError: E274, a value has a dtype that cannot be encoded.
+        """
+
+    def receive(self) -> tuple[Any, ...] | None:
+        """Wait for a message on a worker process's channel and return it; None after its end."""
+
+    def close(self) -> None:
+        """Close a worker process's channel, so that a thread waiting in ``receive`` gets None."""
+
+
+class WorkerProcess(Protocol):
+    """The process of one node, from its start to its end, as its master controls it."""
+
+    @property
+    def channel(self) -> MessageChannel:
+        """Return the master's end of the message channel to this worker process."""
+
+    @property
+    def pid(self) -> int:
+        """Return the process ID of this worker process; 0 until it is known."""
+
+    def kill(self) -> None:
+        """Kill this worker process at once, be it a local process or a Ray actor."""
+
+    def abort(self) -> None:
+        """Kill a worker process that does not respond; let it print its stack traces first."""
+
+    def wait_for_exit(self) -> None:
+        """Wait until a worker process has ended, by itself or by a signal."""
+
+    def join(self) -> str:
+        """Wait until a worker process ends, kill it if it takes long; return how it ended."""
+
+    def take_output(self, emit: Listener) -> None:
+        """Emit, as events, lines that a worker process printed but had not sent when it ended."""
+
+    def release(self) -> None:
+        """Free what the master holds for an ended worker process, such as its sockets."""
+
+    def connect_peer(self, asker: str, owner: str, other: Any) -> None:
+        """Connect this worker process with another one, to request blobs from the other."""

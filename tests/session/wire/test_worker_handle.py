@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import inspect
 import threading
 
 import pytest
 
 from jobrun.session.base import NodeLostError
+from jobrun.session.wire.codec import SocketChannel
+from jobrun.session.wire.launch import LocalProcess
 from jobrun.session.wire.partition_group import partition_group
-from jobrun.session.wire.worker_handle import WorkerHandle
+from jobrun.session.wire.peer_transfer import PeerConnections, PeerReader
+from jobrun.session.wire.worker_handle import MessageChannel, WorkerHandle, WorkerProcess
 from jobrun.testing.graphs import cluster, group, log, task
 
 
@@ -75,3 +79,15 @@ def test_a_node_that_was_killed_is_lost_for_all_who_ask(opened):
     assert link.loss is not None
     assert hearer.lost_nodes == ["n"]
     link.send("close")
+
+
+def test_processes_and_sockets_do_what_the_protocols_say():
+    for protocol, cls in (
+        (WorkerProcess, LocalProcess),
+        (MessageChannel, SocketChannel),
+        (PeerReader, PeerConnections),
+    ):
+        for name, member in vars(protocol).items():
+            if not name.startswith("_") and inspect.isfunction(member):
+                said = list(inspect.signature(member).parameters)
+                assert list(inspect.signature(getattr(cls, name)).parameters) == said, name

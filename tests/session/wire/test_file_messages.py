@@ -1,34 +1,14 @@
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
 
 from jobrun.session.ray.actor import decode_frame, encode_frame
-from jobrun.session.wire.codec import SocketChannel
-from jobrun.session.wire.launch import LocalProcess
-from jobrun.session.wire.peer_transfer import PeerConnections
-from jobrun.session.wire.worker_protocol import (
+from jobrun.session.wire.file_messages import (
     NO_FILE_SETUP,
     FileChunk,
-    MessageChannel,
-    PeerReader,
     Probe,
     WorkerFileSetup,
-    WorkerProcess,
 )
-
-
-def test_processes_and_sockets_do_what_the_protocols_say():
-    for protocol, cls in (
-        (WorkerProcess, LocalProcess),
-        (MessageChannel, SocketChannel),
-        (PeerReader, PeerConnections),
-    ):
-        for name, member in vars(protocol).items():
-            if not name.startswith("_") and inspect.isfunction(member):
-                said = list(inspect.signature(member).parameters)
-                assert list(inspect.signature(getattr(cls, name)).parameters) == said, name
 
 
 def test_what_is_told_crosses_to_another_process():
