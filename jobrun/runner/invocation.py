@@ -36,11 +36,10 @@ from jobrun.runner.identity.data_fingerprints import fingerprint_data
 from jobrun.runner.identity.data_lock import require_locked
 from jobrun.runner.identity.drift import Change, require_no_drift
 from jobrun.runner.identity.environment import describe_environment
-from jobrun.runner.identity.provenance import collect_provenance
+from jobrun.runner.identity.provenance import collect_provenance, hide_secrets
 from jobrun.runner.identity.recorded_job import (
     Authored,
     digest_authored,
-    hide_secrets,
     install_authored,
     needs_recording,
     recordable_params,
@@ -54,8 +53,9 @@ from jobrun.runner.preflight.checks import raise_errors
 from jobrun.runner.preflight.filesystem import (
     find_file_system,
     probe_directory,
-    require_own_unless_trusted,
+    require_own,
 )
+from jobrun.runner.resume.mid_epoch_recovery import EntryPlan
 from jobrun.runner.resume.node_map import parse_node_map
 from jobrun.runner.resume.recovery import FROM_INIT, RecoveryPlan
 from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata, build_choice_note
@@ -65,7 +65,6 @@ from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.run_json import RunRecord, Status
 from jobrun.runner.saved_progress import Progress
 from jobrun.runner.saving.commit import CheckpointTarget, RunIdentity
-from jobrun.runner.saving.mid_epoch_recovery import EntryPlan
 from jobrun.runner.saving.saver import CheckpointSaver, NoSaver, Saver
 from jobrun.runner.stop_requests import REQUEST_NAME, SENDER_NAME, StopRequests, time_left
 from jobrun.runner.time_account import TimeAccount, UsageRecorder
@@ -164,7 +163,8 @@ def continue_run(
     Raises:
         JobrunError: It is refused, or did not end in good order.
     """
-    require_own_unless_trusted(run.path, trust=options.trust)
+    if not options.trust:
+        require_own(run.path)
     # A new run does without what only a resume needs; so below.
     from jobrun.runner.check_resume import preview_resume, record_resizes  # noqa: PLC0415
 

@@ -12,6 +12,7 @@ from jobrun.checkpoint.store import CheckpointStore, Damage, EpochHold
 from jobrun.checkpoint.stores.read_locks import epochs_deleted_error, retry_attempts
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, JobrunError
 from jobrun.core.events import CheckpointTimes, Listener, Noted, ignore
+from jobrun.runner.resume.mid_epoch_recovery import EntryPlan, apply_entry, plan_entry
 from jobrun.runner.resume.recovery import (
     FROM_INIT,
     RecoveryPlan,
@@ -21,7 +22,6 @@ from jobrun.runner.resume.recovery import (
     plan_recovery,
 )
 from jobrun.runner.rundir.journal import Journal, JournalContents, read_journal, set_aside_journal
-from jobrun.runner.saving.mid_epoch_recovery import EntryPlan, apply_entry, plan_entry
 
 _T = TypeVar("_T")
 

@@ -42,13 +42,10 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from jobrun.core.errors import InterruptedRunError, StoppedEarlyError, UsageError
-from jobrun.core.files.disk import write_file
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import MEANT, RELAYS, read_proc, read_process_stat
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.conditions import Deadline
-from jobrun.runner.rundir.lock import is_live
-from jobrun.runner.rundir.run_directories import Run
 
 _STOPPING = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT)
 _WAKE = 0  # no signal has this number
@@ -69,17 +66,6 @@ _COMMAND_S = 10.0
 _CLOCK = lazy_pattern(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+)")
 # What a command of the batch system printed, or nothing.
 RunCommand = Callable[[list[str]], str]
-
-
-def request_stop(run: Run) -> None:
-    """Request by a file that a run stop after its present epoch; refuse a run that is over.
-
-    Raises:
-        UsageError: It is not running.
-    """
-    if not is_live(run.path):
-        raise UsageError.of("E378", f"run {run.name} is not running", "there is nothing to stop")
-    write_file(run.path / REQUEST_NAME, b"")
 
 
 @contextlib.contextmanager

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.types import Job
+from jobrun.runner.identity.drift import compare_mappings, require_no_drift
 from jobrun.runner.saved_progress import encode_json
 from jobrun.session.base import Session
 from jobrun.values.container_flattening import flatten, is_tree
@@ -70,3 +72,14 @@ def _require_saved(job: Job, node: str, name: str, value: ObjectFacts) -> None:
             "that node is not saved",
             f"add '{node}' to the nodes of 'checkpoint'",
         )
+
+
+def require_same_constants(
+    recorded: Mapping[str, str], rebuilt: Mapping[str, str], accept: tuple[str, ...] = ()
+) -> None:
+    """Raise if rebuilt constants have other digests than the run has recorded, unless accepted.
+
+    Raises:
+        DriftError: They did not: the data, or the code, is another.
+    """
+    require_no_drift(compare_mappings("constants", recorded, rebuilt), accept=accept)

@@ -183,17 +183,6 @@ def find_refused(
     )
 
 
-def require_same_constants(
-    recorded: Mapping[str, str], rebuilt: Mapping[str, str], accept: tuple[str, ...] = ()
-) -> None:
-    """Raise if rebuilt constants have other digests than the run has recorded, unless accepted.
-
-    Raises:
-        DriftError: They did not: the data, or the code, is another.
-    """
-    require_no_drift(compare_mappings("constants", recorded, rebuilt), accept=accept)
-
-
 def _differences(before: Any, after: Any, path: _Path) -> Iterator[tuple[_Path, Any, Any]]:
     if isinstance(before, dict) and isinstance(after, dict):
         for key in [*before, *(key for key in after if key not in before)]:

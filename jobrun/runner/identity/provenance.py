@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +46,7 @@ def collect_provenance(present: Authored) -> dict[str, Any]:
         that difference). ``lock_files``: digests, by path relative to the folder.
     """
     # Not where it is only shown.
-    from jobrun.runner.identity.callable_sources import digest_file  # noqa: PLC0415
-    from jobrun.runner.identity.recorded_job import hide_secrets  # noqa: PLC0415
+    from jobrun.runner.identity.code_digests import digest_file  # noqa: PLC0415
 
     folder = Path(present.folder)
     top = _repository(folder)
@@ -156,3 +156,15 @@ def iter_code_rows(record: RunRecord) -> Iterator[tuple[str, str]]:
     words += [str(name) for name in locks] if isinstance(locks, Mapping) else []
     if words:
         yield "code", ", ".join(words)
+
+
+def hide_secrets(words: Iterable[str], present: Authored) -> tuple[str, ...]:
+    """Hide the values of a job's secret params in the words of a command that is recorded."""
+    # The job's spec has brought it in already; to show a provenance needs none.
+    from jobrun.spec.load import HIDDEN, LoadedSpec  # noqa: PLC0415
+
+    found = tuple(words)
+    for name in present.secrets if isinstance(present, LoadedSpec) else ():
+        pattern = re.compile(rf"(params\b.*?\b{re.escape(name)}\b[^=]*=?).*", re.DOTALL)
+        found = tuple(pattern.sub(rf"\g<1>{HIDDEN}", word) for word in found)
+    return found

@@ -8,13 +8,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import assert_never
 
-from jobrun.compile.pipeline import complete
+from jobrun.compile.pipeline import compile_job, complete
 from jobrun.core.errors import CheckpointError, DriftError, Fault, SpecError, UsageError
 from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
 from jobrun.core.lazy_dataclass import dataclass
@@ -26,7 +25,6 @@ from jobrun.runner.rundir.spec_folder import (
     PLAN_NAME,
     RESOLVED_NAME,
     bytes_digest,
-    compile_recorded,
     install_spec,
     is_as_recorded,
     load_recorded_spec,
@@ -34,7 +32,7 @@ from jobrun.runner.rundir.spec_folder import (
     stage_spec,
 )
 from jobrun.spec.dump import spec_digest
-from jobrun.spec.load import HIDDEN, LoadedSpec
+from jobrun.spec.load import LoadedSpec
 
 GRAPH_NAME = "graph.txt"
 _NEXT_GRAPH_NAME = "graph.next.txt"
@@ -109,7 +107,7 @@ def compile_authored(authored: Authored) -> Job:
     """
     match authored:
         case LoadedSpec():
-            return compile_recorded(authored)
+            return compile_job(authored).job
         case PythonJob():
             return complete(authored.job).job
         case _:
@@ -175,15 +173,6 @@ def require_secrets(present: Authored) -> None:
                 for name in present.missing_secrets
             )
         )
-
-
-def hide_secrets(words: Iterable[str], present: Authored) -> tuple[str, ...]:
-    """Hide the values of a job's secret params in the words of a command that is recorded."""
-    found = tuple(words)
-    for name in present.secrets if isinstance(present, LoadedSpec) else ():
-        pattern = re.compile(rf"(params\b.*?\b{re.escape(name)}\b[^=]*=?).*", re.DOTALL)
-        found = tuple(pattern.sub(rf"\g<1>{HIDDEN}", word) for word in found)
-    return found
 
 
 def needs_recording(run: Run, present: Authored) -> bool:

@@ -35,8 +35,7 @@ from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.conditions import StopCondition
 from jobrun.graph.query import group_outputs, kept_names, outputs_read_later, rebuild_group
 from jobrun.graph.types import Job, OutputRef, Retry, TaskGroup
-from jobrun.runner.identity.constant_digests import digest_constants
-from jobrun.runner.identity.drift import require_same_constants
+from jobrun.runner.identity.constant_digests import digest_constants, require_same_constants
 from jobrun.runner.locate_faults import locate_faults
 from jobrun.runner.loop.conditions import ProbeEvaluator, find_stop_reasons, update_patience
 from jobrun.runner.loop.node_loss import NodeFailover

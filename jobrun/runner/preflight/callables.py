@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import importlib
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -20,12 +21,7 @@ from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import CALL_EXTRAS, CallPython
 from jobrun.graph.types import Job
-from jobrun.runner.identity.callable_sources import (
-    Source,
-    find_definition,
-    find_source,
-    parse_source,
-)
+from jobrun.runner.identity.code_digests import Source, find_source
 
 # What can bind names that the text does not show; so does an import of all names, a star.
 _OPAQUE = frozenset({"globals", "locals", "vars", "setattr", "exec", "eval"})
@@ -120,6 +116,44 @@ def _check_import(step: CallPython, module: str, function: str, base: Path) -> I
         yield Fault("E374", message, mend, step.origin, step.path)
     finally:
         sys.path.remove(str(base))
+
+
+def find_definition(path: Path, name: str) -> tuple[bool, tuple[str, ...]]:
+    """Return whether a callable's file may define a name, and its functions and classes.
+
+    It may where the text alone does not decide it.
+    """
+    tree = parse_source(path)
+    if tree is None:
+        # Importing it will say what is wrong; that is the better message.
+        return True, ()
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    known = tuple(node.name for node in tree.body if isinstance(node, kinds))
+    bound = set(known)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound.add(node.id)
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            bound.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        elif isinstance(node, kinds):
+            bound.add(node.name)
+    return name in bound or "*" in bound or "__getattr__" in bound, known
+
+
+def parse_source(path: Path) -> ast.Module | None:
+    """Parse a callable's module; return None if the source cannot be read or parsed."""
+    try:
+        return _parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+@lru_cache(maxsize=8)
+def _parse(text: bytes) -> ast.Module:
+    with warnings.catch_warnings():
+        # Of escapes in strings, which the import gives again.
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from jobrun.core.codes import Code
@@ -279,3 +280,19 @@ def check_upload(job: Job) -> tuple[Fault, ...]:
             return (Fault("W184", message, fault.mend, where, path, "warning"),)
         return (Fault(fault.code, fault.message, fault.mend, where, path),)
     return ()
+
+
+def require_interpreter_lock() -> None:
+    """Refuse to start or resume a run in a Python whose interpreter lock (GIL) is off.
+
+    Raises:
+        EnvironmentFaultError: E399.
+    """
+    is_locked: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
+    if not is_locked():
+        raise EnvironmentFaultError.of(
+            "E399",
+            f"this Python ({sys.executable}) runs without its global interpreter lock (GIL), which "
+            "jobrun relies on",
+            "set PYTHON_GIL=1, or use the usual build of Python",
+        )

@@ -159,16 +159,6 @@ def require_own(run: Path, uid: int | None = None) -> None:
             )
 
 
-def require_own_unless_trusted(run: Path, *, trust: bool) -> None:
-    """Raise if another user could change the run's directories, unless ``trust`` is given.
-
-    Raises:
-        EnvironmentFaultError: E380, see there.
-    """
-    if not trust:
-        require_own(run)
-
-
 def require_own_parent(run_dir: Path, uid: int | None = None) -> None:
     """Raise if ``--run-dir`` is another user's link or a world-writable directory of theirs.
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import CheckpointError, DriftError, Fault, JobrunError, SpecError
 from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
 from jobrun.core.files.json_files import build, read_json
@@ -251,15 +250,6 @@ def _origins_text(run: Path, loaded: LoadedSpec, kept: Mapping[str, str], resolv
         "places": recorded_places(loaded.source.root, list(loaded.files)),
     }
     return json.dumps(content, separators=(",", ":")).encode() + b"\n"
-
-
-def compile_recorded(loaded: LoadedSpec) -> Job:
-    """Compile the spec in a run's ``spec/`` folder, already loaded, to a ``Job``.
-
-    Raises:
-        SpecError: It does not compile.
-    """
-    return compile_job(loaded).job
 
 
 def plan_text(job: Job) -> str:
