@@ -91,7 +91,7 @@ def open_upload(
 
 
 def find_objects(run: Run, to: str) -> ObjectUrl:
-    """Return the URL of the object store of a run's checkpoints: ``to/JOB/RUN``."""
+    """Return the URL at which a run's checkpoints are stored or uploaded: ``to/JOB/RUN``."""
     return parse_object_url(to) / run.record.job / run.path.name
 
 

@@ -105,7 +105,7 @@ class RunMetadata:
             self._journal.acknowledge_within(epoch, records, generation)
 
     def report(self, times: CheckpointTimes) -> None:
-        """Emit to the run's logs how long a save or load took, as the run's metadata handler."""
+        """Emit the times of a save or load as an event, as the run's metadata handler."""
         self._listen(times)
 
     @contextlib.contextmanager
@@ -133,7 +133,7 @@ class RunMetadata:
             apply_entry(self.entry, self.root, self._journal, self._run, listen)
 
     def _planned(self, wanted: int | None) -> RecoveryPlan:
-        """Plan the recovery to the epoch that this handler chooses; retry if just deleted."""
+        """Plan recovery for this metadata handler; retry if the chosen epoch was deleted."""
         for _ in retry_attempts():
             self._said = self._acknowledged(wanted)
             with contextlib.suppress(_EpochGoneError):
@@ -162,7 +162,7 @@ class RunMetadata:
         return damage
 
     def _acknowledged(self, wanted: int | None) -> JournalContents:
-        """Read the journal for this handler; treat a damaged one as empty if an epoch is named."""
+        """Read this metadata handler's journal; ignore damage if the user named an epoch."""
         try:
             return read_journal(self._run, self._run_id)
         except CheckpointError:
@@ -218,7 +218,7 @@ class CheckedHandler:
 
 
 def choose_epoch(own: RunMetadata, other: CheckedHandler | None, wanted: int | None) -> Chosen:
-    """Choose the epoch to continue from: ask the user's metadata handler first, then the run's.
+    """Ask the metadata handlers which epoch to continue from: the user's first, then the run's.
 
     Another handler's word counts before the user's, and both before the run's own; the run's
     own decides whether that epoch can be used.

@@ -231,7 +231,7 @@ def resume_run(
 
 
 def match_hash_seed(run: Run, options: RunOptions) -> None:
-    """Restart this Python process if the run to resume was recorded with another hash seed.
+    """Restart Python to resume a run, if the run was recorded with another hash seed.
 
     Where it cannot, the difference is drift of the numerics.
     """
@@ -302,7 +302,7 @@ def _warn_of_moved_run(run_dir: Path, job: str, newest: Run | None, listener: Li
 
 
 def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
-    """Choose the run that ``resume`` continues: the named one, or the newest unfinished one.
+    """Choose the run to resume: the one that a text names, or the newest unfinished one.
 
     One in an object store is brought here first, with that epoch or its newest good one.
 

@@ -136,21 +136,21 @@ class StopRequests:
 
     @property
     def interrupted(self) -> bool:
-        """Whether the first stop request was Ctrl-C (SIGINT)."""
+        """Return whether the first stop request was Ctrl-C (SIGINT)."""
         return self._interrupted
 
     @property
     def dropping(self) -> bool:
-        """Whether a stop request drops the running epoch instead of finishing it."""
+        """Return whether a stop request drops the running epoch instead of finishing it."""
         return self._dropping
 
     @property
     def insisted(self) -> bool:
-        """Whether a stop was requested twice, which ends the run without waiting for the save."""
+        """Return whether a stop was requested twice: then the run does not wait for a save."""
         return self._insisted
 
     def expect(self, seconds: float | None) -> None:
-        """Note when the present epoch will be saved: if too late, a stop request drops it."""
+        """Set when the epoch will be saved: a stop request drops an epoch that would be late."""
         self._expected_end = None if seconds is None else time.monotonic() + seconds
         # Set before the reason is read: the thread that notes a reason reads the end afterwards.
         # Waking that thread at every epoch would cost more than a small epoch does.
@@ -235,7 +235,7 @@ class StopRequests:
         return _BY_COMMAND if is_command else _words(number)
 
     def _is_copy(self, number: int, meant: int) -> bool:
-        """Return whether a signal repeats a stop request: the same, relayed and sent directly."""
+        """Return whether a signal is the same stop request again, relayed and sent directly."""
         now = time.monotonic()
         before, at = self._heard.get(meant, (number, -math.inf))
         is_relayed_alike = RELAYS.get(meant) == meant
@@ -246,7 +246,7 @@ class StopRequests:
         return False
 
     def _look(self) -> None:
-        """Look whether a stop is requested by file or due by time limit; then act on it."""
+        """Look for a stop by file, time limit or deadline; cancel an epoch that is too late."""
         now = time.monotonic()
         if not self._reason and now >= self._time_at:
             self._note("the time limit of this invocation was reached")
@@ -292,7 +292,7 @@ class TimeLeft:
 def time_left(
     deadline: Deadline, environment: Mapping[str, str], now: float, *, ask: RunCommand | None = None
 ) -> TimeLeft | None:
-    """Return the time left until the batch system's deadline; None if no deadline is known.
+    """Return the time left before the run must stop, by its deadline; None without a deadline.
 
     Args:
         deadline: As in the spec; its margin is not taken off.
@@ -327,7 +327,7 @@ def require_valid_deadline(deadline: Deadline | None, environment: Mapping[str, 
 
 
 def job_age_s(variable: str, value: str | None) -> float:
-    """Return for how many seconds this process's batch job has run, so as to stop in time; or 0.
+    """Return how many seconds this batch job has run, to know when to stop; 0 if unknown.
 
     The job began with the oldest of our ancestors that has its number in its environment. By the
     clock that runs since the machine's start.
@@ -346,7 +346,7 @@ def job_age_s(variable: str, value: str | None) -> float:
 
 
 def parse_clock(text: str) -> float | None:
-    """Parse the time left (``1-02:30:00``: 1 day, 2 h, 30 min) to seconds; None for other text."""
+    """Parse the time that Slurm leaves until a stop (``1-02:30:00``) to seconds, or None."""
     match = _CLOCK.fullmatch(text.strip())
     if match is None:
         return None

@@ -23,7 +23,7 @@ _THREAD_VARIABLES = (
 
 
 def set_blas_threads(count: int) -> None:
-    """Set the BLAS threads of this process's environment: variables, and libraries loaded.
+    """Set how many threads BLAS libraries use, in this process and in those that it starts.
 
     The variables count when numpy is first imported; where it has been, the libraries that are
     loaded are asked directly: OpenBLAS, MKL, BLIS and FlexiBLAS.
@@ -63,14 +63,14 @@ def blas_kernel() -> str:
 
 
 def _kernel_of(library: Any) -> str:
-    """Name the kernel that a BLAS library chose in this environment; for MKL, only the version."""
+    """Name the kernel that a BLAS library chose for this CPU; for MKL, its version instead."""
     if library.internal_api == "mkl":
         return f"mkl {library.version}"
     return str(getattr(library, "architecture", None) or "")
 
 
 def _blas_libraries() -> list[Any]:
-    """Return a ``threadpoolctl`` controller for each BLAS library loaded in this process.
+    """Find the BLAS libraries loaded in this process; return a ``threadpoolctl`` object each.
 
     Each has ``internal_api`` (``openblas``, ``mkl`` …) and the calls of ``threadpoolctl``.
     """

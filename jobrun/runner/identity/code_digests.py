@@ -161,7 +161,7 @@ class _ImportWalker:
                 self.add(shown, digest_file(found.file))
 
     def _found(self, name: str, base: Path, *, only_below: bool) -> Module | None:
-        """Find a module to digest: return the user's own; note an installed one and return None."""
+        """Find a module of user code to digest; list its file and return None if installed."""
         found = find_module(name, base)
         if found is None or found.file is None or found.file.is_relative_to(base):
             return found
@@ -258,7 +258,7 @@ def _is_import_call(function: ast.expr) -> bool:
 
 
 def _import_argument(argument: ast.expr, package: str) -> tuple[str, str]:
-    """Return what ``import_module`` imports: a module, or its package if the name is computed."""
+    """Return the module, or at least its package, that an ``import_module(…)`` call names."""
     match argument:
         case ast.Constant(value=str() as text):
             level = len(text) - len(text.lstrip("."))
@@ -317,7 +317,7 @@ def _operator_modules(job: Job) -> list[str]:
 
 
 def _digest_scripts(step: RunProgram, folder: Path, walk: _ImportWalker) -> dict[str, str]:
-    """Digest the scripts in the spec's folder that the job starts programs with."""
+    """Digest the scripts that a step starts a program with, and modules that they import."""
     texts = [text for word in step.command if (text := literal_text(word))]
     words = [word for text in texts for word in _shell_words(text)] if step.shell else texts
     found = digest_scripts(words, folder)
@@ -336,7 +336,7 @@ def _shell_words(line: str) -> list[str]:
 
 
 def find_source(module: str, folder: Path) -> Source | None:
-    """Find a callable's source file by module name, importing nothing; return it with its hash.
+    """Find the source file of a callable, importing nothing; return it with its digest.
 
     Returns:
         None when there is no such module.
@@ -350,7 +350,7 @@ def find_source(module: str, folder: Path) -> Source | None:
 
 
 def find_module(module: str, folder: Path) -> Module | None:
-    """Find the source of the module that holds a callable, importing nothing, or return None.
+    """Find the file of a module of user code without importing it; return None without one.
 
     The search is Python's: a regular package or a file in the folder, then what ``sys.path`` and
     the finders of editable installs know, then namespace packages.
@@ -371,7 +371,7 @@ def find_module(module: str, folder: Path) -> Module | None:
 
 
 def list_modules(search: Sequence[Path], name: str = "") -> dict[str, Path]:
-    """List the source files of a callable's package, however deep, by module name.
+    """List the source files of all modules in a package of user code, by module name.
 
     Args:
         search: The directories.
@@ -394,7 +394,7 @@ def list_modules(search: Sequence[Path], name: str = "") -> dict[str, Path]:
 
 
 def digest_scripts(words: Iterable[str], folder: Path) -> dict[str, str]:
-    """Map script files among a command's words to digests of their sources, as for callables."""
+    """Digest the scripts that a program's command line names; return digests by path."""
     found: dict[str, str] = {}
     for word in words:
         path = folder / word
@@ -405,7 +405,7 @@ def digest_scripts(words: Iterable[str], folder: Path) -> dict[str, str]:
 
 
 def digest_file(path: Path) -> str:
-    """Return the digest ``sha256:…`` of the bytes of a file, such as a callable's source."""
+    """Digest the bytes of a file, such as a module of user code; return ``sha256:…``."""
     with path.open("rb") as file:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 

@@ -19,7 +19,7 @@ from jobrun.values.object_state import ObjectFacts
 
 
 def digest_constants(job: Job, session: Session) -> dict[str, str]:
-    """Digest each constant of a job after init, by ``node.name``: ``sha256:…``.
+    """Digest each constant of a job after init; return ``sha256:…`` by ``node.name``.
 
     Of an object it is its class: what it holds is what the checkpoint puts into it.
 
@@ -77,7 +77,7 @@ def _require_saved(job: Job, node: str, name: str, value: ObjectFacts) -> None:
 def require_same_constants(
     recorded: Mapping[str, str], rebuilt: Mapping[str, str], accept: tuple[str, ...] = ()
 ) -> None:
-    """Raise if rebuilt constants have other digests than the run has recorded, unless accepted.
+    """Raise if the digests of rebuilt constants differ from those recorded, unless accepted.
 
     Raises:
         DriftError: They did not: the data, or the code, is another.

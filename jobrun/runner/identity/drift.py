@@ -74,7 +74,7 @@ class Change:
 
 
 def compare_specs(recorded: LoadedSpec, present: LoadedSpec) -> tuple[Change, ...]:
-    """Compare two specs, ignoring comments, order and defaults; return each change of a field."""
+    """Compare a recorded spec with the present one by meaning; return each field that drifted."""
     before, after = recorded.spec.model_dump(by_alias=True), present.spec.model_dump(by_alias=True)
     changes = []
     for path, old, new in _differences(recorded.merged, present.merged, ()):
@@ -147,7 +147,7 @@ def require_no_drift(
     commands: tuple[str, str] = ("", ""),
     explained: Mapping[str, tuple[Fault, ...]] = MappingProxyType({}),
 ) -> tuple[Change, ...]:
-    """Raise if spec, code or data changed so that a run must not resume; return allowed changes.
+    """Raise ``DriftError`` if changes of spec, code or data forbid a resume; else return them.
 
     Args:
         changes: All there are.
@@ -174,7 +174,7 @@ def require_no_drift(
 def find_refused(
     changes: tuple[Change, ...], *, strict: bool = False, accept: tuple[str, ...] = ()
 ) -> tuple[Change, ...]:
-    """Return the changes (drift) because of which ``require_no_drift`` would refuse a resume."""
+    """Return the changes since a run was recorded (drift) that forbid its resume."""
     return tuple(
         change
         for change in changes
@@ -214,7 +214,7 @@ def _param_changes(recorded: LoadedSpec, present: LoadedSpec) -> Iterator[Change
 
 
 def _moves_safe_points(path: _Path, *values: Any) -> bool:
-    """Return whether a changed ``checkpoint.every`` counts records, and so can change results.
+    """Return whether a changed ``checkpoint.every`` counts records: such drift alters results.
 
     In which order the numbers of an array lie decides in which order they are added.
     """

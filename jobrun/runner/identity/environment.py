@@ -48,7 +48,7 @@ _REQUIREMENT = lazy_pattern(r"Requires-Dist:\s*([A-Za-z0-9][A-Za-z0-9._-]*)(.*)"
 
 
 def describe_environment() -> dict[str, Any]:
-    """Describe the environment of this process, versions and numerics, as JSON values."""
+    """Describe this process's environment (versions, BLAS, CPU, GPUs) as JSON values."""
     return {
         "jobrun": __version__,
         "python": platform.python_version(),
@@ -72,12 +72,12 @@ def describe_environment() -> dict[str, Any]:
 
 
 def is_installed(path: Path | None) -> bool:
-    """Return whether a file belongs to an installed distribution, by its folder."""
+    """Return whether a file belongs to an installed package, by its folder."""
     return path is not None and not INSTALLED.isdisjoint(path.parts)
 
 
 def find_versions(files: Iterable[Path]) -> tuple[dict[str, str], dict[str, Path]]:
-    """Find versions of the installed packages that own given files, and of what they require.
+    """Find the versions of installed packages that own given files, and of those they require.
 
     Returns:
         The versions, by name; and the files that no package owns, by their path in

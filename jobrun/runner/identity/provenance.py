@@ -138,7 +138,7 @@ def _hide_targets(words: Sequence[str]) -> list[str]:
 
 
 def iter_code_rows(record: RunRecord) -> Iterator[tuple[str, str]]:
-    """Yield a run's provenance as labelled rows: start command, git commit, lock files."""
+    """Yield the provenance of a run for display, as label and text: start command, commit."""
     facts = record.provenance
     command = facts.get("command")
     if isinstance(command, list | tuple) and command:
@@ -159,7 +159,7 @@ def iter_code_rows(record: RunRecord) -> Iterator[tuple[str, str]]:
 
 
 def hide_secrets(words: Iterable[str], present: Authored) -> tuple[str, ...]:
-    """Hide the values of a job's secret params in the words of a command that is recorded."""
+    """Hide the values of secret params in a command line that a run's provenance records."""
     # The job's spec has brought it in already; to show a provenance needs none.
     from jobrun.spec.load import HIDDEN, LoadedSpec  # noqa: PLC0415
 

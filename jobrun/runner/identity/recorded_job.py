@@ -74,21 +74,21 @@ Authored = LoadedSpec | PythonJob
 
 
 def digest_authored(authored: Authored) -> str:
-    """Return the ``sha256:…`` digest of a job as authored: a resolved spec, or a Python job."""
+    """Digest a job as it is recorded: its resolved spec, or its graph if built in Python."""
     if isinstance(authored, LoadedSpec):
         return spec_digest(authored)
     return f"sha256:{hashlib.sha256(_graph_text(authored.job).encode()).hexdigest()}"
 
 
 def _graph_text(job: Job) -> str:
-    """Render the graph of a job that was authored in Python, as it is recorded and compared."""
+    """Render the graph of a job built in Python as the text that a run records and compares."""
     from jobrun.graph.job_text import render_job  # noqa: PLC0415 - not for jobs of specs
 
     return render_job(job)
 
 
 def recordable_params(authored: Authored) -> dict[str, Param]:
-    """Return an authored job's params as they are recorded: no secrets, objects as ``repr``."""
+    """Return a job's params as a run records them: without secrets, objects as ``repr``."""
     match authored:
         case LoadedSpec():
             return authored.recordable_params
@@ -100,7 +100,7 @@ def recordable_params(authored: Authored) -> dict[str, Param]:
 
 
 def compile_authored(authored: Authored) -> Job:
-    """Compile a run's recorded job, from a spec or Python, or the present one, to a ``Job``.
+    """Compile a recorded or present job, a spec or one built in Python, to a ``Job``.
 
     Raises:
         SpecError: It does not compile.
@@ -115,7 +115,7 @@ def compile_authored(authored: Authored) -> Job:
 
 
 def stage_authored(run: Path, authored: Authored, job: Job) -> str:
-    """Write an authored job beside the recorded one into a run's ``spec/`` folder, as its next.
+    """Write the job to record next into ``spec/``, beside the job recorded there.
 
     ``install_authored`` puts it in place.
 
@@ -176,14 +176,14 @@ def require_secrets(present: Authored) -> None:
 
 
 def needs_recording(run: Run, present: Authored) -> bool:
-    """Return whether the job as authored differs from the one recorded in ``spec/``."""
+    """Return whether the present job differs from the one recorded in the run's ``spec/``."""
     if digest_authored(present) != run.record.spec_digest:
         return True
     return isinstance(present, LoadedSpec) and not is_as_recorded(run)
 
 
 def check_record(present: Authored, run: Run | None = None) -> tuple[Fault, ...]:
-    """Warn if files of the recorded job were changed since, by the author or in ``spec/``."""
+    """Return warnings if files of a recorded job were changed since, also in ``spec/``."""
     if not isinstance(present, LoadedSpec):
         return ()
     notes = tuple(fault for fault in present.warnings if fault.code == "W185")
@@ -201,7 +201,7 @@ def is_from_python(run: Run) -> bool:
 
 
 def load_recorded(run: Run) -> LoadedSpec:
-    """Load the recorded job that a run last ran, if it is a spec; refuse one built in Python.
+    """Load the spec that a run recorded as its job; raise if the job was built in Python.
 
     Raises:
         UsageError: E376, it was made in Python.
@@ -213,7 +213,7 @@ def load_recorded(run: Run) -> LoadedSpec:
 
 
 def require_spec(run: Run) -> None:
-    """Refuse a recorded job that was built in Python, where a spec is required.
+    """Raise if a run's recorded job was built in Python, where a spec is required.
 
     Raises:
         UsageError: E376, the run was made in Python.
@@ -227,7 +227,7 @@ def require_spec(run: Run) -> None:
 
 
 def find_changes_since(run: Run, present: Authored) -> tuple[Change, ...]:
-    """Compare a run's recorded job with the job as it is written now; return what changed.
+    """Compare a run's recorded job, spec or Python, with the present job; return what changed.
 
     Raises:
         UsageError: The run was made from a spec and the present job was not, or the other way.
@@ -243,7 +243,7 @@ def find_changes_since(run: Run, present: Authored) -> tuple[Change, ...]:
 
 
 def compare_graphs(before: str, after: str) -> tuple[Change, ...]:
-    """Compare an authored Python job with the recorded one, by rendered graphs, line by line.
+    """Compare the recorded and present graphs of a Python job; return the lines that changed.
 
     What ends a run, what is measured and what is kept may change; everything else is semantic.
     """
@@ -303,7 +303,7 @@ def _kind(lines: list[str]) -> Kind:
 
 
 def _section(lines: list[str], at: int) -> str:
-    """Return which task or group of an authored Python job a line of its rendered graph is in.
+    """Return which task or group of a job built in Python a line of its rendered graph is in.
 
     Such as ``graph.local/lloyd``.
     """

@@ -88,7 +88,7 @@ class ListenerFanOut:
             ]
 
     def close(self) -> None:
-        """Close the pipes to all listeners: without an end event that means a killed run."""
+        """Close the pipes to all listeners, which without an end event means a killed run."""
         with self._lock:
             self._finish(_LAST_S)
             self._processes = []
@@ -131,7 +131,7 @@ class ListenerFanOut:
             one.finish(deadline)
 
     def _begin(self, epoch: int) -> None:
-        """Begin the fan-out to all listeners' processes, with the metrics of the run so far."""
+        """Send all listeners' processes a begin message, with how far the metrics file goes."""
         self._epoch = epoch
         self._waiting.clear()
         self._begun.clear()
@@ -202,7 +202,7 @@ class _ListenerProcess:
             self._fail("it does not keep up with the run")
 
     def finish(self, deadline: float) -> None:
-        """Send a listener's process what the fan-out still queues for it, and wait for its end."""
+        """Send the lines still queued for a listener's process, and wait until it ends."""
         while self._waiting and not self.failure and time.monotonic() < deadline:
             time.sleep(0.01)
             self._flush()

@@ -61,7 +61,7 @@ def update_patience(
 
 
 def total_epochs(conditions: tuple[StopCondition, ...]) -> int | None:
-    """Evaluate the most epochs that the loop's stop conditions allow; None without such a limit."""
+    """Return the greatest number of epochs that stop conditions allow; None without a limit."""
     totals = [one.epochs for one in conditions if isinstance(one, StopAfterEpochs)]
     return min(totals, default=None)
 

@@ -204,7 +204,7 @@ class JobRunner:
     def _recover_from_loss(
         self, error: NodeLostError, first: ResumePoint | None
     ) -> ResumePoint | None:
-        """Replace a lost node; return where the epoch loop restarts, or None for ``init``."""
+        """Replace a lost node for the epoch loop; return its restart point, None for init."""
         losses = self._limits.losses
         if losses is None:
             raise error
@@ -443,7 +443,7 @@ def run_with_retries(
     requests: StopRequests,
     listen: Listener,
 ) -> Outputs:
-    """Run a group in the loop of epochs; after a failure with ``retry``, restore its blobs, rerun.
+    """Run a group in the epoch loop; if a task with ``retry`` fails, restore blobs and rerun.
 
     ::
 

@@ -29,7 +29,7 @@ _ANYTHING = "*"
 
 
 def check_callables(job: Job, folder: Path, *, imports: bool = False) -> Iterator[Fault]:
-    """Check a job's callables before it runs: modules, names and arguments, by source text.
+    """Check that each callable of a job exists and takes its arguments, by reading its source.
 
     Args:
         job: The job.
@@ -119,7 +119,7 @@ def _check_import(step: CallPython, module: str, function: str, base: Path) -> I
 
 
 def find_definition(path: Path, name: str) -> tuple[bool, tuple[str, ...]]:
-    """Return whether a callable's file may define a name, and its functions and classes.
+    """Return whether a module may define a callable, and the names that it does define.
 
     It may where the text alone does not decide it.
     """
@@ -141,7 +141,7 @@ def find_definition(path: Path, name: str) -> tuple[bool, tuple[str, ...]]:
 
 
 def parse_source(path: Path) -> ast.Module | None:
-    """Parse a callable's module; return None if the source cannot be read or parsed."""
+    """Parse the source of a callable's module; return None if it cannot be read or parsed."""
     try:
         return _parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -213,7 +213,7 @@ def _constructor(found: ast.ClassDef, tree: ast.Module) -> Parameters | None:
 
 
 def _parameters(args: ast.arguments, given: int) -> Parameters | None:
-    """Return the parameters of a callable after its first ``given`` ones; None if uncertain."""
+    """Return a callable's parameters without the first ``given``; None if uncertain."""
     by_position = [*args.posonlyargs, *args.args]
     if len(by_position) < given:
         # ``def __init__(*args)``.
@@ -244,7 +244,7 @@ def _only_definition(body: Sequence[ast.stmt], name: str, tree: ast.Module) -> a
 
 
 def _bound(body: Sequence[ast.stmt]) -> list[str]:
-    """List the names that statements in a module or class define, to find a job's callables."""
+    """List the names that a class's or module's statements bind, to find a callable."""
     found: list[str] = []
     waiting: list[ast.AST] = list(body)
     while waiting:
@@ -278,7 +278,7 @@ def _bound(body: Sequence[ast.stmt]) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _bound_from_elsewhere(tree: ast.Module) -> frozenset[str]:
-    """List the names that a module defines by ``global`` statements or attribute assignment."""
+    """List names that a callable's module may rebind by ``global`` or by setting attributes."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):

@@ -242,7 +242,7 @@ def raise_spec_errors(faults: tuple[Fault, ...]) -> None:
 
 
 def check_upload(job: Job) -> tuple[Fault, ...]:
-    """Check before a run that uploads will work: create and delete an object in the bucket.
+    """Check in the preflight that uploads will work: create and delete an object in the bucket.
 
     A store that does not answer now may do so later: unless the upload is required that is a
     warning. That there is no bucket, or no permission, is an error.
@@ -283,7 +283,7 @@ def check_upload(job: Job) -> tuple[Fault, ...]:
 
 
 def require_interpreter_lock() -> None:
-    """Refuse to start or resume a run in a Python whose interpreter lock (GIL) is off.
+    """Check before a run that Python's interpreter lock (GIL) is on; raise if it is off.
 
     Raises:
         EnvironmentFaultError: E399.

@@ -123,7 +123,7 @@ def plan_resize(
 
 
 def count_field(family: str) -> str:
-    """Return ``nodes.FAMILY.count``, the spec field whose change means a resize of the family."""
+    """Return ``nodes.FAMILY.count``, the key of the spec whose change means a resize."""
     return f"nodes.{family}.count"
 
 
@@ -137,7 +137,7 @@ def mark_safe_counts(changes: tuple[Change, ...], found: ResizePlan) -> tuple[Ch
 
 
 def refuse_mid_epoch(found: ResizePlan, epoch: int) -> ResizePlan:
-    """Add a fault for each family to a resize plan: within an epoch none can be resized."""
+    """Add faults to a resize plan: within an epoch no number of nodes can change."""
     text = f"epoch {epoch} is saved between two of its records, where nodes cannot be others"
     mend = f"continue from the whole epoch before: --epoch {epoch - 1}; or keep the count"
     faults = {
@@ -171,7 +171,7 @@ def adapt_progress(progress: Progress, job: Job, families: Iterable[ResizedFamil
 def unknown_constants(
     progress: Progress, job: Job, families: Iterable[ResizedFamily]
 ) -> tuple[str, ...]:
-    """List constants on nodes that a resize adds, for which no digest was recorded to compare."""
+    """List the constants of nodes that a resize adds, of which no digest is recorded."""
     made = dict(job.constants)
     return tuple(
         f"constants.{node}.{name}"
@@ -199,7 +199,7 @@ def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
 
 
 def _family_of(node: str, names: set[str]) -> str:
-    """Return the ``nodes`` entry from which a removed node came: ``worker`` for ``worker_3``."""
+    """Return the ``nodes`` entry of a node removed by a resize: ``worker`` of ``worker_3``."""
     match = re.fullmatch(r"(.+)_\d+", node)
     return match[1] if node not in names and match and match[1] in names else node
 
@@ -345,7 +345,7 @@ class FamilyPlan:
         self._rows: dict[str, list[Rows]] = {}
 
     def make(self) -> None:
-        """Plan the rows of each blob that the resized family has saved and will have."""
+        """Plan a resize: how the rows of each saved blob go to the present nodes."""
         stored = dict.fromkeys(name for one in self._there.values() for name in one)
         for name in stored:
             # Positions are a matter of ``resize``; blobs that no node is to have stay unread.
@@ -392,7 +392,7 @@ class FamilyPlan:
         return [node for node in self.family.before if name in self._there[node]]
 
     def _holders(self, name: str) -> list[str]:
-        """Return the nodes of the resized family that will have rows of this blob."""
+        """List the nodes that will have rows of a blob after the resize."""
         made = dict(self._job.constants)
         return [
             node
@@ -514,7 +514,7 @@ class FamilyPlan:
         return FilePart(str(self._directory / file.name), source, file.digest, tuple(blobs))
 
     def _check_outputs(self) -> None:
-        """Add a fault to a resize for each output that is read later and that a new node lacks."""
+        """Add a fault to the resize plan for each output that an added node lacks."""
         there = from_json(self._manifest.runner).outputs
         known = {(ref.task, ref.output) for ref in there if ref.node in self.family.before}
         for task in (*self._job.init.tasks, *self._job.epoch.tasks):
@@ -586,7 +586,7 @@ def find_first_difference(
 
 
 def describe_difference(first: Value, second: Value) -> str:
-    """Describe, for a row plan, how a blob differs on two nodes; return "" if it does not."""
+    """Describe, for a resize, how a blob differs on two nodes; return "" if it does not."""
     differs = compare.find_difference(first, second)
     if differs is None:
         return ""

@@ -173,7 +173,7 @@ class Committer:
             handler.report(times)
 
     def retain(self, progress: Progress) -> None:
-        """Delete old epochs after a commit or load; if that fails, warn or, by ``on_error``, raise.
+        """Delete old epochs after a commit; if that fails, warn, or raise by ``on_error``.
 
         Raises:
             EnvironmentFaultError: It could not be deleted.
@@ -225,7 +225,7 @@ class Committer:
             raise
 
     def _upload_staged(self, staged: str, epoch: int, saves: Iterable[NodeSave]) -> None:
-        """Upload a staged epoch before its commit, if the job sets ``collect_to``."""
+        """Upload a staged epoch to an object store before its commit (``collect_to``)."""
         if not self._job.checkpoint.collect_to:
             return
         from jobrun.runner.saving.upload_to_object_store import ObjectUpload  # noqa: PLC0415 - seldom

@@ -97,7 +97,7 @@ _TAIL_BYTES = 256 << 10
 
 
 def measure_loss_bound(events: Path, policy: CheckpointPolicy) -> float | None:
-    """Return how many seconds of work a kill can lose at most, by measured saves and budget.
+    """Return the most seconds of work that a kill can lose, from save times in a run's events.
 
     Args:
         events: The ``events.jsonl`` of a run of the job.

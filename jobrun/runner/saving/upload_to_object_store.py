@@ -95,7 +95,7 @@ class ObjectUpload:
 
 
 def generation_url(url: ObjectUrl, generation: int) -> ObjectUrl:
-    """Return the URL to which epochs of one generation are uploaded: ``url/gN`` after N rewinds.
+    """Return the URL to upload epochs to: ``url``, or ``url/gN`` after N ``resume --epoch``.
 
     What is computed again after going back never gets among those from before.
     """
