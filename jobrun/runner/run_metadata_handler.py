@@ -91,7 +91,7 @@ class RunMetadata:
         return str(Path(self._store.path(0)).parent)
 
     def accessible(self, epoch: int | None) -> bool:
-        """Return whether the store has the epoch undamaged; True for None, meaning a new save."""
+        """Return whether the store has an undamaged epoch; True for None, which is a new save."""
         return epoch is None or (epoch in self._store.epochs() and self._inspect(epoch) is None)
 
     def written(self, epoch: int, generation: int) -> None:

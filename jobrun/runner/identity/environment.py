@@ -109,7 +109,7 @@ def find_versions(files: Iterable[Path]) -> tuple[dict[str, str], dict[str, Path
 
 
 def find_version(package: str) -> str:
-    """Return the version of the first installed distribution on ``sys.path`` of that name, or ''.
+    """Return the version of an installed package, from the first on ``sys.path``; or ''.
 
     From the name of its metadata directory: to import a package takes much longer.
     """

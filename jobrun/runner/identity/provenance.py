@@ -35,7 +35,7 @@ _HARMLESS = ("-c", "core.fsmonitor=false", "-c", "diff.external=", "-c", "core.h
 
 
 def collect_provenance(present: Authored) -> dict[str, Any]:
-    """Collect the provenance of an invocation as JSON values.
+    """Collect the provenance of a run as JSON values: command line, git commit, lock files.
 
     Args:
         present: What is run.

@@ -142,7 +142,7 @@ class ListenerFanOut:
         self._send({"begin": facts, "epoch": epoch, "metrics_bytes": size_bytes})
 
     def _record(self) -> None:
-        """Send the metrics of ended epochs from the fan-out to all listeners' processes."""
+        """Send the metrics of the epochs that have ended to all listeners' processes."""
         rows: dict[int, dict[str, Number]] = {}
         for epoch, name, value in self._waiting:
             if epoch <= self._epoch:
@@ -193,7 +193,7 @@ class _ListenerProcess:
         os.set_blocking(self._pipe.fileno(), False)
 
     def send(self, line: bytes) -> None:
-        """Send a line from the fan-out into a listener's pipe, or keep it if the pipe is full."""
+        """Send a line into the pipe to a listener's process, or keep it if the pipe is full."""
         if self.failure:
             return
         self._waiting += line

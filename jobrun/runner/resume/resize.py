@@ -89,7 +89,7 @@ class ResizePlan:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """All nodes, old and new, of the families whose state the resize redistributes."""
+        """Return all nodes, old and new, among which the resize redistributes state."""
         return frozenset(node for one in self.families for node in (*one.before, *one.after))
 
 
@@ -209,7 +209,7 @@ def _index(node: str, family: str) -> int:
 
 
 def load_repartitioned(job: Job, manifest: Manifest, directory: str) -> TaskGroup:
-    """Build the group that loads an epoch for a resize, redistributed over the present nodes.
+    """Build the task group that loads an epoch for a resize, divided among the present nodes.
 
     Args:
         job: The job, perhaps on other nodes than before.
@@ -273,7 +273,7 @@ def _build_load_task(node: str, parts: tuple[FilePart, ...], manifest: Manifest)
 
 
 def _read_positions(job: Job, manifest: Manifest, directory: str) -> Positions:
-    """Read the positions of readers, from all nodes' files, that a resize must redistribute."""
+    """Read from all nodes' files how far readers are, for a resize to redistribute."""
     names = [
         reader.position
         for task in (task for group in job.groups for task in group.tasks)
@@ -401,7 +401,7 @@ class FamilyPlan:
         ]
 
     def _stored(self, file: StoredFile) -> dict[str, BlobType | None]:
-        """Read for the row plan which blobs a node's saved file has, and their types."""
+        """Read for a resize which blobs a node's checkpoint file has, and of which types."""
         with open_checkpoint(str(self._directory / file.name)) as opened:
             opened.require_digest(file.digest)
             index = opened.index

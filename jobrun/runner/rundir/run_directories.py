@@ -72,7 +72,7 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """The absolute path of the spec's folder, which is noted relative to this run directory."""
+        """The absolute path of the spec's folder; ``run.json`` has it relative to this one."""
         return Path(os.path.normpath(self.path / self.record.folder))
 
     @property
@@ -82,7 +82,7 @@ class Run:
 
     @property
     def epoch_without_journal(self) -> int:
-        """The epoch saved in ``run.json`` of a run directory without a journal; else -1."""
+        """The newest epoch in ``run.json``, if this directory has no journal; else -1."""
         try:
             size_bytes = (self.path / JOURNAL_NAME).stat().st_size
         except FileNotFoundError:
@@ -312,7 +312,7 @@ def _directories_called(name: str, run_dir: Path, job: str) -> Iterator[Path]:
 
 
 def _find_remembered(text: str, run_dir: Path) -> Run | None:
-    """Open the newest run directory, of a job or of all, as the index of runs remembers it."""
+    """Open the newest run directory, of a job or of all, that the run index names; or None."""
     job, slash, start = text.rpartition("/")
     if slash and start != LATEST:
         return None
