@@ -63,7 +63,7 @@ def node_files(job: Job, store: CheckpointStore, run: Run) -> NodeFiles:
 def open_upload(
     run: Run, job: Job, folder: Path, requests: StopRequests | None = None
 ) -> UploadBuilder | ObjectUpload | None:
-    """Open the upload destination that ``checkpoint.upload`` names; return its uploader, or None.
+    """Open the destination that ``checkpoint.upload`` names; return its uploader, or None.
 
     Args:
         run: The run.

@@ -498,7 +498,7 @@ def _build_resume_point(
 
 
 def _count_starts(before: RunRecord, plan: RecoveryPlan) -> int:
-    """Return how many invocations in a row, with this one, started from the same epoch and died."""
+    """Count this invocation and those before it that started from the same epoch and died."""
     # A run that ended in good order has done what it was asked for.
     died = before.status in ("running", "failed")
     return before.starts + 1 if died and before.started_after == plan.epoch else 1
@@ -552,7 +552,7 @@ MOST_TASKS = 500
 
 
 def task_facts(job: Job) -> tuple[TaskFacts, ...]:
-    """List group, name, node and needs of each task for an invocation's start event; () if many."""
+    """List group, name, node and needs of the tasks for an invocation's start event."""
     found = tuple(
         TaskFacts(group.name, task.name, task.node, task.needs)
         for group in job.groups

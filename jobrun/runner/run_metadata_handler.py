@@ -91,7 +91,7 @@ class RunMetadata:
         return str(Path(self._store.path(0)).parent)
 
     def accessible(self, epoch: int | None) -> bool:
-        """Return whether the store has an undamaged epoch; True for None, which is a new save."""
+        """Return whether the store has an undamaged epoch; True for None (a new save)."""
         return epoch is None or (epoch in self._store.epochs() and self._inspect(epoch) is None)
 
     def written(self, epoch: int, generation: int) -> None:
@@ -110,7 +110,7 @@ class RunMetadata:
 
     @contextlib.contextmanager
     def opened(self, listen: Listener) -> Iterator[RunMetadata]:
-        """Open the run's journal during a ``with`` block, so that this handler can write to it."""
+        """Open the run's journal in a ``with`` block, for this metadata handler to write to."""
         if self._journal_is_damaged:
             set_aside_journal(self._run)
         with contextlib.closing(Journal.open(self._run, self._run_id)) as journal:
@@ -180,7 +180,7 @@ class CheckedHandler:
         self.name = type(handler).__name__
 
     def last_epoch(self, wanted: int | None) -> Chosen | None:
-        """Ask the user's metadata handler from which epoch to continue; check the answer's type."""
+        """Ask the user's metadata handler for the epoch to continue from; check its type."""
         said = self._ask("last_epoch", lambda: self._handler.last_epoch(wanted))
         if said is None or (isinstance(said, Chosen) and type(said.epoch) is int):
             return said
@@ -258,7 +258,7 @@ def require_new_run(handler: MetadataHandler) -> None:
 
 
 def _find_newest(own: RunMetadata) -> int | None:
-    """Return the epoch that the run's own metadata handler would choose; None if none is usable."""
+    """Return the epoch that the run's own metadata handler would choose; None without one."""
     try:
         return own.last_epoch(None).epoch
     except CheckpointError:

@@ -150,7 +150,7 @@ class StopRequests:
         return self._insisted
 
     def expect(self, seconds: float | None) -> None:
-        """Set when the epoch will be saved: a stop request drops an epoch that would be late."""
+        """Set when the epoch will be saved: a stop request drops an epoch that is too late."""
         self._expected_end = None if seconds is None else time.monotonic() + seconds
         # Set before the reason is read: the thread that notes a reason reads the end afterwards.
         # Waking that thread at every epoch would cost more than a small epoch does.
@@ -413,7 +413,7 @@ def _run_command(command: list[str]) -> str:
 
 
 def _handled_signals() -> Iterator[int]:
-    """Yield the signals that request a stop, and the signals by which the supervisor relays them.
+    """Yield the signals that request a stop, and those by which the supervisor relays them.
 
     Ignored from outside (nohup, a shell's background job), a signal stays so.
     """

@@ -89,7 +89,7 @@ class TimeAccount:
         self._ends, self._waits = [], []
 
     def end_group(self, seconds: float) -> None:
-        """Move waiting time of a group run's tasks from computing to waiting, in the account."""
+        """Move in the time account what a group's tasks waited from computing to waiting."""
         ends, waits = self._ends, self._waits
         if self._row != "computing" or (len(ends) == 1 and not waits):
             return
@@ -207,7 +207,7 @@ class UsageRecorder:
                 self._record()
 
     def close(self) -> None:
-        """Record, once, the time and resources that this start of the run used until its end."""
+        """Record, once, the time and resources that this start of the run used in total."""
         self._watch.close()
         if not self._is_closed:
             self._is_closed = True

@@ -127,7 +127,7 @@ class _ImportWalker:
         self._seen: set[tuple[str, Path]] = set()
 
     def add(self, name: str, digest: str) -> None:
-        """Add the digest of one source file to the job's code digests, under the source's name."""
+        """Add the digest of a source file to the job's code digests, under the file's name."""
         known = self.sources.get(name)
         if known not in (None, digest):
             # Two folders of included files have a module of one name.
@@ -310,7 +310,7 @@ def _with_packages(name: str) -> Iterator[str]:
 
 
 def _operator_modules(job: Job) -> list[str]:
-    """Return the modules that define plug-in operators used in the job, to digest their code."""
+    """Return the modules of plug-in operators that the job uses, to digest their code."""
     calls: Any = Call
     names = {call.function for call in find_parts(job.groups, calls)} if has_loaded() else ()
     return sorted({module for name in names if (module := module_of(name))})

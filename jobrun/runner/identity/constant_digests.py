@@ -39,7 +39,7 @@ def digest_constants(job: Job, session: Session) -> dict[str, str]:
 
 
 def digest_value(value: Any) -> str:
-    """Digest a constant's value: kind, dtype, shape, bits; return "" if it cannot be digested."""
+    """Digest a constant by kind, dtype, shape and bits; return "" if that is not possible."""
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         head = json.dumps(["array", value.dtype.str, value.shape])
         content = hashlib.sha256(head.encode())

@@ -151,7 +151,7 @@ def _distributions(sites: Iterable[Path]) -> dict[str, Path]:
 
 
 def _owners(known: Mapping[str, Path], site: Path, names: set[str]) -> tuple[set[str], set[str]]:
-    """Return the installed distributions that own given files, and the files without an owner."""
+    """Return the installed packages that own given files, and the files without an owner."""
     owners: set[str] = set()
     left = {name: f"\n{name},".encode() for name in names}
     tops = {_normal(name.partition("/")[0].partition(".")[0]) for name in names}

@@ -77,7 +77,7 @@ def _repository(folder: Path) -> Path | None:
 
 
 def _git(top: Path) -> dict[str, Any]:
-    """Return for a run's provenance the git commit and the digest of uncommitted differences."""
+    """Return for a run's provenance the git commit and a digest of uncommitted changes."""
     states = ("status", "--porcelain=v2", "--branch", "--untracked-files=no")
     answer, data, _ = _ask_git(top, *states)
     if not answer:
@@ -97,7 +97,7 @@ def _git(top: Path) -> dict[str, Any]:
 
 
 def _ask_git(top: Path, *words: str) -> tuple[bool, bytes, str]:
-    """Run git for a run's provenance; return if it worked, its output, and the output's digest."""
+    """Run git for a run's provenance; return whether it worked, its output, and a digest."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GIT_")
     } | {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}

@@ -125,7 +125,7 @@ class ListenerFanOut:
                 pass
 
     def _finish(self, longest_s: float) -> None:
-        """Finish all listeners that events fan out to, waiting at most ``longest_s`` in total."""
+        """Finish all listeners' processes, waiting at most ``longest_s`` seconds in total."""
         deadline = time.monotonic() + longest_s
         for one in self._processes:
             one.finish(deadline)
@@ -238,7 +238,7 @@ class _ListenerProcess:
             self._fail(self._reason())
 
     def _reason(self) -> str:
-        """Return why a listener of this fan-out ended: the text in its pipe, or its exit code."""
+        """Return why a listener's process ended: the text in its pipe, or its exit code."""
         assert self._process.stdout is not None  # noqa: S101 - for the type checker
         os.set_blocking(self._process.stdout.fileno(), False)
         said = (self._process.stdout.read() or b"").decode(errors="replace").strip()

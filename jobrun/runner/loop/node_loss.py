@@ -163,5 +163,5 @@ class NodeFailover:
 
 
 def _position(newest: RestartPoint | None) -> tuple[int, int]:
-    """Return where to restart after losing a node: last whole epoch, and records of the next."""
+    """Return where to restart after a lost node: last whole epoch, records of the next."""
     return (newest.progress.epoch, newest.records) if newest else (-1, 0)

@@ -75,7 +75,7 @@ def _check_definition(
 
 
 def _check_arguments(step: CallPython, source: Source, function: str) -> Iterator[Fault]:
-    """Check a ``call``'s arguments against the callable's parameters, if its source shows them."""
+    """Check a ``call``'s arguments against the parameters in the callable's source."""
     if source.path is None or source.path.suffix != ".py":
         return
     takes = find_parameters(source.path, function)

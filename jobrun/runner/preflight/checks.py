@@ -38,7 +38,7 @@ _PROBE = ".probe-"
 def preflight(
     job: Job, folder: Path, listeners: tuple[str, ...] = (), *, imports: bool = False
 ) -> tuple[Fault, ...]:
-    """Check before a run what the job needs on this machine; return a fault for each thing missing.
+    """Check before a run what the job needs on this machine; return a fault for each lack.
 
     Args:
         job: The job.
@@ -115,7 +115,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _check_codec(job: Job) -> Iterator[Fault]:
-    """Check that the compression codec of the spec is installed, before init runs for nothing."""
+    """Check before init that the package of the spec's compression codec is installed."""
     codec = needs_plugin(job.checkpoint.compression)
     if codec and not _is_installed(PLUGIN):
         yield Fault(
@@ -154,7 +154,7 @@ def raise_errors(faults: tuple[Fault, ...]) -> None:
 
 
 def check_readers(job: Job, folder: Path) -> tuple[Fault, ...]:
-    """Check each reader of a job before it runs: its file must exist, and have a suitable header.
+    """Check each reader's file before a job runs: that it exists and its header is suitable.
 
     Args:
         job: The job.
@@ -168,7 +168,7 @@ def check_readers(job: Job, folder: Path) -> tuple[Fault, ...]:
 
 
 def _count_shares(job: Job) -> dict[Reader, int]:
-    """Count, in the checks before a run, into how many portions tasks divide each reader's rows."""
+    """Count, to check readers before a run, into how many parts tasks divide their rows."""
     found: dict[Reader, int] = {}
     for group in job.groups:
         for task in group.tasks:

@@ -111,7 +111,7 @@ def plan_recovery(
 def apply_recovery(
     plan: RecoveryPlan, store: CheckpointStore, journal: Journal, run: Path, listen: Listener
 ) -> None:
-    """Apply a recovery plan: rewind the journal, move damaged and later epochs to ``superseded/``.
+    """Apply a recovery plan: rewind the journal, move damaged and later epochs away.
 
     The journal first: if a crash follows, the epochs that are still to be moved are known to
     be over, and the next recovery comes to the same plan.

@@ -96,7 +96,7 @@ class ResizePlan:
 def plan_resize(
     job: Job, manifest: Manifest, directory: str, *, compare: bool = False
 ) -> ResizePlan:
-    """Plan a resize: which rows of the saved state each node reads when there are more or fewer.
+    """Plan a resize: which rows of saved state each node reads when there are more or fewer.
 
     Args:
         job: The job, perhaps on other nodes than before.
@@ -128,7 +128,7 @@ def count_field(family: str) -> str:
 
 
 def mark_safe_counts(changes: tuple[Change, ...], found: ResizePlan) -> tuple[Change, ...]:
-    """Mark changed node counts in the spec as safe where a resize can redistribute the state."""
+    """Mark changed node counts as safe drift where a resize can redistribute the state."""
     fields = {count_field(one.name) for one in found.families}
     return tuple(
         replace(change, kind="declared safe") if change.field in fields else change
@@ -183,7 +183,7 @@ def unknown_constants(
 
 
 def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
-    """Yield a ``ResizedFamily`` for each ``nodes`` entry whose nodes differ from the saved ones."""
+    """Yield a ``ResizedFamily`` for each ``nodes`` entry with other nodes than were saved."""
     known = {node.name: node.family or node.name for node in job.cluster}
     names = set(known.values())
     saved = [file.node for file in manifest.files]
@@ -247,7 +247,7 @@ def load_repartitioned(job: Job, manifest: Manifest, directory: str) -> TaskGrou
 def restore_progress(
     job: Job, manifest: Manifest, directory: str
 ) -> tuple[Progress, TaskGroup, tuple[str, ...]]:
-    """Restore an epoch on resized nodes; return progress, load group, and constants of new nodes.
+    """Restore an epoch after a resize; return progress, load group, constants of new nodes.
 
     Raises:
         CheckpointError: As by ``load_repartitioned``; or the manifest has no progress.
@@ -541,7 +541,7 @@ class FamilyPlan:
         self.faults.append(Fault(code, message, mend, where, path))
 
     def _place(self, name: str) -> tuple[str, Origin | None]:
-        """Return spec path and source position of the init step that makes a blob, for faults."""
+        """Return where in the spec an init step creates a blob, for a resize's faults."""
         for node in self.family.after:
             for path, origin in iter_bindings(self._job, node, name):
                 return path, origin
@@ -556,7 +556,7 @@ def _row_range(count: int, place: int, places: int) -> tuple[int, int]:
 def find_first_difference(
     name: str, files: Sequence[tuple[str, str, str]], manifest: Manifest
 ) -> str:
-    """Describe how a blob differs among nodes' files that a resize needs equal; "" if it does not.
+    """Describe how a blob differs in nodes' files that a resize needs equal; else return "".
 
     Two values at a time are in memory.
 

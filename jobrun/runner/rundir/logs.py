@@ -164,7 +164,7 @@ class RunLogs:
                 self._lose(self._metrics, error)
 
     def _drop_later_epochs(self, epoch: int) -> None:
-        """Drop from the run's log ``metrics.jsonl`` the metrics of later epochs than ``epoch``."""
+        """Drop from the log ``metrics.jsonl`` the metrics of epochs after a given one."""
         with self._lock:
             try:
                 # Another file takes the place of this one.
@@ -345,6 +345,6 @@ def read_last_usage(run: Path) -> UsageMeasured | None:
 
 
 def epoch_of_line(line: bytes) -> float:
-    """Return the epoch in a line of the metrics log, to trim the log; infinity for a torn line."""
+    """Return the epoch in a line of the metrics log; infinity for a torn line, to trim it."""
     found = _EPOCH.search(line)
     return int(found[1]) if found and line.rstrip(b"\n").endswith(b"}") else math.inf

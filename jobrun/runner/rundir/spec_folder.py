@@ -287,7 +287,7 @@ def _tasks(group: TaskGroup) -> list[dict[str, Any]]:
 
 
 def _kept_names(files: Mapping[str, str]) -> dict[str, str]:
-    """Choose distinct file names for the copies of a spec and its includes in folder ``spec/``."""
+    """Choose distinct file names in ``spec/`` for the copies of a spec and its includes."""
     kept: dict[str, str] = {}
     for shown in files:
         if shown.startswith("--set"):

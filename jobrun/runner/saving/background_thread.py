@@ -65,7 +65,7 @@ class BackgroundThread:
         return not self._over.is_set()
 
     def start(self, work: Work) -> None:
-        """Start work in the background thread; the work must not raise, the thread must be idle.
+        """Start work, which must not raise, in the background thread, which must be idle.
 
         Raises:
             RuntimeError: The system has no memory for another thread; then nothing was started.

@@ -184,7 +184,7 @@ class Committer:
             self._warn_or_raise(progress.epoch, error)
 
     def _warn_or_raise(self, epoch: int, error: JobrunError) -> None:
-        """Warn that a step after an epoch's commit failed, or raise its error (``on_error``)."""
+        """Warn of an error after an epoch's commit, or raise it, as ``on_error`` says."""
         if self._job.checkpoint.on_error == "fail":
             raise error
         reasons = "; ".join(fault.message for fault in error.faults)

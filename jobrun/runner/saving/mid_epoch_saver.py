@@ -254,7 +254,7 @@ class MidEpochSaver:
         remove_mid_epochs(self._root, tuple(others))
 
     def _scratch(self, point: SafePoint) -> dict[tuple[str, str], Any]:
-        """Return the blobs that a mid-epoch save stores for a node beside its ordinary state."""
+        """Return the blobs that a mid-epoch save stores beside the ordinary state of a node."""
         return {
             (letter, name): value
             for letter, blobs in point.blobs.items()

@@ -110,7 +110,7 @@ class NoSaver:
         return progress
 
     def handle_outcome(self, progress: Progress) -> Progress:
-        """Return the progress unchanged: a run without a saver has no save to count as failed."""
+        """Return the progress unchanged: a run without a saver has no save that can fail."""
         return progress
 
     def settle(self, progress: Progress) -> Progress:
@@ -293,7 +293,7 @@ class CheckpointSaver:
         return self.handle_outcome(progress)
 
     def handle_load(self, progress: Progress, outputs: Outputs) -> None:
-        """Let the saver report the time of a load, delete old epochs, and upload the loaded one."""
+        """Let the saver report a load's time, delete old epochs, and upload the loaded one."""
         self._report("load", progress.epoch, outputs)
         # A kill may have come between its save and this.
         self._commits.retain(progress)
