@@ -13,7 +13,13 @@ import pytest
 
 from jobrun.api import prepare
 from jobrun.cli.run_command import invoke
-from jobrun.runner.identity.code_digests import Source, digest_code, digest_scripts, find_source
+from jobrun.runner.identity.code_digests import (
+    Source,
+    digest_code,
+    digest_file,
+    digest_scripts,
+    find_source,
+)
 from jobrun.runner.rundir.run_directories import open_run
 from tests.support.stored_runs import only_run
 
@@ -146,6 +152,18 @@ def test_a_callable_of_an_installed_package_is_its_version(tmp_path):
     found = _code(tmp_path, "scipy.special:expit")
     assert found.sources == {}
     assert set(found.packages) == {"scipy", "numpy"}
+
+
+def test_an_installed_file_that_no_package_owns_counts_with_its_digest(tmp_path, monkeypatch):
+    site, job = tmp_path / "site-packages", tmp_path / "job"
+    _write(site, loner="x = 1\n")
+    _write(job, main="import loner\ndef step(x): return x\n")
+    monkeypatch.syspath_prepend(site)
+
+    found = _code(job)
+
+    assert set(found.sources) == {"main:step"}
+    assert found.packages == {"site-packages/loner.py": digest_file(site / "loner.py")}
 
 
 def test_modules_that_a_script_imports_count(tmp_path):
