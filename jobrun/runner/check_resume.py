@@ -72,17 +72,17 @@ class ResumePreview:
 
     @property
     def explained(self) -> dict[str, tuple[Fault, ...]]:
-        """Map ``nodes.FAMILY.count`` to the faults for which a checked resume cannot resize it."""
+        """Return why the checked resume cannot change a node count, by spec field."""
         return {count_field(name): faults for name, faults in self.resized.faults.items()}
 
     @property
     def plan(self) -> RecoveryPlan:
-        """The recovery plan found in checking a resume, which the resume itself applies."""
+        """Return the recovery plan that the check of a resume made, for the resume to apply."""
         return self.own.recovery
 
 
 def preview_resume(run: Run, present: Authored, job: Job, options: RunOptions) -> ResumePreview:
-    """Check before a resume, changing nothing, which epoch it takes, what drifted or is missing.
+    """Check a resume before it changes anything: choose its epoch, list changes and faults.
 
     Raises:
         CheckpointError: No epoch can be used, or not the wanted one; or a fork that has saved
@@ -124,7 +124,7 @@ def _plan_resize(own: RunMetadata, store: CheckpointStore, job: Job) -> ResizePl
 
 
 def record_resizes(record: RunRecord, found: ResumePreview) -> tuple[Mapping[str, Any], ...]:
-    """List all resizes of node families to record: earlier ones, then the checked resume's."""
+    """List changed node counts for ``run.json``: of earlier resumes, and of the checked one."""
     new = [
         {
             "epoch": found.plan.epoch,
@@ -150,7 +150,7 @@ def find_changes(run: Run, present: Authored, job: Job, code: CodeDigests) -> tu
 def find_surrounding_changes(
     run: Run, present: Authored, job: Job, code: CodeDigests
 ) -> tuple[Change, ...]:
-    """Find in checking a resume what changed around the spec: code, data, versions."""
+    """Find in checking a resume what changed besides the spec: code, data, versions."""
     record, folder = run.record, Path(present.folder)
     environment = dict(record.environment)
     if not has_callables(job):
@@ -166,7 +166,7 @@ def find_surrounding_changes(
 
 
 def _find_variable_changes(before: Mapping[str, str], present: Authored) -> Iterator[Change]:
-    """Compare at the check of a resume the recorded environment variables with the present ones."""
+    """Compare, in checking a resume, recorded with present environment variables."""
     safe = set()
     if isinstance(present, LoadedSpec):
         safe = {name for name, one in present.spec.params.items() if one.drift == "safe"}

@@ -63,7 +63,7 @@ def node_files(job: Job, store: CheckpointStore, run: Run) -> NodeFiles:
 def open_upload(
     run: Run, job: Job, folder: Path, requests: StopRequests | None = None
 ) -> UploadBuilder | ObjectUpload | None:
-    """Open the upload destination that ``checkpoint.upload`` names; return its uploader, or None.
+    """Open the destination that ``checkpoint.upload`` names; return its uploader, or None.
 
     Args:
         run: The run.
@@ -91,7 +91,7 @@ def open_upload(
 
 
 def find_objects(run: Run, to: str) -> ObjectUrl:
-    """Return the URL of the object store of a run's checkpoints: ``to/JOB/RUN``."""
+    """Return the URL at which a run's checkpoints are stored or uploaded: ``to/JOB/RUN``."""
     return parse_object_url(to) / run.record.job / run.path.name
 
 

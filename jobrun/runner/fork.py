@@ -12,9 +12,9 @@ from jobrun.core.events import CheckpointCommitted, Event, Listener, ignore
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Job
 from jobrun.runner.checkpoint_stores import open_store
+from jobrun.runner.identity.blas_libraries import set_blas_threads
 from jobrun.runner.identity.code_digests import digest_code
 from jobrun.runner.identity.drift import require_no_drift
-from jobrun.runner.identity.environment import set_blas_threads
 from jobrun.runner.identity.recorded_job import (
     Authored,
     compile_authored,

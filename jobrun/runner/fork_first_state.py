@@ -30,14 +30,14 @@ _ACCEPTED = ("constants",)
 
 
 def describe_parent(parent: Mapping[str, Any]) -> str:
-    """Describe from where a fork's first state is: ``walk/brisk-heron, epoch 12``."""
+    """Describe the parent of a fork's first state: ``walk/brisk-heron, epoch 12``."""
     patterns = parent.get("blobs") or ()
     some = f" (blobs {', '.join(patterns)})" if patterns else ""
     return f"{parent.get('run')}, epoch {parent.get('epoch')}{some}"
 
 
 def require_parent(run: Run) -> Manifest | None:
-    """Require for a fork's first state that its parent's epoch exists; return its manifest.
+    """Require that the parent's epoch that a fork starts from exists; return its manifest.
 
     Returns:
         The manifest of that epoch; None for a run that is no fork.
@@ -54,7 +54,7 @@ def require_parent(run: Run) -> Manifest | None:
 
 
 def fork_start(run: Run, job: Job) -> ResumePoint | None:
-    """Return the state from which a fork of a whole epoch starts; None for every other run.
+    """Return the first state of a fork that takes all blobs of its parent; None for other runs.
 
     Raises:
         CheckpointError: The parent's epoch is not there any more, or damaged.
@@ -79,7 +79,7 @@ def fork_start(run: Run, job: Job) -> ResumePoint | None:
 
 
 def seed_group(run: Run, job: Job) -> TaskGroup | None:
-    """Build the group that loads the chosen blobs of a fork's parent at its start, or None.
+    """Build the task group that loads chosen blobs of its parent into a fork, or None.
 
     Raises:
         CheckpointError: The parent's epoch is not there any more, or damaged.
@@ -96,7 +96,7 @@ def seed_group(run: Run, job: Job) -> TaskGroup | None:
 def match_blobs(
     job: Job, there: Mapping[str, tuple[str, ...]], patterns: tuple[str, ...]
 ) -> dict[str, tuple[str, ...]]:
-    """Return by node the parent's blobs, chosen by pattern, with which a fork starts.
+    """Choose by name patterns the parent's blobs that a fork starts with; return them by node.
 
     Args:
         job: The job that is to have them.
@@ -129,7 +129,7 @@ def match_blobs(
 
 
 def require_resizable(job: Job, store: CheckpointStore, epoch: int) -> frozenset[str]:
-    """Return the nodes, old and new, over which a fork redistributes saved state, or raise.
+    """Return the nodes whose number a fork changes; raise if their state cannot be divided.
 
     Raises:
         DriftError: E387, E388, some of what the job declares cannot be.
@@ -143,7 +143,9 @@ def require_resizable(job: Job, store: CheckpointStore, epoch: int) -> frozenset
 def require_full_state(
     job: Job, there: Mapping[str, tuple[str, ...]], parent: str, without: Collection[str] = ()
 ) -> None:
-    """Require that the parent has all blobs a fork starts with, but for nodes in ``without``.
+    """Require that the parent's epoch has all blobs that a fork starts with, on each node.
+
+    Nothing is required of the nodes in ``without``, over which a resize redistributes state.
 
     Raises:
         UsageError: E382, it has not.
@@ -163,7 +165,7 @@ def require_full_state(
 
 
 def read_stored_names(store: CheckpointStore, epoch: int) -> dict[str, tuple[str, ...]]:
-    """Read which blobs each node has stored in the parent run's epoch from which a fork starts.
+    """Read the names of the blobs in the epoch that a fork starts from; return them by node.
 
     Raises:
         CheckpointError: A file is not there, or damaged.

@@ -36,11 +36,10 @@ from jobrun.runner.identity.data_fingerprints import fingerprint_data
 from jobrun.runner.identity.data_lock import require_locked
 from jobrun.runner.identity.drift import Change, require_no_drift
 from jobrun.runner.identity.environment import describe_environment
-from jobrun.runner.identity.provenance import collect_provenance
+from jobrun.runner.identity.provenance import collect_provenance, hide_secrets
 from jobrun.runner.identity.recorded_job import (
     Authored,
     digest_authored,
-    hide_secrets,
     install_authored,
     needs_recording,
     recordable_params,
@@ -54,8 +53,9 @@ from jobrun.runner.preflight.checks import raise_errors
 from jobrun.runner.preflight.filesystem import (
     find_file_system,
     probe_directory,
-    require_own_unless_trusted,
+    require_own,
 )
+from jobrun.runner.resume.mid_epoch_recovery import EntryPlan
 from jobrun.runner.resume.node_map import parse_node_map
 from jobrun.runner.resume.recovery import FROM_INIT, RecoveryPlan
 from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata, build_choice_note
@@ -65,7 +65,6 @@ from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.run_json import RunRecord, Status
 from jobrun.runner.saved_progress import Progress
 from jobrun.runner.saving.commit import CheckpointTarget, RunIdentity
-from jobrun.runner.saving.mid_epoch_recovery import EntryPlan
 from jobrun.runner.saving.saver import CheckpointSaver, NoSaver, Saver
 from jobrun.runner.stop_requests import REQUEST_NAME, SENDER_NAME, StopRequests, time_left
 from jobrun.runner.time_account import TimeAccount, UsageRecorder
@@ -110,7 +109,7 @@ class Invocation:
 
     @property
     def added_stop(self) -> tuple[StopAfterEpochs, ...]:
-        """The stop condition that ``--epochs`` adds to the job's for this ``Invocation``."""
+        """Return the stop condition that ``--epochs`` adds for this invocation, if any."""
         epochs = self.run.record.limit_epochs
         return (StopAfterEpochs(epochs, "--epochs"),) if epochs else ()
 
@@ -123,7 +122,7 @@ def run_new(
     listener: Listener,
     warnings: tuple[Fault, ...] = (),
 ) -> RunResult:
-    """Run the first ``Invocation`` of a run that was just created, from init on.
+    """Run the first invocation of a run that was just created, from init on.
 
     Raises:
         JobrunError: It did not end in good order; ``run.json`` says so too.
@@ -151,7 +150,7 @@ def continue_run(
     options: RunOptions,
     listener: Listener,
 ) -> RunResult:
-    """Continue a run from an epoch: refuse forbidden changes, recover, run the epoch loop.
+    """Continue a run in a new invocation: check for drift, recover, run the epoch loop.
 
     ::
 
@@ -164,7 +163,8 @@ def continue_run(
     Raises:
         JobrunError: It is refused, or did not end in good order.
     """
-    require_own_unless_trusted(run.path, trust=options.trust)
+    if not options.trust:
+        require_own(run.path)
     # A new run does without what only a resume needs; so below.
     from jobrun.runner.check_resume import preview_resume, record_resizes  # noqa: PLC0415
 
@@ -220,7 +220,7 @@ def continue_run(
 
 
 def _list_commands(run: Run, options: RunOptions, present: Authored) -> tuple[str, str]:
-    """Return the commands that an invocation suggests for a changed spec: ``resume``, ``fork``."""
+    """Return the ``resume`` and ``fork`` commands that an invocation's error suggests."""
     words, handle = hide_secrets(options.given, present), run.handle(options.run_dir)
     spec = words[1:] if words[:1] == ("--spec",) else words
     return (
@@ -295,7 +295,7 @@ _STUCK_STARTS = 3
 
 
 def _announce(work: Invocation, path: str) -> None:
-    """Announce an ``Invocation`` to notification targets; warn if starts get no further."""
+    """Notify targets that an invocation starts; warn if several in a row have saved nothing."""
     record = work.run.record
     stuck = ""
     if record.starts >= _STUCK_STARTS:
@@ -329,7 +329,7 @@ def _build_stop_requests(work: Invocation, session: Session) -> StopRequests:
 
 
 def _deadline_s(work: Invocation) -> float | None:
-    """Return the seconds left to an ``Invocation``, less the deadline's margin, or None."""
+    """Return the seconds that the deadline and its margin leave an invocation, or None."""
     deadline = work.job.deadline
     if deadline is None:
         return None
@@ -378,7 +378,7 @@ def _build_failover(
     requests: StopRequests,
     midway: mid_epoch_saver.MidEpochSaver | None,
 ) -> NodeFailover | None:
-    """Build for an ``Invocation`` the failover of lost nodes; None without ``max_failures``."""
+    """Build what replaces nodes lost in an invocation; None without ``max_failures``."""
     if not work.options.max_failures:
         return None
     accept = (*work.run.record.accepted, *work.options.accept)
@@ -438,7 +438,7 @@ def _result(work: Invocation, code: int, saved: int, faults: tuple[Fault, ...]) 
 
 
 def _record_end(work: Invocation, status: Status, result: RunResult, started: float) -> None:
-    """Record an invocation's end in ``run.json``; errors in that are ignored if it had failed.
+    """Record in ``run.json`` how an invocation ended, ignoring write errors if it had failed.
 
     Raises:
         RunLostError: E355, the run is not there any more; nothing is written in its place.
@@ -474,7 +474,7 @@ def _seed_group(work: Invocation) -> TaskGroup | None:
 def _build_resume_point(
     work: Invocation, plan: RecoveryPlan, entry: EntryPlan, *, ended: bool
 ) -> tuple[ResumePoint | None, SafePoint | None]:
-    """Return where an ``Invocation`` resumes: the epoch, None for init, and a point in it."""
+    """Return the saved state, and the point in an epoch, from which an invocation resumes."""
     path, job = work.run.path, work.job
     if plan.epoch == FROM_INIT:
         trim_metrics(path, plan.epoch)
@@ -498,7 +498,7 @@ def _build_resume_point(
 
 
 def _count_starts(before: RunRecord, plan: RecoveryPlan) -> int:
-    """Return how many invocations in a row, with this one, started from the same epoch and died."""
+    """Count this invocation and those before it that started from the same epoch and died."""
     # A run that ended in good order has done what it was asked for.
     died = before.status in ("running", "failed")
     return before.starts + 1 if died and before.started_after == plan.epoch else 1
@@ -552,7 +552,7 @@ MOST_TASKS = 500
 
 
 def task_facts(job: Job) -> tuple[TaskFacts, ...]:
-    """List group, name, node and needs of each task for an invocation's start event; () if many."""
+    """List group, name, node and needs of the tasks for an invocation's start event."""
     found = tuple(
         TaskFacts(group.name, task.name, task.node, task.needs)
         for group in job.groups
@@ -565,7 +565,7 @@ def task_facts(job: Job) -> tuple[TaskFacts, ...]:
 def fan_out_events(
     run: Run, job: Job, listener: Listener, generation: int, options: RunOptions
 ) -> Iterator[Listener]:
-    """Open the logs and listeners of an ``Invocation``; yield one listener for all of them."""
+    """Open the logs and listeners of an invocation; yield one listener that serves them all."""
     names = tuple(dict.fromkeys((*job.listeners, *options.listeners)))
     with contextlib.ExitStack() as stack:
         logs = stack.enter_context(contextlib.closing(RunLogs(run.path, job, generation)))
@@ -610,13 +610,13 @@ def _forward(
 
 
 def report_warnings(warnings: tuple[Fault, ...], listen: Listener) -> None:
-    """Emit each warning that was found before as a note when the invocation starts."""
+    """Emit the warnings of the checks before an invocation as ``Noted`` events."""
     for fault in warnings:
         listen(Noted(f"{fault.message} ({fault.mend})", "warning"))
 
 
 def report_parent(run: Run, listen: Listener) -> None:
-    """Emit, when the invocation of a fork starts, a note of the run that it was forked from."""
+    """Emit a ``Noted`` event that names the parent run, as a fork's first invocation starts."""
     if run.record.parent:
         from jobrun.runner.fork_first_state import describe_parent  # noqa: PLC0415
 
@@ -626,7 +626,7 @@ def report_parent(run: Run, listen: Listener) -> None:
 def report_changes(
     changes: tuple[Change, ...], listen: Listener, resized: ResizePlan | None = None
 ) -> None:
-    """Emit a note for each change since the run began and for each resized family of nodes."""
+    """Emit a note as an invocation starts for each change of spec, code, data or node count."""
     for change in changes:
         level = "info" if change.kind in {"safe", "declared safe"} else "warning"
         listen(Noted(f"changed ({change.kind}): {change}", level))

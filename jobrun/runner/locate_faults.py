@@ -26,7 +26,7 @@ _NAMED = lazy_pattern(r"'([^'/\s]+)[/']")
 
 
 def locate_faults(error: JobrunError, job: Job) -> JobrunError:
-    """Add to each fault about a blob the position in the spec of the step that makes the blob.
+    """Add to each fault about a blob where in the spec the step is that creates the blob.
 
     Returns:
         The error itself where nothing is to be added. Else one of the same class, with its notes.
@@ -57,7 +57,7 @@ def _locate(fault: Fault, made: dict[str, tuple[str, Origin]]) -> Fault:
 
 
 def iter_bindings(job: Job, node: str, name: str) -> Iterator[tuple[str, Origin]]:
-    """Yield the spec path and source position of each init step that makes the named blob."""
+    """Yield the spec path and source position of each init step that creates the named blob."""
     for task in job.init.tasks:
         for step in walk(task.steps) if task.node == node else ():
             for bound, path, origin in _bound(step):

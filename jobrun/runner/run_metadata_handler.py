@@ -12,6 +12,7 @@ from jobrun.checkpoint.store_protocol import CheckpointStore, Damage, EpochHold
 from jobrun.checkpoint.stores.read_locks import epochs_deleted_error, retry_attempts
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, JobrunError
 from jobrun.core.events import CheckpointTimes, Listener, Noted, ignore
+from jobrun.runner.resume.mid_epoch_recovery import EntryPlan, apply_entry, plan_entry
 from jobrun.runner.resume.recovery import (
     FROM_INIT,
     RecoveryPlan,
@@ -21,7 +22,6 @@ from jobrun.runner.resume.recovery import (
     plan_recovery,
 )
 from jobrun.runner.rundir.journal import Journal, JournalContents, read_journal, set_aside_journal
-from jobrun.runner.saving.mid_epoch_recovery import EntryPlan, apply_entry, plan_entry
 
 _T = TypeVar("_T")
 
@@ -91,7 +91,7 @@ class RunMetadata:
         return str(Path(self._store.path(0)).parent)
 
     def accessible(self, epoch: int | None) -> bool:
-        """Return whether the store has the epoch undamaged; True for None, meaning a new save."""
+        """Return whether the store has an undamaged epoch; True for None (a new save)."""
         return epoch is None or (epoch in self._store.epochs() and self._inspect(epoch) is None)
 
     def written(self, epoch: int, generation: int) -> None:
@@ -105,12 +105,12 @@ class RunMetadata:
             self._journal.acknowledge_within(epoch, records, generation)
 
     def report(self, times: CheckpointTimes) -> None:
-        """Emit to the run's logs how long a save or load took, as the run's metadata handler."""
+        """Emit the times of a save or load as an event, as the run's metadata handler."""
         self._listen(times)
 
     @contextlib.contextmanager
     def opened(self, listen: Listener) -> Iterator[RunMetadata]:
-        """Open the run's journal during a ``with`` block, so that this handler can write to it."""
+        """Open the run's journal in a ``with`` block, for this metadata handler to write to."""
         if self._journal_is_damaged:
             set_aside_journal(self._run)
         with contextlib.closing(Journal.open(self._run, self._run_id)) as journal:
@@ -133,7 +133,7 @@ class RunMetadata:
             apply_entry(self.entry, self.root, self._journal, self._run, listen)
 
     def _planned(self, wanted: int | None) -> RecoveryPlan:
-        """Plan the recovery to the epoch that this handler chooses; retry if just deleted."""
+        """Plan recovery for this metadata handler; retry if the chosen epoch was deleted."""
         for _ in retry_attempts():
             self._said = self._acknowledged(wanted)
             with contextlib.suppress(_EpochGoneError):
@@ -162,7 +162,7 @@ class RunMetadata:
         return damage
 
     def _acknowledged(self, wanted: int | None) -> JournalContents:
-        """Read the journal for this handler; treat a damaged one as empty if an epoch is named."""
+        """Read this metadata handler's journal; ignore damage if the user named an epoch."""
         try:
             return read_journal(self._run, self._run_id)
         except CheckpointError:
@@ -180,7 +180,7 @@ class CheckedHandler:
         self.name = type(handler).__name__
 
     def last_epoch(self, wanted: int | None) -> Chosen | None:
-        """Ask the user's metadata handler from which epoch to continue; check the answer's type."""
+        """Ask the user's metadata handler for the epoch to continue from; check its type."""
         said = self._ask("last_epoch", lambda: self._handler.last_epoch(wanted))
         if said is None or (isinstance(said, Chosen) and type(said.epoch) is int):
             return said
@@ -218,7 +218,7 @@ class CheckedHandler:
 
 
 def choose_epoch(own: RunMetadata, other: CheckedHandler | None, wanted: int | None) -> Chosen:
-    """Choose the epoch to continue from: ask the user's metadata handler first, then the run's.
+    """Ask the metadata handlers which epoch to continue from: the user's first, then the run's.
 
     Another handler's word counts before the user's, and both before the run's own; the run's
     own decides whether that epoch can be used.
@@ -258,7 +258,7 @@ def require_new_run(handler: MetadataHandler) -> None:
 
 
 def _find_newest(own: RunMetadata) -> int | None:
-    """Return the epoch that the run's own metadata handler would choose; None if none is usable."""
+    """Return the epoch that the run's own metadata handler would choose; None without one."""
     try:
         return own.last_epoch(None).epoch
     except CheckpointError:

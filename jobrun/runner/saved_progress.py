@@ -139,7 +139,7 @@ def _ref_key(item: tuple[OutputRef, Any]) -> tuple[str, str, str]:
 
 
 def encode_json(value: Any, what: str) -> Any:
-    """Convert a blob value or an output to JSON that ``decode_json`` reads bit for bit.
+    """Encode a metric or output of a run's progress as JSON, so that no bit is lost.
 
     Args:
         value: A Python or numpy scalar, text, None, an array, or a container of these.
@@ -176,7 +176,7 @@ def encode_json(value: Any, what: str) -> Any:
 
 
 def decode_json(form: Any) -> Any:
-    """Convert a value that ``encode_json`` encoded back to the original, bit for bit.
+    """Decode a metric or output of saved progress from JSON to the original value, bit for bit.
 
     Raises:
         ValueError: It is the form of nothing.

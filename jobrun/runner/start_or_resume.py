@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from jobrun.core.errors import (
     CheckpointError,
-    EnvironmentFaultError,
     Fault,
     JobrunError,
     UsageError,
@@ -30,10 +28,10 @@ from jobrun.core.lazy_module import lazy_module
 from jobrun.core.object_url import is_object_url
 from jobrun.graph.query import has_callables
 from jobrun.graph.types import Job
+from jobrun.runner.identity.blas_libraries import set_blas_threads
 from jobrun.runner.identity.code_digests import digest_code
 from jobrun.runner.identity.data_fingerprints import fingerprint_data
 from jobrun.runner.identity.data_lock import require_locked
-from jobrun.runner.identity.environment import set_blas_threads
 from jobrun.runner.identity.provenance import collect_provenance
 from jobrun.runner.identity.recorded_job import (
     Authored,
@@ -48,7 +46,12 @@ from jobrun.runner.identity.recorded_job import (
 )
 from jobrun.runner.options import Resume, RunOptions, RunResult
 from jobrun.runner.preflight.blob_types import estimate_state_bytes
-from jobrun.runner.preflight.checks import check_upload, preflight, raise_errors
+from jobrun.runner.preflight.checks import (
+    check_upload,
+    preflight,
+    raise_errors,
+    require_interpreter_lock,
+)
 from jobrun.runner.preflight.filesystem import (
     check_file_system,
     find_file_system,
@@ -131,7 +134,7 @@ def _start(
     parent: Parent | None,
     notes: tuple[Fault, ...],
 ) -> RunResult:
-    _require_interpreter_lock()
+    require_interpreter_lock()
     require_secrets(loaded)
     parse_node_map(job.cluster, options.places)
     set_blas_threads(job.blas_threads)
@@ -214,7 +217,7 @@ def resume_run(
         )
     if run.record.status == "finished" and _has_nothing_new(run, options, loaded):
         return finished.finished_result(run, options, loaded, listener)
-    _require_interpreter_lock()
+    require_interpreter_lock()
     present = loaded if loaded is not None else load_recorded(run)
     require_secrets(present)
     job = compile_authored(present)
@@ -228,7 +231,7 @@ def resume_run(
 
 
 def match_hash_seed(run: Run, options: RunOptions) -> None:
-    """Restart this Python process if the run to resume was recorded with another hash seed.
+    """Restart Python to resume a run, if the run was recorded with another hash seed.
 
     Where it cannot, the difference is drift of the numerics.
     """
@@ -299,7 +302,7 @@ def _warn_of_moved_run(run_dir: Path, job: str, newest: Run | None, listener: Li
 
 
 def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
-    """Choose the run that ``resume`` continues: the named one, or the newest unfinished one.
+    """Choose the run to resume: the one that a text names, or the newest unfinished one.
 
     One in an object store is brought here first, with that epoch or its newest good one.
 
@@ -312,22 +315,6 @@ def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
 
         return local_copy(remote_run(text), run_dir, epoch)
     return find_run(text, run_dir) if text else newest_unfinished(run_dir)
-
-
-def _require_interpreter_lock() -> None:
-    """Refuse to start or resume a run in a Python whose interpreter lock (GIL) is off.
-
-    Raises:
-        EnvironmentFaultError: E399.
-    """
-    is_locked: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
-    if not is_locked():
-        raise EnvironmentFaultError.of(
-            "E399",
-            f"this Python ({sys.executable}) runs without its global interpreter lock (GIL), which "
-            "jobrun relies on",
-            "set PYTHON_GIL=1, or use the usual build of Python",
-        )
 
 
 def _hash_seed_warning(job: Job) -> tuple[Fault, ...]:

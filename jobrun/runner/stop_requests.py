@@ -42,13 +42,10 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from jobrun.core.errors import InterruptedRunError, StoppedEarlyError, UsageError
-from jobrun.core.files.disk import write_file
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import MEANT, RELAYS, read_proc, read_process_stat
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.conditions import Deadline
-from jobrun.runner.rundir.lock import is_live
-from jobrun.runner.rundir.run_directories import Run
 
 _STOPPING = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT)
 _WAKE = 0  # no signal has this number
@@ -69,17 +66,6 @@ _COMMAND_S = 10.0
 _CLOCK = lazy_pattern(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+)")
 # What a command of the batch system printed, or nothing.
 RunCommand = Callable[[list[str]], str]
-
-
-def request_stop(run: Run) -> None:
-    """Request by a file that a run stop after its present epoch; refuse a run that is over.
-
-    Raises:
-        UsageError: It is not running.
-    """
-    if not is_live(run.path):
-        raise UsageError.of("E378", f"run {run.name} is not running", "there is nothing to stop")
-    write_file(run.path / REQUEST_NAME, b"")
 
 
 @contextlib.contextmanager
@@ -150,21 +136,21 @@ class StopRequests:
 
     @property
     def interrupted(self) -> bool:
-        """Whether the first stop request was Ctrl-C (SIGINT)."""
+        """Return whether the first stop request was Ctrl-C (SIGINT)."""
         return self._interrupted
 
     @property
     def dropping(self) -> bool:
-        """Whether a stop request drops the running epoch instead of finishing it."""
+        """Return whether a stop request drops the running epoch instead of finishing it."""
         return self._dropping
 
     @property
     def insisted(self) -> bool:
-        """Whether a stop was requested twice, which ends the run without waiting for the save."""
+        """Return whether a stop was requested twice: then the run does not wait for a save."""
         return self._insisted
 
     def expect(self, seconds: float | None) -> None:
-        """Note when the present epoch will be saved: if too late, a stop request drops it."""
+        """Set when the epoch will be saved: a stop request drops an epoch that is too late."""
         self._expected_end = None if seconds is None else time.monotonic() + seconds
         # Set before the reason is read: the thread that notes a reason reads the end afterwards.
         # Waking that thread at every epoch would cost more than a small epoch does.
@@ -249,7 +235,7 @@ class StopRequests:
         return _BY_COMMAND if is_command else _words(number)
 
     def _is_copy(self, number: int, meant: int) -> bool:
-        """Return whether a signal repeats a stop request: the same, relayed and sent directly."""
+        """Return whether a signal is the same stop request again, relayed and sent directly."""
         now = time.monotonic()
         before, at = self._heard.get(meant, (number, -math.inf))
         is_relayed_alike = RELAYS.get(meant) == meant
@@ -260,7 +246,7 @@ class StopRequests:
         return False
 
     def _look(self) -> None:
-        """Look whether a stop is requested by file or due by time limit; then act on it."""
+        """Look for a stop by file, time limit or deadline; cancel an epoch that is too late."""
         now = time.monotonic()
         if not self._reason and now >= self._time_at:
             self._note("the time limit of this invocation was reached")
@@ -306,7 +292,7 @@ class TimeLeft:
 def time_left(
     deadline: Deadline, environment: Mapping[str, str], now: float, *, ask: RunCommand | None = None
 ) -> TimeLeft | None:
-    """Return the time left until the batch system's deadline; None if no deadline is known.
+    """Return the time left before the run must stop, by its deadline; None without a deadline.
 
     Args:
         deadline: As in the spec; its margin is not taken off.
@@ -341,7 +327,7 @@ def require_valid_deadline(deadline: Deadline | None, environment: Mapping[str, 
 
 
 def job_age_s(variable: str, value: str | None) -> float:
-    """Return for how many seconds this process's batch job has run, so as to stop in time; or 0.
+    """Return how many seconds this batch job has run, to know when to stop; 0 if unknown.
 
     The job began with the oldest of our ancestors that has its number in its environment. By the
     clock that runs since the machine's start.
@@ -360,7 +346,7 @@ def job_age_s(variable: str, value: str | None) -> float:
 
 
 def parse_clock(text: str) -> float | None:
-    """Parse the time left (``1-02:30:00``: 1 day, 2 h, 30 min) to seconds; None for other text."""
+    """Parse the time that Slurm leaves until a stop (``1-02:30:00``) to seconds, or None."""
     match = _CLOCK.fullmatch(text.strip())
     if match is None:
         return None
@@ -427,7 +413,7 @@ def _run_command(command: list[str]) -> str:
 
 
 def _handled_signals() -> Iterator[int]:
-    """Yield the signals that request a stop, and the signals by which the supervisor relays them.
+    """Yield the signals that request a stop, and those by which the supervisor relays them.
 
     Ignored from outside (nohup, a shell's background job), a signal stays so.
     """

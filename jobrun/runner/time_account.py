@@ -60,14 +60,14 @@ class TimeAccount:
         self._waits: list[TaskWaited] = []
 
     def switch(self, row: TimeRow) -> TimeRow:
-        """Count time in another row from now on, such as ``saves``; return the earlier row."""
+        """Switch the time account to another category (``saves``); return the earlier one."""
         now, before = self._clock(), self._row
         self._spent[before] = self._spent.get(before, 0.0) + now - self._at
         self._row, self._at = row, now
         return before
 
     def move(self, row: TimeRow, seconds: float) -> None:
-        """Move seconds from the row ``computing`` of the time account to another row.
+        """Move seconds from ``computing`` to another category of the time account.
 
         Can be called from any thread.
         """
@@ -75,7 +75,7 @@ class TimeAccount:
         self._spent["computing"] -= seconds
 
     def see(self, event: TaskEnded | TaskWaited) -> None:
-        """Note when a task of the running group ended or waited, for the time account.
+        """Record in the time account when a task of the running group ended or waited.
 
         Can be called from any thread.
         """
@@ -89,7 +89,7 @@ class TimeAccount:
         self._ends, self._waits = [], []
 
     def end_group(self, seconds: float) -> None:
-        """Move waiting time of a group run's tasks from computing to waiting, in the account."""
+        """Move in the time account what a group's tasks waited from computing to waiting."""
         ends, waits = self._ends, self._waits
         if self._row != "computing" or (len(ends) == 1 and not waits):
             return
@@ -113,7 +113,7 @@ class TimeAccount:
             self.move("nodes", nodes_s / len(nodes))
 
     def times(self) -> TimeUse:
-        """Return the seconds in each row of the run's time account until now.
+        """Return the seconds in each category of the time account until now.
 
         Can be called from any thread.
         """
@@ -207,7 +207,7 @@ class UsageRecorder:
                 self._record()
 
     def close(self) -> None:
-        """Record, once, the time and resources that this start of the run used until its end."""
+        """Record, once, the time and resources that this start of the run used in total."""
         self._watch.close()
         if not self._is_closed:
             self._is_closed = True
@@ -241,7 +241,7 @@ _INTERVALS_S = (1200, 1800, 3600, 7200, 14400)
 
 
 def advise(times: TimeUse, job: Job) -> str:
-    """Return advice on what a run's time account shows as lost most, if over a tenth; or "".
+    """Return advice on the largest loss in a run's time account, if over a tenth; else nothing.
 
     Args:
         times: The account of the time.

@@ -23,8 +23,8 @@ from jobrun.graph.query import find_objects
 from jobrun.graph.types import Job
 from jobrun.runner.check_resume import ResumePreview, preview_resume
 from jobrun.runner.fork_first_state import describe_parent, require_parent
+from jobrun.runner.identity.blas_libraries import set_blas_threads
 from jobrun.runner.identity.drift import Change, find_refused
-from jobrun.runner.identity.environment import set_blas_threads
 from jobrun.runner.identity.recorded_job import (
     Authored,
     compile_authored,

@@ -14,7 +14,7 @@ import numpy as np
 
 import jobrun
 from jobrun.graph.types import Job
-from jobrun.runner.identity.environment import set_blas_threads
+from jobrun.runner.identity.blas_libraries import set_blas_threads
 from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession
 from tests.benchmarks.ratios import medians, show

@@ -39,7 +39,7 @@ import numpy as np
 
 import jobrun
 from jobrun.graph.types import Job
-from jobrun.runner.identity.environment import set_blas_threads
+from jobrun.runner.identity.blas_libraries import set_blas_threads
 from jobrun.runtime.codegen import compiler, copy_elision, expressions, fused_kernel
 from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import jobrun
-from jobrun.runner.identity.environment import set_blas_threads
+from jobrun.runner.identity.blas_libraries import set_blas_threads
 from jobrun.runtime.codegen.step_meter import Meter
 from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession

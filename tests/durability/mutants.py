@@ -25,11 +25,11 @@ from jobrun.core.files import disk as files
 from jobrun.core.files import json_lines
 from jobrun.runner import checkpoint_stores as places
 from jobrun.runner import run_metadata_handler as metadata
+from jobrun.runner.resume import mid_epoch_recovery as entering
 from jobrun.runner.resume import recovery as recover
 from jobrun.runner.rundir import run_directories as rundir
 from jobrun.runner.rundir import run_json as record
 from jobrun.runner.saving import commit
-from jobrun.runner.saving import mid_epoch_recovery as entering
 from jobrun.runner.saving import mid_epoch_saver as midway
 from jobrun.runner.saving import upload_to_directory as upload
 from jobrun.runner.saving.commit import Committer

@@ -32,7 +32,7 @@ from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.run_directories import open_run, runs
 from jobrun.runner.rundir.run_json import RECORD_NAME
 from jobrun.runner.start_or_resume import choose_run
-from jobrun.runner.stop_requests import request_stop
+from jobrun.runner.stop_requests import REQUEST_NAME
 from tests.support.resumable_job import Place
 
 FAILING = ("      - k = k + 1\n", "      - k = k + 1\n      - {assert: k < 3}\n")
@@ -617,15 +617,12 @@ def test_without_a_name_the_newest_unfinished_run_is_meant(place):
     assert choose_run("walk", place.run_dir).path == place.run.path
 
 
-def test_a_run_can_be_asked_to_stop_through_its_directory(place):
+def test_a_request_to_stop_that_came_after_the_end_does_not_stop_the_resumed_run(place):
     place.start(max_epochs=1)
-    with pytest.raises(UsageError, match="is not running"):
-        request_stop(place.run)
-    with RunLock.acquire(place.run.path):
-        request_stop(place.run)
-        assert (place.run.path / "stop-request").exists()
+    (place.run.path / REQUEST_NAME).touch()
 
     assert place.resume().exit_code == 0
+    assert not (place.run.path / REQUEST_NAME).exists()
 
 
 def test_row_32_the_spec_can_be_named_from_anywhere(place, monkeypatch, tmp_path):

@@ -20,7 +20,7 @@ def pid():
 
 
 def threads_of_blas():
-    from jobrun.runner.identity.environment import blas_threads
+    from jobrun.runner.identity.blas_libraries import blas_threads
 
     return blas_threads()
 

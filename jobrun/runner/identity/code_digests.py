@@ -17,13 +17,15 @@ from __future__ import annotations
 import ast
 import dis
 import hashlib
+import importlib.util
 import marshal
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from functools import lru_cache
+from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -35,19 +37,15 @@ from jobrun.graph.steps import CallPython, RunProgram
 from jobrun.graph.traversal import find_parts
 from jobrun.graph.types import Job
 from jobrun.ops.operator_table import has_loaded, module_of
-from jobrun.runner.identity.callable_sources import (
-    Module,
-    digest_file,
-    digest_scripts,
-    find_module,
-    list_modules,
-)
 from jobrun.runner.identity.data_fingerprints import literal_text
 from jobrun.runner.identity.environment import find_versions, is_installed
 
 # Its version is recorded by itself.
 _OWN = "jobrun"
 _BYTECODE_HEADER_BYTES = 16
+_SCRIPTS = frozenset({".bash", ".jl", ".m", ".pl", ".py", ".r", ".rb", ".sh"})
+# In the order in which Python looks for them.
+_SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)
 
 
 @dataclass(slots=True)
@@ -83,9 +81,36 @@ def digest_code(job: Job, folder: Path) -> CodeDigests:
     for module in _operator_modules(job):
         walk.follow(module, folder)
     sources = {**walk.sources, **scripts}
-    return CodeDigests(
-        dict(sorted(sources.items())), dict(sorted(find_versions(walk.installed).items()))
-    )
+    versions, orphans = find_versions(walk.installed)
+    packages = versions | {name: digest_file(path) for name, path in orphans.items()}
+    return CodeDigests(dict(sorted(sources.items())), dict(sorted(packages.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The file of a callable's module.
+
+    Attributes:
+        path: A Python file, a compiled extension, bytecode without source, or the archive that
+            holds it; None for a module that has no file (built in, or a namespace package).
+        digest: ``sha256:…`` of the file; empty without one.
+    """
+
+    path: Path | None
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """Where a module would be imported from.
+
+    Attributes:
+        file: As ``Source.path``.
+        search: For a package: the directories that hold its modules.
+    """
+
+    file: Path | None
+    search: tuple[Path, ...] = ()
 
 
 class _ImportWalker:
@@ -102,7 +127,7 @@ class _ImportWalker:
         self._seen: set[tuple[str, Path]] = set()
 
     def add(self, name: str, digest: str) -> None:
-        """Add the digest of one source file to the job's code digests, under the source's name."""
+        """Add the digest of a source file to the job's code digests, under the file's name."""
         known = self.sources.get(name)
         if known not in (None, digest):
             # Two folders of included files have a module of one name.
@@ -136,7 +161,7 @@ class _ImportWalker:
                 self.add(shown, digest_file(found.file))
 
     def _found(self, name: str, base: Path, *, only_below: bool) -> Module | None:
-        """Find a module to digest: return the user's own; note an installed one and return None."""
+        """Find a module of user code to digest; list its file and return None if installed."""
         found = find_module(name, base)
         if found is None or found.file is None or found.file.is_relative_to(base):
             return found
@@ -233,7 +258,7 @@ def _is_import_call(function: ast.expr) -> bool:
 
 
 def _import_argument(argument: ast.expr, package: str) -> tuple[str, str]:
-    """Return what ``import_module`` imports: a module, or its package if the name is computed."""
+    """Return the module, or at least its package, that an ``import_module(…)`` call names."""
     match argument:
         case ast.Constant(value=str() as text):
             level = len(text) - len(text.lstrip("."))
@@ -285,14 +310,14 @@ def _with_packages(name: str) -> Iterator[str]:
 
 
 def _operator_modules(job: Job) -> list[str]:
-    """Return the modules that define plug-in operators used in the job, to digest their code."""
+    """Return the modules of plug-in operators that the job uses, to digest their code."""
     calls: Any = Call
     names = {call.function for call in find_parts(job.groups, calls)} if has_loaded() else ()
     return sorted({module for name in names if (module := module_of(name))})
 
 
 def _digest_scripts(step: RunProgram, folder: Path, walk: _ImportWalker) -> dict[str, str]:
-    """Digest the scripts in the spec's folder that the job starts programs with."""
+    """Digest the scripts that a step starts a program with, and modules that they import."""
     texts = [text for word in step.command if (text := literal_text(word))]
     words = [word for text in texts for word in _shell_words(text)] if step.shell else texts
     found = digest_scripts(words, folder)
@@ -308,3 +333,111 @@ def _shell_words(line: str) -> list[str]:
         return shlex.split(line, comments=True)
     except ValueError:
         return line.split()
+
+
+def find_source(module: str, folder: Path) -> Source | None:
+    """Find the source file of a callable, importing nothing; return it with its digest.
+
+    Returns:
+        None when there is no such module.
+    """
+    found = find_module(module, folder)
+    if found is None:
+        return None
+    if found.file is None:
+        return Source(None)
+    return Source(found.file, digest_file(found.file))
+
+
+def find_module(module: str, folder: Path) -> Module | None:
+    """Find the file of a module of user code without importing it; return None without one.
+
+    The search is Python's: a regular package or a file in the folder, then what ``sys.path`` and
+    the finders of editable installs know, then namespace packages.
+    """
+    top, *rest = module.split(".")
+    found = _in_directories((folder,), top)
+    if found is None or found.file is None:
+        installed = _installed(top)
+        if found is None or (installed is not None and installed.file is not None):
+            found = installed
+        elif installed is not None:
+            found = Module(None, (*found.search, *installed.search))
+    for part in rest:
+        if found is None:
+            return None
+        found = _in_directories(found.search, part)
+    return found
+
+
+def list_modules(search: Sequence[Path], name: str = "") -> dict[str, Path]:
+    """List the source files of all modules in a package of user code, by module name.
+
+    Args:
+        search: The directories.
+        name: The name of the package; empty for modules that are in none, of which only those
+            directly in the directories count.
+    """
+    found: dict[str, Path] = {}
+    waiting = [(Path(one), name) for one in search]
+    while waiting:
+        directory, package = waiting.pop()
+        for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+            stem = path.name.partition(".")[0]
+            suffix = path.name[len(stem) :]
+            if path.is_dir() and package and path.name.isidentifier():
+                waiting.append((path, f"{package}.{path.name}"))
+            elif suffix in _SUFFIXES and stem.isidentifier():
+                full = ".".join(part for part in (package, stem) if part and part != "__init__")
+                found.setdefault(full, path)
+    return found
+
+
+def digest_scripts(words: Iterable[str], folder: Path) -> dict[str, str]:
+    """Digest the scripts that a program's command line names; return digests by path."""
+    found: dict[str, str] = {}
+    for word in words:
+        path = folder / word
+        inside = not Path(word).is_absolute() and ".." not in Path(word).parts
+        if inside and path.suffix.lower() in _SCRIPTS and path.is_file():
+            found[f"./{Path(word)}"] = digest_file(path)
+    return found
+
+
+def digest_file(path: Path) -> str:
+    """Digest the bytes of a file, such as a module of user code; return ``sha256:…``."""
+    with path.open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+def _in_directories(search: Sequence[Path], name: str) -> Module | None:
+    portions = []
+    for directory in search:
+        package = directory / name
+        if package.is_dir():
+            for suffix in _SUFFIXES:
+                if (file := package / f"__init__{suffix}").is_file():
+                    return Module(file, (package,))
+        for suffix in _SUFFIXES:
+            if (file := directory / f"{name}{suffix}").is_file():
+                return Module(file)
+        if package.is_dir():
+            portions.append(package)
+    return Module(None, tuple(portions)) if portions else None
+
+
+def _installed(top: str) -> Module | None:
+    # Only of the top package: looking up a module inside it would import it.
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        # The latter for a module without a spec, such as __main__.
+        return None if sys.modules.get(top) is None else Module(None)
+    if spec is None:
+        return None
+    search = tuple(Path(one) for one in spec.submodule_search_locations or ())
+    file = Path(spec.origin) if spec.has_location and spec.origin else None
+    archive = getattr(spec.loader, "archive", None)
+    if file is not None and not file.is_file():
+        file = Path(archive) if archive else None
+    return Module(file, search)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.types import Job
+from jobrun.runner.identity.drift import compare_mappings, require_no_drift
 from jobrun.runner.saved_progress import encode_json
 from jobrun.session.base import Session
 from jobrun.values.container_flattening import flatten, is_tree
@@ -17,7 +19,7 @@ from jobrun.values.object_state import ObjectFacts
 
 
 def digest_constants(job: Job, session: Session) -> dict[str, str]:
-    """Digest each constant of a job after init, by ``node.name``: ``sha256:…``.
+    """Digest each constant of a job after init; return ``sha256:…`` by ``node.name``.
 
     Of an object it is its class: what it holds is what the checkpoint puts into it.
 
@@ -37,7 +39,7 @@ def digest_constants(job: Job, session: Session) -> dict[str, str]:
 
 
 def digest_value(value: Any) -> str:
-    """Digest a constant's value: kind, dtype, shape, bits; return "" if it cannot be digested."""
+    """Digest a constant by kind, dtype, shape and bits; return "" if that is not possible."""
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         head = json.dumps(["array", value.dtype.str, value.shape])
         content = hashlib.sha256(head.encode())
@@ -70,3 +72,14 @@ def _require_saved(job: Job, node: str, name: str, value: ObjectFacts) -> None:
             "that node is not saved",
             f"add '{node}' to the nodes of 'checkpoint'",
         )
+
+
+def require_same_constants(
+    recorded: Mapping[str, str], rebuilt: Mapping[str, str], accept: tuple[str, ...] = ()
+) -> None:
+    """Raise if the digests of rebuilt constants differ from those recorded, unless accepted.
+
+    Raises:
+        DriftError: They did not: the data, or the code, is another.
+    """
+    require_no_drift(compare_mappings("constants", recorded, rebuilt), accept=accept)

@@ -74,7 +74,7 @@ class Change:
 
 
 def compare_specs(recorded: LoadedSpec, present: LoadedSpec) -> tuple[Change, ...]:
-    """Compare two specs, ignoring comments, order and defaults; return each change of a field."""
+    """Compare a recorded spec with the present one by meaning; return its drift by field."""
     before, after = recorded.spec.model_dump(by_alias=True), present.spec.model_dump(by_alias=True)
     changes = []
     for path, old, new in _differences(recorded.merged, present.merged, ()):
@@ -93,7 +93,7 @@ def compare_specs(recorded: LoadedSpec, present: LoadedSpec) -> tuple[Change, ..
 def compare_mappings(
     prefix: str, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> tuple[Change, ...]:
-    """Compare recorded with present digests by name; return a ``Change`` for each difference."""
+    """Compare recorded with present digests by name; return the changes."""
     return tuple(
         Change(f"{prefix}.{name}", "semantic", _short(before.get(name)), _short(after.get(name)))
         for name in sorted({*before, *after})
@@ -102,7 +102,7 @@ def compare_mappings(
 
 
 def compare_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Compare recorded with present data files by size and digest; return each change."""
+    """Compare recorded with present data files by size and digest; return the changes."""
     return tuple(
         Change(f"data.{name}", "semantic", _file(before[name]), _file(after[name]))
         for name in sorted({*before} & {*after})
@@ -111,7 +111,7 @@ def compare_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[C
 
 
 def compare_numerics(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Compare what decides the last bits of results (numpy, BLAS, CPU and such); return changes."""
+    """Compare what decides the last bits of results (numpy, BLAS, CPU); return the changes."""
     keys: list[tuple[str, Kind]] = [(key, "numerics") for key in _NUMERIC_KEYS]
     # It stores and reads bits, and makes none.
     keys.append(("h5py", "safe"))
@@ -131,7 +131,7 @@ def compare_numerics(before: Mapping[str, Any], after: Mapping[str, Any]) -> tup
 
 
 def compare_packages(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
-    """Compare recorded with present versions of imported packages; return each change."""
+    """Compare recorded with present versions of imported packages; return the changes."""
     return tuple(
         Change(f"packages.{name}", "numerics", before.get(name, ""), after.get(name, ""))
         for name in sorted({*before, *after} - _NUMERIC_PACKAGES)
@@ -147,7 +147,7 @@ def require_no_drift(
     commands: tuple[str, str] = ("", ""),
     explained: Mapping[str, tuple[Fault, ...]] = MappingProxyType({}),
 ) -> tuple[Change, ...]:
-    """Raise if spec, code or data changed so that a run must not resume; return allowed changes.
+    """Raise ``DriftError`` if changes of spec, code or data forbid a resume; else return them.
 
     Args:
         changes: All there are.
@@ -174,24 +174,13 @@ def require_no_drift(
 def find_refused(
     changes: tuple[Change, ...], *, strict: bool = False, accept: tuple[str, ...] = ()
 ) -> tuple[Change, ...]:
-    """Return the changes (drift) because of which ``require_no_drift`` would refuse a resume."""
+    """Return the changes since a run was recorded (drift) that forbid its resume."""
     return tuple(
         change
         for change in changes
         if (change.kind == "semantic" or (strict and change.kind == "numerics"))
         and not _accepted(change.field, accept)
     )
-
-
-def require_same_constants(
-    recorded: Mapping[str, str], rebuilt: Mapping[str, str], accept: tuple[str, ...] = ()
-) -> None:
-    """Raise if rebuilt constants have other digests than the run has recorded, unless accepted.
-
-    Raises:
-        DriftError: They did not: the data, or the code, is another.
-    """
-    require_no_drift(compare_mappings("constants", recorded, rebuilt), accept=accept)
 
 
 def _differences(before: Any, after: Any, path: _Path) -> Iterator[tuple[_Path, Any, Any]]:
@@ -225,7 +214,7 @@ def _param_changes(recorded: LoadedSpec, present: LoadedSpec) -> Iterator[Change
 
 
 def _moves_safe_points(path: _Path, *values: Any) -> bool:
-    """Return whether a changed ``checkpoint.every`` counts records, and so can change results.
+    """Return whether a changed ``checkpoint.every`` counts records: such drift alters results.
 
     In which order the numbers of an array lie decides in which order they are added.
     """

@@ -1,10 +1,7 @@
 """Describe the environment that numbers depend on: versions, BLAS, its threads, the CPU.
 
 Installed distributions are found by their metadata: those that a job's code belongs to, and those
-that these require.
-
-Also the one place that sets the number of BLAS threads, which must happen before numpy is
-first imported; so nothing here imports it at the top.
+that these require. Nothing here imports numpy at the top.
 """
 
 from __future__ import annotations
@@ -23,17 +20,8 @@ from typing import Any
 from jobrun.core.hash_seed import described_hash_seed
 from jobrun.core.system_calls import read_proc, usable_cpus
 from jobrun.core.text.patterns import lazy_pattern
-from jobrun.runner.identity.callable_sources import digest_file
+from jobrun.runner.identity.blas_libraries import blas_build, blas_kernel, blas_threads
 from jobrun.version import __version__
-
-_THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-)
 
 # What decides how libraries round, in which order they add, and of which dtype their numbers are.
 # What callables set is saved with each epoch, see ``runtime/context/library_settings.py``.
@@ -59,42 +47,16 @@ INSTALLED = frozenset({"site-packages", "dist-packages"})
 _REQUIREMENT = lazy_pattern(r"Requires-Dist:\s*([A-Za-z0-9][A-Za-z0-9._-]*)(.*)")
 
 
-def set_blas_threads(count: int) -> None:
-    """Set the BLAS threads of this process's environment: variables, and libraries loaded.
-
-    The variables count when numpy is first imported; where it has been, the libraries that are
-    loaded are asked directly: OpenBLAS, MKL, BLIS and FlexiBLAS.
-    """
-    os.environ.update(thread_variables(count))
-    if "numpy" in sys.modules:
-        for library in _blas_libraries():
-            library.set_num_threads(count)
-            if library.internal_api == "mkl":
-                # The call above holds for this thread only, and tasks have threads of their own.
-                library.dynlib.MKL_Set_Num_Threads(count)
-
-
-def thread_variables(count: int) -> dict[str, str]:
-    """Return the environment variables that make BLAS libraries use ``count`` threads."""
-    return dict.fromkeys(_THREAD_VARIABLES, str(count))
-
-
-def blas_threads() -> int:
-    """Return how many threads the loaded BLAS library uses; 0 if that is unknown."""
-    importlib.import_module("numpy")
-    return next((int(library.get_num_threads()) for library in _blas_libraries()), 0)
-
-
 def describe_environment() -> dict[str, Any]:
-    """Describe the environment of this process, versions and numerics, as JSON values."""
+    """Describe this process's environment (versions, BLAS, CPU, GPUs) as JSON values."""
     return {
         "jobrun": __version__,
         "python": platform.python_version(),
         "numpy": _imported_version("numpy"),
         # Of numbers alone, checkpoints are written without it.
         "h5py": find_version("h5py") or _imported_version("h5py"),
-        "blas": _blas_build(),
-        "blas_kernel": _blas_kernel(),
+        "blas": blas_build(),
+        "blas_kernel": blas_kernel(),
         "blas_threads": blas_threads(),
         "processors": usable_cpus(),
         "cpu_features": _cpu_features(),
@@ -110,12 +72,17 @@ def describe_environment() -> dict[str, Any]:
 
 
 def is_installed(path: Path | None) -> bool:
-    """Return whether a file belongs to an installed distribution, by its folder."""
+    """Return whether a file belongs to an installed package, by its folder."""
     return path is not None and not INSTALLED.isdisjoint(path.parts)
 
 
-def find_versions(files: Iterable[Path]) -> dict[str, str]:
-    """Return versions of the installed packages with these files, and of packages they require."""
+def find_versions(files: Iterable[Path]) -> tuple[dict[str, str], dict[str, Path]]:
+    """Find the versions of installed packages that own given files, and of those they require.
+
+    Returns:
+        The versions, by name; and the files that no package owns, by their path in
+        ``site-packages``.
+    """
     by_site: dict[Path, set[str]] = {}
     for file in files:
         at = max(number for number, part in enumerate(file.parts) if part in INSTALLED)
@@ -123,25 +90,26 @@ def find_versions(files: Iterable[Path]) -> dict[str, str]:
             Path(*file.parts[at + 1 :]).as_posix()
         )
     if not by_site:
-        return {}
+        return {}, {}
     found: dict[str, str] = {}
+    unowned: dict[str, Path] = {}
     known = _distributions(by_site)
     waiting: list[str] = []
     for site, names in by_site.items():
         owners, orphans = _owners(known, site, names)
         waiting += owners
-        found |= {f"{site.name}/{name}": digest_file(site / name) for name in orphans}
+        unowned |= {f"{site.name}/{name}": site / name for name in orphans}
     while waiting:
         name = waiting.pop()
         info = known.get(name)
         if info is not None and name not in found:
             found[name] = _recorded_version(info)
             waiting += _list_required(info)
-    return found
+    return found, unowned
 
 
 def find_version(package: str) -> str:
-    """Return the version of the first installed distribution on ``sys.path`` of that name, or ''.
+    """Return the version of an installed package, from the first on ``sys.path``; or ''.
 
     From the name of its metadata directory: to import a package takes much longer.
     """
@@ -162,47 +130,12 @@ def _imported_version(package: str) -> str:
     return ""
 
 
-def _blas_build() -> str:
-    numpy = importlib.import_module("numpy")
-    with contextlib.suppress(KeyError, TypeError):
-        blas = numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]
-        return f"{blas['name']} {blas['version']}"
-    return ""
-
-
-def _blas_kernel() -> str:
-    return next(map(_kernel_of, _blas_libraries()), "")
-
-
-def _kernel_of(library: Any) -> str:
-    """Name the kernel that a BLAS library chose in this environment; for MKL, only the version."""
-    if library.internal_api == "mkl":
-        return f"mkl {library.version}"
-    return str(getattr(library, "architecture", None) or "")
-
-
 def _cpu_features() -> list[str]:
     numpy = importlib.import_module("numpy")
     with contextlib.suppress(KeyError, TypeError):
         found = numpy.show_config(mode="dicts")["SIMD Extensions"]["found"]
         return sorted(str(name) for name in found)
     return []
-
-
-def _blas_libraries() -> list[Any]:
-    """Return a ``threadpoolctl`` controller for each BLAS library loaded in this process.
-
-    Each has ``internal_api`` (``openblas``, ``mkl`` …) and the calls of ``threadpoolctl``.
-    """
-    # Milliseconds, which ``validate`` need not spend.
-    from threadpoolctl import ThreadpoolController  # noqa: PLC0415
-
-    try:
-        found = ThreadpoolController().select(user_api="blas").lib_controllers
-    except OSError:
-        # On Linux it reads /proc, which a container may not have.
-        return []
-    return sorted(found, key=lambda library: str(library.filepath))
 
 
 def _distributions(sites: Iterable[Path]) -> dict[str, Path]:
@@ -218,7 +151,7 @@ def _distributions(sites: Iterable[Path]) -> dict[str, Path]:
 
 
 def _owners(known: Mapping[str, Path], site: Path, names: set[str]) -> tuple[set[str], set[str]]:
-    """Return the installed distributions that own given files, and the files without an owner."""
+    """Return the installed packages that own given files, and the files without an owner."""
     owners: set[str] = set()
     left = {name: f"\n{name},".encode() for name in names}
     tops = {_normal(name.partition("/")[0].partition(".")[0]) for name in names}

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ _HARMLESS = ("-c", "core.fsmonitor=false", "-c", "diff.external=", "-c", "core.h
 
 
 def collect_provenance(present: Authored) -> dict[str, Any]:
-    """Collect the provenance of an invocation as JSON values.
+    """Collect the provenance of a run as JSON values: command line, git commit, lock files.
 
     Args:
         present: What is run.
@@ -45,8 +46,7 @@ def collect_provenance(present: Authored) -> dict[str, Any]:
         that difference). ``lock_files``: digests, by path relative to the folder.
     """
     # Not where it is only shown.
-    from jobrun.runner.identity.callable_sources import digest_file  # noqa: PLC0415
-    from jobrun.runner.identity.recorded_job import hide_secrets  # noqa: PLC0415
+    from jobrun.runner.identity.code_digests import digest_file  # noqa: PLC0415
 
     folder = Path(present.folder)
     top = _repository(folder)
@@ -77,7 +77,7 @@ def _repository(folder: Path) -> Path | None:
 
 
 def _git(top: Path) -> dict[str, Any]:
-    """Return for a run's provenance the git commit and the digest of uncommitted differences."""
+    """Return for a run's provenance the git commit and a digest of uncommitted changes."""
     states = ("status", "--porcelain=v2", "--branch", "--untracked-files=no")
     answer, data, _ = _ask_git(top, *states)
     if not answer:
@@ -97,7 +97,7 @@ def _git(top: Path) -> dict[str, Any]:
 
 
 def _ask_git(top: Path, *words: str) -> tuple[bool, bytes, str]:
-    """Run git for a run's provenance; return if it worked, its output, and the output's digest."""
+    """Run git for a run's provenance; return whether it worked, its output, and a digest."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GIT_")
     } | {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
@@ -138,7 +138,7 @@ def _hide_targets(words: Sequence[str]) -> list[str]:
 
 
 def iter_code_rows(record: RunRecord) -> Iterator[tuple[str, str]]:
-    """Yield a run's provenance as labelled rows: start command, git commit, lock files."""
+    """Yield the provenance of a run for display, as label and text: start command, commit."""
     facts = record.provenance
     command = facts.get("command")
     if isinstance(command, list | tuple) and command:
@@ -156,3 +156,16 @@ def iter_code_rows(record: RunRecord) -> Iterator[tuple[str, str]]:
     words += [str(name) for name in locks] if isinstance(locks, Mapping) else []
     if words:
         yield "code", ", ".join(words)
+
+
+def hide_secrets(words: Iterable[str], present: Authored) -> tuple[str, ...]:
+    """Hide the values of secret params in a command line that a run's provenance records."""
+    # The job's spec has brought it in already; to show a provenance needs none.
+    from jobrun.spec.load import LoadedSpec  # noqa: PLC0415
+    from jobrun.spec.resolve.params import HIDDEN  # noqa: PLC0415
+
+    found = tuple(words)
+    for name in present.secrets if isinstance(present, LoadedSpec) else ():
+        pattern = re.compile(rf"(params\b.*?\b{re.escape(name)}\b[^=]*=?).*", re.DOTALL)
+        found = tuple(pattern.sub(rf"\g<1>{HIDDEN}", word) for word in found)
+    return found

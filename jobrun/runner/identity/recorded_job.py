@@ -8,13 +8,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import assert_never
 
-from jobrun.compile.pipeline import complete
+from jobrun.compile.pipeline import compile_job, complete
 from jobrun.core.errors import CheckpointError, DriftError, Fault, SpecError, UsageError
 from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
 from jobrun.core.lazy_dataclass import dataclass
@@ -26,7 +25,6 @@ from jobrun.runner.rundir.spec_folder import (
     PLAN_NAME,
     RESOLVED_NAME,
     bytes_digest,
-    compile_recorded,
     install_spec,
     is_as_recorded,
     load_recorded_spec,
@@ -35,7 +33,6 @@ from jobrun.runner.rundir.spec_folder import (
 )
 from jobrun.spec.dump import spec_digest
 from jobrun.spec.load import LoadedSpec
-from jobrun.spec.resolve.params import HIDDEN
 
 GRAPH_NAME = "graph.txt"
 _NEXT_GRAPH_NAME = "graph.next.txt"
@@ -77,21 +74,21 @@ Authored = LoadedSpec | PythonJob
 
 
 def digest_authored(authored: Authored) -> str:
-    """Return the ``sha256:…`` digest of a job as authored: a resolved spec, or a Python job."""
+    """Digest a job as it is recorded: its resolved spec, or its graph if built in Python."""
     if isinstance(authored, LoadedSpec):
         return spec_digest(authored)
     return f"sha256:{hashlib.sha256(_graph_text(authored.job).encode()).hexdigest()}"
 
 
 def _graph_text(job: Job) -> str:
-    """Render the graph of a job that was authored in Python, as it is recorded and compared."""
+    """Render the graph of a job built in Python as the text that a run records and compares."""
     from jobrun.graph.job_text import render_job  # noqa: PLC0415 - not for jobs of specs
 
     return render_job(job)
 
 
 def recordable_params(authored: Authored) -> dict[str, Param]:
-    """Return an authored job's params as they are recorded: no secrets, objects as ``repr``."""
+    """Return a job's params as a run records them: without secrets, objects as ``repr``."""
     match authored:
         case LoadedSpec():
             return authored.recordable_params
@@ -103,14 +100,14 @@ def recordable_params(authored: Authored) -> dict[str, Param]:
 
 
 def compile_authored(authored: Authored) -> Job:
-    """Compile a run's recorded job, from a spec or Python, or the present one, to a ``Job``.
+    """Compile a recorded or present job, a spec or one built in Python, to a ``Job``.
 
     Raises:
         SpecError: It does not compile.
     """
     match authored:
         case LoadedSpec():
-            return compile_recorded(authored)
+            return compile_job(authored).job
         case PythonJob():
             return complete(authored.job).job
         case _:
@@ -118,7 +115,7 @@ def compile_authored(authored: Authored) -> Job:
 
 
 def stage_authored(run: Path, authored: Authored, job: Job) -> str:
-    """Write an authored job beside the recorded one into a run's ``spec/`` folder, as its next.
+    """Write the job to record next into ``spec/``, beside the job recorded there.
 
     ``install_authored`` puts it in place.
 
@@ -178,24 +175,15 @@ def require_secrets(present: Authored) -> None:
         )
 
 
-def hide_secrets(words: Iterable[str], present: Authored) -> tuple[str, ...]:
-    """Hide the values of a job's secret params in the words of a command that is recorded."""
-    found = tuple(words)
-    for name in present.secrets if isinstance(present, LoadedSpec) else ():
-        pattern = re.compile(rf"(params\b.*?\b{re.escape(name)}\b[^=]*=?).*", re.DOTALL)
-        found = tuple(pattern.sub(rf"\g<1>{HIDDEN}", word) for word in found)
-    return found
-
-
 def needs_recording(run: Run, present: Authored) -> bool:
-    """Return whether the job as authored differs from the one recorded in ``spec/``."""
+    """Return whether the present job differs from the one recorded in the run's ``spec/``."""
     if digest_authored(present) != run.record.spec_digest:
         return True
     return isinstance(present, LoadedSpec) and not is_as_recorded(run)
 
 
 def check_record(present: Authored, run: Run | None = None) -> tuple[Fault, ...]:
-    """Warn if files of the recorded job were changed since, by the author or in ``spec/``."""
+    """Return warnings if files of a recorded job were changed since, also in ``spec/``."""
     if not isinstance(present, LoadedSpec):
         return ()
     notes = tuple(fault for fault in present.warnings if fault.code == "W185")
@@ -213,7 +201,7 @@ def is_from_python(run: Run) -> bool:
 
 
 def load_recorded(run: Run) -> LoadedSpec:
-    """Load the recorded job that a run last ran, if it is a spec; refuse one built in Python.
+    """Load the spec that a run recorded as its job; raise if the job was built in Python.
 
     Raises:
         UsageError: E376, it was made in Python.
@@ -225,7 +213,7 @@ def load_recorded(run: Run) -> LoadedSpec:
 
 
 def require_spec(run: Run) -> None:
-    """Refuse a recorded job that was built in Python, where a spec is required.
+    """Raise if a run's recorded job was built in Python, where a spec is required.
 
     Raises:
         UsageError: E376, the run was made in Python.
@@ -239,7 +227,7 @@ def require_spec(run: Run) -> None:
 
 
 def find_changes_since(run: Run, present: Authored) -> tuple[Change, ...]:
-    """Compare a run's recorded job with the job as it is written now; return what changed.
+    """Compare a run's recorded job, spec or Python, with the present job; return what changed.
 
     Raises:
         UsageError: The run was made from a spec and the present job was not, or the other way.
@@ -255,7 +243,7 @@ def find_changes_since(run: Run, present: Authored) -> tuple[Change, ...]:
 
 
 def compare_graphs(before: str, after: str) -> tuple[Change, ...]:
-    """Compare an authored Python job with the recorded one, by rendered graphs, line by line.
+    """Compare the recorded and present graphs of a Python job; return the lines that changed.
 
     What ends a run, what is measured and what is kept may change; everything else is semantic.
     """
@@ -315,7 +303,7 @@ def _kind(lines: list[str]) -> Kind:
 
 
 def _section(lines: list[str], at: int) -> str:
-    """Return which task or group of an authored Python job a line of its rendered graph is in.
+    """Return which task or group of a job built in Python a line of its rendered graph is in.
 
     Such as ``graph.local/lloyd``.
     """

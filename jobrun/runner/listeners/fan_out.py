@@ -88,7 +88,7 @@ class ListenerFanOut:
             ]
 
     def close(self) -> None:
-        """Close the pipes to all listeners: without an end event that means a killed run."""
+        """Close the pipes to all listeners, which without an end event means a killed run."""
         with self._lock:
             self._finish(_LAST_S)
             self._processes = []
@@ -125,13 +125,13 @@ class ListenerFanOut:
                 pass
 
     def _finish(self, longest_s: float) -> None:
-        """Finish all listeners that events fan out to, waiting at most ``longest_s`` in total."""
+        """Finish all listeners' processes, waiting at most ``longest_s`` seconds in total."""
         deadline = time.monotonic() + longest_s
         for one in self._processes:
             one.finish(deadline)
 
     def _begin(self, epoch: int) -> None:
-        """Begin the fan-out to all listeners' processes, with the metrics of the run so far."""
+        """Send all listeners' processes a begin message, with how far the metrics file goes."""
         self._epoch = epoch
         self._waiting.clear()
         self._begun.clear()
@@ -142,7 +142,7 @@ class ListenerFanOut:
         self._send({"begin": facts, "epoch": epoch, "metrics_bytes": size_bytes})
 
     def _record(self) -> None:
-        """Send the metrics of ended epochs from the fan-out to all listeners' processes."""
+        """Send the metrics of the epochs that have ended to all listeners' processes."""
         rows: dict[int, dict[str, Number]] = {}
         for epoch, name, value in self._waiting:
             if epoch <= self._epoch:
@@ -193,7 +193,7 @@ class _ListenerProcess:
         os.set_blocking(self._pipe.fileno(), False)
 
     def send(self, line: bytes) -> None:
-        """Send a line from the fan-out into a listener's pipe, or keep it if the pipe is full."""
+        """Send a line into the pipe to a listener's process, or keep it if the pipe is full."""
         if self.failure:
             return
         self._waiting += line
@@ -202,7 +202,7 @@ class _ListenerProcess:
             self._fail("it does not keep up with the run")
 
     def finish(self, deadline: float) -> None:
-        """Send a listener's process what the fan-out still queues for it, and wait for its end."""
+        """Send the lines still queued for a listener's process, and wait until it ends."""
         while self._waiting and not self.failure and time.monotonic() < deadline:
             time.sleep(0.01)
             self._flush()
@@ -238,7 +238,7 @@ class _ListenerProcess:
             self._fail(self._reason())
 
     def _reason(self) -> str:
-        """Return why a listener of this fan-out ended: the text in its pipe, or its exit code."""
+        """Return why a listener's process ended: the text in its pipe, or its exit code."""
         assert self._process.stdout is not None  # noqa: S101 - for the type checker
         os.set_blocking(self._process.stdout.fileno(), False)
         said = (self._process.stdout.read() or b"").decode(errors="replace").strip()

@@ -89,7 +89,7 @@ def serve(listener: RunListener, lines: BinaryIO) -> None:
 
 
 def read_history(run: Path, size_bytes: int) -> list[EpochMetrics]:
-    """Read the metrics so far from ``metrics.jsonl``, with which the listener hosted here begins.
+    """Read the metrics so far from ``metrics.jsonl``, for the hosted listener to begin with.
 
     Of several values in one epoch the last counts. Lines that cannot be read are left out.
 

@@ -79,7 +79,7 @@ class RunListener(Protocol):
     """
 
     def begin(self, run: ListenedRun, history: Sequence[EpochMetrics]) -> None:
-        """Make this listener's destination hold exactly the metrics of the past epochs.
+        """Make the listener's files or server hold exactly the metrics of the epochs so far.
 
         It is called when the run starts and is resumed, and again when it goes back to an earlier
         epoch. What an earlier process has sent may be there, whole or not, and even further epochs.
@@ -90,13 +90,13 @@ class RunListener(Protocol):
         """
 
     def record(self, metrics: EpochMetrics) -> None:
-        """Add one epoch's metrics to this listener's destination, as every listener must.
+        """Add the metrics of one epoch to the listener's files or server.
 
         Another call may add further names to the last epoch.
         """
 
     def end(self, outcome: Outcome) -> None:
-        """Write this listener's remaining metrics and close its destination at the run's end.
+        """Write the listener's last metrics and close its files or connection at the run's end.
 
         A resume may follow in another process.
         """

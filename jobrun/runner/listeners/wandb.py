@@ -28,7 +28,7 @@ class WandbListener:
         self._run: Any = None
 
     def begin(self, run: ListenedRun, history: Sequence[EpochMetrics]) -> None:
-        """Begin an offline run of W&B with the metrics so far; remove runs that never synced."""
+        """Begin an offline run of W&B with the metrics so far; remove unsynced older runs."""
         self._finish("stopped")
         folder = run.directory / FOLDER
         older = sorted(folder.glob("offline-run-*"))

@@ -31,7 +31,7 @@ from jobrun.values.object_state import ObjectFacts
 def find_stop_reasons(
     conditions: tuple[StopCondition, ...], progress: Progress, holds: Callable[[Probe], bool]
 ) -> tuple[str, ...]:
-    """Return the stop conditions that hold after an epoch, as texts in order; empty to continue.
+    """Return the stop conditions that hold after an epoch, as texts; empty to continue.
 
     Never after init alone: the conditions are looked at after each epoch, so a run that was
     killed right after init must not look at them either.
@@ -61,13 +61,13 @@ def update_patience(
 
 
 def total_epochs(conditions: tuple[StopCondition, ...]) -> int | None:
-    """Evaluate the most epochs that the loop's stop conditions allow; None without such a limit."""
+    """Return the greatest number of epochs that stop conditions allow; None without a limit."""
     totals = [one.epochs for one in conditions if isinstance(one, StopAfterEpochs)]
     return min(totals, default=None)
 
 
 def is_better(value: float, than: float | None, mode: str, min_delta: float = 0.0) -> bool:
-    """Return whether a metric is better than the best one, for the condition ``no_improvement``."""
+    """Return whether a metric is better than its best value, for ``no_improvement``."""
     if math.isnan(value):
         return False
     if than is None:

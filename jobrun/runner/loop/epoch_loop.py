@@ -35,8 +35,7 @@ from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.conditions import StopCondition
 from jobrun.graph.query import group_outputs, kept_names, outputs_read_later, rebuild_group
 from jobrun.graph.types import Job, OutputRef, Retry, TaskGroup
-from jobrun.runner.identity.constant_digests import digest_constants
-from jobrun.runner.identity.drift import require_same_constants
+from jobrun.runner.identity.constant_digests import digest_constants, require_same_constants
 from jobrun.runner.locate_faults import locate_faults
 from jobrun.runner.loop.conditions import ProbeEvaluator, find_stop_reasons, update_patience
 from jobrun.runner.loop.node_loss import NodeFailover
@@ -205,7 +204,7 @@ class JobRunner:
     def _recover_from_loss(
         self, error: NodeLostError, first: ResumePoint | None
     ) -> ResumePoint | None:
-        """Replace a lost node; return where the epoch loop restarts, or None for ``init``."""
+        """Replace a lost node for the epoch loop; return its restart point, None for init."""
         losses = self._limits.losses
         if losses is None:
             raise error
@@ -444,7 +443,7 @@ def run_with_retries(
     requests: StopRequests,
     listen: Listener,
 ) -> Outputs:
-    """Run a group in the loop of epochs; after a failure with ``retry``, restore its blobs, rerun.
+    """Run a group in the epoch loop; if a task with ``retry`` fails, restore blobs and rerun.
 
     ::
 

@@ -109,7 +109,7 @@ class NodeFailover:
         self._saved = (-1, 0)
 
     def replace_lost_nodes(self, error: NodeLostError) -> RestartPoint | None:
-        """Replace lost nodes, empty workspaces, return from where to restart; None to redo init.
+        """Replace lost nodes by empty ones; return the save to restart from, or None for init.
 
         Raises:
             NodeLostError: The one too many.
@@ -127,7 +127,7 @@ class NodeFailover:
             return newest
 
     def _count_loss(self, error: NodeLostError) -> RestartPoint | None:
-        """Count a node loss, raise it after too many, pause; return where to restart."""
+        """Count a lost node, then pause, or raise after too many; return where to restart."""
         newest = self.saves.newest()
         place = _position(newest)
         if place > self._saved:
@@ -163,5 +163,5 @@ class NodeFailover:
 
 
 def _position(newest: RestartPoint | None) -> tuple[int, int]:
-    """Return where to restart after losing a node: last whole epoch, and records of the next."""
+    """Return where to restart after a lost node: last whole epoch, records of the next."""
     return (newest.progress.epoch, newest.records) if newest else (-1, 0)

@@ -58,7 +58,7 @@ def check_types(job: Job, types: Types) -> tuple[Fault, ...]:
 
 
 def read_member_header(path: Path, member: str) -> tuple[str, tuple[int, ...]] | None:
-    """Read in the preflight dtype and shape in a data file, for blob types; None if unreadable."""
+    """Read dtype and shape of a blob from a data file in the preflight; None if unreadable."""
     try:
         # Of a job without data files, archives and tables are not imported.
         from jobrun.formats.headers import describe  # noqa: PLC0415

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import importlib
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -20,12 +21,7 @@ from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import CALL_EXTRAS, CallPython
 from jobrun.graph.types import Job
-from jobrun.runner.identity.callable_sources import (
-    Source,
-    find_definition,
-    find_source,
-    parse_source,
-)
+from jobrun.runner.identity.code_digests import Source, find_source
 
 # What can bind names that the text does not show; so does an import of all names, a star.
 _OPAQUE = frozenset({"globals", "locals", "vars", "setattr", "exec", "eval"})
@@ -33,7 +29,7 @@ _ANYTHING = "*"
 
 
 def check_callables(job: Job, folder: Path, *, imports: bool = False) -> Iterator[Fault]:
-    """Check a job's callables before it runs: modules, names and arguments, by source text.
+    """Check that each callable of a job exists and takes its arguments, by reading its source.
 
     Args:
         job: The job.
@@ -79,7 +75,7 @@ def _check_definition(
 
 
 def _check_arguments(step: CallPython, source: Source, function: str) -> Iterator[Fault]:
-    """Check a ``call``'s arguments against the callable's parameters, if its source shows them."""
+    """Check a ``call``'s arguments against the parameters in the callable's source."""
     if source.path is None or source.path.suffix != ".py":
         return
     takes = find_parameters(source.path, function)
@@ -120,6 +116,44 @@ def _check_import(step: CallPython, module: str, function: str, base: Path) -> I
         yield Fault("E374", message, mend, step.origin, step.path)
     finally:
         sys.path.remove(str(base))
+
+
+def find_definition(path: Path, name: str) -> tuple[bool, tuple[str, ...]]:
+    """Return whether a module may define a callable, and the names that it does define.
+
+    It may where the text alone does not decide it.
+    """
+    tree = parse_source(path)
+    if tree is None:
+        # Importing it will say what is wrong; that is the better message.
+        return True, ()
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    known = tuple(node.name for node in tree.body if isinstance(node, kinds))
+    bound = set(known)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound.add(node.id)
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            bound.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        elif isinstance(node, kinds):
+            bound.add(node.name)
+    return name in bound or "*" in bound or "__getattr__" in bound, known
+
+
+def parse_source(path: Path) -> ast.Module | None:
+    """Parse the source of a callable's module; return None if it cannot be read or parsed."""
+    try:
+        return _parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+@lru_cache(maxsize=8)
+def _parse(text: bytes) -> ast.Module:
+    with warnings.catch_warnings():
+        # Of escapes in strings, which the import gives again.
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +213,7 @@ def _constructor(found: ast.ClassDef, tree: ast.Module) -> Parameters | None:
 
 
 def _parameters(args: ast.arguments, given: int) -> Parameters | None:
-    """Return the parameters of a callable after its first ``given`` ones; None if uncertain."""
+    """Return a callable's parameters without the first ``given``; None if uncertain."""
     by_position = [*args.posonlyargs, *args.args]
     if len(by_position) < given:
         # ``def __init__(*args)``.
@@ -210,7 +244,7 @@ def _only_definition(body: Sequence[ast.stmt], name: str, tree: ast.Module) -> a
 
 
 def _bound(body: Sequence[ast.stmt]) -> list[str]:
-    """List the names that statements in a module or class define, to find a job's callables."""
+    """List the names that a class's or module's statements bind, to find a callable."""
     found: list[str] = []
     waiting: list[ast.AST] = list(body)
     while waiting:
@@ -244,7 +278,7 @@ def _bound(body: Sequence[ast.stmt]) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _bound_from_elsewhere(tree: ast.Module) -> frozenset[str]:
-    """List the names that a module defines by ``global`` statements or attribute assignment."""
+    """List names that a callable's module may rebind by ``global`` or by setting attributes."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):

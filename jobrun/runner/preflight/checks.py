@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from jobrun.core.codes import Code
@@ -37,7 +38,7 @@ _PROBE = ".probe-"
 def preflight(
     job: Job, folder: Path, listeners: tuple[str, ...] = (), *, imports: bool = False
 ) -> tuple[Fault, ...]:
-    """Check before a run what the job needs on this machine; return a fault for each thing missing.
+    """Check before a run what the job needs on this machine; return a fault for each lack.
 
     Args:
         job: The job.
@@ -114,7 +115,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _check_codec(job: Job) -> Iterator[Fault]:
-    """Check that the compression codec of the spec is installed, before init runs for nothing."""
+    """Check before init that the package of the spec's compression codec is installed."""
     codec = needs_plugin(job.checkpoint.compression)
     if codec and not _is_installed(PLUGIN):
         yield Fault(
@@ -153,7 +154,7 @@ def raise_errors(faults: tuple[Fault, ...]) -> None:
 
 
 def check_readers(job: Job, folder: Path) -> tuple[Fault, ...]:
-    """Check each reader of a job before it runs: its file must exist, and have a suitable header.
+    """Check each reader's file before a job runs: that it exists and its header is suitable.
 
     Args:
         job: The job.
@@ -167,7 +168,7 @@ def check_readers(job: Job, folder: Path) -> tuple[Fault, ...]:
 
 
 def _count_shares(job: Job) -> dict[Reader, int]:
-    """Count, in the checks before a run, into how many portions tasks divide each reader's rows."""
+    """Count, to check readers before a run, into how many parts tasks divide their rows."""
     found: dict[Reader, int] = {}
     for group in job.groups:
         for task in group.tasks:
@@ -241,7 +242,7 @@ def raise_spec_errors(faults: tuple[Fault, ...]) -> None:
 
 
 def check_upload(job: Job) -> tuple[Fault, ...]:
-    """Check before a run that uploads will work: create and delete an object in the bucket.
+    """Check in the preflight that uploads will work: create and delete an object in the bucket.
 
     A store that does not answer now may do so later: unless the upload is required that is a
     warning. That there is no bucket, or no permission, is an error.
@@ -279,3 +280,19 @@ def check_upload(job: Job) -> tuple[Fault, ...]:
             return (Fault("W184", message, fault.mend, where, path, "warning"),)
         return (Fault(fault.code, fault.message, fault.mend, where, path),)
     return ()
+
+
+def require_interpreter_lock() -> None:
+    """Check before a run that Python's interpreter lock (GIL) is on; raise if it is off.
+
+    Raises:
+        EnvironmentFaultError: E399.
+    """
+    is_locked: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
+    if not is_locked():
+        raise EnvironmentFaultError.of(
+            "E399",
+            f"this Python ({sys.executable}) runs without its global interpreter lock (GIL), which "
+            "jobrun relies on",
+            "set PYTHON_GIL=1, or use the usual build of Python",
+        )

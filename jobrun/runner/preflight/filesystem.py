@@ -138,7 +138,7 @@ def require_space(place: str, needed_bytes: int, files: int) -> None:
 
 
 def require_own(run: Path, uid: int | None = None) -> None:
-    """Raise if owner or permissions of a run's directories let another user change the run.
+    """Check on the file system that no other user can change a run's directories; else raise.
 
     Args:
         run: The run's directory.
@@ -159,18 +159,8 @@ def require_own(run: Path, uid: int | None = None) -> None:
             )
 
 
-def require_own_unless_trusted(run: Path, *, trust: bool) -> None:
-    """Raise if another user could change the run's directories, unless ``trust`` is given.
-
-    Raises:
-        EnvironmentFaultError: E380, see there.
-    """
-    if not trust:
-        require_own(run)
-
-
 def require_own_parent(run_dir: Path, uid: int | None = None) -> None:
-    """Raise if ``--run-dir`` is another user's link or a world-writable directory of theirs.
+    """Raise if ``--run-dir`` is owned by another user and is a link or writable by all.
 
     Raises:
         EnvironmentFaultError: E380, see there.

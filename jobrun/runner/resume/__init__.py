@@ -1,6 +1,6 @@
 """Choose the epoch that a run continues from, and put its state on the nodes that there are now.
 
-- ``recovery``: which stored epoch, and what has to be moved for it. ``finished``: runs with nothing
-  left to do.
+- ``recovery``: which stored epoch, and what has to be moved for it. ``mid_epoch_recovery``: which
+  save within the next epoch. ``finished``: runs with nothing left to do.
 - ``resize``: another number of nodes. ``node_map``: nodes that share a process (``--map``).
 """

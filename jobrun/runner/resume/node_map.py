@@ -14,7 +14,7 @@ from jobrun.graph.types import Cluster
 
 
 def parse_node_map(cluster: Cluster, given: Sequence[str]) -> dict[str, str]:
-    """Parse ``--map A=B`` options into a dict: node A runs in the process of node B.
+    """Parse ``--map A=B`` options into a map of nodes: node A shares the process of node B.
 
     Args:
         cluster: The nodes of the job.

@@ -111,7 +111,7 @@ def plan_recovery(
 def apply_recovery(
     plan: RecoveryPlan, store: CheckpointStore, journal: Journal, run: Path, listen: Listener
 ) -> None:
-    """Apply a recovery plan: rewind the journal, move damaged and later epochs to ``superseded/``.
+    """Apply a recovery plan: rewind the journal, move damaged and later epochs away.
 
     The journal first: if a crash follows, the epochs that are still to be moved are known to
     be over, and the next recovery comes to the same plan.
@@ -149,12 +149,12 @@ def apply_recovery(
 
 
 def epoch_inspector(store: CheckpointStore, run_id: str) -> Callable[[int], Damage | None]:
-    """Return a function that explains why a recovery cannot use a stored epoch, or gives None."""
+    """Return a function that finds why recovery cannot use a stored epoch, or returns None."""
     return partial(_find_damage, store, run_id)
 
 
 def generation_reader(store: CheckpointStore) -> Callable[[int], int | None]:
-    """Return the function by which recovery reads an epoch's generation from its manifest."""
+    """Return a function that reads an epoch's generation (rewinds before it) for recovery."""
     return partial(_read_generation, store)
 
 

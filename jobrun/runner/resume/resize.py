@@ -89,14 +89,14 @@ class ResizePlan:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """All nodes, old and new, of the families whose state the resize redistributes."""
+        """Return all nodes, old and new, among which the resize redistributes state."""
         return frozenset(node for one in self.families for node in (*one.before, *one.after))
 
 
 def plan_resize(
     job: Job, manifest: Manifest, directory: str, *, compare: bool = False
 ) -> ResizePlan:
-    """Plan a resize: which rows of the saved state each node reads when there are more or fewer.
+    """Plan a resize: which rows of saved state each node reads when there are more or fewer.
 
     Args:
         job: The job, perhaps on other nodes than before.
@@ -123,12 +123,12 @@ def plan_resize(
 
 
 def count_field(family: str) -> str:
-    """Return ``nodes.FAMILY.count``, the spec field whose change means a resize of the family."""
+    """Return ``nodes.FAMILY.count``, the key of the spec whose change means a resize."""
     return f"nodes.{family}.count"
 
 
 def mark_safe_counts(changes: tuple[Change, ...], found: ResizePlan) -> tuple[Change, ...]:
-    """Mark changed node counts in the spec as safe where a resize can redistribute the state."""
+    """Mark changed node counts as safe drift where a resize can redistribute the state."""
     fields = {count_field(one.name) for one in found.families}
     return tuple(
         replace(change, kind="declared safe") if change.field in fields else change
@@ -137,7 +137,7 @@ def mark_safe_counts(changes: tuple[Change, ...], found: ResizePlan) -> tuple[Ch
 
 
 def refuse_mid_epoch(found: ResizePlan, epoch: int) -> ResizePlan:
-    """Add a fault for each family to a resize plan: within an epoch none can be resized."""
+    """Add faults to a resize plan: within an epoch no number of nodes can change."""
     text = f"epoch {epoch} is saved between two of its records, where nodes cannot be others"
     mend = f"continue from the whole epoch before: --epoch {epoch - 1}; or keep the count"
     faults = {
@@ -171,7 +171,7 @@ def adapt_progress(progress: Progress, job: Job, families: Iterable[ResizedFamil
 def unknown_constants(
     progress: Progress, job: Job, families: Iterable[ResizedFamily]
 ) -> tuple[str, ...]:
-    """List constants on nodes that a resize adds, for which no digest was recorded to compare."""
+    """List the constants of nodes that a resize adds, of which no digest is recorded."""
     made = dict(job.constants)
     return tuple(
         f"constants.{node}.{name}"
@@ -183,7 +183,7 @@ def unknown_constants(
 
 
 def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
-    """Yield a ``ResizedFamily`` for each ``nodes`` entry whose nodes differ from the saved ones."""
+    """Yield a ``ResizedFamily`` for each ``nodes`` entry with other nodes than were saved."""
     known = {node.name: node.family or node.name for node in job.cluster}
     names = set(known.values())
     saved = [file.node for file in manifest.files]
@@ -199,7 +199,7 @@ def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
 
 
 def _family_of(node: str, names: set[str]) -> str:
-    """Return the ``nodes`` entry from which a removed node came: ``worker`` for ``worker_3``."""
+    """Return the ``nodes`` entry of a node removed by a resize: ``worker`` of ``worker_3``."""
     match = re.fullmatch(r"(.+)_\d+", node)
     return match[1] if node not in names and match and match[1] in names else node
 
@@ -209,7 +209,7 @@ def _index(node: str, family: str) -> int:
 
 
 def load_repartitioned(job: Job, manifest: Manifest, directory: str) -> TaskGroup:
-    """Build the group that loads an epoch for a resize, redistributed over the present nodes.
+    """Build the task group that loads an epoch for a resize, divided among the present nodes.
 
     Args:
         job: The job, perhaps on other nodes than before.
@@ -247,7 +247,7 @@ def load_repartitioned(job: Job, manifest: Manifest, directory: str) -> TaskGrou
 def restore_progress(
     job: Job, manifest: Manifest, directory: str
 ) -> tuple[Progress, TaskGroup, tuple[str, ...]]:
-    """Restore an epoch on resized nodes; return progress, load group, and constants of new nodes.
+    """Restore an epoch after a resize; return progress, load group, constants of new nodes.
 
     Raises:
         CheckpointError: As by ``load_repartitioned``; or the manifest has no progress.
@@ -273,7 +273,7 @@ def _build_load_task(node: str, parts: tuple[FilePart, ...], manifest: Manifest)
 
 
 def _read_positions(job: Job, manifest: Manifest, directory: str) -> Positions:
-    """Read the positions of readers, from all nodes' files, that a resize must redistribute."""
+    """Read from all nodes' files how far readers are, for a resize to redistribute."""
     names = [
         reader.position
         for task in (task for group in job.groups for task in group.tasks)
@@ -345,7 +345,7 @@ class FamilyPlan:
         self._rows: dict[str, list[Rows]] = {}
 
     def make(self) -> None:
-        """Plan the rows of each blob that the resized family has saved and will have."""
+        """Plan a resize: how the rows of each saved blob go to the present nodes."""
         stored = dict.fromkeys(name for one in self._there.values() for name in one)
         for name in stored:
             # Positions are a matter of ``resize``; blobs that no node is to have stay unread.
@@ -392,7 +392,7 @@ class FamilyPlan:
         return [node for node in self.family.before if name in self._there[node]]
 
     def _holders(self, name: str) -> list[str]:
-        """Return the nodes of the resized family that will have rows of this blob."""
+        """List the nodes that will have rows of a blob after the resize."""
         made = dict(self._job.constants)
         return [
             node
@@ -401,7 +401,7 @@ class FamilyPlan:
         ]
 
     def _stored(self, file: StoredFile) -> dict[str, BlobType | None]:
-        """Read for the row plan which blobs a node's saved file has, and their types."""
+        """Read for a resize which blobs a node's checkpoint file has, and of which types."""
         with open_checkpoint(str(self._directory / file.name)) as opened:
             opened.require_digest(file.digest)
             index = opened.index
@@ -514,7 +514,7 @@ class FamilyPlan:
         return FilePart(str(self._directory / file.name), source, file.digest, tuple(blobs))
 
     def _check_outputs(self) -> None:
-        """Add a fault to a resize for each output that is read later and that a new node lacks."""
+        """Add a fault to the resize plan for each output that an added node lacks."""
         there = from_json(self._manifest.runner).outputs
         known = {(ref.task, ref.output) for ref in there if ref.node in self.family.before}
         for task in (*self._job.init.tasks, *self._job.epoch.tasks):
@@ -541,7 +541,7 @@ class FamilyPlan:
         self.faults.append(Fault(code, message, mend, where, path))
 
     def _place(self, name: str) -> tuple[str, Origin | None]:
-        """Return spec path and source position of the init step that makes a blob, for faults."""
+        """Return where in the spec an init step creates a blob, for a resize's faults."""
         for node in self.family.after:
             for path, origin in iter_bindings(self._job, node, name):
                 return path, origin
@@ -556,7 +556,7 @@ def _row_range(count: int, place: int, places: int) -> tuple[int, int]:
 def find_first_difference(
     name: str, files: Sequence[tuple[str, str, str]], manifest: Manifest
 ) -> str:
-    """Describe how a blob differs among nodes' files that a resize needs equal; "" if it does not.
+    """Describe how a blob differs in nodes' files that a resize needs equal; else return "".
 
     Two values at a time are in memory.
 
@@ -586,7 +586,7 @@ def find_first_difference(
 
 
 def describe_difference(first: Value, second: Value) -> str:
-    """Describe, for a row plan, how a blob differs on two nodes; return "" if it does not."""
+    """Describe, for a resize, how a blob differs on two nodes; return "" if it does not."""
     differs = compare.find_difference(first, second)
     if differs is None:
         return ""

@@ -117,7 +117,7 @@ def read_events(
 def read_values(
     lines: Iterable[bytes], damaged: Callable[[], None]
 ) -> Iterator[tuple[str, int, float | int | bool | str]]:
-    """Read lines of ``metrics.jsonl``, of ``Measured`` events; yield name, epoch, value of each.
+    """Read the ``Measured`` events in lines of ``metrics.jsonl``; yield name, epoch and value.
 
     Args:
         lines: Of the file.
@@ -142,7 +142,7 @@ def read_values(
 
 
 def _parse_number(text: bytes, fraction: bytes | None, exponent: bytes | None) -> float | None:
-    """Parse the number in the line of a ``Measured`` event; return None if it is not finite."""
+    """Parse the metric's number in a ``Measured`` line; return None if it is not finite."""
     if fraction is None and exponent is None:
         return int(text)
     value = float(text)
@@ -150,7 +150,7 @@ def _parse_number(text: bytes, fraction: bytes | None, exponent: bytes | None) -
 
 
 def metric_name(one: Measured) -> str:
-    """Return a ``Measured`` event's name in lines of ``metrics.jsonl``, such as ``fit.2.loss``.
+    """Return the name of the metric in a ``Measured`` event, with its task: ``fit.2.loss``.
 
     >>> metric_name(Measured("loss", 0.5, 1)), metric_name(Measured("loss", 0.5, 1, "fit", "", 2))
     ('loss', 'fit.2.loss')
@@ -171,7 +171,7 @@ def unreadable_file_error(path: Path, error: OSError) -> CheckpointError:
 
 
 def _plain(value: Any) -> Any:
-    """Convert an event's value for JSON: a dataclass to a dict, any other value to text."""
+    """Convert a value in an event for JSON: a dataclass to a dict, any other to its text."""
     if not is_dataclass(type(value)):
         return str(value)
     kind: Any = type(value)
@@ -181,7 +181,7 @@ def _plain(value: Any) -> Any:
 
 @functools.cache
 def _fields_of(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """Return a dataclass's field names, and a function that returns a tuple of their values."""
+    """Return the field names of an event's dataclass, and a function that reads the values."""
     names = tuple(field_types(kind))
     if len(names) > 1:
         return names, operator.attrgetter(*names)

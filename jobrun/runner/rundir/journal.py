@@ -159,7 +159,7 @@ def set_aside_journal(run: Path) -> None:
 
 
 def read_pins(run: Path) -> frozenset[int]:
-    """Read the pins of a run: the epochs that a user keeps.
+    """Read, beside the journal, which epochs of a run a user has pinned against deletion.
 
     Raises:
         EnvironmentFaultError: E385, the file cannot be read: nothing may be deleted then.
@@ -181,7 +181,7 @@ def read_pins(run: Path) -> frozenset[int]:
 
 
 def write_pins(run: Path, pinned: Collection[int]) -> None:
-    """Write durably which epochs of a run the user has pinned, so that none of them is deleted.
+    """Write durably, beside the journal, which epochs a user has pinned against deletion.
 
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).

@@ -103,7 +103,7 @@ class RunLock:
         return lock
 
     def check(self) -> None:
-        """Require that the run's lock file and directory are still the ones this process locked.
+        """Require that the run's lock file and directory are still those that are locked.
 
         Raises:
             RunLostError: E355, one of them was deleted, moved or replaced under us.
@@ -245,14 +245,14 @@ def _is_stopped(owner: Owner) -> bool:
 
 
 def _state_of(owner: Owner) -> list[bytes]:
-    """Read from /proc the state of the process that holds a run's lock; empty if it is remote."""
+    """Read from /proc the state of the process that holds a run's lock; empty if remote."""
     if not owner.pid or owner.host != os.uname().nodename:
         return []
     return read_process_stat(owner.pid)
 
 
 def _is_named(descriptor: int, name: str, directory: int | None = None) -> bool:
-    """Return whether the held lock file or directory of a run is still the one under its name."""
+    """Return whether a run's lock file or directory is still the one under its name."""
     held = os.fstat(descriptor)
     try:
         # Of the run's own directory a link's target counts: people name runs by links.

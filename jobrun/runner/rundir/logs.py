@@ -164,7 +164,7 @@ class RunLogs:
                 self._lose(self._metrics, error)
 
     def _drop_later_epochs(self, epoch: int) -> None:
-        """Drop from the run's log ``metrics.jsonl`` the metrics of later epochs than ``epoch``."""
+        """Drop from the log ``metrics.jsonl`` the metrics of epochs after a given one."""
         with self._lock:
             try:
                 # Another file takes the place of this one.
@@ -192,7 +192,7 @@ class RunLogs:
         self._is_lost_noted = False
 
     def _record_losses(self) -> None:
-        """Write to the run's directory how many log lines were lost; ignore that it cannot."""
+        """Write how many lines each log has lost to ``lost.json``; ignore write errors."""
         with self._lock, contextlib.suppress(OSError):
             total = dict(self._lost_before())
             for name, one in self._lost.items():
@@ -283,7 +283,7 @@ def _set_aside(run: Path, start: int) -> None:
 
 
 def cut_metrics(run: Path, size_bytes: int) -> None:
-    """Cut ``metrics.jsonl`` to a length in bytes; move the lines after it to another file.
+    """Cut the log ``metrics.jsonl`` to a length in bytes; move the rest to another file.
 
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
@@ -293,7 +293,7 @@ def cut_metrics(run: Path, size_bytes: int) -> None:
 
 
 def trim_metrics(run: Path, epoch: int) -> int:
-    """Move the lines of later epochs from ``metrics.jsonl`` to another file; return how many.
+    """Trim the log ``metrics.jsonl``: move later epochs to another file; return how many lines.
 
     A resumed run measures these epochs again; what the lost ones measured is kept in
     ``superseded/metrics.jsonl``. Lines that cannot be read, such as a torn last one, go with them.
@@ -331,7 +331,7 @@ def _unless_irregular() -> Iterator[None]:
 
 
 def read_last_usage(run: Path) -> UsageMeasured | None:
-    """Read the newest ``UsageMeasured`` in a run's log of used resources, or None."""
+    """Read the last ``UsageMeasured`` event in the log ``usage.jsonl``; None without one."""
     mark = b'{"event": "UsageMeasured"'
     try:
         line = find_last_line(run / USAGE_NAME, mark)
@@ -345,6 +345,6 @@ def read_last_usage(run: Path) -> UsageMeasured | None:
 
 
 def epoch_of_line(line: bytes) -> float:
-    """Return the epoch in a line of the metrics log, to trim the log; infinity for a torn line."""
+    """Return the epoch in a line of the metrics log; infinity for a torn line, to trim it."""
     found = _EPOCH.search(line)
     return int(found[1]) if found and line.rstrip(b"\n").endswith(b"}") else math.inf

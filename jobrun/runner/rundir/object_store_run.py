@@ -89,7 +89,7 @@ def upload_record(run: Run, url: ObjectUrl) -> None:
 
 
 def split_target(text: str) -> tuple[str, int | None]:
-    """Split ``URL@12``, the address of a run in an object store, into URL and epoch.
+    """Split ``URL@12``, which names an epoch of a run in an object store, into URL and epoch.
 
     Raises:
         UsageError: Behind the last ``@`` is no number.
@@ -137,7 +137,10 @@ def parse_run_url(text: str) -> ObjectUrl:
 
 
 def epochs_below(url: ObjectUrl) -> dict[int, ObjectStore]:
-    """List the epochs of a run in an object store, each in the store of its newest version."""
+    """List the epochs of a run in an object store; return the ``ObjectStore`` of each.
+
+    Of an epoch that was computed again, after the run went back, it is that of the newest time.
+    """
     names = (_GENERATION.fullmatch(name) for name in Bucket(url).folders())
     numbers = sorted(int(found[1]) for found in names if found)
     stores = [ObjectStore(url), *(ObjectStore(url / f"g{one}") for one in numbers)]
@@ -234,7 +237,7 @@ def download_temporarily(remote: RemoteRun, epoch: int | None = None) -> tuple[R
 def verify_remote(
     target: str, on_verified: Callable[[int, Damage | None], None]
 ) -> tuple[str, dict[int, Damage | None]]:
-    """Verify epochs of a run in an object store by their bytes, without a run directory.
+    """Verify a run in an object store: read its epochs' bytes there, without a run directory.
 
     Args:
         target: The URL of a run: all its epochs. Or of one of its epochs.
@@ -337,7 +340,7 @@ class RunLease:
         self._word = ""
 
     def require_lease(self) -> None:
-        """Take the lease of the object store's run, or require that this process holds it already.
+        """Take the lease of a run in an object store; raise if another directory holds it.
 
         Raises:
             EnvironmentFaultError: E332, another one does; or the store refuses.

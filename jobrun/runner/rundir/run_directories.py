@@ -62,7 +62,7 @@ class Run:
         return f"{self.record.job}/{self.path.name}"
 
     def handle(self, run_dir: Path) -> str:
-        """Return the run's name, or its directory's path, by which a command can find it."""
+        """Return this run's name for a command; its directory's path if not in ``runs/``."""
         try:
             known = Path(DEFAULT_RUN_DIR).resolve() == run_dir.resolve()
             return self.name if known else os.path.relpath(self.path)
@@ -72,17 +72,17 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """The absolute path of the spec's folder, which is noted relative to this run directory."""
+        """The absolute path of the spec's folder; ``run.json`` has it relative to this one."""
         return Path(os.path.normpath(self.path / self.record.folder))
 
     @property
     def unfinished(self) -> bool:
-        """Whether the run in this directory is unfinished, so that ``resume`` can continue it."""
+        """Return whether the run in this directory can be resumed and has not finished."""
         return self.record.resumable and self.record.status != "finished"
 
     @property
     def epoch_without_journal(self) -> int:
-        """The epoch saved in ``run.json`` of a run directory without a journal; else -1."""
+        """The newest epoch in ``run.json``, if this directory has no journal; else -1."""
         try:
             size_bytes = (self.path / JOURNAL_NAME).stat().st_size
         except FileNotFoundError:
@@ -94,12 +94,12 @@ class Run:
 
     @property
     def has_saved(self) -> bool:
-        """Whether the run in this directory has saved an epoch, as far as can be known."""
+        """Return whether the run in this directory has saved an epoch, if that is known."""
         return self.epoch_without_journal >= 0 or _has_saved(self.path)
 
     @property
     def is_stillborn(self) -> bool:
-        """Whether the run in this directory is a fork that ended without a saved epoch.
+        """Return whether to pass over this run directory: a fork that ended before it saved.
 
         It has nothing that its parent lacks, so another run is continued in its place.
         """
@@ -132,7 +132,7 @@ def create_directory(run_dir: Path, job: str) -> Path:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove one run directory, whose lock the caller has, by a rename and then its files.
+    """Remove a run directory whose lock the caller holds: hide it by a rename, then delete it.
 
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
@@ -145,7 +145,7 @@ def remove_directory(path: Path) -> None:
 
 
 def point_latest(path: Path) -> None:
-    """Point the link ``latest`` at this run; ignore an error."""
+    """Point the link ``latest`` at a run directory; ignore an error."""
     link = path.parent / LATEST
     beside = path.parent / f".{LATEST}.{path.name}"
     with contextlib.suppress(OSError):
@@ -198,7 +198,7 @@ def _rank_of(run: Run) -> tuple[int, str]:
 
 
 def next_order(run_dir: Path) -> int:
-    """Return the ``order`` for a new run directory: above that of every existing one.
+    """Return a number that sorts a new run directory after all existing ones.
 
     It is the time in microseconds, and a counter where the clock was set back.
     """
@@ -245,7 +245,7 @@ def _newest(found: Sequence[Run]) -> Run | None:
 
 
 def newest_unfinished(run_dir: Path, job: str = "") -> Run:
-    """Return the newest run to continue; a fork that never saved an epoch only as last choice.
+    """Open the newest unfinished run directory; a fork that saved no epoch only as last choice.
 
     Raises:
         CheckpointError: There is none.
@@ -312,7 +312,7 @@ def _directories_called(name: str, run_dir: Path, job: str) -> Iterator[Path]:
 
 
 def _find_remembered(text: str, run_dir: Path) -> Run | None:
-    """Open the newest run directory, of a job or of all, as the index of runs remembers it."""
+    """Open the newest run directory, of a job or of all, that the run index names; or None."""
     job, slash, start = text.rpartition("/")
     if slash and start != LATEST:
         return None
@@ -322,7 +322,7 @@ def _find_remembered(text: str, run_dir: Path) -> Run | None:
 
 
 def _newest_indexed(run_dir: Path, known: Sequence[IndexedRun]) -> Run:
-    """Open the newest indexed run directory whose run is no fork without a saved epoch."""
+    """Open the directory of the newest indexed run, passing over forks that saved no epoch."""
     for one in reversed(known):
         run = open_run(run_dir / one.path)
         if not run.is_stillborn:

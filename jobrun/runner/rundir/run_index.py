@@ -136,7 +136,7 @@ class OrderedRuns:
         self.paths = [path for _, path in sorted(present, reverse=True)]
 
     def read(self, path: str) -> list[Any] | None:
-        """Read a run's values, from the index if its files are unchanged; None if unreadable."""
+        """Read a run from the index, or from its files if they changed; None if unreadable."""
         entry = self._look_at(path, self._known[path])
         return entry and entry[1:]
 
@@ -346,7 +346,7 @@ def find_newest(run_dir: Path, job: str = "") -> str:
 
 
 def stamp_jobs(run_dir: Path) -> dict[str, int]:
-    """Note when each job's directory last changed, before the index searches for runs.
+    """Return a stamp of when each job's directory last changed, to keep in the index of runs.
 
     A file system's clock is coarse: one that has changed a moment ago gets no stamp.
     """
@@ -354,7 +354,7 @@ def stamp_jobs(run_dir: Path) -> dict[str, int]:
 
 
 def remember_newest(run_dir: Path, stamps: Mapping[str, int], runs: Iterable[IndexedRun]) -> None:
-    """Store in an index each job's newest run, except for jobs with an unreadable run.
+    """Write each job's newest run to the index, unless a run of the job is unreadable.
 
     Args:
         run_dir: The directory of the runs.

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import CheckpointError, DriftError, Fault, JobrunError, SpecError
 from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
 from jobrun.core.files.json_files import build, read_json
@@ -253,15 +252,6 @@ def _origins_text(run: Path, loaded: LoadedSpec, kept: Mapping[str, str], resolv
     return json.dumps(content, separators=(",", ":")).encode() + b"\n"
 
 
-def compile_recorded(loaded: LoadedSpec) -> Job:
-    """Compile the spec in a run's ``spec/`` folder, already loaded, to a ``Job``.
-
-    Raises:
-        SpecError: It does not compile.
-    """
-    return compile_job(loaded).job
-
-
 def plan_text(job: Job) -> str:
     """Return the text of ``plan.json`` for a run's ``spec/`` folder: the plan of its job."""
     return json.dumps(build_plan(job), indent=2) + "\n"
@@ -297,7 +287,7 @@ def _tasks(group: TaskGroup) -> list[dict[str, Any]]:
 
 
 def _kept_names(files: Mapping[str, str]) -> dict[str, str]:
-    """Choose distinct file names for the copies of a spec and its includes in folder ``spec/``."""
+    """Choose distinct file names in ``spec/`` for the copies of a spec and its includes."""
     kept: dict[str, str] = {}
     for shown in files:
         if shown.startswith("--set"):

@@ -3,6 +3,5 @@
 - ``commit``: stage, write, commit, acknowledge, delete. ``saver``, ``time_budget``: when.
   ``memory_budget``: whether in the background. ``background_thread``: the thread.
 - ``upload_to_object_store``: in a thread beside the run. ``upload_to_directory``: to a directory.
-- ``mid_epoch_saver``: saves between two records. ``mid_epoch_recovery``: which of them a run
-  continues from.
+- ``mid_epoch_saver``: saves between two records.
 """

@@ -28,7 +28,7 @@ class Permit:
         self._given_up = False
 
     def enter(self) -> None:
-        """Forbid the owner to abandon the background work from now on; raise if already abandoned.
+        """Forbid from now on to abandon the background work; raise if it was abandoned already.
 
         Raises:
             AbandonedError: The owner has given it up.
@@ -39,7 +39,7 @@ class Permit:
             self._entered = True
 
     def give_up(self) -> bool:
-        """Give up the background thread's work; return False if it can no longer be given up."""
+        """Abandon the background work; return False if that is not allowed any more."""
         with self._lock:
             self._given_up = not self._entered
             return self._given_up
@@ -61,11 +61,11 @@ class BackgroundThread:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the background thread is at work that has not been abandoned."""
+        """Return whether the background thread is busy; abandoned work does not count."""
         return not self._over.is_set()
 
     def start(self, work: Work) -> None:
-        """Start work in the background thread; the work must not raise, the thread must be idle.
+        """Start work, which must not raise, in the background thread, which must be idle.
 
         Raises:
             RuntimeError: The system has no memory for another thread; then nothing was started.
@@ -93,7 +93,7 @@ class BackgroundThread:
         return True
 
     def close(self) -> None:
-        """Let the background thread end after its present work; repeatable."""
+        """Let the background thread end after its present work; may be called twice."""
         if self._thread is not None:
             self._inbox.put(None)
             self._thread = None

@@ -173,7 +173,7 @@ class Committer:
             handler.report(times)
 
     def retain(self, progress: Progress) -> None:
-        """Delete old epochs after a commit or load; if that fails, warn or, by ``on_error``, raise.
+        """Delete old epochs after a commit; if that fails, warn, or raise by ``on_error``.
 
         Raises:
             EnvironmentFaultError: It could not be deleted.
@@ -184,7 +184,7 @@ class Committer:
             self._warn_or_raise(progress.epoch, error)
 
     def _warn_or_raise(self, epoch: int, error: JobrunError) -> None:
-        """Warn that a step after an epoch's commit failed, or raise its error (``on_error``)."""
+        """Warn of an error after an epoch's commit, or raise it, as ``on_error`` says."""
         if self._job.checkpoint.on_error == "fail":
             raise error
         reasons = "; ".join(fault.message for fault in error.faults)
@@ -225,7 +225,7 @@ class Committer:
             raise
 
     def _upload_staged(self, staged: str, epoch: int, saves: Iterable[NodeSave]) -> None:
-        """Upload a staged epoch before its commit, if the job sets ``collect_to``."""
+        """Upload a staged epoch to an object store before its commit (``collect_to``)."""
         if not self._job.checkpoint.collect_to:
             return
         from jobrun.runner.saving.upload_to_object_store import ObjectUpload  # noqa: PLC0415 - seldom

@@ -61,7 +61,7 @@ def _read_available_bytes(meminfo: Path) -> int:
 
 
 def _read_number(path: Path) -> int:
-    """Read the memory limit or use in a control group's file; -1 if it has no number."""
+    """Read a memory limit or memory use from a cgroup's file; return -1 without a number."""
     try:
         text = path.read_text().strip()
     except OSError:

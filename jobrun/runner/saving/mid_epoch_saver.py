@@ -113,11 +113,11 @@ class MidEpochSaver:
 
     @property
     def is_entering(self) -> bool:
-        """Whether the mid-epoch saver has a safe point at which to enter the next epoch."""
+        """Return whether the next epoch continues at a mid-epoch save, not at its beginning."""
         return self._entry is not None
 
     def points(self, before: Progress) -> SafePointHooks:
-        """Return the ``SafePointHooks`` that save within the next epoch after some records."""
+        """Return the hooks by which a running epoch makes its mid-epoch saves."""
         entry, self._entry = self._entry, None
         self._began, self.left = time.monotonic(), 0
         self.clear()
@@ -142,7 +142,7 @@ class MidEpochSaver:
         self._entry = None
 
     def reenter(self, epoch: int) -> tuple[Progress, TaskGroup, int] | None:
-        """Prepare the mid-epoch saver to enter the next epoch at that epoch's newest save.
+        """Return what continues the next epoch at its newest mid-epoch save; None without one.
 
         Metrics that were measured later do not count any more.
 
@@ -250,7 +250,7 @@ class MidEpochSaver:
         remove_mid_epochs(self._root, tuple(others))
 
     def _scratch(self, point: SafePoint) -> dict[tuple[str, str], Any]:
-        """Return the blobs that a mid-epoch save stores for a node beside its ordinary state."""
+        """Return the blobs that a mid-epoch save stores beside the ordinary state of a node."""
         return {
             (letter, name): value
             for letter, blobs in point.blobs.items()
@@ -273,7 +273,7 @@ class MidEpochSaver:
 
 
 def read_midpoint(job: Job, manifest: Manifest, directory: str) -> tuple[SafePoint, int]:
-    """Read what a mid-epoch saver wrote: the safe point to enter at, and the metrics' byte count.
+    """Read from a mid-epoch save where to continue the epoch, and how long the metrics log was.
 
     The node's state is not in it: that is loaded as that of a whole epoch.
 

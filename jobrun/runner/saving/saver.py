@@ -61,10 +61,10 @@ class Saver(Protocol):
         """
 
     def settle(self, progress: Progress) -> Progress:
-        """Wait until the saver's running save ends; return the run's progress, failures counted."""
+        """Wait for the saver's running save; count its failure in the progress returned."""
 
     def handle_load(self, progress: Progress, outputs: Outputs) -> None:
-        """Report how long the load of an epoch took; delete epochs that are no longer needed.
+        """Let the saver report an epoch's load, and delete old epochs that a kill left.
 
         What is reported is how long it took, by the load group's outputs.
 
@@ -73,7 +73,7 @@ class Saver(Protocol):
         """
 
     def finish(self) -> None:
-        """Finish the saver: upload, after the last epoch, the epochs that the upload policy names.
+        """End the saver's work after the last epoch: upload what the upload policy names.
 
         Raises:
             EnvironmentFaultError: It failed, and is required.
@@ -107,7 +107,7 @@ class NoSaver:
         return progress
 
     def handle_outcome(self, progress: Progress) -> Progress:
-        """Return the progress unchanged: a run without a saver has no save to count as failed."""
+        """Return the progress unchanged: a run without a saver has no save that can fail."""
         return progress
 
     def settle(self, progress: Progress) -> Progress:
@@ -210,7 +210,7 @@ class CheckpointSaver:
         return progress.epoch == 0 or time.monotonic() - self._saved_at >= policy.every_s
 
     def _fits_budget(self, budget: SaveBudget, epoch: int, epoch_s: float) -> bool:
-        """Return whether the saver may save by the budget of ``every: auto``; note the first no."""
+        """Return whether ``every: auto`` lets the saver save now; emit a note if not, once."""
         if budget.is_due(self.seconds if self._background.is_busy else 0.0):
             return True
         if not self._has_said_interval:
@@ -257,7 +257,7 @@ class CheckpointSaver:
         return self.handle_outcome(progress)
 
     def handle_outcome(self, progress: Progress) -> Progress:
-        """Handle how the saver's last save has ended; start the upload of its epoch."""
+        """Count a failed last save of the saver, or upload its epoch; return the progress."""
         if self._background.is_busy or self._outcome is None:
             return progress
         outcome, self._outcome = self._outcome, None
@@ -275,7 +275,7 @@ class CheckpointSaver:
         return progress
 
     def settle(self, progress: Progress) -> Progress:
-        """Wait for the saver's background save, count a failure; abandon the save if time is up."""
+        """Wait for the saver's background save, or abandon it if late; return the progress."""
         if not self._background.is_busy and self._outcome is None:
             return progress
         before = self._account.switch("saves")
@@ -290,7 +290,7 @@ class CheckpointSaver:
         return self.handle_outcome(progress)
 
     def handle_load(self, progress: Progress, outputs: Outputs) -> None:
-        """Let the saver report the time of a load, delete old epochs, and upload the loaded one."""
+        """Let the saver report a load's time, delete old epochs, and upload the loaded one."""
         self._report("load", progress.epoch, outputs)
         # A kill may have come between its save and this.
         self._commits.retain(progress)
@@ -298,7 +298,7 @@ class CheckpointSaver:
             self._uploader.committed(progress.epoch)
 
     def finish(self) -> None:
-        """Finish the saver: upload, after the last epoch, the epochs that the policy names."""
+        """Upload what the upload policy names, as this saver ends after the last epoch."""
         if self._uploader:
             before = self._account.switch("upload")
             try:

@@ -44,7 +44,7 @@ class SaveBudget:
         return min(LONGEST_S, self._last_wait_s / self._share)
 
     def is_due(self, busy_s: float = 0.0) -> bool:
-        """Return whether the time budget of ``every: auto`` permits a save of the epoch that ends.
+        """Return whether the time budget of ``every: auto`` permits to save the ending epoch.
 
         Args:
             busy_s: How long the run would have to wait for the save before, which is still being
@@ -58,13 +58,13 @@ class SaveBudget:
         return self._waited_s + wait_s <= ALLOWANCE_S + earned_s
 
     def spend(self, wait_s: float) -> None:
-        """Add the seconds that the run has waited for a save to the budget of ``every: auto``."""
+        """Subtract the seconds that the run has waited for a save from its time budget."""
         self._saved_at = self._clock()
         self._waited_s += wait_s
         self._last_wait_s = wait_s
 
     def spend_beside(self, processor_s: float) -> None:
-        """Add a background save's processor time to what the budget of ``every: auto`` has spent.
+        """Subtract a background save's processor time from the time budget of saves.
 
         It counts as waiting: small epochs hold the GIL nearly all the time, and wait for it too.
         """
@@ -97,7 +97,7 @@ _TAIL_BYTES = 256 << 10
 
 
 def measure_loss_bound(events: Path, policy: CheckpointPolicy) -> float | None:
-    """Return how many seconds of work a kill can lose at most, by measured saves and budget.
+    """Return the most seconds of work that a kill can lose, from save times in a run's events.
 
     Args:
         events: The ``events.jsonl`` of a run of the job.

@@ -16,7 +16,7 @@ from jobrun.core.hash_seed import DEFAULT, VARIABLE
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.formats.headers import members
 from jobrun.formats.load_save import read_member
-from jobrun.runner.identity.environment import thread_variables
+from jobrun.runner.identity.blas_libraries import thread_variables
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.tools.prove.judge import first_element
 from jobrun.values import compare

@@ -17,11 +17,11 @@ from jobrun.core.files.json_files import read_json
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.units import size
 from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
-from jobrun.runner.identity.recorded_job import GRAPH_NAME, load_recorded
+from jobrun.runner.identity.recorded_job import GRAPH_NAME, compile_authored, load_recorded
 from jobrun.runner.rundir.journal import read_pins
 from jobrun.runner.rundir.logs import describe_losses
 from jobrun.runner.rundir.run_directories import Run
-from jobrun.runner.rundir.spec_folder import PLAN_NAME, RESOLVED_NAME, compile_recorded
+from jobrun.runner.rundir.spec_folder import PLAN_NAME, RESOLVED_NAME
 from jobrun.tools.inspection import Inspection, checkpoint_directory, inspect
 from jobrun.tools.profile import FOLDER as PROFILES
 from jobrun.tools.report.pictures import MOST_DRAWN, DrawnBlob, draw_each_blob
@@ -142,7 +142,7 @@ def _job(run: Run) -> tuple[Job | None, bool, tuple[str, ...]]:
     why: tuple[str, ...] = ()
     if (run.path / "spec" / RESOLVED_NAME).is_file():
         try:
-            return compile_recorded(load_recorded(run)), True, ()
+            return compile_authored(load_recorded(run)), True, ()
         except JobrunError as error:
             why = (f"the spec does not compile here: {error.faults[0].message}",)
     try:

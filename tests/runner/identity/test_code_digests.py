@@ -13,7 +13,13 @@ import pytest
 
 from jobrun.api import prepare
 from jobrun.cli.run_command import invoke
-from jobrun.runner.identity.code_digests import digest_code
+from jobrun.runner.identity.code_digests import (
+    Source,
+    digest_code,
+    digest_file,
+    digest_scripts,
+    find_source,
+)
 from jobrun.runner.rundir.run_directories import open_run
 from tests.support.stored_runs import only_run
 
@@ -146,6 +152,18 @@ def test_a_callable_of_an_installed_package_is_its_version(tmp_path):
     found = _code(tmp_path, "scipy.special:expit")
     assert found.sources == {}
     assert set(found.packages) == {"scipy", "numpy"}
+
+
+def test_an_installed_file_that_no_package_owns_counts_with_its_digest(tmp_path, monkeypatch):
+    site, job = tmp_path / "site-packages", tmp_path / "job"
+    _write(site, loner="x = 1\n")
+    _write(job, main="import loner\ndef step(x): return x\n")
+    monkeypatch.syspath_prepend(site)
+
+    found = _code(job)
+
+    assert set(found.sources) == {"main:step"}
+    assert found.packages == {"site-packages/loner.py": digest_file(site / "loner.py")}
 
 
 def test_modules_that_a_script_imports_count(tmp_path):
@@ -282,3 +300,51 @@ def test_a_fork_runs_the_code_that_is_there_and_says_what_differs(tmp_path, monk
     assert invoke(["fork", "add", "--max-epochs", "1"]) == 75
 
     assert "not as in the run it is forked from: callables.near" in capsys.readouterr().err
+
+
+def test_the_folder_of_the_spec_comes_first(tmp_path):
+    (tmp_path / "json.py").write_text("x = 1")
+
+    assert find_source("json", tmp_path).path == tmp_path / "json.py"
+
+
+def test_packages_and_their_modules_are_found(tmp_path):
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").touch()
+    (tmp_path / "pkg" / "mod.py").write_text("raise SystemExit")
+
+    assert find_source("pkg", tmp_path).path.name == "__init__.py"
+    assert find_source("pkg.mod", tmp_path).path.name == "mod.py"
+    assert find_source("pkg.other", tmp_path) is None
+
+
+def test_installed_modules_are_found_and_not_imported(tmp_path):
+    sys.modules.pop("wave", None)
+
+    assert find_source("wave", tmp_path).path.name == "wave.py"
+    assert find_source("xml.dom.pulldom", tmp_path).path.name == "pulldom.py"
+    assert find_source("nosuchmodule", tmp_path) is None
+    assert "wave" not in sys.modules
+
+
+def test_built_in_modules_have_no_source(tmp_path):
+    assert find_source("_thread", tmp_path) == Source(None)
+
+
+def test_another_text_is_another_digest(tmp_path):
+    (tmp_path / "m.py").write_text("x = 1")
+    before = find_source("m", tmp_path).digest
+    (tmp_path / "m.py").write_text("x = 2")
+
+    assert find_source("m", tmp_path).digest != before
+
+
+def test_scripts_of_the_folder_count_and_data_does_not(tmp_path):
+    for name in ("step.py", "data.csv", "run.SH"):
+        (tmp_path / name).write_text(name)
+    (tmp_path.parent / "outside.py").write_text("")
+
+    words = ["python3", "step.py", "data.csv", "./run.SH", "../outside.py", "-x", "/bin/sh"]
+    found = digest_scripts(words, tmp_path)
+
+    assert sorted(found) == ["./run.SH", "./step.py"]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from jobrun.runner.identity.constant_digests import digest_value
+from jobrun.core.errors import DriftError
+from jobrun.runner.identity.constant_digests import digest_value, require_same_constants
 from jobrun.values.object_state import ObjectFacts
 from tests.support.tables import each_case
 
@@ -46,3 +48,11 @@ def test_an_object_is_known_by_its_class_and_a_container_by_all_of_it():
     one = {"a": [1, A], "b": None}
     assert digest_value(one) == digest_value({"a": [1, A.copy()], "b": None})
     assert len({digest_value(v) for v in (one, {"a": [1, A]}, {"a": [2, A], "b": None}, {})}) == 4
+
+
+def test_another_constant_is_refused_and_may_be_accepted():
+    with pytest.raises(DriftError, match=r"constants\.local\.X") as raised:
+        require_same_constants({"local.X": "sha256:1"}, {"local.X": "sha256:2"})
+
+    assert raised.value.faults[0].code == "E371"
+    require_same_constants({"local.X": "sha256:1"}, {"local.X": "sha256:2"}, ("constants.local.X",))

@@ -12,7 +12,6 @@ from jobrun.runner.identity.drift import (
     compare_numerics,
     compare_specs,
     require_no_drift,
-    require_same_constants,
 )
 from jobrun.spec.load import load_spec
 
@@ -188,14 +187,6 @@ def test_digests_are_compared_by_name():
     )
 
     assert [str(change) for change in found] == ["callables.m:g: was sha256:2, is not there"]
-
-
-def test_another_constant_is_refused_and_may_be_accepted():
-    with pytest.raises(DriftError, match=r"constants\.local\.X") as raised:
-        require_same_constants({"local.X": "sha256:1"}, {"local.X": "sha256:2"})
-
-    assert raised.value.faults[0].code == "E371"
-    require_same_constants({"local.X": "sha256:1"}, {"local.X": "sha256:2"}, ("constants.local.X",))
 
 
 def test_data_is_told_by_size_and_digest_and_never_by_time():

@@ -1,16 +1,15 @@
-"""Versions and numerics, and the number of BLAS threads."""
+"""Versions and numerics."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
 import h5py
 import pytest
 
-from jobrun.runner.identity.environment import blas_threads, describe_environment, set_blas_threads
+from jobrun.runner.identity.environment import describe_environment
 
 
 def test_the_environment_is_json_and_says_what_numbers_depend_on():
@@ -31,16 +30,6 @@ def test_the_version_of_h5py_without_metadata_is_asked_of_the_package(monkeypatc
     assert describe_environment()["h5py"] == h5py.__version__
 
 
-def test_without_proc_the_threads_of_blas_are_unknown(monkeypatch):
-    def refuse():
-        raise FileNotFoundError("/proc/self/maps")
-
-    monkeypatch.setattr("threadpoolctl.ThreadpoolController", refuse)
-
-    assert describe_environment()["blas_kernel"] == ""
-    assert blas_threads() == 0
-
-
 def test_variables_that_decide_how_libraries_round_are_recorded(monkeypatch):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     monkeypatch.setenv("JAX_ENABLE_X64", "1")
@@ -52,61 +41,6 @@ def test_variables_that_decide_how_libraries_round_are_recorded(monkeypatch):
     assert isinstance(found["gpus"], list)
 
 
-def run(program):
-    environment = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
-    return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
-    ).stdout.split()
-
-
-def test_threads_are_set_before_numpy_is_loaded():
-    program = (
-        "from jobrun.runner.identity.environment import *; import sys; set_blas_threads(2);"
-        "print('numpy' in sys.modules, blas_threads())"
-    )
-
-    assert run(program) == ["False", "2"]
-
-
-def test_threads_are_set_when_numpy_is_there_already():
-    before = blas_threads()
-    program = (
-        "import numpy; from jobrun.runner.identity.environment import *; set_blas_threads(1);"
-        "print(blas_threads()); set_blas_threads(2); print(blas_threads())"
-    )
-
-    assert run(program) == ["1", "2"]
-    assert blas_threads() == before
-
-
-MKL = """\
-#include <stdio.h>
-static int threads = 7;
-int MKL_Get_Max_Threads(void) { return threads; }
-void MKL_Set_Num_Threads(int count) { threads = count; }
-int MKL_Set_Num_Threads_Local(int count) { return count; }
-int MKL_Set_Threading_Layer(int layer) { return 1; }
-void MKL_Get_Version_String(char *text, int size) {
-    snprintf(text, size, "Intel(R) Math Kernel Library Version 2031.2 Product Build");
-}
-"""
-
-
-def test_threads_of_mkl_are_set_for_all_threads_and_its_version_is_recorded(tmp_path):
-    (tmp_path / "mkl.c").write_text(MKL)
-    library = tmp_path / "libmkl_rt.so"
-    words = ["gcc", "-shared", "-fPIC", "-o", str(library), str(tmp_path / "mkl.c")]
-    subprocess.run(words, check=True)
-    program = (
-        f"import ctypes, numpy; mkl = ctypes.CDLL({str(library)!r});"
-        "from jobrun.runner.identity import environment; environment.set_blas_threads(3);"
-        "kernels = map(environment._kernel_of, environment._blas_libraries());"
-        "print(mkl.MKL_Get_Max_Threads(), environment.blas_threads(), 'mkl 2031.2' in kernels)"
-    )
-
-    assert run(program) == ["3", "3", "True"]
-
-
 @pytest.mark.long
 def test_the_face_of_the_runner_does_not_load_numpy():
     program = (
@@ -114,12 +48,5 @@ def test_the_face_of_the_runner_does_not_load_numpy():
         "print('numpy' in sys.modules, 'h5py' in sys.modules)"
     )
 
-    assert run(program) == ["False", "False"]
-
-
-def test_setting_is_seen_by_programs_started_later(monkeypatch):
-    monkeypatch.setattr(os, "environ", dict(os.environ))
-
-    set_blas_threads(blas_threads() or 1)
-
-    assert os.environ["OMP_NUM_THREADS"] == os.environ["OPENBLAS_NUM_THREADS"]
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert ran.stdout.split() == [b"False", b"False"]

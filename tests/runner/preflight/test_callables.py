@@ -12,7 +12,7 @@ from jobrun.core.errors import Origin
 from jobrun.graph.expressions import Const
 from jobrun.graph.steps import CALL_EXTRAS, CallPython
 from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
-from jobrun.runner.preflight.callables import check_callables
+from jobrun.runner.preflight.callables import check_callables, find_definition
 from jobrun.runtime.steps.call import _EXTRAS
 
 WHERE = Origin("j.yaml", 3, 7)
@@ -150,3 +150,24 @@ def test_installed_modules_are_checked_and_not_imported(tmp_path):
 
 def test_what_is_given_without_being_asked_for_is_what_runs_give():
     assert set(_EXTRAS) == CALL_EXTRAS
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("def f(): pass", True),
+        ("class f: pass", True),
+        ("f = g = 1", True),
+        ("from x import f", True),
+        ("from x import g as f", True),
+        ("from x import *", True),
+        ("def __getattr__(name): pass", True),
+        ("if 1:\n    def f(): pass", True),
+        ("def g(): pass", False),
+        ("def (", True),
+    ],
+)
+def test_whether_a_module_defines_a_name(tmp_path, text, found):
+    (tmp_path / "m.py").write_text(text)
+
+    assert find_definition(tmp_path / "m.py", "f")[0] is found

@@ -17,7 +17,6 @@ from jobrun.runner.preflight.filesystem import (
     probe_directory,
     require_own,
     require_own_parent,
-    require_own_unless_trusted,
 )
 
 MOUNTS = """\
@@ -130,7 +129,6 @@ def test_row_41_another_users_run_that_all_may_change_is_refused(run):
     (fault,) = raised.value.faults
     assert fault.code == "E380"
     assert "--trust-dir" in fault.mend
-    require_own_unless_trusted(run, trust=True)
 
 
 def test_row_41_its_checkpoints_count_too(run):

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import CheckpointError
 from jobrun.runner.rundir.spec_folder import (
-    compile_recorded,
     install_spec,
     load_changed_spec,
     load_recorded_spec,
@@ -34,7 +34,7 @@ def test_the_recorded_spec_is_the_one_that_ran(place):
     recorded = load_recorded_spec(place.run)
 
     assert spec_digest(recorded) == spec_digest(place.load()[0]) == place.run.record.spec_digest
-    assert compile_recorded(recorded) == place.load()[1]
+    assert compile_job(recorded).job == place.load()[1]
     assert recorded.folder == str(place.folder)
 
 
@@ -82,7 +82,7 @@ def test_files_of_one_name_and_options_are_all_kept(tmp_path):
         overrides=["seed=6"],
     )
 
-    stage_spec(tmp_path / "run", loaded, compile_recorded(loaded))
+    stage_spec(tmp_path / "run", loaded, compile_job(loaded).job)
     install_spec(tmp_path / "run")
 
     kept = {path.name: path.read_text() for path in (tmp_path / "run" / "spec").iterdir()}

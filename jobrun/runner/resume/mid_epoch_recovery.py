@@ -123,7 +123,7 @@ def apply_entry(plan: EntryPlan, root: str, journal: Journal, run: Path, listen:
 
 
 def _inspect(root: str, one: MidEpoch, run_id: str) -> tuple[int, Damage | None]:
-    """Return the generation of a mid-epoch checkpoint (how many rewinds before), and any damage."""
+    """Return the generation (rewinds before) of a mid-epoch checkpoint, and any damage."""
     epoch, records = one
     store = MidEpochStore(root, records)
     damage = store.verify(epoch)

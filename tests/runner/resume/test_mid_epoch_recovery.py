@@ -7,9 +7,9 @@ import pytest
 from jobrun.checkpoint.stores.mid_epoch_store import MidEpochStore, list_mid_epochs
 from jobrun.core.errors import CheckpointError
 from jobrun.core.events import ignore
+from jobrun.runner.resume.mid_epoch_recovery import apply_entry, plan_entry
 from jobrun.runner.resume.recovery import RecoveryPlan
 from jobrun.runner.rundir.journal import Journal, JournalContents, read_journal
-from jobrun.runner.saving.mid_epoch_recovery import apply_entry, plan_entry
 from jobrun.testing.stores import RUN_ID, write_epoch
 
 

@@ -1,0 +1,85 @@
+"""Find the BLAS libraries in this process, set how many threads they use, and describe them.
+
+The one place that sets the number of threads, which must happen before numpy is first imported;
+so nothing here imports it at the top.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from typing import Any
+
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+
+
+def set_blas_threads(count: int) -> None:
+    """Set how many threads BLAS libraries use, in this process and in those that it starts.
+
+    The variables count when numpy is first imported; where it has been, the libraries that are
+    loaded are asked directly: OpenBLAS, MKL, BLIS and FlexiBLAS.
+    """
+    os.environ.update(thread_variables(count))
+    if "numpy" in sys.modules:
+        for library in _blas_libraries():
+            library.set_num_threads(count)
+            if library.internal_api == "mkl":
+                # The call above holds for this thread only, and tasks have threads of their own.
+                library.dynlib.MKL_Set_Num_Threads(count)
+
+
+def thread_variables(count: int) -> dict[str, str]:
+    """Return the environment variables that make BLAS libraries use ``count`` threads."""
+    return dict.fromkeys(_THREAD_VARIABLES, str(count))
+
+
+def blas_threads() -> int:
+    """Return how many threads the loaded BLAS library uses; 0 if that is unknown."""
+    importlib.import_module("numpy")
+    return next((int(library.get_num_threads()) for library in _blas_libraries()), 0)
+
+
+def blas_build() -> str:
+    """Return name and version of the BLAS that numpy was built with; empty if unknown."""
+    numpy = importlib.import_module("numpy")
+    with contextlib.suppress(KeyError, TypeError):
+        blas = numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]
+        return f"{blas['name']} {blas['version']}"
+    return ""
+
+
+def blas_kernel() -> str:
+    """Return the kernel that the loaded BLAS library chose for this CPU; empty if unknown."""
+    return next(map(_kernel_of, _blas_libraries()), "")
+
+
+def _kernel_of(library: Any) -> str:
+    """Name the kernel that a BLAS library chose for this CPU; for MKL, its version instead."""
+    if library.internal_api == "mkl":
+        return f"mkl {library.version}"
+    return str(getattr(library, "architecture", None) or "")
+
+
+def _blas_libraries() -> list[Any]:
+    """Find the BLAS libraries loaded in this process; return a ``threadpoolctl`` object each.
+
+    Each has ``internal_api`` (``openblas``, ``mkl`` …) and the calls of ``threadpoolctl``.
+    """
+    # Milliseconds, which ``validate`` need not spend.
+    from threadpoolctl import ThreadpoolController  # noqa: PLC0415
+
+    try:
+        found = ThreadpoolController().select(user_api="blas").lib_controllers
+    except OSError:
+        # On Linux it reads /proc, which a container may not have.
+        return []
+    return sorted(found, key=lambda library: str(library.filepath))
