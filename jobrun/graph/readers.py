@@ -14,7 +14,17 @@ from jobrun.core.errors import Origin
 from jobrun.core.file_formats import FileFormat
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.effects import NOWHERE
-from jobrun.graph.expressions import Expr, Text
+from jobrun.graph.expressions import (
+    Call,
+    Compare,
+    Const,
+    Expr,
+    Index,
+    NodeBlob,
+    Sequence,
+    Slice,
+    Text,
+)
 
 # The columns of the state blob of a reader's position, int64. There is one row for each share of
 # the data that the node reads: one, or one for each instance. Where a pass was divided again,
@@ -182,6 +192,13 @@ def readers_in(reader: Reader) -> tuple[Reader, ...]:
         for one in reader.source.readers:
             found += readers_in(one)
     return tuple(found)
+
+
+def has_finished(node: str, reader: Reader) -> Expr:
+    """Build the expression that is true once all of a task's records from a reader are read."""
+    column = Sequence((Slice(), Const(POSITION.index("finished"))))
+    flags = Index(NodeBlob(node, reader.position), column)
+    return Call("all", (Compare(flags, ("!=",), (Const(0),)),))
 
 
 @dataclass(frozen=True, slots=True)

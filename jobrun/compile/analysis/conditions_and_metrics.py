@@ -16,7 +16,6 @@ from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FINDER, FlowAnalysis
 from jobrun.compile.job_draft.draft import GroupDraft, Groups, JobDraft, walk_readers
 from jobrun.compile.job_draft.node_names import NodeNames
-from jobrun.compile.job_draft.task_records import has_finished
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.conditions import (
@@ -43,6 +42,7 @@ from jobrun.graph.readers import (
     CallSource,
     CounterSource,
     ReadRecords,
+    has_finished,
     readers_in,
 )
 from jobrun.graph.steps import Step

@@ -241,10 +241,10 @@ def _check_race(view: NodeView, position: int, name: str, place: Place, faults: 
 
 
 def _note_missing(name: str, nodes: list[str], place: Place, faults: Faults) -> None:
-    strip_prefix = ", ".join(f"'{node}'" for node in nodes[:3]) + (" …" if len(nodes) > 3 else "")
+    shown = ", ".join(f"'{node}'" for node in nodes[:3]) + (" …" if len(nodes) > 3 else "")
     faults.error(
         "E273",
-        f"the global blob '{name}' may not exist on {strip_prefix} when it is pulled",
+        f"the global blob '{name}' may not exist on {shown} when it is pulled",
         "make it in init, or in a task of a global group that this one needs",
         place,
     )

@@ -8,8 +8,7 @@ from dataclasses import field
 from jobrun.compile.faults import Place
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.effects import NOWHERE
-from jobrun.graph.expressions import Call, Compare, Const, Expr, Index, NodeBlob, Sequence, Slice
-from jobrun.graph.readers import POSITION, Reader, ReadQueue, ReadRecords, WriteQueue
+from jobrun.graph.readers import ReadQueue, ReadRecords, WriteQueue
 
 _NO_PLACE = Place("", NOWHERE)
 
@@ -56,10 +55,3 @@ class Records:
 
 
 NO_RECORDS = Records()
-
-
-def has_finished(node: str, reader: Reader) -> Expr:
-    """Build the expression that is true once all of a task's records from a reader are read."""
-    column = Sequence((Slice(), Const(POSITION.index("finished"))))
-    flags = Index(NodeBlob(node, reader.position), column)
-    return Call("all", (Compare(flags, ("!=",), (Const(0),)),))

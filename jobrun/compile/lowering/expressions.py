@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from jobrun.compile.expressions.parse import ShapedParser, parse_expression
+from jobrun.compile.expressions.parse import parse_expression
 from jobrun.compile.expressions.python_ast import MAX_DEPTH, Part, SourceText, split_placeholders
+from jobrun.compile.expressions.repeated_texts import RepeatedTexts
 from jobrun.compile.expressions.translate import UNREADABLE, Params
 from jobrun.compile.faults import Place
 from jobrun.compile.lowering.context import Context, Env
@@ -61,7 +62,7 @@ class ExpressionLowering:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._faults = context.faults
-        self._parser = ShapedParser(context.params)
+        self._parser = RepeatedTexts(context.params)
         self._statements: dict[Path, Op] = {}
 
     def expression(self, value: Any, at: Path, path: str, env: Env) -> Expr:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from jobrun.compile.expressions.parse import Constant, Learner, Make, TextShapes, tuple_of
 from jobrun.compile.expressions.refusals import MEANINGFUL
+from jobrun.compile.expressions.repeated_texts import Constant, Learner, Make, TextShapes, tuple_of
 from jobrun.compile.faults import Place
 from jobrun.compile.job_draft.definite_assignment import FlowShape, RepeatedFlow
 from jobrun.core.errors import Origin
