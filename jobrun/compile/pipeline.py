@@ -120,7 +120,7 @@ class _Analysed:
 
 
 def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
-    """Run the pipeline's analysis stage: check all groups, and find the blobs that nodes keep."""
+    """Run the compile pipeline's first stage: analyse all groups, decide what is checkpointed."""
     analysis = Analysis(draft, faults)
     analysis.check_tasks()
     state_dirs = find_state_dirs(draft.groups)
@@ -136,7 +136,7 @@ def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
 
 
 def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
-    """Call, as a stage of ``compile_job``, the checks of queues, readers, state and warnings."""
+    """Run the pipeline's stage of checks: of queues, readers, state and probable mistakes."""
     policy, saved_at = analysed.policy, draft.saved_nodes_at
     check_pipelines(draft.groups, draft.job.queues, faults)
     check_reader_order(draft.groups, faults)
@@ -147,7 +147,7 @@ def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
 
 
 def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) -> Conditions:
-    """Run the pipeline's stage that resolves conditions and adds a stop at the end of the data."""
+    """Run the pipeline's stage for conditions: resolve them; add a stop when all data are read."""
     found = resolve_conditions(draft, names_of(analysed.kept), analysed.analysis.outputs, faults)
     check_readers_end(draft.groups, found.stop, faults)
     stop = (*found.stop, *find_end_of_data(draft.groups, found.stop))
@@ -157,7 +157,7 @@ def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) ->
 
 
 def _assemble(draft: JobDraft, analysed: _Analysed, conditions: Conditions) -> Job:
-    """Assemble the ``Job`` from its draft, the last stage of ``compile_job``."""
+    """Run the pipeline's last stage: assemble the ``Job`` from its draft and the analysis."""
     analysis, cluster = analysed.analysis, draft.job.cluster
     init = add_position_setup(analysis.assemble_group("init"), draft.groups)
     kept = analysed.kept

@@ -277,14 +277,14 @@ def _escape(text: str) -> str:
 
 
 def groups_of(job: Job) -> Iterator[tuple[TaskGroup, Tasks]]:
-    """Yield the groups of a job that drawings show: those with tasks or remote nets."""
+    """Yield the groups of a job that a drawing shows, those that are not empty, and their tasks."""
     for group in job.groups:
         if group.tasks or group.remote:
             yield group, tasks_by_name(group)
 
 
 def needs_edges(tasks: Tasks) -> Iterator[tuple[int, int]]:
-    """Yield the edges of a drawing: from each task to every task that needs it, by position."""
+    """Yield the arrows of a drawing for ``needs``, as pairs of positions in the list of tasks."""
     position = {task.name: index for index, (task, _) in enumerate(tasks)}
     for task, _ in tasks:
         for need in task.needs:
@@ -320,7 +320,7 @@ def levels(tasks: Tasks) -> dict[str, int]:
 
 
 def compute_levels(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
-    """Compute the level of each box in a drawing: the length of the longest path to it."""
+    """Compute the level of each box in a drawing: the most arrows on a path to the box."""
     level = [0] * count
     followers: list[list[int]] = [[] for _ in range(count)]
     waiting = [0] * count

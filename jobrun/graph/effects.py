@@ -44,7 +44,7 @@ class Effect:
         return ()
 
     def reads(self) -> tuple[str, ...]:
-        """Return the blobs that this effect reads besides those in its expressions."""
+        """Return the blobs that this effect, such as ``save``, reads outside its expressions."""
         return ()
 
     def binds(self) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ def key(name: str, kind: KeyKind, description: str, default: Any = REQUIRED) -> 
 
 
 def source_of(other: str) -> dict[str, str]:
-    """Declare that a field of an effect class keeps another field's text as the spec has it."""
+    """Declare that a field of an effect class keeps the text of another one, as in the spec."""
     return {_SOURCE: other}
 
 
@@ -95,7 +95,10 @@ def declared_keys(kind: type[Any]) -> dict[str, Key]:
 
 @cache
 def declared_sources(kind: type[Any]) -> dict[str, str]:
-    """Map each field of an effect's class that holds spec text to the field whose text it is."""
+    """Map each field of an effect class that keeps a field's text to that field.
+
+    With ``written = field(metadata=source_of("condition"))`` this is ``{"written": "condition"}``.
+    """
     return {one.name: one.metadata[_SOURCE] for one in fields(kind) if _SOURCE in one.metadata}
 
 
@@ -117,7 +120,7 @@ class Surroundings(Protocol):
         ...
 
     def wait(self, seconds: float) -> None:
-        """Let any effect's action wait some seconds, or until the run is cancelled.
+        """Sleep for an effect's action, but at most until the run is cancelled.
 
         Raises:
             CancelledError: The run was cancelled.
@@ -132,7 +135,7 @@ class ExpressionCompiler(Protocol):
     """Compiles the expressions of an effect to functions of its ``Surroundings``."""
 
     def text(self, text: Text) -> Callable[[Any], str]:
-        """Compile an effect's text to a function that fills in its expressions' values."""
+        """Compile the text of an effect, such as ``log``, to a function that fills it in."""
         ...
 
     def condition(self, expr: Expr) -> Callable[[Any], bool]:
@@ -153,7 +156,7 @@ class DeclaredEffect(Effect):
 
     @abstractmethod
     def action(self, compiler: ExpressionCompiler) -> Action:
-        """Build the function that performs this effect, whose keys its class declares."""
+        """Build the function that performs this effect; it is called with the ``Surroundings``."""
 
     def expressions(self) -> tuple[Expr, ...]:
         """Return the expressions in the values of the declared keys of the effect."""
@@ -175,7 +178,7 @@ class DeclaredEffect(Effect):
         return tuple(found)
 
     def line(self) -> str:
-        """Render this effect as one line of text: its first declared key and the key's value."""
+        """Render this effect as one line of text, as ``sleep 2``: its first key, and that value."""
         kind: Any = type(self)
         name, first = next(iter(declared_keys(kind).items()))
         return f"{first.name} {_render(first.kind, getattr(self, name))}"

@@ -103,7 +103,7 @@ def kept_names(job: Job) -> dict[str, tuple[str, ...]]:
 
 
 def rebuild_group(init: TaskGroup) -> TaskGroup:
-    """Select from the group ``init`` its ``rebuild`` tasks and all tasks that they need.
+    """Query the group ``init`` for what a resume runs: ``rebuild`` tasks and all that these need.
 
     Set-up and reports stay where a task stays.
     """
@@ -179,7 +179,7 @@ def has_callables(job: Job) -> bool:
 
 
 def find_concurrent_callables(group: TaskGroup) -> tuple[str, str] | None:
-    """Find two tasks of a group that may call Python at the same time; return their names."""
+    """Query a group for the names of two tasks that may call Python at the same time, or None."""
     needs = {task.name: task.needs for task in group.tasks}
     calling = [
         task.name
@@ -223,14 +223,14 @@ def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
 
 
 def ops(steps: tuple[Step, ...]) -> Iterator[Op]:
-    """Query steps for all operators in their nets, in the order of the text."""
+    """Query steps, and steps inside them, for all operators, in the order of the text."""
     for step in walk(steps):
         if isinstance(step, Net):
             yield from step.ops
 
 
 def op_expressions(op: Op) -> tuple[Expr, ...]:
-    """Query an operator of a step for its expressions: indices of targets, then the value."""
+    """Query an ``Op`` (a statement) for its expressions: indices of targets, then the value."""
     match op:
         case Assign(targets=targets, value=value):
             items = tuple(target.index for target in targets if isinstance(target, ItemTarget))
@@ -246,7 +246,7 @@ def op_expressions(op: Op) -> tuple[Expr, ...]:
 
 
 def expressions(step: Step) -> tuple[Expr, ...]:
-    """Query a step for its own expressions, without those of steps inside it."""
+    """Query one step for its expressions, without those of steps inside it."""
     match step:
         case Effect():
             return step.expressions()

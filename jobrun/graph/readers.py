@@ -59,7 +59,7 @@ class Field:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The columns or datasets that a reader's field has: values and, if ragged, lengths."""
+        """Return the names of a reader field's columns or datasets: values, perhaps lengths."""
         return (self.member,) if self.lengths is None else (self.member, self.lengths)
 
 
@@ -154,7 +154,7 @@ class Reader:
 
     @property
     def position(self) -> str:
-        """The name of the blob that holds the position of this reader."""
+        """Return the name of the state blob that holds this reader's position."""
         return f"{POSITION_PREFIX}{self.name}"
 
 
@@ -181,7 +181,7 @@ class Queue:
 
 
 def record_path(task: str) -> str:
-    """Return ``task/record``: the path of the steps for each record that a task's reader gives."""
+    """Return ``task/record``, the path of the steps that a task runs for each record it reads."""
     return f"{task}/record"
 
 
@@ -195,7 +195,7 @@ def readers_in(reader: Reader) -> tuple[Reader, ...]:
 
 
 def has_finished(node: str, reader: Reader) -> Expr:
-    """Build the expression that is true once all of a task's records from a reader are read."""
+    """Build the expression that is true once a reader on a node has given all its records."""
     column = Sequence((Slice(), Const(POSITION.index("finished"))))
     flags = Index(NodeBlob(node, reader.position), column)
     return Call("all", (Compare(flags, ("!=",), (Const(0),)),))

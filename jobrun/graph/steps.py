@@ -491,7 +491,7 @@ class PulledBlob:
     reduce: Reduction = "first"
 
     def line(self) -> str:
-        """Describe one blob fetched by a ``pull`` step: ``w <- sum of w on a … c``."""
+        """Render one blob for the line of a ``pull`` step: ``w <- sum of w on a … c``."""
         first, last = self.nodes[0], self.nodes[-1]
         nodes = first if len(self.nodes) == 1 else f"{first} … {last}"
         return f"{self.blob} <- {self.reduce} of {self.name} on {nodes}"

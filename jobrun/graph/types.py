@@ -281,7 +281,7 @@ class Exactness:
 
     @property
     def exact(self) -> bool:
-        """Whether a resumed run of a job equals one without a stop: there are no ``reasons``."""
+        """Return whether a resumed run of a ``Job`` gives the same bits as one without a stop."""
         return not self.reasons
 
 

@@ -115,7 +115,7 @@ class MissingBlobs:
     def _explain_other_task(
         self, view: NodeView, task: TaskDraft | None, position: int | None, name: str
     ) -> _Explanation | None:
-        """Explain a missing blob that another task makes in a workspace which both tasks share."""
+        """Explain a missing blob that another task shares, but may make too late."""
         if view.shared_scope(name) is None:
             return None
         others = (other for other in self._writers.get(name, []) if other is not task)
@@ -193,7 +193,7 @@ class MissingBlobs:
 
 
 def suggest_state(task: TaskDraft) -> str:
-    """Suggest where to make a missing blob that another task keeps to itself: in init, as state."""
+    """Suggest where to make a missing blob, now private to another task, so that tasks share it."""
     if task.group == "init":
         return "make it in a global task without instances"
     return "make it in init"

@@ -119,7 +119,7 @@ def _names(thing: Any) -> Iterator[str]:
 
 
 def _texts(thing: Any) -> Iterator[str]:
-    """Yield all strings in an epoch's graph, in which some names rule out mid-epoch saves."""
+    """Yield all strings in an epoch's steps, to find blob names that prevent mid-epoch saves."""
     return (one for one in _walk_values(thing) if isinstance(one, str))
 
 

@@ -97,11 +97,11 @@ class TextShapes:
         self._shapes: dict[tuple[str, ...], _Shapes] = {}
 
     def known(self, text: str) -> Layout | None:
-        """Return where words are in texts like this one but for letters and digits, if known."""
+        """Return the known layout of texts equal to this but for letters and digits, or None."""
         return self._layouts.get(text.translate(_FLAT))
 
     def layout(self, text: str) -> Layout:
-        """Find where the words of a text to parse are: a layout that similar texts share."""
+        """Find the places of a text's words, for all texts equal but for letters and digits."""
         flat = text.translate(_FLAT)
         parts = _WORD.split(text)
         starts = list(accumulate(map(len, parts), initial=0))
@@ -118,7 +118,7 @@ class TextShapes:
         return layout
 
     def shape(self, text: str, words: _Words, layout: Layout) -> _Shape:
-        """Return the key that texts share if their parsed trees differ in names only."""
+        """Return a key that is equal for two texts if their parsed trees differ in names only."""
         find: Callable[[str], int] = words.index
         if len(words) > _FEW_WORDS:
             first: dict[str, int] = {}
@@ -133,7 +133,7 @@ class TextShapes:
 
 
 def _getter(spans: list[slice]) -> Callable[[str], _Words]:
-    """Build the function that cuts the given spans (slices) out of a text to be parsed."""
+    """Build the function that cuts the words at the given slices out of a repeated text."""
     if len(spans) > 1:
         return itemgetter(*spans)
     return lambda text: tuple([text[span] for span in spans])
@@ -175,7 +175,7 @@ class RepeatedTexts:
         return op
 
     def known(self, value: Any) -> Expr | None:
-        """Return the expression tree of a literal or of a text parsed before, or else None."""
+        """Return the expression tree of a literal, or of an equal text parsed before; else None."""
         if type(value) is str:
             return self._equal.get(value)
         if type(value) is int and abs(value) < limits.MAX_INT:
@@ -213,7 +213,7 @@ class RepeatedTexts:
         return expr
 
     def _layout(self, text: str) -> Layout | None:
-        """Return the layout of a text simple enough for its parsed tree to be reused, or None.
+        """Find the layout of a text simple enough to be repeated with other names; else None.
 
         Which text is plain does not depend on its letters and digits.
         """
@@ -235,7 +235,7 @@ class Learner:
         self._is_exact = True
 
     def learn(self, tree: Op | Expr, kind: Callable[..., Any], skip: int = 0) -> Make | None:
-        """Build the function that copies this parsed tree with another text's names, if possible.
+        """Build the function that copies this parsed tree for a text with other names, or None.
 
         Returns:
             None where not each word of the text is a name in the tree: one is a keyword, say.
@@ -245,11 +245,11 @@ class Learner:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all words of the parsed text, but those with a meaning, are names in its tree."""
+        """Return whether each name of the text was found in its tree, so that copies are right."""
         return self._is_exact and not any(self._unseen.values())
 
     def node(self, node: Any, kind: Callable[..., Any], skip: int = 0) -> Make | Constant:
-        """Build the function that copies a node of a parsed tree, but with another text's names."""
+        """Build the function that copies a node of the parsed tree for a text with other names."""
         # As for other nodes, but faster: most are one of these.
         if type(node) is Name:
             return self.name(node)
@@ -276,7 +276,7 @@ class Learner:
         return self.node(value, type(value)) if field_types(value.__class__) else Constant(value)
 
     def name(self, node: Name) -> Make:
-        """Build the function that copies a name in a parsed tree, but with another text's word."""
+        """Build the function that copies a ``Name`` in the parsed tree for a text with others."""
         self.position(node.name)
         self.offset(node.at)
         position = self._positions.get(node.at, 0)
@@ -287,26 +287,26 @@ class Learner:
         return lambda words, _: words[position]
 
     def position(self, name: str) -> int:
-        """Return the index of the first word with this name in the text of the tree to copy."""
+        """Return the index of the text's first word that is this name, to copy it elsewhere."""
         self._unseen[name] -= 1
         position = self._first.get(name, -1)
         self._is_exact = self._is_exact and position >= 0
         return position
 
     def offset(self, at: int) -> Make | Constant:
-        """Build the function that returns the offset in another text of a part of a parsed tree."""
+        """Build the function that returns where a part of the parsed tree is in a repeated text."""
         position = self._positions.get(at, -1)
         self._is_exact = self._is_exact and position >= 0
         return lambda _, offsets: offsets[position]
 
 
 def tuple_of(*values: Any) -> tuple[Any, ...]:
-    """Return the arguments as a tuple: a constructor for tuples in parsed expression trees."""
+    """Return the arguments as a tuple, to build tuples inside the copies of expression trees."""
     return values
 
 
 def _build(kind: Callable[..., Any], given: Sequence[Make | Constant]) -> Make | Constant:
-    """Build the function that copies one node of a parsed tree, with names from another text."""
+    """Build the function that copies a node of a parsed tree, from those that copy its fields."""
     values = [one.value if isinstance(one, Constant) else None for one in given]
     moving = [(at, one) for at, one in enumerate(given) if not isinstance(one, Constant)]
     if not moving:

@@ -35,7 +35,7 @@ class Records:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The names that each record read by a drafted task assigns there."""
+        """Return the names of the fields in each record that a drafted task reads."""
         match self.read:
             case ReadRecords(reader=reader):
                 return tuple(field.name for field in reader.fields)
@@ -46,7 +46,7 @@ class Records:
 
     @property
     def are_unknown(self) -> bool:
-        """Whether a task reads records with unknown fields, as its reader or queue is invalid."""
+        """Return whether a drafted task's records have unknown fields: their source is invalid."""
         return self.is_loop and not self.fields
 
     def names(self) -> set[str]:

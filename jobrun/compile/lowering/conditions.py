@@ -195,7 +195,7 @@ def _is_time(text: str) -> bool:
 
 
 def _on_node(expr: Expr, node: str) -> Expr:
-    """Lower a condition on one node's blobs: add the node to the name of each blob and output."""
+    """Lower a condition for one node: put the node before each blob's and output's name in it."""
 
     def leaf(part: Expr) -> Expr:
         if isinstance(part, Name):

@@ -30,11 +30,11 @@ class Context:
     nodes: NodeNames = field(default_factory=lambda: NodeNames(Cluster(())))
 
     def place(self, path: str, *spec_path: str | int) -> Place:
-        """Return the ``Place`` of a step or task being lowered: path, and position in the spec."""
+        """Return the ``Place`` of a step being lowered: its path, and its position in the spec."""
         return Place(path, self.source.at(spec_path))
 
     def at(self, *spec_path: str | int) -> Place:
-        """Return the ``Place`` of a key in the spec, for faults that lowering finds there."""
+        """Return the ``Place`` (path, line and column) of a spec's key, for faults in lowering."""
         return Place(path_text(spec_path), self.source.at(spec_path))
 
     def check_blob_name(self, name: str, place: Place) -> None:
@@ -59,7 +59,7 @@ class NetRenaming:
     counters: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, name: str) -> str:
-        """Return a net's name as renamed in this lowering context, that of one use of a net."""
+        """Return what a net's blob is named in the context of this one use of the net."""
         if name in self.counters:
             return self.counters[name]
         return f"nets/{self.net}:{name}" if name in self.shared else f"{self.use}:{name}"
@@ -90,7 +90,7 @@ class Env:
     used: dict[str, None] = field(default_factory=dict)
 
     def block(self, name: str | None, path: str) -> Env:
-        """Return the lowering context for the steps inside an inner block."""
+        """Return the lowering context of steps inside an inner block, which ``stop`` can leave."""
         return replace(self, blocks=(*self.blocks, (name or "", path)), depth=self.depth + 1)
 
     def loop(self, name: str | None, path: str, index: str | None) -> Env:
@@ -100,11 +100,11 @@ class Env:
         return replace(inner, loops=(*self.loops, path), indices=indices)
 
     def branch(self) -> Env:
-        """Return the lowering context inside an ``if``, which is no block for ``stop``."""
+        """Return the lowering context of steps inside an ``if``, which ``stop`` cannot leave."""
         return replace(self, depth=self.depth + 1)
 
     def net(self, name: str, rename: NetRenaming | None) -> Env:
-        """Return the context for lowering steps inside a net, where the net's names hide others."""
+        """Return the lowering context of steps inside a net, which renames the net's names."""
         indices = self.indices if rename is None else {}
         rename = rename or self.rename
         return replace(

@@ -45,7 +45,7 @@ class GroupLowering:
 
     @property
     def steps(self) -> StepLowering:
-        """The ``StepLowering`` that lowers the steps of all groups and knows the nets they use."""
+        """Return the ``StepLowering`` of all groups, which knows which nets their steps use."""
         return self._steps
 
     def drafts(self, spec: JobSpec) -> dict[GroupName, GroupDraft]:
@@ -74,7 +74,7 @@ class GroupLowering:
                     self._context.faults.error("E140", message, mend, place)
 
     def _check_nets(self) -> None:
-        """Check nets once all groups are lowered: their declared names are valid, each is used."""
+        """Check, once all groups are lowered, that each net is used and its inputs are valid."""
         inner = {name for net in self._context.nets.values() for name in net.uses}
         for name, net in self._context.nets.items():
             for key, declared in (("in", net.inputs), ("out", net.outputs)):
@@ -125,7 +125,7 @@ class GroupLowering:
         )
 
     def _around(self, spec: GroupSpec | None, group: GroupDraft) -> tuple[_Setups, _Reports]:
-        """Lower set-ups and reports that a group declares for nodes, outside of its tasks."""
+        """Lower a group's set-ups and periodic reports that belong to nodes, not to its tasks."""
         setups: _Setups = {}
         reports: _Reports = {}
         given = spec.setup if spec else ()

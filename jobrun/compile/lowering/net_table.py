@@ -52,12 +52,12 @@ class NetDef:
 
     @property
     def path(self) -> Path:
-        """The key path in the spec of a net in the net table: ``nets`` and the net's name."""
+        """Return the spec path of a net in the net table: ``nets``, then the net's name."""
         return ("nets", self.name)
 
 
 def build_net_table(spec: JobSpec, source: SourceMap, faults: Faults) -> dict[str, NetDef]:
-    """Build the table of the nets in a spec; refuse each net that uses itself."""
+    """Build the table of a spec's nets (named lists of steps); refuse nets that use themselves."""
     used = {name: _used_names(net) for name, net in spec.nets.items()}
     order, cycles = _sort_inner_first(used)
     for cycle in cycles:
@@ -98,7 +98,7 @@ def _definition(name: str, net: Steps | NetSpec) -> NetDef:
 
 
 def _used_names(net: Steps | NetSpec) -> list[str]:
-    """Return the names of nets used in a net, for the net table, as often as it uses each."""
+    """Return the names of nets that a net of the table uses, each as often as it is used."""
     steps = (step for step in all_steps(_all_of(net)) if not isinstance(step, str))
     return [step.net for step in steps if isinstance(step, models.NetStep)]
 
@@ -116,7 +116,7 @@ def _all_of(net: Steps | NetSpec) -> Steps:
 
 
 def all_steps(steps: Steps) -> Iterator[Step]:
-    """Yield all steps of a net's definition, nested ones too, to count them and find nets used."""
+    """Yield all steps of a net, nested ones too, from which the net table has its size and uses."""
     for step in steps:
         yield step
         for block in _blocks(step):

@@ -103,11 +103,11 @@ class Parameters:
 
     @property
     def counters(self) -> set[str]:
-        """The parameters that a net's steps use as counters only, passed to it uncopied."""
+        """Return the parameters that a net's steps only count with: they are passed uncopied."""
         return self.counted - self.changed.keys() - self.bound.keys()
 
     def dropped(self) -> dict[str, Place]:
-        """Map parameters of a net whose last value no step reads to where they were assigned."""
+        """Map each parameter that a net assigns, but does not read after, to the assignment."""
         return {name: place for name, place in self.bound.items() if place is not None}
 
 
@@ -150,7 +150,7 @@ class NetLowering:
         return tuple(self._setup(net, level)[0] for net in nets if level in net.setup)
 
     def _setup(self, net: NetDef, level: str) -> tuple[SetupNets, tuple[str, ...]]:
-        """Lower the ``setup`` of one net for one level (node, task or instance), only once."""
+        """Lower the ``setup`` of a net (named list of steps) once: for node, task or instance."""
         key = (net.name, level)
         if key not in self._setups:
             names = self._shared_names(net)
@@ -165,7 +165,7 @@ class NetLowering:
         return self._setups[key]
 
     def _shared_names(self, net: NetDef) -> frozenset[str]:
-        """Find the names that a net's lowered set-up assigns, which all uses of the net share."""
+        """Find the blobs that a net's ``setup`` makes, which all uses of the net share."""
         if net.name not in self._shared:
             bound: set[str] = set()
             for level, setup in net.setup.items():

@@ -136,7 +136,7 @@ class _JobInference:
         return Types(owned, self._made, self._faults.faults.all())
 
     def _equivalence_key(self, node: str) -> object:
-        """Return a key shared by nodes with equal tasks, to infer types of the job only once."""
+        """Return a key that nodes with equal tasks share, to infer a job's types once per key."""
         tasks = tuple(
             (name, tuple(task.path for task in by_node.get(node, ())))
             for name, by_node in self._groups.items()
