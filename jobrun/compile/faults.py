@@ -49,7 +49,7 @@ class Faults:
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
-        """Catch a ``SpecError`` raised in the block and collect its faults for the compilation."""
+        """Catch a ``SpecError`` raised in the block, and add its faults to the compilation's."""
         try:
             yield
         except SpecError as error:

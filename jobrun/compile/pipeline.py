@@ -57,7 +57,7 @@ class Compiled:
 
 
 def compile_job(loaded: LoadedSpec) -> Compiled:
-    """Compile a spec to a checked job: check it as a whole and turn it into a graph.
+    """Compile a spec to a checked ``Job`` by the whole pipeline: lower, analyse, check, assemble.
 
     The same spec gives an equal job, any number of times; the work grows with the size of
     the spec and of the graph.
@@ -90,7 +90,7 @@ def complete(job: Job) -> Compiled:
 
 
 def _compile(draft: JobDraft, faults: Faults) -> Compiled:
-    """Compile the draft of a job in stages, and raise the faults of the stages together."""
+    """Run the pipeline's stages on the draft of a job, and raise the faults of them together."""
     analysed = _analyse(draft, faults)
     _check(draft, analysed, faults)
     conditions = _resolve_conditions(draft, analysed, faults)

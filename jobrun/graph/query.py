@@ -82,7 +82,7 @@ def remote_by_path(group: TaskGroup) -> tuple[tuple[RemoteNet, tuple[str, ...]],
 
 
 def find_objects(job: Job) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Query, per node of a graph, the constants that are objects changed by callables.
+    """Query, for each node of a graph, its constants that are objects changed by callables.
 
     They are made again at every start, and their saved state is loaded. An object that callables
     only read is like any other constant.
@@ -141,7 +141,7 @@ def outputs_read_later(job: Job) -> frozenset[OutputRef]:
 
 
 def group_outputs(group: TaskGroup) -> frozenset[OutputRef]:
-    """Query a group for the output references of all its tasks."""
+    """Query a group for references to the outputs of all its tasks."""
     return frozenset(
         OutputRef(task.name, task.node, output.name)
         for task in group.tasks
@@ -174,7 +174,7 @@ def makers(tasks: Iterable[Task]) -> dict[str, tuple[str, Origin]]:
 
 
 def has_callables(job: Job) -> bool:
-    """Query a job's graph whether any step calls Python code of the user."""
+    """Query a job for whether any of its steps calls Python code of the user."""
     return any(isinstance(step, CallPython) for step in iter_steps(job))
 
 
@@ -202,7 +202,7 @@ def find_concurrent_callables(group: TaskGroup) -> tuple[str, str] | None:
 
 
 def blocks(step: Step) -> tuple[tuple[Step, ...], ...]:
-    """Query a step for the blocks of steps directly inside it: loop bodies, branches."""
+    """Query a step for the lists of steps directly inside it: a loop's body, or branches."""
     match step:
         case UseNet() | Loop() | While() | Guard():
             return (step.steps,)
@@ -223,7 +223,7 @@ def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
 
 
 def ops(steps: tuple[Step, ...]) -> Iterator[Op]:
-    """Query steps, and steps inside them, for all operators, in the order of the text."""
+    """Query steps for all operators in them, at any depth, in the order of the text."""
     for step in walk(steps):
         if isinstance(step, Net):
             yield from step.ops

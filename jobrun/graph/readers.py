@@ -181,7 +181,7 @@ class Queue:
 
 
 def record_path(task: str) -> str:
-    """Return ``task/record``, the path of the steps that a task runs for each record it reads."""
+    """Return ``task/record``, the path of the steps that a task with a reader runs per record."""
     return f"{task}/record"
 
 

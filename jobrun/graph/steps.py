@@ -168,7 +168,7 @@ class RunProgram(Effect):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The blob in the graph that keeps a ``run`` step's ``state_dir``; none if it has none."""
+        """Return the blob that keeps the ``state_dir`` of a ``run`` step, or an empty tuple."""
         return (f"state_dirs/{self.state_dir}",) if self.state_dir else ()
 
     def expressions(self) -> tuple[Expr, ...]:

@@ -208,7 +208,7 @@ class Task:
 
     @property
     def full_name(self) -> str:
-        """The name of this ``Task`` behind that of its ``Node``: ``node/name``."""
+        """Return the name of this ``Task`` behind that of its ``Node``: ``node/name``."""
         return f"{self.node}/{self.name}"
 
 
@@ -330,5 +330,5 @@ class Job:
 
     @property
     def groups(self) -> tuple[TaskGroup, ...]:
-        """All four ``TaskGroup`` values of this ``Job``: init, epoch, download, exit."""
+        """Return all four ``TaskGroup`` values of this ``Job``: init, epoch, download, exit."""
         return (self.init, self.epoch, self.download, self.exit)

@@ -138,7 +138,7 @@ class MissingBlobs:
     def _explain_other_workspace(
         self, view: NodeView, task: TaskDraft | None, name: str
     ) -> _Explanation | None:
-        """Explain that the missing blob is made in a workspace that this task does not have."""
+        """Explain a missing blob that is made only in a workspace that this task does not have."""
         others = (other for other in self._writers.get(name, []) if other is not task)
         for other in others:
             hand_over = f"give '{other.name}' outputs: [{name}] and read {other.name}.{name}"

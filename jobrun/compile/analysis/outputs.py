@@ -54,7 +54,7 @@ class OutputTable:
         *,
         in_probe: bool = False,
     ) -> OutputRead | None:
-        """Find which task's output, on which node, a read means; add a fault if none exists.
+        """Find the task output, and its node, that a read means; add a fault if there is none.
 
         Args:
             read: The read, as written.
@@ -178,7 +178,7 @@ class OutputTable:
         return False
 
     def bind_nodes(self, graph: _Graph, node: str) -> _Graph:
-        """Add to each read of a task output in a group's graph the node whose output is read."""
+        """Set, in each read of a task output in a group's graph, the node whose output is read."""
         return rewrite_parts(graph, OutputRead, lambda read: self._bind_node(read, node))
 
     def _bind_node(self, read: OutputRead, node: str) -> OutputRead:

@@ -33,7 +33,7 @@ _SETUP = "readers"
 
 
 def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
-    """Return a task's ``read`` for one node: it reads there its own share of the reader's rows."""
+    """Return a task's ``read`` on one node: its share of the rows, from its own reader position."""
     read = draft.records.read
     if not isinstance(read, ReadRecords) or read.reader.shard == "none":
         return read

@@ -144,7 +144,7 @@ def _global_names(task: TaskDraft) -> set[str]:
 
 
 def _is_temporary(task: TaskDraft, name: str) -> bool:
-    """Return whether a name needs no scope outside its task, as the task surely deletes it."""
+    """Return whether a name needs no scope outside its task, since the task always deletes it."""
     total = task.flow.total
     return total.end.get(name) is Status.GONE and name not in total.needs
 

@@ -51,7 +51,7 @@ class _Name:
 
 
 def find_state(views: Mapping[str, NodeView], faults: Faults) -> dict[str, KeptNames]:
-    """Find the blobs that init leaves on each node as state or constants; add faults for others."""
+    """Find each node's state and constants: blobs that init leaves; add faults for unsure ones."""
     return {node: _classify(view, faults) for node, view in views.items()}
 
 

@@ -26,7 +26,7 @@ _DECLARING = (CallPython, RunProgram)
 def find_inexactness(
     groups: Mapping[GroupName, GroupDraft], views: Mapping[GroupName, Mapping[str, NodeView]]
 ) -> Exactness:
-    """Collect the reasons why a resume of a group may not be exact bit for bit, in spec order."""
+    """Collect, group by group, why a resume may be inexact: not the same bit for bit."""
     reasons: dict[tuple[str, str], None] = {}
     for name, group in groups.items():
         for reason in _group_reasons(group, views[name]):
@@ -291,7 +291,7 @@ def _reads_builtin(step: Step, builtin: str) -> bool:
 
 
 def _shares_records(task: TaskDraft) -> bool:
-    """Return whether instances of a task compete for the same records, so that it is inexact."""
+    """Return whether a task's instances compete for the same records, and so make it inexact."""
     read = task.records.read
     if task.instances <= 1 or read is None:
         return False
@@ -301,7 +301,7 @@ def _shares_records(task: TaskDraft) -> bool:
 
 
 def _count_threads(task: TaskDraft, ends: QueueEnds) -> int:
-    """Count the threads of a task that write to one queue; two or more make its order inexact."""
+    """Count the threads of a task that write to one queue; with two, its order is inexact."""
     return task.instances * (len(task.nodes) if ends.queue.shared else 1)
 
 

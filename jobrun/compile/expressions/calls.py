@@ -59,7 +59,7 @@ class CallFaults:
     faults: list[CallFault] = field(default_factory=list)
 
     def add(self, code: Code, message: str, mend: str, argument: int | str | None = None) -> None:
-        """Add a fault to the list about one call, whose arguments do not match its signature."""
+        """Add a fault of a call whose arguments do not match its signature to the list."""
         self.faults.append(CallFault(code, message, mend, argument))
 
 

@@ -287,13 +287,13 @@ class Findings:
     def add(
         self, code: Code, message: str, mend: str, node: ast.expr | ast.stmt | ast.keyword | None
     ) -> None:
-        """Add a fault at a node of Python's ``ast`` in an expression, or about all its text."""
+        """Add a fault at a node of Python's ``ast``, or about the whole text of an expression."""
         at = None if node is None else self.scalar.at(node)
         length = 1 if node is None else self.scalar.length(node)
         self.faults.append(self.scalar.fault(code, message, mend, at, length))
 
     def raise_if_any(self) -> None:
-        """Raise together all faults that were found at nodes of Python's ``ast``.
+        """Raise one ``SpecError`` with all faults found at nodes of Python's ``ast``, if any.
 
         Raises:
             SpecError: There is at least one.

@@ -63,7 +63,7 @@ class NameUses:
     functions: set[str] = field(default_factory=set)
 
     def note(self, access: Access, place: Place) -> None:
-        """Add what one step needs, assigns or deletes to an analysis of definite assignment."""
+        """Add the names that a step reads, assigns or deletes to an analysis of assignments."""
         reads, writes, firm = self.reads, self.writes, self.firm
         for name in access.reads:
             if name not in reads:
@@ -165,7 +165,7 @@ class Summary:
         self.dead = other.dead
 
     def take_stops(self, other: Summary) -> None:
-        """Add the assignments at a following block's ``stop`` steps to the summary so far."""
+        """Add the assignments at a following block's ``stop`` steps to this block's summary."""
         for target, state in other.stops.items():
             self.stop(target, {**self.end, **state})
 

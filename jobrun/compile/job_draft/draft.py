@@ -156,7 +156,7 @@ class TaskDraft:
 
     @property
     def path(self) -> str:
-        """The path of the drafted task, such as ``epoch/lloyd``."""
+        """Return the path of the drafted task, such as ``epoch/lloyd``."""
         return self.place.path
 
     @property

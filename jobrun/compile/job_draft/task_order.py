@@ -53,7 +53,7 @@ class TaskOrder:
 
     @cached_property
     def _before(self) -> list[int]:
-        """For each task, a bit set of the tasks that ``needs``, direct or not, put before it.
+        """Build for each task a bit set of the tasks that ``needs``, direct or not, put before it.
 
         One bit operation unites thousands of tasks, so a chain of 10,000 takes milliseconds.
         """
@@ -67,7 +67,7 @@ class TaskOrder:
 
     @cached_property
     def _after(self) -> list[int]:
-        """The tasks ordered after each task, which need it directly or not, as a bit set."""
+        """Build for each task a bit set of the tasks that need it, directly or not."""
         after = [0] * len(self.needs)
         for task in reversed(sort_topologically(self.needs)[0]):
             for need in self.needs[task]:
@@ -94,7 +94,7 @@ class TaskOrder:
 
 
 def sort_topologically(needs: Sequence[tuple[int, ...]]) -> tuple[list[int], list[int]]:
-    """Sort tasks into an order after their needs, in spec order where free; return cycles."""
+    """Sort tasks so that each follows its needs, else in spec order; list those in cycles apart."""
     waiting = [len(set(one)) for one in needs]
     followers: list[list[int]] = [[] for _ in needs]
     for task, one in enumerate(needs):
@@ -116,7 +116,7 @@ def resolve_needs(
     elsewhere: Mapping[str, str],
     faults: Faults,
 ) -> TaskOrder:
-    """Resolve the ``needs`` of a group's tasks to positions, and check them for cycles.
+    """Resolve the names in the tasks' ``needs`` to positions of tasks, and break cycles.
 
     Args:
         tasks: For each task in spec order the names it needs, and what finds the place of one.

@@ -12,10 +12,40 @@ from jobrun.compile.job_draft.node_names import NodeNames
 from jobrun.compile.lowering.queues import QueueTable
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.types import Cluster
-from jobrun.spec.yaml.nodes import SourceMap, path_text
+from jobrun.spec.yaml.nodes import Path, SourceMap, path_text
 
 if TYPE_CHECKING:
-    from jobrun.compile.lowering.net_table import NetDef
+    from jobrun.spec.models.steps import SetupSpec, Steps
+
+
+@dataclass(frozen=True, slots=True)
+class NetDef:
+    """A net of the spec, as declared.
+
+    Attributes:
+        steps_path: The path of its list of steps in the spec.
+        own_names: It has parameters or results, so its names are local.
+        setup: By level: node, task, instance.
+        uses: The nets that it uses directly.
+        size: The number of steps that it expands to.
+        sound: It is not recursive.
+    """
+
+    name: str
+    steps: Steps
+    steps_path: Path
+    own_names: bool = False
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    setup: dict[str, SetupSpec] = field(default_factory=dict)
+    uses: frozenset[str] = frozenset()
+    size: int = 0
+    sound: bool = True
+
+    @property
+    def path(self) -> Path:
+        """Return the path of this net in the spec: ``nets``, then the net's name."""
+        return ("nets", self.name)
 
 
 @dataclass(frozen=True, slots=True)

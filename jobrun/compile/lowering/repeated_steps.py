@@ -112,7 +112,7 @@ class RepeatedSteps:
         return self._bodies.get(text.key)
 
     def learn(self, text: StepsText, steps: tuple[Step, ...], *, is_sound: bool) -> None:
-        """Derive from a lowered list of steps a template to repeat them with other names.
+        """Build, from a list of lowered steps, the template that repeats them with other names.
 
         It takes longer than lowering them, so that it is done for the second of a shape. From
         steps with a fault nothing is learnt: others of their shape have it too.

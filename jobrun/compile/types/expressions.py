@@ -135,7 +135,7 @@ class RuleCache:
         return found[1]
 
     def binary(self, left: Known, sign: str, right: Known) -> Known:
-        """Return the type of an expression ``a + b``, from the cache or the operands' types."""
+        """Infer the type of an expression ``a + b`` from its operands' types, and cache it."""
         key = (id(left), sign, id(right))
         found = self._found.get(key)
         if found is None:

@@ -142,7 +142,7 @@ class StepInference:
         return all(map(self._step, steps))
 
     def repeat(self, path: str, body: Callable[[], bool]) -> None:
-        """Infer types through a loop's steps until they settle; changing ones become unknown."""
+        """Infer types through a loop until they no longer change; those that do become unknown."""
         frame = self._enter(path)
         for _ in range(_WIDENING_PASSES):
             falls, after = self._try_branch(body)
@@ -173,7 +173,7 @@ class StepInference:
             self._faults.add_misfit(misfit, self._of.path, self._of.origin)
 
     def bind(self, name: str, known: Known) -> None:
-        """Bind a name to a type for the steps that follow in type inference."""
+        """Bind a name to an inferred type, for the steps that follow."""
         if name in self._volatile or known.dtype == NONE:
             known = UNKNOWN
         self._set(name, known)
