@@ -153,7 +153,7 @@ class Analysis:
 
 
 def names_of(kept: Mapping[str, KeptNames]) -> dict[str, frozenset[str]]:
-    """Map each node to the names of its state and constants, from which groups are analysed."""
+    """Map each node to the names of its state and constants, as the analysis of groups needs."""
     return {node: frozenset((*one.state, *one.constants)) for node, one in kept.items()}
 
 

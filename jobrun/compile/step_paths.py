@@ -38,11 +38,11 @@ class _Blocks:
     loops: tuple[str, ...] = ()
 
     def block(self, path: str) -> _Blocks:
-        """Return the enclosing step paths for steps in the block ``path``, which comes last."""
+        """Return these enclosing step paths and that of an inner block, for the steps in it."""
         return _Blocks((*self.blocks, path), self.loops)
 
     def loop(self, path: str) -> _Blocks:
-        """Return the enclosing step paths for steps in the loop ``path``, which comes last."""
+        """Return these enclosing step paths and that of an inner loop, for the steps in it."""
         return _Blocks((*self.blocks, path), (*self.loops, path))
 
 

@@ -83,7 +83,7 @@ def key(name: str, kind: KeyKind, description: str, default: Any = REQUIRED) -> 
 
 
 def source_of(other: str) -> dict[str, str]:
-    """Declare that a field of an effect class keeps the text of another one, as in the spec."""
+    """Declare that a field of an effect class keeps the spec's text of the field ``other``."""
     return {_SOURCE: other}
 
 
@@ -95,7 +95,7 @@ def declared_keys(kind: type[Any]) -> dict[str, Key]:
 
 @cache
 def declared_sources(kind: type[Any]) -> dict[str, str]:
-    """Map each field of an effect class that keeps a field's text to that field.
+    """Map each field of an effect class made by ``source_of`` to the field whose text it keeps.
 
     With ``written = field(metadata=source_of("condition"))`` this is ``{"written": "condition"}``.
     """

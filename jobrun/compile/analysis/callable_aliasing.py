@@ -73,7 +73,7 @@ class _Point:
     after: list[_Point] = field(default_factory=list)
 
     def is_over(self, name: str) -> bool:
-        """Return whether a blob's aliases made by callables end here: it is rebound or dropped."""
+        """Return whether aliases of a blob by callables end here: this step rebinds or drops it."""
         if self.keeps is not None and name not in self.keeps:
             return True
         return name in self.binds or name in self.ends
@@ -388,7 +388,7 @@ def _propagate(point: _Point, pair: Pair) -> Iterator[Pair]:
 
 
 def _changed_views(exprs: Iterable[Expr]) -> Iterator[str]:
-    """Yield the blobs that operator calls change in place; an alias of one would change with it."""
+    """Yield the blobs that operators change in place, and with them aliases made by callables."""
     for whole in exprs:
         for expr in walk_expr(whole):
             known = OPERATORS.get(expr.function) if isinstance(expr, Call) else None

@@ -61,7 +61,7 @@ def add_positions(kept: Mapping[str, KeptNames], groups: Groups) -> dict[str, Ke
 
 
 def add_position_setup(init: TaskGroup, groups: Groups) -> TaskGroup:
-    """Add set-up steps to init that create the blob of each reader position, at its start."""
+    """Add set-up steps to init that create the blob of each reader position, set to the start."""
     setups = tuple(
         NodeSetup(
             node,

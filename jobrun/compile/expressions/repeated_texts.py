@@ -97,11 +97,11 @@ class TextShapes:
         self._shapes: dict[tuple[str, ...], _Shapes] = {}
 
     def known(self, text: str) -> Layout | None:
-        """Return the known layout of texts equal to this but for letters and digits, or None."""
+        """Return the layout (places of words) that an earlier text of this form had, or None."""
         return self._layouts.get(text.translate(_FLAT))
 
     def layout(self, text: str) -> Layout:
-        """Find the places of a text's words, for all texts equal but for letters and digits."""
+        """Find the layout (places of words) shared by texts equal but for letters and digits."""
         flat = text.translate(_FLAT)
         parts = _WORD.split(text)
         starts = list(accumulate(map(len, parts), initial=0))
@@ -276,7 +276,7 @@ class Learner:
         return self.node(value, type(value)) if field_types(value.__class__) else Constant(value)
 
     def name(self, node: Name) -> Make:
-        """Build the function that copies a ``Name`` in the parsed tree for a text with others."""
+        """Build the function that copies a ``Name`` of the parsed tree with another text's word."""
         self.position(node.name)
         self.offset(node.at)
         position = self._positions.get(node.at, 0)
@@ -287,7 +287,7 @@ class Learner:
         return lambda words, _: words[position]
 
     def position(self, name: str) -> int:
-        """Return the index of the text's first word that is this name, to copy it elsewhere."""
+        """Return the index of the text's first word that is this name, where copies have theirs."""
         self._unseen[name] -= 1
         position = self._first.get(name, -1)
         self._is_exact = self._is_exact and position >= 0

@@ -65,7 +65,7 @@ class QueueTable:
     def find_sent_places(
         self, spec: TaskSpec, at: Path, path: str, source: SourceMap
     ) -> dict[tuple[str, str], Place]:
-        """Map each queue and each blob that a task sends to it to the blob's place in the spec."""
+        """Map each pair (queue, blob) in a task's ``write`` to the blob's place in the spec."""
         return {
             (queue, name): Place(f"{path}/write.{queue}", source.at((*at, "write", queue, number)))
             for queue, names in spec.write.items()

@@ -108,7 +108,7 @@ class RepeatedSteps:
         return StepsText(words, (layout.flat, *operators, *shape), len(specs))
 
     def find(self, text: StepsText) -> RepeatedBody | None:
-        """Return the template for steps that repeat earlier ones but for names, or None."""
+        """Find the template for copying steps that repeat earlier ones but for names, or None."""
         return self._bodies.get(text.key)
 
     def learn(self, text: StepsText, steps: tuple[Step, ...], *, is_sound: bool) -> None:

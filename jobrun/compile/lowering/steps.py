@@ -318,7 +318,7 @@ class EffectLowering:
         return Save(self._files(spec.save, (*at, "save"), place, env), place.path, place.origin)
 
     def _declared(self, spec: models.EffectStep, at: Path, place: Place, env: Env) -> Step:
-        """Lower a step such as ``log``, key by key, as its class of effect declares its keys."""
+        """Lower a step such as ``log`` by the keys that its class in ``graph.effects`` declares."""
         kind: Any = models.DECLARED_MODELS[type(spec)]
         given: dict[str, Any] = {
             name: str(getattr(spec, other)) for name, other in declared_sources(kind).items()

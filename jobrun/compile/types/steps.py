@@ -193,7 +193,7 @@ class StepInference:
         return self._frames[-1]
 
     def _leave(self) -> None:
-        """Leave a block of steps: add the names whose types it changed to the outer block's."""
+        """Leave a block in type inference: names that it changed count as changed outside too."""
         ended = self._frames.pop()
         around = self._frames[-1].before
         for name, known in ended.before.items():
