@@ -1,4 +1,4 @@
-"""Transform a group of tasks: map it to other nodes, or make one task of it."""
+"""Transform a group of tasks: map it to other nodes, make it one task, or keep what resumes run."""
 
 from __future__ import annotations
 
@@ -205,6 +205,28 @@ def remap_nodes(group: TaskGroup, remap: Remap) -> TaskGroup:
         setup=_move_setups(group, move),
         reports=_move_reports(group, move),
         remote=_move_nets(group, move),
+    )
+
+
+def rebuild_group(init: TaskGroup) -> TaskGroup:
+    """Transform the group ``init`` for a resume: keep ``rebuild`` tasks and all that they need.
+
+    Set-up and reports stay where a task stays.
+    """
+    wanted = {task.name for task in init.tasks if task.rebuild}
+    needs = {task.name: task.needs for task in init.tasks}
+    reached: set[str] = set()
+    while wanted:
+        name = wanted.pop()
+        reached.add(name)
+        wanted.update(need for need in needs.get(name, ()) if need not in reached)
+    tasks = tuple(task for task in init.tasks if task.name in reached)
+    nodes = {task.node for task in tasks}
+    return replace(
+        init,
+        tasks=tasks,
+        setup=tuple(setup for setup in init.setup if setup.node in nodes),
+        reports=tuple(report for report in init.reports if report.node in nodes),
     )
 
 

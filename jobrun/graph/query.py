@@ -102,28 +102,6 @@ def kept_names(job: Job) -> dict[str, tuple[str, ...]]:
     return {node: tuple(sorted(names)) for node, names in kept.items()}
 
 
-def rebuild_group(init: TaskGroup) -> TaskGroup:
-    """Query the group ``init`` for what a resume runs: ``rebuild`` tasks and all that these need.
-
-    Set-up and reports stay where a task stays.
-    """
-    wanted = {task.name for task in init.tasks if task.rebuild}
-    needs = {task.name: task.needs for task in init.tasks}
-    reached: set[str] = set()
-    while wanted:
-        name = wanted.pop()
-        reached.add(name)
-        wanted.update(need for need in needs.get(name, ()) if need not in reached)
-    tasks = tuple(task for task in init.tasks if task.name in reached)
-    nodes = {task.node for task in tasks}
-    return replace(
-        init,
-        tasks=tasks,
-        setup=tuple(setup for setup in init.setup if setup.node in nodes),
-        reports=tuple(report for report in init.reports if report.node in nodes),
-    )
-
-
 def outputs_read_later(job: Job) -> frozenset[OutputRef]:
     """Query a graph for the task outputs that are read after their group has ended.
 
