@@ -71,7 +71,7 @@ def compile_job(loaded: LoadedSpec) -> Compiled:
 
 
 def complete(job: Job) -> Compiled:
-    """Run the compile pipeline on a ``Job`` built in Python, to fill in what its author left out.
+    """Run the pipeline that compiles specs on a ``Job`` built in Python, to fill in what it lacks.
 
     Filled in are the paths of tasks and steps, the workspace of every name, the node of every
     blob and output that is read, state and constants, the nodes to checkpoint, and whether the

@@ -168,7 +168,7 @@ def is_plain(text: str) -> bool:
 
 
 def _require_parsable(scalar: SourceText) -> None:
-    """Refuse a text before ``ast.parse`` sees it: empty, too long, or with control characters."""
+    """Refuse a text that Python's ``ast.parse`` must not get: empty, long, control characters."""
     text = scalar.text
     if is_plain(text):
         return

@@ -50,7 +50,7 @@ class Records:
         return self.is_loop and not self.fields
 
     def names(self) -> set[str]:
-        """Return all names in a drafted task's records: fields that it reads, blobs it sends."""
+        """Return the names of all fields that a drafted task reads, and of all blobs it sends."""
         return {*self.fields, *(name for one in self.write for name in one.names)}
 
 
