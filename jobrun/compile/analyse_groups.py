@@ -61,7 +61,7 @@ class Analysis:
         self._apart: dict[str, UnsharedPairs] = {}
 
     def check_tasks(self) -> None:
-        """Check the tasks of all analysed groups: how steps use names, and read task outputs."""
+        """Check the tasks of all analysed groups for misuse of names and of task outputs."""
         epoch = self._groups["epoch"]
         if not epoch.tasks:
             place = Place("epoch", epoch.origin)
@@ -75,7 +75,7 @@ class Analysis:
                     self.outputs.check_reads(task, task.nodes)
 
     def check_init(self, there: Names) -> dict[str, KeptNames]:
-        """Analyse the group ``init``, and return the names that it leaves on each node.
+        """Analyse the group ``init``; return each node's state and constants (blobs) after it.
 
         Args:
             there: Per node, the names that exist before.
@@ -87,7 +87,7 @@ class Analysis:
     def keep_saved(
         self, left: Mapping[str, KeptNames], policy: CheckpointPolicy
     ) -> dict[str, KeptNames]:
-        """Return what the analysed init leaves by node: constants, and state where it is saved."""
+        """Select what groups after ``init`` start with: constants, and state where it is saved."""
         kept = {}
         saved = set(policy.nodes)
         for node, one in left.items():
@@ -99,7 +99,7 @@ class Analysis:
         return kept
 
     def check_other_groups(self, kept: Mapping[str, KeptNames]) -> None:
-        """Analyse the groups after init, which start with init's state and constants by node."""
+        """Analyse epoch, download and exit, given the state and constants that ``init`` left."""
         names = self._kept = names_of(kept)
         owned = {
             node: ProtectedNames(
@@ -115,7 +115,7 @@ class Analysis:
         self._check_group("exit", after, owned)
 
     def assemble_group(self, name: GroupName) -> TaskGroup:
-        """Assemble an analysed group: build the group of the graph from its draft."""
+        """Assemble an analysed group: build the graph's ``TaskGroup`` from its draft."""
         return assemble_group(
             self._groups[name],
             self._views[name],
@@ -125,7 +125,7 @@ class Analysis:
         )
 
     def _unshared_pairs(self, node: str) -> UnsharedPairs:
-        """Return the pairs of blobs on a node that must not share memory in any analysed group."""
+        """Find, over all analysed groups, which pairs of a node's blobs must not share memory."""
         if node not in self._apart:
             kept = self._kept.get(node, frozenset())
             objects = self._callables.get(node, frozenset())
@@ -135,7 +135,7 @@ class Analysis:
         return self._apart[node]
 
     def exactness(self, stop: Iterable[StopCondition], *probes: Probe) -> Exactness:
-        """Collect the reasons, from all groups and given probes, why runs of the job may differ."""
+        """Analyse whether all groups and probes are exact: collect why a resumed run may differ."""
         return add_probes(find_inexactness(self._groups, self._views), stop, *probes)
 
     def _check_group(
@@ -153,12 +153,12 @@ class Analysis:
 
 
 def names_of(kept: Mapping[str, KeptNames]) -> dict[str, frozenset[str]]:
-    """Map each node to names of state and constants, with which the analysis of groups starts."""
+    """Map each node to the names of its state and constants, as the analysis of groups needs."""
     return {node: frozenset((*one.state, *one.constants)) for node, one in kept.items()}
 
 
 def sort_by_node(nodes: Cluster, names: Mapping[str, tuple[str, ...]]) -> NamesInOrder:
-    """List the names that analysing groups found for each node, in the cluster's node order."""
+    """List, in the cluster's order of nodes, the state or constants that group analysis found."""
     return tuple((node.name, names[node.name]) for node in nodes if names.get(node.name))
 
 
@@ -169,7 +169,7 @@ def assemble_group(
     callables: Mapping[str, frozenset[str]],
     apart: Callable[[str], UnsharedPairs],
 ) -> TaskGroup:
-    """Assemble the graph of an analysed group, its tasks in the order of the spec, then of nodes.
+    """Assemble an analysed group as a ``TaskGroup``; its tasks keep the spec's order, then nodes'.
 
     Args:
         group: The drafts.

@@ -34,7 +34,7 @@ class Faults:
         self._found: dict[tuple[str, str, Origin | None], Fault] = {}
 
     def error(self, code: Code, message: str, mend: str, place: Place, name: str = "") -> None:
-        """Add an error to the compilation's faults, at a spec position or ``name`` in its text."""
+        """Add an error to the compilation's faults, at a place in the spec or at ``name`` in it."""
         where = self._find_mention(place.origin, name) if name else place.origin
         self._add(Fault(code, message, mend, where, place.path))
 
@@ -43,13 +43,13 @@ class Faults:
         self._add(Fault(code, message, mend, place.origin, place.path, "warning"))
 
     def extend(self, faults: Iterable[Fault]) -> None:
-        """Add further faults to those that this compilation has collected."""
+        """Add faults found elsewhere to those that this compilation has collected."""
         for fault in faults:
             self._add(fault)
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
-        """Catch a ``SpecError`` raised in the block and collect its faults for the compilation."""
+        """Catch a ``SpecError`` raised in the block, and add its faults to the compilation's."""
         try:
             yield
         except SpecError as error:
@@ -68,7 +68,7 @@ class Faults:
         return tuple(fault for fault in self._found.values() if fault.severity == "warning")
 
     def raise_if_any(self) -> None:
-        """Raise all faults that are errors together, if compilation has collected any.
+        """Raise one ``SpecError`` with all errors that compilation has collected, if any.
 
         Raises:
             SpecError: There is at least one error.

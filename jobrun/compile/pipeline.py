@@ -57,7 +57,7 @@ class Compiled:
 
 
 def compile_job(loaded: LoadedSpec) -> Compiled:
-    """Compile a spec to a checked job: check it as a whole and turn it into a graph.
+    """Compile a spec to a checked ``Job`` by the whole pipeline: lower, analyse, check, assemble.
 
     The same spec gives an equal job, any number of times; the work grows with the size of
     the spec and of the graph.
@@ -71,7 +71,7 @@ def compile_job(loaded: LoadedSpec) -> Compiled:
 
 
 def complete(job: Job) -> Compiled:
-    """Run the compile pipeline on a ``Job`` built in Python, to fill in what its author left out.
+    """Run the pipeline that compiles specs on a ``Job`` built in Python, to fill in what it lacks.
 
     Filled in are the paths of tasks and steps, the workspace of every name, the node of every
     blob and output that is read, state and constants, the nodes to checkpoint, and whether the
@@ -90,7 +90,7 @@ def complete(job: Job) -> Compiled:
 
 
 def _compile(draft: JobDraft, faults: Faults) -> Compiled:
-    """Compile the draft of a job in stages, and raise the faults of the stages together."""
+    """Run the pipeline's stages on the draft of a job, and raise the faults of them together."""
     analysed = _analyse(draft, faults)
     _check(draft, analysed, faults)
     conditions = _resolve_conditions(draft, analysed, faults)
@@ -120,7 +120,7 @@ class _Analysed:
 
 
 def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
-    """Run the pipeline's analysis stage: check all groups, and find the blobs that nodes keep."""
+    """Run the compile pipeline's first stage: analyse all groups, decide what is checkpointed."""
     analysis = Analysis(draft, faults)
     analysis.check_tasks()
     state_dirs = find_state_dirs(draft.groups)
@@ -136,7 +136,7 @@ def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
 
 
 def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
-    """Call, as a stage of ``compile_job``, the checks of queues, readers, state and warnings."""
+    """Run the pipeline's stage of checks: of queues, readers, state and probable mistakes."""
     policy, saved_at = analysed.policy, draft.saved_nodes_at
     check_pipelines(draft.groups, draft.job.queues, faults)
     check_reader_order(draft.groups, faults)
@@ -147,7 +147,7 @@ def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
 
 
 def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) -> Conditions:
-    """Run the pipeline's stage that resolves conditions and adds a stop at the end of the data."""
+    """Run the pipeline's stage for conditions: resolve them; add a stop when all data are read."""
     found = resolve_conditions(draft, names_of(analysed.kept), analysed.analysis.outputs, faults)
     check_readers_end(draft.groups, found.stop, faults)
     stop = (*found.stop, *find_end_of_data(draft.groups, found.stop))
@@ -157,7 +157,7 @@ def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) ->
 
 
 def _assemble(draft: JobDraft, analysed: _Analysed, conditions: Conditions) -> Job:
-    """Assemble the ``Job`` from its draft, the last stage of ``compile_job``."""
+    """Run the pipeline's last stage: assemble the ``Job`` from its draft and the analysis."""
     analysis, cluster = analysed.analysis, draft.job.cluster
     init = add_position_setup(analysis.assemble_group("init"), draft.groups)
     kept = analysed.kept

@@ -168,7 +168,7 @@ def _task(task: Task, nodes: tuple[str, ...], blobs: _Blobs) -> dict[str, Any]:
 
 
 def _touched(task: Task) -> dict[str, list[str]]:
-    """Return the names that a task reads and writes, for the plan's JSON document."""
+    """Return the names that a task reads and writes, as the plan's JSON document lists them."""
     reads: dict[str, None] = {}
     writes: dict[str, None] = {}
     around = (*task.setup, *task.instance_setup)
@@ -262,7 +262,7 @@ def _probe(probe: Probe) -> dict[str, Any]:
 
 
 def readers_json(job: Job) -> list[dict[str, Any]]:
-    """Describe in the plan's JSON document each reader that a task reads."""
+    """Build the list of readers in the plan's JSON document: all that a task reads."""
     return [_reader(reader) for reader in used_readers(job)]
 
 

@@ -239,7 +239,7 @@ def _blob(name: str, known: Known | None) -> str:
 
 
 def _resize_rows(job: Job) -> Iterator[str]:
-    """Render the plan's lines of text on whether a resume may use another number of nodes."""
+    """Render lines of the plan's text: whether a resume may use another number of nodes."""
     if not job.layouts:
         return
     words = [

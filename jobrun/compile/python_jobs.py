@@ -281,7 +281,7 @@ def _restore_task_order(group: TaskGroup, given: TaskGroup) -> TaskGroup:
 
 
 def _add_families(nodes: Cluster) -> Cluster:
-    """Give each node of a Python job that is in no family of nodes a family of its own."""
+    """Put each node of a Python job that is in no family of nodes into one of its own."""
     return Cluster(tuple(replace(node, family=node.family or node.name) for node in nodes))
 
 
@@ -306,14 +306,14 @@ def _assign_paths(
 
 
 def _common_part(task: Task, node: str) -> Task:
-    """Return a Python job's task without node and scopes, which differ in its copies."""
+    """Return a Python job's task without node and scopes, to find its equals on other nodes."""
     return replace(task, node=node, scopes=(), objects=(), apart=())
 
 
 def _build_draft(
     tasks: list[Task], group: GroupName, position: int, *, is_global: bool
 ) -> TaskDraft:
-    """Lower the tasks of one name in a Python job to one draft, for several nodes."""
+    """Lower the tasks of a Python job that have one name, on several nodes, to one draft."""
     task = tasks[0]
     place = Place(task.path, task.origin)
     return TaskDraft(
@@ -341,7 +341,7 @@ def _build_draft(
 
 
 def build_records(task: Task) -> Records:
-    """Lower the records that a task of a Python job reads and writes to a draft."""
+    """Build the draft of the records that a task of a Python job reads and writes."""
     return Records(
         task.read,
         Place(f"{task.path}/read", task.origin),

@@ -93,7 +93,7 @@ class CheckpointPolicy:
 
     @property
     def is_automatic(self) -> bool:
-        """Whether the checkpoint policy is ``every: auto``, which saves by the cost of saves."""
+        """Return whether the checkpoint policy is ``every: auto``, which saves by the cost."""
         return not (self.every_epochs or self.every_s or self.every_records)
 
 

@@ -115,7 +115,7 @@ def _draw_tasks(group: TaskGroup, more: ExtraLines) -> Iterator[str]:
 
 
 def _quote(text: str) -> str:
-    """Quote a text for a Graphviz diagram; a line break in it centres the lines."""
+    """Quote a text for a Graphviz diagram, where its line breaks centre the lines."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
@@ -141,7 +141,7 @@ class _Box:
 
     @property
     def height(self) -> int:
-        """The height of a task's box in the SVG picture, in user units."""
+        """Return the height of a task's box in the SVG picture, in user units."""
         return _LINE * len(self.lines) + 12
 
 
@@ -156,7 +156,7 @@ class _Frame:
 
     @property
     def size(self) -> tuple[int, int]:
-        """The width and height of a group's frame in the SVG picture, in user units."""
+        """Return the width and height of a group's frame in the SVG picture, in user units."""
         right = max(box.x + _BOX for box in self.boxes)
         # Whatever the font: it may not be clipped.
         right = max(right, _MARGIN + _LETTER * len(self.title))
@@ -277,14 +277,14 @@ def _escape(text: str) -> str:
 
 
 def groups_of(job: Job) -> Iterator[tuple[TaskGroup, Tasks]]:
-    """Yield the groups of a job that drawings show: those with tasks or remote nets."""
+    """Yield the groups of a job that a drawing shows, those that are not empty, and their tasks."""
     for group in job.groups:
         if group.tasks or group.remote:
             yield group, tasks_by_name(group)
 
 
 def needs_edges(tasks: Tasks) -> Iterator[tuple[int, int]]:
-    """Yield the edges of a drawing: from each task to every task that needs it, by position."""
+    """Yield the arrows of a drawing for ``needs``, as pairs of positions in the list of tasks."""
     position = {task.name: index for index, (task, _) in enumerate(tasks)}
     for task, _ in tasks:
         for need in task.needs:
@@ -293,7 +293,7 @@ def needs_edges(tasks: Tasks) -> Iterator[tuple[int, int]]:
 
 
 def queue_edges(group: TaskGroup, tasks: Tasks) -> Iterator[tuple[int, int, str]]:
-    """Yield the edges from each queue's writers to its readers, for the outline of a drawing."""
+    """Yield the arrows of a drawing for queues: from each queue's writers to its readers."""
     position = {task.name: index for index, (task, _) in enumerate(tasks)}
     for link in find_queue_links(group):
         words = f"{link.queue.name}: {', '.join(queue_notes(link.queue))}"
@@ -303,13 +303,13 @@ def queue_edges(group: TaskGroup, tasks: Tasks) -> Iterator[tuple[int, int, str]
 
 
 def task_label(task: Task, nodes: tuple[str, ...], more: ExtraLines) -> list[str]:
-    """Return the label of a task in the outline of a drawing: name, then node and options."""
+    """Return the label of a task in a drawing: its name, its nodes and its options."""
     notes = [f"on {_node_text(nodes)}"]
     return [task.name, ", ".join([*notes, *task_notes(task)]), *more.get(task.path, ())]
 
 
 def remote_label(net: RemoteNet, nodes: tuple[str, ...]) -> list[str]:
-    """Return the label of a remote net in the outline of a drawing: its name, then its nodes."""
+    """Return the label of a remote net in a drawing: its name, then its nodes."""
     return [f"remote net {net.name}", f"on {_node_text(nodes)}"]
 
 
@@ -320,7 +320,7 @@ def levels(tasks: Tasks) -> dict[str, int]:
 
 
 def compute_levels(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
-    """Compute the level of each box in a drawing: the length of the longest path to it."""
+    """Compute the level of each box in a drawing: the most arrows on a path to the box."""
     level = [0] * count
     followers: list[list[int]] = [[] for _ in range(count)]
     waiting = [0] * count

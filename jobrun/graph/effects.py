@@ -40,23 +40,23 @@ class Effect:
     __slots__ = ()
 
     def expressions(self) -> tuple[Expr, ...]:
-        """Return the expressions that an effect evaluates; for kinds of effects to override."""
+        """Return the expressions that an effect evaluates; kinds of effects override this."""
         return ()
 
     def reads(self) -> tuple[str, ...]:
-        """Return the blobs that this effect reads besides those in its expressions."""
+        """Return the blobs that an effect reads outside its expressions; kinds override this."""
         return ()
 
     def binds(self) -> tuple[str, ...]:
-        """Return the blobs that an effect binds; for kinds of effects to override."""
+        """Return the blobs that an effect binds; kinds of effects override this."""
         return ()
 
     def lends(self) -> tuple[str, ...]:
-        """Return the blobs that an effect lends to user code; for kinds of effects to override."""
+        """Return the blobs that an effect passes to user code; kinds of effects override this."""
         return ()
 
     def line(self) -> str:
-        """Render the effect as one line, close to how a spec writes the step."""
+        """Render an effect, a step such as ``log``, as one line, close to how a spec writes it."""
         return type(self).__name__.lower()
 
 
@@ -83,19 +83,22 @@ def key(name: str, kind: KeyKind, description: str, default: Any = REQUIRED) -> 
 
 
 def source_of(other: str) -> dict[str, str]:
-    """Declare that a field of an effect class keeps another field's text as the spec has it."""
+    """Declare that a field of an effect class keeps the spec's text of the field ``other``."""
     return {_SOURCE: other}
 
 
 @cache
 def declared_keys(kind: type[Any]) -> dict[str, Key]:
-    """Map the fields of an effect class to the spec keys that set them, in order."""
+    """Map the fields of an effect class to the keys of the spec that set them, in order."""
     return {one.name: one.metadata[_KEY] for one in fields(kind) if _KEY in one.metadata}
 
 
 @cache
 def declared_sources(kind: type[Any]) -> dict[str, str]:
-    """Map each field of an effect's class that holds spec text to the field whose text it is."""
+    """Map each field of an effect class made by ``source_of`` to the field whose text it keeps.
+
+    With ``written = field(metadata=source_of("condition"))`` this is ``{"written": "condition"}``.
+    """
     return {one.name: one.metadata[_SOURCE] for one in fields(kind) if _SOURCE in one.metadata}
 
 
@@ -108,16 +111,16 @@ class Surroundings(Protocol):
 
     @property
     def node_name(self) -> str:
-        """The node on which the action of an effect runs."""
+        """Return the name of the node on which an effect's action runs."""
         ...
 
     @property
     def emit(self) -> Listener:
-        """The listener to which effects, such as ``report``, send events of the run."""
+        """Return the listener to which an effect's action sends events of the run."""
         ...
 
     def wait(self, seconds: float) -> None:
-        """Let any effect's action wait some seconds, or until the run is cancelled.
+        """Sleep for an effect's action; raise an error as soon as the run is cancelled.
 
         Raises:
             CancelledError: The run was cancelled.
@@ -132,7 +135,7 @@ class ExpressionCompiler(Protocol):
     """Compiles the expressions of an effect to functions of its ``Surroundings``."""
 
     def text(self, text: Text) -> Callable[[Any], str]:
-        """Compile an effect's text to a function that fills in its expressions' values."""
+        """Compile the text of an effect, such as ``log``, to a function that fills it in."""
         ...
 
     def condition(self, expr: Expr) -> Callable[[Any], bool]:
@@ -153,7 +156,7 @@ class DeclaredEffect(Effect):
 
     @abstractmethod
     def action(self, compiler: ExpressionCompiler) -> Action:
-        """Build the function that performs this effect, whose keys its class declares."""
+        """Build the function that performs this effect when called with its ``Surroundings``."""
 
     def expressions(self) -> tuple[Expr, ...]:
         """Return the expressions in the values of the declared keys of the effect."""
@@ -175,7 +178,7 @@ class DeclaredEffect(Effect):
         return tuple(found)
 
     def line(self) -> str:
-        """Render this effect as one line of text: its first declared key and the key's value."""
+        """Render this effect as one line of text, as ``sleep 2s``: its first key and that value."""
         kind: Any = type(self)
         name, first = next(iter(declared_keys(kind).items()))
         return f"{first.name} {_render(first.kind, getattr(self, name))}"

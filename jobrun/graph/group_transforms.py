@@ -1,4 +1,4 @@
-"""Transform a group of tasks: map it to other nodes, or make one task of it."""
+"""Transform a group of tasks: map it to other nodes, make it one task, or keep what resumes run."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def to_task(group: TaskGroup, name: str = "grouped", node: str = "") -> Task:
 
 
 def _split_rounds(tasks: tuple[Task, ...]) -> list[list[Task]]:
-    """Order a group's tasks in rounds by their needs, before all are joined to one task."""
+    """Order a group's tasks in rounds by their needs, before all are merged to one task."""
     rounds: list[list[Task]] = []
     left = list(tasks)
     done: set[str] = set()
@@ -104,7 +104,7 @@ def _build_round(tasks: list[Task]) -> Step:
 
 
 def _wrap_body(task: Task) -> Loop:
-    """Wrap the steps of a task to be joined in a loop of one pass, which its ``stop`` leaves."""
+    """Wrap a task's steps in a loop of one pass, which ``stop`` leaves once tasks are merged."""
     return Loop(Const(1), task.steps, task.path)
 
 
@@ -161,7 +161,7 @@ def _refuse(task: Task, why: str, mend: str) -> None:
 
 
 def remap_nodes(group: TaskGroup, remap: Remap) -> TaskGroup:
-    """Transform a group: move tasks to other nodes, where they remain separate tasks.
+    """Transform a group: move its tasks to other nodes, given by name, without merging them.
 
     Equal set-up and reports that are moved to one node run once there; remote nets follow their
     node.
@@ -208,6 +208,28 @@ def remap_nodes(group: TaskGroup, remap: Remap) -> TaskGroup:
     )
 
 
+def rebuild_group(init: TaskGroup) -> TaskGroup:
+    """Transform the group ``init`` for a resume: keep ``rebuild`` tasks and all that they need.
+
+    Set-up and reports stay where a task stays.
+    """
+    wanted = {task.name for task in init.tasks if task.rebuild}
+    needs = {task.name: task.needs for task in init.tasks}
+    reached: set[str] = set()
+    while wanted:
+        name = wanted.pop()
+        reached.add(name)
+        wanted.update(need for need in needs.get(name, ()) if need not in reached)
+    tasks = tuple(task for task in init.tasks if task.name in reached)
+    nodes = {task.node for task in tasks}
+    return replace(
+        init,
+        tasks=tasks,
+        setup=tuple(setup for setup in init.setup if setup.node in nodes),
+        reports=tuple(report for report in init.reports if report.node in nodes),
+    )
+
+
 def _build_move(group: TaskGroup, remap: Remap) -> Callable[[str], str]:
     if callable(remap):
         return remap
@@ -236,7 +258,7 @@ def _move_nets(group: TaskGroup, move: Callable[[str], str]) -> tuple[RemoteNet,
 
 
 def _move(part: _Scoped, node: str) -> _Scoped:
-    """Transform a task, set-up or report to run on another node, and clear its name scopes."""
+    """Transform a task, set-up or report for another node; clear its scopes, as they may differ."""
     return part if part.node == node else replace(part, node=node, scopes=())
 
 

@@ -322,7 +322,7 @@ def read_name(task: Task) -> str | None:
 
 
 def limit_notes(task: Task) -> list[str]:
-    """Describe in short notes a task's options for a task that takes too long or fails."""
+    """Describe in short notes a task's options for when it takes too long or fails."""
     return list(_limit_notes(task))
 
 

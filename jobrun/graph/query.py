@@ -82,7 +82,7 @@ def remote_by_path(group: TaskGroup) -> tuple[tuple[RemoteNet, tuple[str, ...]],
 
 
 def find_objects(job: Job) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Query, per node of a graph, the constants that are objects changed by callables.
+    """Query, for each node of a graph, its constants that are objects changed by callables.
 
     They are made again at every start, and their saved state is loaded. An object that callables
     only read is like any other constant.
@@ -112,28 +112,6 @@ def checkpointed_blobs(job: Job) -> dict[str, tuple[str, ...]]:
     return {node: tuple(sorted(state.get(node, ()))) for node in job.checkpoint.nodes}
 
 
-def rebuild_group(init: TaskGroup) -> TaskGroup:
-    """Select from the group ``init`` its ``rebuild`` tasks and all tasks that they need.
-
-    Set-up and reports stay where a task stays.
-    """
-    wanted = {task.name for task in init.tasks if task.rebuild}
-    needs = {task.name: task.needs for task in init.tasks}
-    reached: set[str] = set()
-    while wanted:
-        name = wanted.pop()
-        reached.add(name)
-        wanted.update(need for need in needs.get(name, ()) if need not in reached)
-    tasks = tuple(task for task in init.tasks if task.name in reached)
-    nodes = {task.node for task in tasks}
-    return replace(
-        init,
-        tasks=tasks,
-        setup=tuple(setup for setup in init.setup if setup.node in nodes),
-        reports=tuple(report for report in init.reports if report.node in nodes),
-    )
-
-
 def outputs_read_later(job: Job) -> frozenset[OutputRef]:
     """Query a graph for the task outputs that are read after their group has ended.
 
@@ -151,7 +129,7 @@ def outputs_read_later(job: Job) -> frozenset[OutputRef]:
 
 
 def group_outputs(group: TaskGroup) -> frozenset[OutputRef]:
-    """Query a group for the output references of all its tasks."""
+    """Query a group for references to the outputs of all its tasks."""
     return frozenset(
         OutputRef(task.name, task.node, output.name)
         for task in group.tasks
@@ -184,12 +162,12 @@ def makers(tasks: Iterable[Task]) -> dict[str, tuple[str, Origin]]:
 
 
 def has_callables(job: Job) -> bool:
-    """Query a job's graph whether any step calls Python code of the user."""
+    """Query a job for whether any of its steps calls Python code of the user."""
     return any(isinstance(step, CallPython) for step in iter_steps(job))
 
 
 def find_concurrent_callables(group: TaskGroup) -> tuple[str, str] | None:
-    """Find two tasks of a group that may call Python at the same time; return their names."""
+    """Query a group for the names of two tasks that may call Python at the same time, or None."""
     needs = {task.name: task.needs for task in group.tasks}
     calling = [
         task.name
@@ -212,7 +190,7 @@ def find_concurrent_callables(group: TaskGroup) -> tuple[str, str] | None:
 
 
 def blocks(step: Step) -> tuple[tuple[Step, ...], ...]:
-    """Query a step for the blocks of steps directly inside it: loop bodies, branches."""
+    """Query a step for the lists of steps directly inside it: a loop's body, or branches."""
     match step:
         case UseNet() | Loop() | While() | Guard():
             return (step.steps,)
@@ -233,14 +211,14 @@ def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
 
 
 def ops(steps: tuple[Step, ...]) -> Iterator[Op]:
-    """Query steps for all operators in their nets, in the order of the text."""
+    """Query steps for all operators in them, at any depth, in the order of the text."""
     for step in walk(steps):
         if isinstance(step, Net):
             yield from step.ops
 
 
 def op_expressions(op: Op) -> tuple[Expr, ...]:
-    """Query an operator of a step for its expressions: indices of targets, then the value."""
+    """Query an ``Op`` (a statement) for its expressions: indices of targets, then the value."""
     match op:
         case Assign(targets=targets, value=value):
             items = tuple(target.index for target in targets if isinstance(target, ItemTarget))
@@ -256,7 +234,7 @@ def op_expressions(op: Op) -> tuple[Expr, ...]:
 
 
 def expressions(step: Step) -> tuple[Expr, ...]:
-    """Query a step for its own expressions, without those of steps inside it."""
+    """Query one step for its expressions, without those of steps inside it."""
     match step:
         case Effect():
             return step.expressions()

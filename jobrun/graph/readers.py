@@ -14,7 +14,17 @@ from jobrun.core.errors import Origin
 from jobrun.core.file_formats import FileFormat
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.effects import NOWHERE
-from jobrun.graph.expressions import Expr, Text
+from jobrun.graph.expressions import (
+    Call,
+    Compare,
+    Const,
+    Expr,
+    Index,
+    NodeBlob,
+    Sequence,
+    Slice,
+    Text,
+)
 
 # The columns of the state blob of a reader's position, int64. There is one row for each share of
 # the data that the node reads: one, or one for each instance. Where a pass was divided again,
@@ -49,7 +59,7 @@ class Field:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The columns or datasets that a reader's field has: values and, if ragged, lengths."""
+        """Return the names of a reader field's columns or datasets: values, perhaps lengths."""
         return (self.member,) if self.lengths is None else (self.member, self.lengths)
 
 
@@ -144,7 +154,7 @@ class Reader:
 
     @property
     def position(self) -> str:
-        """The name of the blob that holds the position of this reader."""
+        """Return the name of the state blob that holds this reader's position."""
         return f"{POSITION_PREFIX}{self.name}"
 
 
@@ -171,7 +181,7 @@ class Queue:
 
 
 def record_path(task: str) -> str:
-    """Return ``task/record``: the path of the steps for each record that a task's reader gives."""
+    """Return ``task/record``, the path of the steps that a task with a reader runs per record."""
     return f"{task}/record"
 
 
@@ -182,6 +192,13 @@ def readers_in(reader: Reader) -> tuple[Reader, ...]:
         for one in reader.source.readers:
             found += readers_in(one)
     return tuple(found)
+
+
+def has_finished(node: str, reader: Reader) -> Expr:
+    """Build the expression that is true once a reader on a node has given all its records."""
+    column = Sequence((Slice(), Const(POSITION.index("finished"))))
+    flags = Index(NodeBlob(node, reader.position), column)
+    return Call("all", (Compare(flags, ("!=",), (Const(0),)),))
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ _PLAIN = frozenset(
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """Return the expressions directly inside an expression, in order: one level of traversal.
+    """Return the expressions directly inside an expression, in order: one level of a traversal.
 
     Those of a ``Text`` are the values filled in; its ``Builtin`` parts are not expressions.
     """
@@ -95,7 +95,7 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
 
 
 def map_expr(expr: Expr, change: Change) -> Expr:
-    """Traverse an expression tree from inside out, and build a copy changed by ``change``.
+    """Traverse an expression tree, inner parts first, and return a copy changed by ``change``.
 
     An unchanged part remains the same object.
     """
@@ -177,7 +177,7 @@ def _map_part(part: str | Hole | Builtin, change: Change) -> str | Hole | Builti
 
 
 def rewrite_parts(graph: _Graph, kind: type[_Part], change: Callable[[_Part], Any]) -> _Graph:
-    """Traverse a graph and replace every value of one type by ``change(value)``.
+    """Traverse a graph; return a copy with each value of one type replaced by ``change(value)``.
 
     A value of the type is not searched for others inside it.
     """

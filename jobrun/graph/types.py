@@ -208,7 +208,7 @@ class Task:
 
     @property
     def full_name(self) -> str:
-        """The name of this ``Task`` behind that of its ``Node``: ``node/name``."""
+        """Return the name of this ``Task`` behind that of its ``Node``: ``node/name``."""
         return f"{self.node}/{self.name}"
 
 
@@ -281,7 +281,7 @@ class Exactness:
 
     @property
     def exact(self) -> bool:
-        """Whether a resumed run of a job equals one without a stop: there are no ``reasons``."""
+        """Return whether a resumed run of a ``Job`` gives the same bits as one without a stop."""
         return not self.reasons
 
 
@@ -330,5 +330,5 @@ class Job:
 
     @property
     def groups(self) -> tuple[TaskGroup, ...]:
-        """All four ``TaskGroup`` values of this ``Job``: init, epoch, download, exit."""
+        """Return all four ``TaskGroup`` values of this ``Job``: init, epoch, download, exit."""
         return (self.init, self.epoch, self.download, self.exit)

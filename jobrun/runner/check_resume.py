@@ -10,7 +10,8 @@ from jobrun.checkpoint.metadata_handler import Chosen
 from jobrun.checkpoint.store_protocol import CheckpointStore
 from jobrun.core.errors import Fault
 from jobrun.core.lazy_dataclass import dataclass, replace
-from jobrun.graph.query import has_callables, rebuild_group
+from jobrun.graph.group_transforms import rebuild_group
+from jobrun.graph.query import has_callables
 from jobrun.graph.types import Job
 from jobrun.runner.checkpoint_stores import open_store
 from jobrun.runner.fork_first_state import require_parent

@@ -9,7 +9,7 @@ from jobrun.api import expression, steps
 from jobrun.compile.pipeline import complete
 from jobrun.core.errors import SpecError
 from jobrun.graph.conditions import StopAfterEpochs
-from jobrun.graph.group_transforms import remap_nodes, to_task
+from jobrun.graph.group_transforms import rebuild_group, remap_nodes, to_task
 from jobrun.graph.query import used_nodes
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
 from jobrun.graph.steps import Stop
@@ -152,3 +152,21 @@ def test_remote_nets_that_are_alike_on_one_node_are_one():
 def test_a_group_with_remote_nets_is_no_task():
     assert _refusal(_with_remote("n")) == "E194"
     assert to_task(replace(_with_remote("n"), remote=())).node == "n"
+
+
+def test_what_is_rebuilt_brings_what_it_needs():
+    init = TaskGroup(
+        "init",
+        (
+            Task("raw", "n", ()),
+            Task("data", "n", (), needs=("raw",), rebuild=True),
+            Task("seeds", "m", (), needs=("data",)),
+        ),
+        setup=(NodeSetup("n", SetupNets()), NodeSetup("m", SetupNets())),
+    )
+
+    found = rebuild_group(init)
+
+    assert [task.name for task in found.tasks] == ["raw", "data"]
+    assert [setup.node for setup in found.setup] == ["n"]
+    assert rebuild_group(TaskGroup("init", (Task("a", "n", ()),))).tasks == ()

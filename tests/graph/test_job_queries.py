@@ -12,7 +12,6 @@ from jobrun.graph.query import (
     iter_steps,
     kept_names,
     outputs_read_later,
-    rebuild_group,
 )
 from jobrun.graph.steps import Assign, If, Loop, NameTarget, Net, Stop
 from jobrun.graph.types import (
@@ -41,24 +40,6 @@ def test_a_boundary_keeps_state_and_constants_of_every_node():
     found = kept_names(job(state=(("n", ("b", "a")),), constants=(("n", ("X",)),)))
 
     assert found == {"n": ("X", "a", "b"), "m": ()}
-
-
-def test_what_is_rebuilt_brings_what_it_needs():
-    init = TaskGroup(
-        "init",
-        (
-            Task("raw", "n", ()),
-            Task("data", "n", (), needs=("raw",), rebuild=True),
-            Task("seeds", "m", (), needs=("data",)),
-        ),
-        setup=(NodeSetup("n", SetupNets()), NodeSetup("m", SetupNets())),
-    )
-
-    found = rebuild_group(init)
-
-    assert [task.name for task in found.tasks] == ["raw", "data"]
-    assert [setup.node for setup in found.setup] == ["n"]
-    assert rebuild_group(TaskGroup("init", (Task("a", "n", ()),))).tasks == ()
 
 
 def test_outputs_that_are_read_after_their_group_are_found_wherever_they_are_read():

@@ -73,7 +73,7 @@ class _Point:
     after: list[_Point] = field(default_factory=list)
 
     def is_over(self, name: str) -> bool:
-        """Return whether a blob's aliasing by a callable ends here, as it is bound or dropped."""
+        """Return whether aliases of a blob by callables end here: this step rebinds or drops it."""
         if self.keeps is not None and name not in self.keeps:
             return True
         return name in self.binds or name in self.ends
@@ -294,7 +294,7 @@ class _ControlFlow:
         return [head]
 
     def find_pairs(self) -> Iterator[tuple[str, set[Pair]]]:
-        """Find for each callable's call the pairs of blobs whose aliasing a later read shows."""
+        """Yield each ``call`` step's path, and pairs of blobs that its callable must not alias."""
         calls = [one for one in self._points if one.call is not None]
         relevant = self._relevant_names(calls)
         visits = 0
@@ -313,7 +313,10 @@ class _ControlFlow:
                 yield one.call.path, pairs
 
     def _relevant_names(self, calls: list[_Point]) -> set[str]:
-        """Find the blobs whose aliases matter: changed ones, and inputs of calls that make them."""
+        """Find the blobs whose aliases, made by callables, could change a result.
+
+        Those are the blobs that are changed in place, and the inputs of calls that make such blobs.
+        """
         relevant = set[str]().union(*(one.changes for one in self._points))
         size = -1
         while size != len(relevant):
@@ -367,7 +370,7 @@ def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
 
 
 def _find_stale(point: _Point, pair: Pair) -> str:
-    """Return the blob that a step changes through an alias made by a callable; else empty."""
+    """Return the blob that a step changes through an alias made by a callable, or ""."""
     first, second = pair
     if first in point.changes:
         return second
@@ -385,7 +388,7 @@ def _propagate(point: _Point, pair: Pair) -> Iterator[Pair]:
 
 
 def _changed_views(exprs: Iterable[Expr]) -> Iterator[str]:
-    """Yield the blobs that operators change in place, which matters if callables made aliases."""
+    """Yield the blobs that operators change in place, and with them aliases made by callables."""
     for whole in exprs:
         for expr in walk_expr(whole):
             known = OPERATORS.get(expr.function) if isinstance(expr, Call) else None

@@ -16,7 +16,6 @@ from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FINDER, FlowAnalysis
 from jobrun.compile.job_draft.draft import GroupDraft, Groups, JobDraft, walk_readers
 from jobrun.compile.job_draft.node_names import NodeNames
-from jobrun.compile.job_draft.task_records import has_finished
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.conditions import (
@@ -43,6 +42,7 @@ from jobrun.graph.readers import (
     CallSource,
     CounterSource,
     ReadRecords,
+    has_finished,
     readers_in,
 )
 from jobrun.graph.steps import Step
@@ -138,7 +138,7 @@ class ProbeResolver:
                 self._owners.setdefault(name, []).append(node)
 
     def resolve(self, probe: Probe, path: str) -> Probe | None:
-        """Find the node of each blob in a condition or metric; return None if one has a fault."""
+        """Fill in each blob's node in a condition or metric; return None if it has a fault."""
         place = Place(probe.path or path, probe.origin)
         parts: list[Expr] = []
         for expr in probe.parts:
@@ -149,7 +149,7 @@ class ProbeResolver:
         return replace(probe, parts=tuple(parts), path=probe.path or path)
 
     def _is_readable(self, expr: Expr, place: Place) -> bool:
-        """Check that a condition's or metric's expression can be evaluated outside any task."""
+        """Check that a condition or metric can be evaluated outside any task; return whether."""
         for part in walk_expr(expr):
             if isinstance(part, Draw):
                 self._faults.error(
@@ -277,7 +277,7 @@ def _without_node(expr: Expr) -> Expr:
 
 
 def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[StopWhen, ...]:
-    """Derive the stop condition to add for the end of data: all readers of ``epoch`` are done.
+    """Derive the stop condition that ends a job once all readers of ``epoch`` have no data left.
 
     It is added if every task of ``epoch`` depends on records of readers that do not restart: with
     other tasks an epoch without records may be intended, as it is with ``endless``.
@@ -300,7 +300,7 @@ def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[Sto
 
 
 def _find_fed_tasks(groups: Groups) -> set[str]:
-    """Find the tasks of ``epoch`` that depend on records, and so on positions of readers.
+    """Find the tasks of ``epoch`` that need a reader's records, to derive when the job ends.
 
     They read these, or get them by queues, or read outputs of such a task, which are made in each
     epoch. A task that reads state may have something to do without records, too.
@@ -359,7 +359,7 @@ def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Fau
 def check_conditions_change(
     groups: Groups, stop: Sequence[StopCondition], others: Sequence[Probe], faults: Faults
 ) -> None:
-    """Check that epochs change what at least one stop condition reads, as a reader's position.
+    """Check that epochs change something that a stop condition reads: else the job never ends.
 
     Args:
         groups: The groups of the job.
@@ -407,7 +407,7 @@ def check_conditions_change(
 
 
 def _find_finite_readers(group: GroupDraft) -> list[str]:
-    """Return a group's readers if all are finite, for conditions to count on that; else none."""
+    """Return the names of a group's readers if all end, so that stop conditions may rely on it."""
     tops = [reader for reader, _ in walk_readers({group.name: group})]
     sources = [one.source for top in tops for one in readers_in(top)]
     ends = all(one.restart == "never" for one in tops) and not any(

@@ -115,7 +115,7 @@ class MissingBlobs:
     def _explain_other_task(
         self, view: NodeView, task: TaskDraft | None, position: int | None, name: str
     ) -> _Explanation | None:
-        """Explain a missing blob that another task makes in a workspace which both tasks share."""
+        """Explain a missing blob that another task shares, but may make too late."""
         if view.shared_scope(name) is None:
             return None
         others = (other for other in self._writers.get(name, []) if other is not task)
@@ -138,7 +138,7 @@ class MissingBlobs:
     def _explain_other_workspace(
         self, view: NodeView, task: TaskDraft | None, name: str
     ) -> _Explanation | None:
-        """Explain that the missing blob is made in a workspace that this task does not have."""
+        """Explain a missing blob that is made only in a workspace that this task does not have."""
         others = (other for other in self._writers.get(name, []) if other is not task)
         for other in others:
             hand_over = f"give '{other.name}' outputs: [{name}] and read {other.name}.{name}"
@@ -193,7 +193,7 @@ class MissingBlobs:
 
 
 def suggest_state(task: TaskDraft) -> str:
-    """Suggest where to make a missing blob that another task keeps to itself: in init, as state."""
+    """Suggest where to make a missing blob, now private to another task, so that tasks share it."""
     if task.group == "init":
         return "make it in a global task without instances"
     return "make it in init"

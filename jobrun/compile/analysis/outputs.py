@@ -38,11 +38,11 @@ class OutputTable:
         self._nodes = {node for task in self._tasks.values() for node in task.nodes}
 
     def has_task(self, name: str) -> bool:
-        """Return whether the analysis of task outputs knows a task of this name."""
+        """Return whether the table of outputs has a task of this name, even one without outputs."""
         return name in self._tasks
 
     def task_names(self) -> Iterable[str]:
-        """Return the names of all tasks for which the analysis of outputs found any."""
+        """Return the names of the tasks that declare outputs, which may be read elsewhere."""
         return [name for name, outputs in self._outputs.items() if outputs]
 
     def resolve(
@@ -54,7 +54,7 @@ class OutputTable:
         *,
         in_probe: bool = False,
     ) -> OutputRead | None:
-        """Find which task's output, on which node, a read means; add a fault if none exists.
+        """Find the task output, and its node, that a read means; add a fault if there is none.
 
         Args:
             read: The read, as written.
@@ -127,7 +127,7 @@ class OutputTable:
     def _check_outside(
         self, reads: Mapping[tuple[str, str], Place], node: str, group: GroupDraft, *, at_end: bool
     ) -> None:
-        """Check that set-ups and reports of a group read only outputs of tasks ended by then."""
+        """Check that a group's set-ups and reports read outputs only of tasks that have ended."""
         earlier = GROUPS[: GROUPS.index(group.name)]
         for (name, output), place in reads.items():
             if not self._check_task_exists(name, output, place):
@@ -160,7 +160,7 @@ class OutputTable:
 
     @staticmethod
     def _is_rebuilt(group: GroupDraft, node: str) -> bool:
-        """Return whether init on a node is rebuilt on resume, so that outputs are read again."""
+        """Return whether a resume runs ``init`` again on a node, so that it reads outputs again."""
         return group.name == "init" and any(
             task.rebuild and node in task.nodes for task in group.tasks
         )
@@ -178,7 +178,7 @@ class OutputTable:
         return False
 
     def bind_nodes(self, graph: _Graph, node: str) -> _Graph:
-        """Add to each read of a task output in a group's graph the node whose output is read."""
+        """Set, in each read of a task output in a group's graph, the node whose output is read."""
         return rewrite_parts(graph, OutputRead, lambda read: self._bind_node(read, node))
 
     def _bind_node(self, read: OutputRead, node: str) -> OutputRead:

@@ -201,7 +201,7 @@ def _check_on_error(task: TaskDraft, faults: Faults) -> None:
 
 
 def _map_successors(ends: Mapping[str, QueueEnds]) -> dict[int, list[int]]:
-    """Map each task to the tasks that read the queues which the first one writes."""
+    """Map each task to the tasks that read what it writes to queues."""
     found: dict[int, list[int]] = {}
     for one in ends.values():
         for writer, _, _ in one.writers:
@@ -212,7 +212,7 @@ def _map_successors(ends: Mapping[str, QueueEnds]) -> dict[int, list[int]]:
 
 
 def _find_reachable(start: int, table: Mapping[int, list[int]]) -> list[int]:
-    """Find the tasks that one task's records reach through queues, directly or by other tasks."""
+    """Find the tasks that a task's records reach through queues, directly or by other tasks."""
     seen = {start}
     ready = [start]
     for one in ready:  # grows while it is read
@@ -248,12 +248,12 @@ class _DeadlockCheck:
                     self._queues.setdefault(pair, name)
 
     def check(self) -> None:
-        """Check that a group's queues cannot deadlock, by themselves or together with ``needs``."""
+        """Check that a group's queues cannot deadlock, alone or together with ``needs``."""
         if self._next and self._check_records() and self._group.order.is_sound:
             self._check_needs()
 
     def _check_records(self) -> bool:
-        """Return whether queues bring no record back to its own task; else add a fault."""
+        """Check that queues bring no record back to its own task; return whether that holds."""
         positions = sorted(self._next)
         index = {position: number for number, position in enumerate(positions)}
         after = [tuple(index[one] for one in self._next[position]) for position in positions]

@@ -33,7 +33,7 @@ _SETUP = "readers"
 
 
 def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
-    """Return how a task reads on one node: a portion of the reader's rows, at its own position."""
+    """Return a task's ``read`` on one node: its share of the rows, from its own reader position."""
     read = draft.records.read
     if not isinstance(read, ReadRecords) or read.reader.shard == "none":
         return read
@@ -43,7 +43,7 @@ def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
 def find_state_nodes(
     groups: Groups, cluster: Cluster, others: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """List nodes whose state is saved: where init has tasks, or reader positions are kept."""
+    """List the nodes to checkpoint: those with tasks in init, reader positions, or other state."""
     used = dict.fromkeys(groups["init"].nodes())
     read_on = {node for _, task in walk_readers(groups) for node in task.nodes}
     late = read_on.union(others) - used.keys()
@@ -61,7 +61,7 @@ def add_positions(kept: Mapping[str, KeptNames], groups: Groups) -> dict[str, Ke
 
 
 def add_position_setup(init: TaskGroup, groups: Groups) -> TaskGroup:
-    """Add steps to init's set-up that create a blob for each reader's starting position."""
+    """Add set-up steps to init that create the blob of each reader position, set to the start."""
     setups = tuple(
         NodeSetup(
             node,
@@ -108,7 +108,7 @@ def _build_first_position(reader: Reader, shares: int) -> Assign:
 
 
 def _count_shares(groups: Groups) -> dict[str, dict[str, tuple[Reader, int]]]:
-    """Count each reader's positions on a node: one, or one per instance with its own rows."""
+    """Map each node to its readers and how many positions each has: one, or one per instance."""
     found: dict[str, dict[str, tuple[Reader, int]]] = {}
     for reader, task in walk_readers(groups):
         count = task.instances if reader.shard == "instance" else 1

@@ -53,13 +53,13 @@ class NodeView:
         return Scope.INSTANCE
 
     def shared_scope(self, name: str) -> Scope | None:
-        """Return the scope in which this node's tasks share a name (group or node), or None."""
+        """Return the scope in which a node's tasks share a name (node or group), or else None."""
         if name in self.start or name in self.global_names:
             return Scope.NODE
         return Scope.GROUP if name in self.group_names else None
 
     def report_uses(self, report: Report) -> NameUses:
-        """Collect the names that a report's steps read and write, to find their scopes."""
+        """Collect the names that a periodic report reads and writes, to find the scope of each."""
         finder = FlowAnalysis()
         finder.block(report.steps, report.path)
         return finder.uses
@@ -90,7 +90,7 @@ class NodeView:
 
 
 def build_node_views(group: GroupDraft, start: Mapping[str, frozenset[str]]) -> dict[str, NodeView]:
-    """Build the ``NodeView`` of each node of a group, which finds the scopes of names there.
+    """Build the ``NodeView`` of each node of a group, which finds the scope of each name on it.
 
     Args:
         group: The tasks, lowered.
@@ -144,13 +144,13 @@ def _global_names(task: TaskDraft) -> set[str]:
 
 
 def _is_temporary(task: TaskDraft, name: str) -> bool:
-    """Return whether a name needs no scope outside its task, as the task surely deletes it."""
+    """Return whether a name needs no scope outside its task, since the task always deletes it."""
     total = task.flow.total
     return total.end.get(name) is Status.GONE and name not in total.needs
 
 
 def find_write_place(task: TaskDraft, name: str) -> Place:
-    """Return the position of a task's first write to a name of wider scope, or of the task."""
+    """Return where in the spec a task first writes a name of wider scope; else the task's place."""
     flow = task.flow
     for uses in (flow.once, flow.inner, flow.reporting):
         place = uses.writes.get(name) or uses.atomic.get(name)

@@ -51,12 +51,12 @@ class _Name:
 
 
 def find_state(views: Mapping[str, NodeView], faults: Faults) -> dict[str, KeptNames]:
-    """Find the state and constants that init leaves on each node; add faults for invalid names."""
+    """Find each node's state and constants: blobs that init leaves; add faults for unsure ones."""
     return {node: _classify(view, faults) for node, view in views.items()}
 
 
 def find_left_names(view: NodeView) -> frozenset[str]:
-    """Find the global names, state or constants, that surely exist on a node after a group."""
+    """Find the blobs that surely exist on a node after a group, to be state or constants."""
     names = _walk_tasks(view)
     return frozenset(name for name, one in names.items() if one.status is Status.SET)
 
@@ -91,7 +91,7 @@ def _classify(view: NodeView, faults: Faults) -> KeptNames:
 
 
 def _walk_tasks(view: NodeView) -> dict[str, _Name]:
-    """Find the global names that the tasks and set-up of init may leave on a node as its state."""
+    """Find the blobs that a group's tasks and set-up may leave on a node: candidates for state."""
     names: dict[str, _Name] = {}
     _walk_setup(view, view.init.end, names)
     for position in sorted(view.tasks, key=view.group.order.rank.__getitem__):
@@ -121,7 +121,7 @@ def _walk_setup(view: NodeView, end: Mapping[str, Status], names: dict[str, _Nam
 
 
 def _is_made_by_callables(known: _Name | None) -> bool:
-    """Return whether only callables of ``rebuild`` tasks create a name, which then is no state."""
+    """Return whether only callables of ``rebuild`` tasks make a blob, so that it is no state."""
     return known is not None and known.is_called and known.made is None
 
 
@@ -159,7 +159,7 @@ def check_layouts(
 
 
 def check_types(job: Job, faults: Faults) -> None:
-    """Check that no state divided by rows between nodes (``layout: rows``) is a scalar."""
+    """Check declared state layouts: a blob divided by rows (``layout: rows``) must be no scalar."""
     types = infer_job_types(job)
     owned = types.owned
     for one in job.layouts:
@@ -199,7 +199,7 @@ def add_state_dirs(kept: Mapping[str, KeptNames], state_dirs: StateDirs) -> dict
 
 
 def add_state_dir_setup(init: TaskGroup, state_dirs: StateDirs) -> TaskGroup:
-    """Add state for programs' ``state_dir`` to init: set-up steps that create empty blobs."""
+    """Add set-up steps to init that create an empty state blob for each program's ``state_dir``."""
     setups = tuple(
         NodeSetup(
             node,
@@ -219,7 +219,7 @@ def remove_state_dir_setup(init: TaskGroup) -> TaskGroup:
 def check_state_dirs(
     state_dirs: StateDirs, policy: CheckpointPolicy, saved_at: Origin, faults: Faults
 ) -> None:
-    """Add a fault for each node that has a program's ``state_dir``, but no checkpoint."""
+    """Add a fault if a program keeps state in a ``state_dir`` on a node without checkpoints."""
     for node, blobs in state_dirs.items():
         if node not in policy.nodes:
             name = next(iter(blobs.values())).state_dir
@@ -239,7 +239,7 @@ def _build_empty(blob: str, step: RunProgram) -> Assign:
 def _walk_job(
     groups: Mapping[GroupName, GroupDraft],
 ) -> Iterator[tuple[tuple[str, ...], tuple[Step, ...]]]:
-    """Yield a draft's steps and their nodes, to find programs' state in a ``state_dir``."""
+    """Yield the steps of a drafted job, with their nodes, to find each program's ``state_dir``."""
     for group in groups.values():
         for task in group.tasks:
             yield task.nodes, task.steps

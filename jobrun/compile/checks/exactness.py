@@ -26,7 +26,7 @@ _DECLARING = (CallPython, RunProgram)
 def find_inexactness(
     groups: Mapping[GroupName, GroupDraft], views: Mapping[GroupName, Mapping[str, NodeView]]
 ) -> Exactness:
-    """Collect the reasons why a resume of a group may not be exact bit for bit, in spec order."""
+    """Collect, group by group, why a resume may be inexact: not the same bit for bit."""
     reasons: dict[tuple[str, str], None] = {}
     for name, group in groups.items():
         for reason in _group_reasons(group, views[name]):
@@ -35,7 +35,7 @@ def find_inexactness(
 
 
 def add_probes(found: Exactness, stop: Iterable[StopCondition], *more: Probe) -> Exactness:
-    """Add the reasons why stop conditions and metrics are inexact to those found for the tasks."""
+    """Add to a job's reasons for inexactness those of its stop conditions and metrics."""
     reasons = dict.fromkeys(found.reasons)
     for probe in (*(one.probe for one in stop if isinstance(one, StopWhen)), *more):
         reasons |= dict.fromkeys(_expression_reasons(probe.parts, probe.path))
@@ -117,7 +117,7 @@ def _expression_reasons(exprs: Iterable[Expr], path: str) -> Iterator[tuple[str,
 
 
 def _report_reasons(task: TaskDraft, view: NodeView) -> Iterator[tuple[str, str]]:
-    """Yield writes of a timed report to names that other steps use: they make a task inexact."""
+    """Yield writes of a timed report to names that other steps use, which make a task inexact."""
     flow = task.flow
     used = {*flow.inner.names(), *flow.once.names(), *flow.outputs}
     for name, place in {**flow.reporting.atomic, **flow.reporting.writes}.items():
@@ -126,7 +126,7 @@ def _report_reasons(task: TaskDraft, view: NodeView) -> Iterator[tuple[str, str]
 
 
 def _find_counting_tasks(view: NodeView) -> dict[str, int]:
-    """Map each counter to a bit set of the tasks that count with it, in an order that may vary."""
+    """Map each counter to a bit set of the tasks that change it, to find inexact counts."""
     found: dict[str, int] = {}
     for position, task in view.tasks.items():
         for name in {**task.flow.inner.atomic, **task.flow.once.atomic}:
@@ -168,7 +168,7 @@ def _is_counted_concurrently(
 
 
 def _used_expressions(step: Step) -> Iterator[tuple[Expr, str]]:
-    """Yield the expressions of a step whose values are used, which therefore must be exact."""
+    """Yield a step's expressions whose values are used: only these can make a resume inexact."""
     if not isinstance(step, Net):
         for expr in expressions(step):
             yield expr, step.path
@@ -197,7 +197,7 @@ Reasons = Iterator[tuple[str, str]]
 
 
 def _record_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Reasons:
-    """Yield why a group is inexact: after a resume, another task or instance may get a record.
+    """Yield why a resumed run may give a record to another task or instance, and so be inexact.
 
     Args:
         group: The group.
@@ -270,7 +270,7 @@ def _instance_reasons(task: TaskDraft, view: NodeView) -> Reasons:
 
 
 def _find_distinguishing_steps(task: TaskDraft) -> Iterator[tuple[Step, str]]:
-    """Yield steps that make a task inexact: instances differ by their number or random draws."""
+    """Yield steps that make a task's instances (parallel copies) differ, so that it is inexact."""
     for step in walk(task.steps):
         if _reads_builtin(step, "instance"):
             yield step, "this step reads the number of the instance"
@@ -291,7 +291,7 @@ def _reads_builtin(step: Step, builtin: str) -> bool:
 
 
 def _shares_records(task: TaskDraft) -> bool:
-    """Return whether instances of a task compete for the same records, so that it is inexact."""
+    """Return whether a task's instances compete for the same records, and so make it inexact."""
     read = task.records.read
     if task.instances <= 1 or read is None:
         return False
@@ -301,7 +301,7 @@ def _shares_records(task: TaskDraft) -> bool:
 
 
 def _count_threads(task: TaskDraft, ends: QueueEnds) -> int:
-    """Count the threads of a task that write to one queue; two or more make its order inexact."""
+    """Count the threads of a task that write to one queue; with two, its order is inexact."""
     return task.instances * (len(task.nodes) if ends.queue.shared else 1)
 
 

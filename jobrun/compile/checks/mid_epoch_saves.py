@@ -92,7 +92,7 @@ def _other_obstacles(job: Job, group: TaskGroup, task: Task) -> Iterator[Obstacl
 
 
 def _source_obstacles(job: Job, task: Task, read: ReadRecords) -> Iterator[Obstacle]:
-    """Yield blobs that a source reads and the epoch changes, which prevents mid-epoch saves."""
+    """Yield blobs that a source reads and the epoch changes, as obstacles to mid-epoch saves."""
     constants = set(dict(job.constants).get(task.node, ()))
     around = [one.nets for one in job.epoch.setup]
     used = set(_texts((task.steps, task.setup, task.instance_setup, around)))
@@ -119,7 +119,7 @@ def _names(thing: Any) -> Iterator[str]:
 
 
 def _texts(thing: Any) -> Iterator[str]:
-    """Yield all strings in an epoch's graph, in which some names rule out mid-epoch saves."""
+    """Yield all strings in an epoch's steps, to find blob names that prevent mid-epoch saves."""
     return (one for one in _walk_values(thing) if isinstance(one, str))
 
 
@@ -134,5 +134,5 @@ def _walk_values(thing: Any) -> Iterator[Any]:
 
 
 def note_unsupported(faults: Faults, message: str, mend: str, place: Place) -> None:
-    """Add a fault for a feature that mid-epoch saves do not support."""
+    """Add the fault that a feature of a job does not permit mid-epoch saves."""
     faults.error("E190", message, mend, place)

@@ -97,7 +97,7 @@ def check_pulls(
 
 
 def _find_uses(view: NodeView, task: TaskDraft) -> dict[str, tuple[str, Place]]:
-    """Map each name that tasks share to this task's use that most risks a race, such as a write."""
+    """Map each shared name that a task uses to its use that most risks a race, such as a write."""
     flow, shared = task.flow, view.shared
     reads, atomic, writes = flow.inner.reads, flow.inner.atomic, flow.inner.writes
     if not flow.has_body_only:
@@ -195,7 +195,7 @@ def _pulls(steps: tuple[Step, ...]) -> Iterator[_Pulled]:
 
 
 def _is_made_before(view: NodeView, position: int, name: str, reader: TaskDraft) -> bool:
-    """Return whether a task that ends before a ``pull`` certainly makes the pulled blob."""
+    """Return whether a task that ends before the ``pull`` always makes the blob to be pulled."""
     order = view.group.order
     return name in view.global_names and any(
         name in task.flow.made()
@@ -241,10 +241,10 @@ def _check_race(view: NodeView, position: int, name: str, place: Place, faults: 
 
 
 def _note_missing(name: str, nodes: list[str], place: Place, faults: Faults) -> None:
-    strip_prefix = ", ".join(f"'{node}'" for node in nodes[:3]) + (" …" if len(nodes) > 3 else "")
+    shown = ", ".join(f"'{node}'" for node in nodes[:3]) + (" …" if len(nodes) > 3 else "")
     faults.error(
         "E273",
-        f"the global blob '{name}' may not exist on {strip_prefix} when it is pulled",
+        f"the global blob '{name}' may not exist on {shown} when it is pulled",
         "make it in init, or in a task of a global group that this one needs",
         place,
     )

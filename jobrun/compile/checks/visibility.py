@@ -73,7 +73,7 @@ class VisibilityCheck:
 
     @cached_property
     def _makers(self) -> dict[str, list[int]]:
-        """Map each blob to the tasks that make it visible to other tasks, in order of ``needs``."""
+        """Map each blob that is visible to other tasks to its writers, ordered by ``needs``."""
         makers: dict[str, list[int]] = {}
         rank = self.view.group.order.rank
         for position in sorted(self.view.tasks, key=rank.__getitem__):
@@ -145,7 +145,10 @@ class VisibilityCheck:
                 )
 
     def _written_names(self, flow: TaskFlow) -> dict[str, Place]:
-        """Return the visible names that a task writes, except objects only passed to callables."""
+        """Map each blob that a task writes to the place; omit objects only passed to callables.
+
+        To lend is to pass to a callable, which may change an object that ``init`` left.
+        """
         written = {
             **flow.reporting.writes,
             **flow.inner.atomic,
@@ -311,5 +314,5 @@ def note_problems(problems: list[FlowProblem], faults: Faults, *, hogwild: bool)
 
 
 def strip_prefix(name: str) -> str:
-    """Strip the prefix that a net gives to a blob's name, for faults about visible names."""
+    """Strip the prefix that a net gives to a blob's name, for a message about its visibility."""
     return name.rsplit(":", 1)[-1]

@@ -56,7 +56,7 @@ def warn_of_mistakes(
 
 
 def _warn_of_remote_results(groups: Groups, faults: Faults) -> None:
-    """Warn of a probable mistake: writing into ``${run.dir}`` on a node that may not see it."""
+    """Warn of a probable mistake: a node writes to ``${run.dir}``, which it may not see."""
     for task in (task for group in groups.values() for task in group.tasks):
         if any(_writes_into_run(task)):
             faults.warn(
@@ -95,7 +95,7 @@ def _fetches(task: TaskDraft) -> Iterator[bool]:
 
 
 def _is_input(parts: tuple[object, ...]) -> bool:
-    """Return whether a path to check for a warning may be an input: not in ``${run.dir}``."""
+    """Return whether a step's file path is outside ``${run.dir}``, to warn of probable mistakes."""
     return not any(isinstance(part, Builtin) and part.name == "run.dir" for part in parts)
 
 

@@ -59,7 +59,7 @@ class CallFaults:
     faults: list[CallFault] = field(default_factory=list)
 
     def add(self, code: Code, message: str, mend: str, argument: int | str | None = None) -> None:
-        """Add a fault to the list about one call, whose arguments do not match its signature."""
+        """Add a fault of a call whose arguments do not match its signature to the list."""
         self.faults.append(CallFault(code, message, mend, argument))
 
 
@@ -163,7 +163,7 @@ def _resolve_dtypes(call: _CallOrDraw, signature: Signature, faults: CallFaults)
 
 
 def _resolve_dtype(value: Expr, argument: int | str, faults: CallFaults) -> Expr:
-    """Resolve an argument of an operator call that must be a dtype known before the job runs."""
+    """Resolve a call's argument that must be a dtype: ``float32``, a text or ``x.dtype``."""
     match value:
         case Dtype() | Const(value=None, ellipsis=False) | Attribute(name="dtype"):
             return value

@@ -44,7 +44,9 @@ def fits_64_bits(value: int) -> bool:
 
 
 def fold_constant_int(expr: Expr) -> int | None:
-    """Compute a constant integer expression, limited to 64 bits; return None for any other.
+    """Compute a constant integer such as ``2 ** 10``; refuse one beyond the limit of 64 bits.
+
+    Returns None for any other expression.
 
     Raises:
         OverflowError: It has more than 64 bits. Nothing large is computed.
@@ -115,7 +117,7 @@ def _max_length(expr: Expr) -> float:
 
 
 def _max_repeats(expr: Expr) -> float:
-    """Return how often ``list * n`` may repeat: a constant ``n`` within limits, else infinity."""
+    """Return ``n`` of ``list * n`` if it is a constant within the size limit; else infinity."""
     value = expr.value if isinstance(expr, Const) else None
     if isinstance(value, float):
         return 0

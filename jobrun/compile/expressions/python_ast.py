@@ -75,7 +75,7 @@ class SourceText:
     def fault(
         self, code: Code, message: str, mend: str, at: int | None = None, length: int = 1
     ) -> Fault:
-        """Build a fault about source text that Python parses: at an offset, or about all of it."""
+        """Build a fault about the text of a Python ``ast``: at an offset, or about all of it."""
         where = self.origin if at is None else self.origin.inside(at, length)
         return Fault(code, message, mend, where, self.path)
 
@@ -94,7 +94,7 @@ class SourceText:
         return self._characters(end) - self._characters(node.col_offset)
 
     def written(self, node: ast.expr | ast.keyword) -> str:
-        """Return a Python ``ast`` node's source; empty unless all of it is on the first line."""
+        """Return the source of a Python ``ast`` node; "" unless it is on the text's first line."""
         if node.lineno != 1 or node.end_lineno != 1:
             return ""
         encoded = self.text.strip().encode("utf-8", "replace")
@@ -163,12 +163,12 @@ def _parse(scalar: SourceText, mode: Literal["eval", "exec"]) -> ast.AST:
 
 
 def is_plain(text: str) -> bool:
-    """Return whether Python's parser can take a text as it is: short, one line, ASCII."""
+    """Return whether Python's parser can read a text unchecked: short, one line, plain ASCII."""
     return _PLAIN.fullmatch(text) is not None
 
 
 def _require_parsable(scalar: SourceText) -> None:
-    """Refuse a text before ``ast.parse`` sees it: empty, too long, or with control characters."""
+    """Refuse a text that Python's ``ast.parse`` must not get: empty, long, control characters."""
     text = scalar.text
     if is_plain(text):
         return
@@ -197,7 +197,7 @@ def _require_parsable(scalar: SourceText) -> None:
 
 
 def _require_normal_form(scalar: SourceText) -> None:
-    """Refuse names with letters that Python's parser would replace by others (Unicode NFKC)."""
+    """Refuse identifiers in which Python's parser would replace letters (Unicode NFKC)."""
     for word in _WORD.finditer(scalar.text):
         read = unicodedata.normalize("NFKC", word[0])
         if read != word[0]:
@@ -253,7 +253,7 @@ def _syntax_fault(scalar: SourceText, error: SyntaxError, mode: str) -> Fault:
 
 
 def _foreign_fault(scalar: SourceText, mode: str) -> Fault | None:
-    """Explain a Python syntax error by an operator of another language in the text (``&&``)."""
+    """Explain a ``SyntaxError`` of Python's parser by an operator of another language (``&&``)."""
     plain = [" "] * len(scalar.text)
     for at, character in outside_strings(scalar.text):
         plain[at] = character
@@ -287,13 +287,13 @@ class Findings:
     def add(
         self, code: Code, message: str, mend: str, node: ast.expr | ast.stmt | ast.keyword | None
     ) -> None:
-        """Add a fault at a node of Python's ``ast`` in an expression, or about all its text."""
+        """Add a fault at a node of Python's ``ast``, or about the whole text of an expression."""
         at = None if node is None else self.scalar.at(node)
         length = 1 if node is None else self.scalar.length(node)
         self.faults.append(self.scalar.fault(code, message, mend, at, length))
 
     def raise_if_any(self) -> None:
-        """Raise together all faults that were found at nodes of Python's ``ast``.
+        """Raise one ``SpecError`` with all faults found at nodes of Python's ``ast``, if any.
 
         Raises:
             SpecError: There is at least one.
@@ -303,7 +303,7 @@ class Findings:
 
 
 def split_placeholders(text: str, scalar: SourceText, at: int | None) -> list[Part]:
-    """Split a string, as Python's parser read it, at ``${run.dir}`` and similar placeholders.
+    """Split a string of a Python ``ast``, or a text, at ``${run.dir}`` and similar placeholders.
 
     Args:
         text: The text to split.

@@ -254,7 +254,7 @@ def explain_unknown_draw(name: str) -> Refusal:
 
 
 def find_name_refusal(name: str, params: Container[str]) -> NameRefusal | None:
-    """Return the refusal of a reserved name for a blob, and the mend; None if it is free."""
+    """Return the ``NameRefusal`` of a blob's name, with message and fix; None if it is allowed."""
     if name in params:
         message = f"'{name}' is a param, so a blob cannot have this name"
         return NameRefusal("E150", message, "rename the blob")
@@ -269,7 +269,7 @@ def find_name_refusal(name: str, params: Container[str]) -> NameRefusal | None:
 
 
 def explain_reserved(name: str) -> Refusal | None:
-    """Explain why a reserved name such as ``rng`` is not a value in expressions, or None."""
+    """Explain why a reserved name such as ``rng`` is no value in expressions; else None."""
     if name == "rng":
         return Refusal(
             "'rng' is not a value",

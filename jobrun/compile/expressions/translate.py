@@ -240,7 +240,7 @@ class Translator:
         return checked
 
     def _cast(self, node: ast.Call, dtype: str) -> Expr:
-        """Translate a Python cast, ``float32(x)``, to a call of the operator ``astype``."""
+        """Translate Python's ``float32(x)``, a cast, into an expression: a call of ``astype``."""
         args, kwargs = self._arguments(node)
         if len(args) != 1 or kwargs:
             message = f"{dtype} takes 1 argument"
@@ -398,7 +398,7 @@ _TRANSLATIONS: dict[type[ast.expr], Callable[[Translator, Any], Expr]] = {
 
 
 def _root_name(node: ast.expr) -> str:
-    """Return the first name of a dotted name to translate, or "" if there is none."""
+    """Return the first name of a dotted name to translate (``a`` of ``a.b``), or "" if none."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -424,7 +424,7 @@ class StatementTranslator:
         self._params = params
 
     def translate(self, node: ast.stmt) -> Op:
-        """Translate a Python statement into an operator: assignment, effect or deletion.
+        """Translate a Python statement into an ``Op``: an assignment, effect or deletion.
 
         Raises:
             SpecError: It is not valid; with all its faults.
@@ -597,7 +597,7 @@ class NameTranslator:
         return OutputRead(name, node.attr, at=self._findings.scalar.at(node))
 
     def check(self, name: str, node: ast.expr) -> bool:
-        """Check a name in the Python ``ast`` to translate; add fault E107 if it is invalid."""
+        """Check a name while translating a Python ``ast``; add fault E107 if it is invalid."""
         message = ""
         if not BLOB_NAME.fullmatch(name):
             message = "a name has at most 64 letters, digits and '_'"

@@ -63,7 +63,7 @@ class NameUses:
     functions: set[str] = field(default_factory=set)
 
     def note(self, access: Access, place: Place) -> None:
-        """Add what one step needs, assigns or deletes to an analysis of definite assignment."""
+        """Add the names that a step reads, assigns or deletes to an analysis of assignments."""
         reads, writes, firm = self.reads, self.writes, self.firm
         for name in access.reads:
             if name not in reads:
@@ -142,7 +142,7 @@ class Summary:
     dead: bool = False
 
     def read(self, names: Iterable[str], place: Place, problems: list[FlowProblem]) -> None:
-        """Note names that steps read before assigning them; add a problem if one may be deleted."""
+        """Add names read before their assignment to the needs; add a problem for deleted ones."""
         find = self.end.get
         for name in names:
             status = find(name)
@@ -152,7 +152,7 @@ class Summary:
                 problems.append(FlowProblem("deleted", name, place))
 
     def stop(self, target: str, state: _State) -> None:
-        """Note which names are definitely assigned when a ``stop`` step leaves the given block."""
+        """Record which names are definitely assigned where a ``stop`` step leaves a given block."""
         known = self.stops.get(target)
         self.stops[target] = dict(state) if known is None else meet(known, state)
 
@@ -165,12 +165,12 @@ class Summary:
         self.dead = other.dead
 
     def take_stops(self, other: Summary) -> None:
-        """Add the assignments at a following block's ``stop`` steps to the summary so far."""
+        """Add the assignments at a following block's ``stop`` steps to this block's summary."""
         for target, state in other.stops.items():
             self.stop(target, {**self.end, **state})
 
     def leave(self, path: str) -> None:
-        """End a block in the summary of assignments: join the states at its end and its stops."""
+        """End a block: merge its assignments at the end with those where a ``stop`` leaves it."""
         state = self.stops.pop(path, None)
         if state is not None:
             self.end = state if self.dead else meet(self.end, state)
@@ -303,7 +303,7 @@ class FlowAnalysis:
         self._join(body, paths, into)
 
     def _passes(self, body: Summary, again: Iterable[tuple[str, Place]]) -> list[_State]:
-        """Return which names a loop's pass assigns; note those it deletes but the next needs."""
+        """Return the names that a loop's pass assigns; add a problem if the next lacks one."""
         if body.dead:
             return []
         for name, where in again:
@@ -366,7 +366,7 @@ class FlowAnalysis:
 
 
 def _find_races(branches: list[NameUses]) -> list[FlowProblem]:
-    """Find names that one branch of ``parallel`` assigns and another branch assigns or reads."""
+    """Analyse assignments in ``parallel``: find names that one branch assigns and another uses."""
     writers: dict[str, tuple[int, Place]] = {}
     counters: dict[str, tuple[int, Place]] = {}
     for index, uses in enumerate(branches):
@@ -442,12 +442,12 @@ class RepeatedFlow:
     places: Sequence[Place]
 
     def find(self) -> _Made | None:
-        """Copy the assignment analysis of an earlier task with such steps; None without one."""
+        """Reuse the assignment analysis of a task that differs only in names; None without one."""
         make = self.shape.make
         return make(self.names, self.places) if make is not None else None
 
     def learn(self, total: Summary, uses: NameUses) -> None:
-        """Remember the assignments in a task's steps for later tasks that differ in names only."""
+        """Store the assignment analysis of a task, to reuse it where only names differ."""
         if not self.shape.is_tried:
             self.shape.is_tried = True
             if not (total.stops or total.dead or uses.outputs):
@@ -457,7 +457,7 @@ class RepeatedFlow:
 def _learn(
     total: Summary, uses: NameUses, names: Sequence[str], places: Sequence[Place]
 ) -> Callable[[Sequence[str], Sequence[Place]], _Made] | None:
-    """Build a function that fills another task's names into this analysis of assignments."""
+    """Build the function that reuses this assignment analysis for a task with other names."""
     numbers = {name: names.index(name) for name in names}
     steps = {place: number for number, place in enumerate(places)}
     kinds = (uses.reads, uses.writes, uses.atomic, uses.deletes, uses.called, uses.lent, uses.firm)

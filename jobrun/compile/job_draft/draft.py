@@ -72,7 +72,7 @@ class TaskFlow:
 
     @property
     def has_body_only(self) -> bool:
-        """Whether a drafted task uses names in its steps only, not in set-up or reports."""
+        """Return whether only the steps of a drafted task use names, not its set-up or reports."""
         return self.once is _NO_USES and self.reporting is _NO_USES
 
     def made(self) -> set[str]:
@@ -98,7 +98,7 @@ class TaskFlow:
         }
 
     def lent(self) -> set[str]:
-        """Return the names of blobs that a drafted task passes to Python callables."""
+        """Return the names of blobs that a task, as drafted, passes to Python callables."""
         return {*self.once.lent, *self.inner.lent, *self.reporting.lent}
 
     def functions(self) -> set[str]:
@@ -106,7 +106,7 @@ class TaskFlow:
         return {*self.once.functions, *self.inner.functions, *self.reporting.functions}
 
     def is_only(self, kind: Literal["called", "lent"], name: str) -> bool:
-        """Return whether only callables, and no step itself, write a name in a drafted task."""
+        """Return whether only callables, not a drafted task's own steps, make or change a blob."""
         called = is_lent = False
         for uses in (self.once, self.inner, self.reporting):
             if name in uses.firm or name in uses.atomic:
@@ -156,18 +156,18 @@ class TaskDraft:
 
     @property
     def path(self) -> str:
-        """The path of the drafted task, such as ``epoch/lloyd``."""
+        """Return the path of the drafted task, such as ``epoch/lloyd``."""
         return self.place.path
 
     @property
     def has_operators_only(self) -> bool:
-        """Whether a drafted task has only operators as steps, and neither set-up nor reports."""
+        """Return whether a drafted task has only operators as steps, no set-up and no reports."""
         around = self.setup or self.instance_setup or self.reports
         return not around and {Net}.issuperset(map(type, self.steps))
 
     @cached_property
     def flow(self) -> TaskFlow:
-        """The names that a drafted task reads and writes, analysed once for all its nodes."""
+        """Return which names this task draft reads and writes, analysed once for all its nodes."""
         return _analyse_flow(self)
 
 
@@ -291,7 +291,7 @@ def _analyse_flow(task: TaskDraft) -> TaskFlow:
 
 
 def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
-    """Summarise for a task's draft which names its reader uses, once, as the task starts."""
+    """Summarise which names the reader of a drafted task reads when the task starts."""
     summary = Summary()
     read = task.records.read
     if isinstance(read, ReadRecords):
@@ -302,7 +302,7 @@ def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
 
 
 def _summarise_setups(finder: FlowAnalysis, setups: tuple[SetupNets, ...], part: str) -> Summary:
-    """Summarise which names a task's draft assigns and needs in the inits or exits of set-ups."""
+    """Summarise which names the init or exit steps of a drafted task's set-ups need and assign."""
     summary = Summary()
     for setup in setups if part == "init" else reversed(setups):
         steps = setup.init if part == "init" else setup.exit

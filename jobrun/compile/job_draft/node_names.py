@@ -23,14 +23,17 @@ class NodeNames:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all nodes that the job declares, which patterns of node names may match."""
+        """Return the names of all nodes that the job declares, which patterns may match."""
         return self._all
 
     def __contains__(self, name: str) -> bool:
         return name in self._single
 
     def find(self, text: str | None) -> tuple[str, ...]:
-        """Resolve a node name, or a pattern as ``worker-*``, to nodes; None means the only node."""
+        """Resolve a node name, or a pattern as ``worker-*``, to the nodes that it means, if any.
+
+        Without a text it is the only node, if there is only one.
+        """
         if text is None:
             return self._all if len(self._all) == 1 else ()
         if text not in self._found:

@@ -27,7 +27,7 @@ class TaskOrder:
 
     @cached_property
     def rank(self) -> list[int]:
-        """The position of each task in an order in which every task comes after its needs."""
+        """Return each task's position in an order in which every task comes after its needs."""
         ranks = [0] * len(self.needs)
         for position, task in enumerate(sort_topologically(self.needs)[0]):
             ranks[task] = position
@@ -35,7 +35,10 @@ class TaskOrder:
 
     @cached_property
     def reverse_rank(self) -> list[int]:
-        """The rank of each task in an order by ``needs`` with unrelated tasks last to first."""
+        """Return each task's rank in an order by ``needs`` that puts free tasks last to first.
+
+        It differs from ``rank`` if ``needs`` permits more than one order.
+        """
         last = len(self.needs) - 1
         mirrored = [tuple(last - need for need in self.needs[last - at]) for at in range(last + 1)]
         ranks = [0] * len(self.needs)
@@ -45,12 +48,12 @@ class TaskOrder:
 
     @property
     def has_choice(self) -> bool:
-        """Whether the ``needs`` of a group's tasks permit more than one order."""
+        """Return whether the ``needs`` of a group's tasks permit more than one order."""
         return self.rank != self.reverse_rank
 
     @cached_property
     def _before(self) -> list[int]:
-        """For each task, a bit set of the tasks that ``needs``, direct or not, put before it.
+        """Build for each task a bit set of the tasks that ``needs``, direct or not, put before it.
 
         One bit operation unites thousands of tasks, so a chain of 10,000 takes milliseconds.
         """
@@ -64,7 +67,7 @@ class TaskOrder:
 
     @cached_property
     def _after(self) -> list[int]:
-        """The tasks ordered after each task, which need it directly or not, as a bit set."""
+        """Build for each task a bit set of the tasks that need it, directly or not."""
         after = [0] * len(self.needs)
         for task in reversed(sort_topologically(self.needs)[0]):
             for need in self.needs[task]:
@@ -77,7 +80,7 @@ class TaskOrder:
         return first in self.needs[second] or bool(self._before[second] >> first & 1)
 
     def select_unordered(self, first: int, second: int) -> int:
-        """Select tasks of a bit set that ``needs`` order neither before nor after a given one.
+        """Select, from a bit set of tasks, those that ``needs`` leaves unordered with a given one.
 
         Args:
             first: The tasks, as bits.
@@ -86,12 +89,12 @@ class TaskOrder:
         return first & ~(self._before[second] | self._after[second] | 1 << second)
 
     def select_concurrent(self, first: int, second: int) -> int:
-        """Select tasks of a bit set that ``needs`` do not order before a given task."""
+        """Select, from a bit set of tasks, those that ``needs`` does not put before a given one."""
         return first & ~self._before[second]
 
 
 def sort_topologically(needs: Sequence[tuple[int, ...]]) -> tuple[list[int], list[int]]:
-    """Sort tasks into an order after their needs, in spec order where free; return cycles."""
+    """Sort tasks so that each follows its needs, else in spec order; list those in cycles apart."""
     waiting = [len(set(one)) for one in needs]
     followers: list[list[int]] = [[] for _ in needs]
     for task, one in enumerate(needs):
@@ -113,7 +116,7 @@ def resolve_needs(
     elsewhere: Mapping[str, str],
     faults: Faults,
 ) -> TaskOrder:
-    """Resolve the ``needs`` of a group's tasks to positions, and check them for cycles.
+    """Resolve the names in the tasks' ``needs`` to positions of tasks, and break cycles.
 
     Args:
         tasks: For each task in spec order the names it needs, and what finds the place of one.

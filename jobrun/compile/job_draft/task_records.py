@@ -8,8 +8,7 @@ from dataclasses import field
 from jobrun.compile.faults import Place
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.effects import NOWHERE
-from jobrun.graph.expressions import Call, Compare, Const, Expr, Index, NodeBlob, Sequence, Slice
-from jobrun.graph.readers import POSITION, Reader, ReadQueue, ReadRecords, WriteQueue
+from jobrun.graph.readers import ReadQueue, ReadRecords, WriteQueue
 
 _NO_PLACE = Place("", NOWHERE)
 
@@ -36,7 +35,7 @@ class Records:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The names that each record read by a drafted task assigns there."""
+        """Return the names of the fields in each record that a drafted task reads."""
         match self.read:
             case ReadRecords(reader=reader):
                 return tuple(field.name for field in reader.fields)
@@ -47,19 +46,12 @@ class Records:
 
     @property
     def are_unknown(self) -> bool:
-        """Whether a task reads records with unknown fields, as its reader or queue is invalid."""
+        """Return whether a drafted task's records have unknown fields: their source is invalid."""
         return self.is_loop and not self.fields
 
     def names(self) -> set[str]:
-        """Return all names in a drafted task's records: fields that it reads, blobs it sends."""
+        """Return the names of all fields that a drafted task reads, and of all blobs it sends."""
         return {*self.fields, *(name for one in self.write for name in one.names)}
 
 
 NO_RECORDS = Records()
-
-
-def has_finished(node: str, reader: Reader) -> Expr:
-    """Build the expression that is true once all of a task's records from a reader are read."""
-    column = Sequence((Slice(), Const(POSITION.index("finished"))))
-    flags = Index(NodeBlob(node, reader.position), column)
-    return Call("all", (Compare(flags, ("!=",), (Const(0),)),))

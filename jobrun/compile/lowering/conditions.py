@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 from jobrun.compile.expressions.translate import UNREADABLE
 from jobrun.compile.faults import Place
 from jobrun.compile.job_draft.draft import Groups, walk_readers
-from jobrun.compile.job_draft.task_records import has_finished
 from jobrun.compile.lowering.checkpoint import check_metric
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.expressions import ExpressionLowering
@@ -29,7 +28,7 @@ from jobrun.graph.conditions import (
     StopWithoutImprovement,
 )
 from jobrun.graph.expressions import Expr, Name, NodeBlob, OutputRead
-from jobrun.graph.readers import Reader, readers_in
+from jobrun.graph.readers import Reader, has_finished, readers_in
 from jobrun.graph.traversal import map_expr
 from jobrun.spec.models.base_types import Model
 from jobrun.spec.models.job import JobSpec, StopSpec
@@ -196,7 +195,7 @@ def _is_time(text: str) -> bool:
 
 
 def _on_node(expr: Expr, node: str) -> Expr:
-    """Lower a condition on one node's blobs: add the node to the name of each blob and output."""
+    """Lower a condition for one node: put the node before each blob's and output's name in it."""
 
     def leaf(part: Expr) -> Expr:
         if isinstance(part, Name):

@@ -12,10 +12,40 @@ from jobrun.compile.job_draft.node_names import NodeNames
 from jobrun.compile.lowering.queues import QueueTable
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.types import Cluster
-from jobrun.spec.yaml.nodes import SourceMap, path_text
+from jobrun.spec.yaml.nodes import Path, SourceMap, path_text
 
 if TYPE_CHECKING:
-    from jobrun.compile.lowering.net_table import NetDef
+    from jobrun.spec.models.steps import SetupSpec, Steps
+
+
+@dataclass(frozen=True, slots=True)
+class NetDef:
+    """A net of the spec, as declared.
+
+    Attributes:
+        steps_path: The path of its list of steps in the spec.
+        own_names: It has parameters or results, so its names are local.
+        setup: By level: node, task, instance.
+        uses: The nets that it uses directly.
+        size: The number of steps that it expands to.
+        sound: It is not recursive.
+    """
+
+    name: str
+    steps: Steps
+    steps_path: Path
+    own_names: bool = False
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    setup: dict[str, SetupSpec] = field(default_factory=dict)
+    uses: frozenset[str] = frozenset()
+    size: int = 0
+    sound: bool = True
+
+    @property
+    def path(self) -> Path:
+        """Return the path of this net in the spec: ``nets``, then the net's name."""
+        return ("nets", self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +60,11 @@ class Context:
     nodes: NodeNames = field(default_factory=lambda: NodeNames(Cluster(())))
 
     def place(self, path: str, *spec_path: str | int) -> Place:
-        """Return the ``Place`` of a step or task being lowered: path, and position in the spec."""
+        """Return the ``Place`` of a step being lowered: its path, and its position in the spec."""
         return Place(path, self.source.at(spec_path))
 
     def at(self, *spec_path: str | int) -> Place:
-        """Return the ``Place`` of a key in the spec, for faults that lowering finds there."""
+        """Return the ``Place`` (path, line and column) of a spec's key, for faults in lowering."""
         return Place(path_text(spec_path), self.source.at(spec_path))
 
     def check_blob_name(self, name: str, place: Place) -> None:
@@ -59,7 +89,7 @@ class NetRenaming:
     counters: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, name: str) -> str:
-        """Return a net's name as renamed in this lowering context, that of one use of a net."""
+        """Return what a net's blob is named in the context of this one use of the net."""
         if name in self.counters:
             return self.counters[name]
         return f"nets/{self.net}:{name}" if name in self.shared else f"{self.use}:{name}"
@@ -90,7 +120,7 @@ class Env:
     used: dict[str, None] = field(default_factory=dict)
 
     def block(self, name: str | None, path: str) -> Env:
-        """Return the lowering context for the steps inside an inner block."""
+        """Return the lowering context of steps inside an inner block, which ``stop`` can leave."""
         return replace(self, blocks=(*self.blocks, (name or "", path)), depth=self.depth + 1)
 
     def loop(self, name: str | None, path: str, index: str | None) -> Env:
@@ -100,11 +130,11 @@ class Env:
         return replace(inner, loops=(*self.loops, path), indices=indices)
 
     def branch(self) -> Env:
-        """Return the lowering context inside an ``if``, which is no block for ``stop``."""
+        """Return the lowering context of steps inside an ``if``, which ``stop`` cannot leave."""
         return replace(self, depth=self.depth + 1)
 
     def net(self, name: str, rename: NetRenaming | None) -> Env:
-        """Return the context for lowering steps inside a net, where the net's names hide others."""
+        """Return the lowering context of steps inside a net, which renames the net's names."""
         indices = self.indices if rename is None else {}
         rename = rename or self.rename
         return replace(

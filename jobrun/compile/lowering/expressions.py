@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from jobrun.compile.expressions.parse import ShapedParser, parse_expression
+from jobrun.compile.expressions.parse import parse_expression
 from jobrun.compile.expressions.python_ast import MAX_DEPTH, Part, SourceText, split_placeholders
+from jobrun.compile.expressions.repeated_texts import RepeatedTexts
 from jobrun.compile.expressions.translate import UNREADABLE, Params
 from jobrun.compile.faults import Place
 from jobrun.compile.lowering.context import Context, Env
@@ -61,7 +62,7 @@ class ExpressionLowering:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._faults = context.faults
-        self._parser = ShapedParser(context.params)
+        self._parser = RepeatedTexts(context.params)
         self._statements: dict[Path, Op] = {}
 
     def expression(self, value: Any, at: Path, path: str, env: Env) -> Expr:
@@ -86,7 +87,7 @@ class ExpressionLowering:
         return expr
 
     def check_bool(self, expr: Expr, place: Place) -> None:
-        """Add a fault if a lowered expression can never be a bool, though it is a condition."""
+        """Add a fault if a lowered expression is a condition, but can never be a bool."""
         if is_never_bool(expr):
             mend = "write a comparison, such as 'x > 0'; any(…) and all(…) reduce an array of bools"
             self._faults.error("E152", "a condition must be true or false", mend, place)
@@ -105,7 +106,7 @@ class ExpressionLowering:
         return resolved if isinstance(resolved, Text) else text
 
     def statement(self, value: str, at: Path, place: Place, env: Env) -> Op:
-        """Lower a statement's text to an ``Op``, and resolve the names in its expressions."""
+        """Lower a statement's text to an ``Op``, and replace names of nets and loops in it."""
         path, origin = place
         op = self._statements.get(at) if env.nets else None
         if op is not None:
@@ -126,7 +127,7 @@ class ExpressionLowering:
         return self.resolve_op(op, value, env)
 
     def resolve_op(self, op: Op, written: Any, env: Env) -> Op:
-        """Resolve names and loop variables in the expressions of a lowered statement."""
+        """Replace names of nets and loop variables in the expressions of a lowered statement."""
         place = Place(op.path, op.origin)
         for name in _bound_names(op):
             self._context.check_blob_name(name, place)
@@ -138,7 +139,7 @@ class ExpressionLowering:
         return self._resolve_names(op, place, env)
 
     def blob(self, name: str, place: Place, env: Env) -> str:
-        """Check the name of a blob that an expression is assigned to; rename it inside nets."""
+        """Lower the target of an assigned expression: check the blob's name, rename it in nets."""
         self._context.check_blob_name(name, place)
         return self.name(name, env)
 

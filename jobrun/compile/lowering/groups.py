@@ -45,7 +45,7 @@ class GroupLowering:
 
     @property
     def steps(self) -> StepLowering:
-        """The ``StepLowering`` that lowers the steps of all groups and knows the nets they use."""
+        """Return what lowers the steps of all groups, and knows which nets these steps use."""
         return self._steps
 
     def drafts(self, spec: JobSpec) -> dict[GroupName, GroupDraft]:
@@ -59,7 +59,8 @@ class GroupLowering:
         for name, group in found.items():
             found[name] = replace(group, order=self._resolve_needs(name, group.tasks, owners))
         self._check_rebuilt(found["init"])
-        self._check_nets()
+        if self._context.nets:
+            self._steps.nets.check_all()
         return found
 
     def _check_rebuilt(self, init: GroupDraft) -> None:
@@ -72,20 +73,6 @@ class GroupLowering:
                     message = f"'{task.name}' runs again on resume, but '{need}' does not"
                     mend = f"give '{need}' 'rebuild: true' too, or remove the need"
                     self._context.faults.error("E140", message, mend, place)
-
-    def _check_nets(self) -> None:
-        """Check nets once all groups are lowered: their declared names are valid, each is used."""
-        inner = {name for net in self._context.nets.values() for name in net.uses}
-        for name, net in self._context.nets.items():
-            for key, declared in (("in", net.inputs), ("out", net.outputs)):
-                for index, one in enumerate(declared):
-                    place = self._context.place(f"nets.{name}", *net.path, key, index)
-                    self._context.check_blob_name(one, place)
-            if name not in self._steps.nets.used and name not in inner and net.sound:
-                place = Place(f"nets.{name}", self._context.source.key(net.path))
-                mend = f"remove it, or use it: {{net: {name}}}"
-                self._context.faults.warn("W134", f"net '{name}' is unused", mend, place)
-                self._steps.nets.read_unused(net)
 
     def _group(self, name: GroupName, written: tuple[TaskSpec, ...] | GroupSpec) -> GroupDraft:
         spec = None if isinstance(written, tuple) else written
@@ -125,7 +112,7 @@ class GroupLowering:
         )
 
     def _around(self, spec: GroupSpec | None, group: GroupDraft) -> tuple[_Setups, _Reports]:
-        """Lower set-ups and reports that a group declares for nodes, outside of its tasks."""
+        """Lower a group's set-ups and periodic reports that belong to nodes, not to its tasks."""
         setups: _Setups = {}
         reports: _Reports = {}
         given = spec.setup if spec else ()

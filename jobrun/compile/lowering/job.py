@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import Groups, JobDraft, walk_readers
 from jobrun.compile.job_draft.node_names import NodeNames
 from jobrun.compile.lowering.checkpoint import lower_checkpoint, lower_saved_nodes
 from jobrun.compile.lowering.conditions import ConditionLowering, lower_deadline
-from jobrun.compile.lowering.context import Context
+from jobrun.compile.lowering.context import Context, NetDef
 from jobrun.compile.lowering.groups import GroupLowering
 from jobrun.compile.lowering.queues import build_queue_table
 from jobrun.compile.lowering.readers import build_reader_table
@@ -23,9 +22,6 @@ from jobrun.graph.types import Cluster, Job, Node, StateLayout, TaskGroup
 from jobrun.spec.load import LoadedSpec
 from jobrun.spec.models.job import JobSpec, NodeSpec
 from jobrun.spec.yaml.nodes import Path, SourceMap, path_text
-
-if TYPE_CHECKING:
-    from jobrun.compile.lowering.net_table import NetDef
 
 _NOTIFY_MEND = (
     "write for example post: https://ntfy.sh/my-topic, or run: [mail, -s, jobrun, me@example.org]"
@@ -129,7 +125,7 @@ def lower_notify(spec: JobSpec, context: Context) -> tuple[NotifyTarget, ...]:
 def _lower_nets(spec: JobSpec, source: SourceMap, faults: Faults) -> Mapping[str, NetDef]:
     if not spec.nets:
         return {}
-    from jobrun.compile.lowering.net_table import build_net_table  # noqa: PLC0415 - of few specs
+    from jobrun.compile.lowering.nets import build_net_table  # noqa: PLC0415 - of few specs
 
     return build_net_table(spec, source, faults)
 

@@ -1,22 +1,22 @@
-"""Lower the uses of nets: pass parameters, rename a net's names, and share its set-up.
+"""Lower nets and their uses: refuse recursion, pass parameters, rename names, share set-up.
 
-Remote nets are uses which a session keeps on nodes and runs on request. The nets themselves are in
-the ``net_table``.
+Nets are named lists of steps; each use has a copy of them. Remote nets are uses which a session
+keeps on nodes and runs on request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FINDER
-from jobrun.compile.lowering.context import Context, Env, NetRenaming
+from jobrun.compile.lowering.context import Context, Env, NetDef, NetRenaming
 from jobrun.compile.lowering.expressions import ExpressionLowering
-from jobrun.compile.lowering.net_table import MAX_STEPS, NetDef
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
+from jobrun.core.lazy_module import lazy_module
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import Attribute, Call, Expr, Index, Name
 from jobrun.graph.query import blocks, expressions, op_expressions, walk
@@ -24,14 +24,135 @@ from jobrun.graph.steps import Assign, Loop, NameTarget, Net, Op, Step, UseNet, 
 from jobrun.graph.traversal import walk_expr
 from jobrun.graph.types import RemoteNet, SetupNets
 from jobrun.ops.operator_table import OPERATORS
-from jobrun.spec.yaml.nodes import Path
+from jobrun.spec.models.job import JobSpec
+from jobrun.spec.yaml.nodes import Path, SourceMap, path_text
 
 if TYPE_CHECKING:
+    from jobrun.spec.models import control_flow
     from jobrun.spec.models import steps as models
+    from jobrun.spec.models.optional_parts import NetSpec
     from jobrun.spec.models.optional_parts import RemoteNet as RemoteSpec
+    from jobrun.spec.models.steps import Step as StepSpec
+    from jobrun.spec.models.steps import Steps
+else:
+    # Most steps are statements, which are text.
+    models = lazy_module("jobrun.spec.models.steps")
+    control_flow = lazy_module("jobrun.spec.models.control_flow")
 
+# More steps than any real job has, and few enough for memory.
+_MAX_STEPS = 1_000_000
 # Operators that change or read a counter.
 _COUNTING = frozenset(name for name, one in OPERATORS.items() if one.atomic) | {"count_value"}
+
+
+def build_net_table(spec: JobSpec, source: SourceMap, faults: Faults) -> dict[str, NetDef]:
+    """Build the table of a spec's nets (named lists of steps); refuse nets that use themselves."""
+    used = {name: _used_names(net) for name, net in spec.nets.items()}
+    order, cycles = _sort_inner_first(used)
+    for cycle in cycles:
+        shown = " -> ".join(cycle)
+        place = Place(path_text(("nets", cycle[0])), source.key(("nets", cycle[0])))
+        faults.error(
+            "E143",
+            f"net '{cycle[0]}' uses itself: {shown}",
+            "use a loop: a net cannot be recursive",
+            place,
+        )
+    unsound = {name for cycle in cycles for name in cycle}
+    table: dict[str, NetDef] = {}
+    for name in order:
+        # One that uses an unsound net is unsound too: it has no finite size.
+        sound = name not in unsound and all(
+            table[other].sound for other in used[name] if other in table
+        )
+        size = _own_size(spec.nets[name]) + sum(
+            table[other].size for other in used[name] if other in table
+        )
+        inner = frozenset(used[name])
+        table[name] = replace(
+            _definition(name, spec.nets[name]), uses=inner, size=size, sound=sound
+        )
+    return {name: table[name] for name in spec.nets}
+
+
+def _definition(name: str, net: Steps | NetSpec) -> NetDef:
+    if isinstance(net, tuple):
+        return NetDef(name, net, ("nets", name))
+    # Without 'in' and 'out' it uses the names of its caller, like a plain list; otherwise such a
+    # net could not have set-up.
+    own_names = bool({"inputs", "outputs"} & net.model_fields_set)
+    setup = {str(level): one for level, one in net.setup.items()}
+    path = ("nets", name, "steps")
+    return NetDef(name, net.steps, path, own_names, net.inputs, net.outputs, setup)
+
+
+def _used_names(net: Steps | NetSpec) -> list[str]:
+    """Return the names of the nets that a net uses, each as often as it is used."""
+    steps = (step for step in _all_steps(_all_of(net)) if not isinstance(step, str))
+    return [step.net for step in steps if isinstance(step, models.NetStep)]
+
+
+def _own_size(net: Steps | NetSpec) -> int:
+    return sum(1 for _ in _all_steps(_all_of(net)))
+
+
+def _all_of(net: Steps | NetSpec) -> Steps:
+    if isinstance(net, tuple):
+        return net
+    return net.steps + tuple(
+        step for setup in net.setup.values() for step in (*setup.init, *setup.exit)
+    )
+
+
+def _all_steps(steps: Steps) -> Iterator[StepSpec]:
+    """Yield all steps of a net in the spec, nested ones too, to find its size and inner nets."""
+    for step in steps:
+        yield step
+        for block in _inner_lists(step):
+            yield from _all_steps(block)
+
+
+def _inner_lists(step: StepSpec) -> tuple[Steps, ...]:
+    if isinstance(step, str):
+        return ()
+    match step:
+        case models.OpStep() | models.NetStep() | models.EffectStep():
+            return ()
+        case control_flow.LoopStep() | control_flow.WhileStep() | control_flow.GuardStep():
+            return (step.steps,)
+        case control_flow.IfStep():
+            return (step.then, *(branch.then for branch in step.elifs), step.otherwise)
+        case control_flow.ParallelStep():
+            return step.parallel
+        case _:
+            return ()
+
+
+def _sort_inner_first(used: dict[str, list[str]]) -> tuple[list[str], list[list[str]]]:
+    """Sort the nets so that each comes after the nets it uses; return cycles of recursive nets."""
+    order: list[str] = []
+    cycles: list[list[str]] = []
+    done: set[str] = set()
+    for start in used:
+        # An explicit stack: a chain of nets may be longer than Python's own.
+        stack_path: list[str] = []
+        on_path: dict[str, int] = {}
+        stack: list[tuple[str, bool]] = [(start, False)]
+        while stack:
+            name, leaving = stack.pop()
+            if leaving:
+                stack_path.pop()
+                del on_path[name]
+                done.add(name)
+                order.append(name)
+            elif name in on_path:
+                cycles.append([*stack_path[on_path[name] :], name])
+            elif name not in done and name in used:
+                on_path[name] = len(stack_path)
+                stack_path.append(name)
+                stack.append((name, True))
+                stack += [(other, False) for other in reversed(dict.fromkeys(used[name]))]
+    return order, cycles
 
 
 class Lowering(Protocol):
@@ -103,19 +224,16 @@ class Parameters:
 
     @property
     def counters(self) -> set[str]:
-        """The parameters that a net's steps use as counters only, passed to it uncopied."""
+        """Return the parameters that a net's steps only count with: they are passed uncopied."""
         return self.counted - self.changed.keys() - self.bound.keys()
 
     def dropped(self) -> dict[str, Place]:
-        """Map parameters of a net whose last value no step reads to where they were assigned."""
+        """Map each parameter that a net assigns, but does not read after, to the assignment."""
         return {name: place for name, place in self.bound.items() if place is not None}
 
 
 class NetLowering:
     """Lowers steps that use nets, and the set-up of the nets that are used.
-
-    Attributes:
-        used: Every net that has been used so far.
 
     Args:
         context: Has the table of nets.
@@ -138,7 +256,7 @@ class NetLowering:
         self._look_ahead = look_ahead
         self._ahead: Lowering | None = None
         self._expanded = 0
-        self.used: set[str] = set()
+        self._used: set[str] = set()
         self._setups: dict[tuple[str, str], tuple[SetupNets, tuple[str, ...]]] = {}
         self._shared: dict[str, frozenset[str]] = {}
         self._parameters: dict[str, Parameters] = {}
@@ -150,7 +268,7 @@ class NetLowering:
         return tuple(self._setup(net, level)[0] for net in nets if level in net.setup)
 
     def _setup(self, net: NetDef, level: str) -> tuple[SetupNets, tuple[str, ...]]:
-        """Lower the ``setup`` of one net for one level (node, task or instance), only once."""
+        """Lower the ``setup`` of a net (named list of steps) once: for node, task or instance."""
         key = (net.name, level)
         if key not in self._setups:
             names = self._shared_names(net)
@@ -165,7 +283,7 @@ class NetLowering:
         return self._setups[key]
 
     def _shared_names(self, net: NetDef) -> frozenset[str]:
-        """Find the names that a net's lowered set-up assigns, which all uses of the net share."""
+        """Find the blobs that a net's ``setup`` makes, which all uses of the net share."""
         if net.name not in self._shared:
             bound: set[str] = set()
             for level, setup in net.setup.items():
@@ -179,21 +297,21 @@ class NetLowering:
     def use(
         self, spec: models.NetStep, at: Path, place: Place, origin: Origin, env: Env
     ) -> Step | None:
-        """Lower a step that uses a net: expand it to the net's steps; None if it has a fault."""
+        """Lower a step that uses a net to the steps of the net; return None if it has a fault."""
         net = self._context.nets.get(spec.net)
         if net is None:
             mend = did_you_mean(spec.net, self._context.nets)
             where = Place(place.path, self._context.source.at((*at, "net")))
             self._faults.error("E145", f"unknown net '{spec.net}'", mend, where)
             return None
-        self.used.add(net.name)
+        self._used.add(net.name)
         if not net.sound or not self._check_interface(spec, net, place):
             return None
         self._expanded += net.size
-        if self._expanded > MAX_STEPS:
+        if self._expanded > _MAX_STEPS:
             self._faults.error(
                 "E146",
-                f"the nets expand to more than {MAX_STEPS:,} steps",
+                f"the nets expand to more than {_MAX_STEPS:,} steps",
                 "use a loop instead of nested nets",
                 place,
             )
@@ -201,7 +319,21 @@ class NetLowering:
         self._note_use(net, env)
         return self._inline(spec, net, at, place, origin, env)
 
-    def read_unused(self, net: NetDef) -> None:
+    def check_all(self) -> None:
+        """Check all nets once all groups are lowered: each is used, its inputs' names are valid."""
+        inner = {name for net in self._context.nets.values() for name in net.uses}
+        for name, net in self._context.nets.items():
+            for key, declared in (("in", net.inputs), ("out", net.outputs)):
+                for index, one in enumerate(declared):
+                    place = self._context.place(f"nets.{name}", *net.path, key, index)
+                    self._context.check_blob_name(one, place)
+            if name not in self._used and name not in inner and net.sound:
+                place = Place(f"nets.{name}", self._context.source.key(net.path))
+                mend = f"remove it, or use it: {{net: {name}}}"
+                self._faults.warn("W134", f"net '{name}' is unused", mend, place)
+                self._read_unused(net)
+
+    def _read_unused(self, net: NetDef) -> None:
         """Lower the steps of a net that no step uses, only to report the faults in them."""
         path = f"nets/{net.name}"
         env = Env((("task", path),), loops=(path,), nets=(net.name,), is_loose=True)
@@ -228,7 +360,7 @@ class NetLowering:
             mend = did_you_mean(entry.net, self._context.nets)
             faults.error("E145", f"unknown net '{entry.net}'", mend, place)
             return []
-        self.used.add(net.name)
+        self._used.add(net.name)
         if not net.sound:
             return []
         used: dict[str, None] = {net.name: None}

@@ -39,7 +39,7 @@ class QueueTable:
         return None if queue is None else ReadQueue(queue, self.sent.get((group, name), ()))
 
     def check_read(self, name: str, place: Place, faults: Faults) -> None:
-        """Check that a task's ``read`` names a queue or reader that the spec declares."""
+        """Check that a task's ``read`` names a queue of the spec, or a reader."""
         if name not in self.queues and name not in self.readers:
             known = {**dict.fromkeys(self.readers), **self.queues}
             faults.error(
@@ -65,7 +65,7 @@ class QueueTable:
     def find_sent_places(
         self, spec: TaskSpec, at: Path, path: str, source: SourceMap
     ) -> dict[tuple[str, str], Place]:
-        """Map each queue and blob in a task's ``write`` to where the spec names the blob."""
+        """Map each pair (queue, blob) in a task's ``write`` to the blob's place in the spec."""
         return {
             (queue, name): Place(f"{path}/write.{queue}", source.at((*at, "write", queue, number)))
             for queue, names in spec.write.items()
@@ -137,7 +137,7 @@ def collect_queues(groups: Iterable[TaskGroup], faults: Faults) -> tuple[Queue, 
 
 
 def check_names(queue: str, names: tuple[str, ...], place: Place, faults: Faults) -> None:
-    """Check the blob names that a task writes to a queue: at least one, and none twice."""
+    """Check the blobs that one ``write`` in a spec sends to a queue: at least one, none twice."""
     if not names:
         faults.error(
             "E193",

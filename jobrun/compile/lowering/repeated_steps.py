@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from jobrun.compile.expressions.parse import Constant, Learner, Make, TextShapes, tuple_of
 from jobrun.compile.expressions.refusals import MEANINGFUL
+from jobrun.compile.expressions.repeated_texts import Constant, Learner, Make, TextShapes, tuple_of
 from jobrun.compile.faults import Place
 from jobrun.compile.job_draft.definite_assignment import FlowShape, RepeatedFlow
 from jobrun.core.errors import Origin
@@ -41,7 +41,7 @@ class RepeatedBody:
     def lower(
         self, words: tuple[str, ...], origins: Sequence[Origin], prefix: str
     ) -> tuple[tuple[Step, ...], RepeatedFlow]:
-        """Lower repeated steps by copying an earlier task's lowered steps with other names."""
+        """Lower repeated steps by copying the steps lowered for an earlier task, with new names."""
         places = [Place(f"{prefix}[{at}]", origin) for at, origin in enumerate(origins)]
         ops = tuple(
             [
@@ -81,7 +81,9 @@ class RepeatedSteps:
         self._refused: set[tuple[object, ...]] = set()
 
     def text(self, specs: Steps) -> StepsText | None:
-        """Split the text of steps into names and the rest, to find repeats; None if too complex.
+        """Split the text of steps into names and the rest, by which repeated lists are found.
+
+        Returns None for a list that is long or has steps other than statements and operators.
 
         The long form of an operator counts as its text in Python.
         """
@@ -106,11 +108,11 @@ class RepeatedSteps:
         return StepsText(words, (layout.flat, *operators, *shape), len(specs))
 
     def find(self, text: StepsText) -> RepeatedBody | None:
-        """Return the template for steps that repeat two earlier lists; None without one."""
+        """Find the template for copying steps that repeat earlier ones but for names, or None."""
         return self._bodies.get(text.key)
 
     def learn(self, text: StepsText, steps: tuple[Step, ...], *, is_sound: bool) -> None:
-        """Derive from a lowered list of steps a template to repeat them with other names.
+        """Build, from a list of lowered steps, the template that repeats them with other names.
 
         It takes longer than lowering them, so that it is done for the second of a shape. From
         steps with a fault nothing is learnt: others of their shape have it too.
@@ -135,7 +137,7 @@ class _StepsLearner(Learner):
     """
 
     def learn_all(self, ops: Sequence[Op]) -> _Ops | None:
-        """Build templates that repeat all lowered steps with other names; None if impossible."""
+        """Build the functions that copy a list of lowered steps with other names, or None."""
         found = [(type(op), self.node(op, tuple_of, skip=2)) for op in ops]
         if not self.is_whole:
             return None

@@ -75,7 +75,7 @@ class StepLowering:
 
     @property
     def nets(self) -> NetLowering:
-        """The object that lowers uses of nets in steps; imported for the first of them."""
+        """Return the object that lowers steps that use nets; import its module at the first use."""
         if self._nets is None:
             from jobrun.compile.lowering.nets import NetLowering  # noqa: PLC0415 - of jobs with nets
 
@@ -83,7 +83,7 @@ class StepLowering:
         return self._nets
 
     def _look_ahead(self) -> StepLowering:
-        """Return what lowers the steps of a net ahead of its use, discarding faults."""
+        """Return what lowers a net's steps before they are used, and discards their faults."""
         if self._is_ahead:
             return self
         ahead = StepLowering(replace(self._context, faults=Faults()))
@@ -126,7 +126,7 @@ class StepLowering:
     def body(
         self, specs: models.Steps, at: Path, prefix: str, env: Env
     ) -> tuple[tuple[Step, ...], RepeatedFlow | None]:
-        """Lower the steps of a task's body, or copy those of a task that differs in names only."""
+        """Lower the steps of a task, or copy them from an earlier task if only names differ."""
         text = self._repeated.text(specs) if self._repeated is not None else None
         if self._repeated is None or text is None:
             return self.steps(specs, at, prefix, env), None
@@ -318,7 +318,7 @@ class EffectLowering:
         return Save(self._files(spec.save, (*at, "save"), place, env), place.path, place.origin)
 
     def _declared(self, spec: models.EffectStep, at: Path, place: Place, env: Env) -> Step:
-        """Lower a step of a declared kind of effect, such as ``log``, key by key."""
+        """Lower a step such as ``log`` by the keys that its class in ``graph.effects`` declares."""
         kind: Any = models.DECLARED_MODELS[type(spec)]
         given: dict[str, Any] = {
             name: str(getattr(spec, other)) for name, other in declared_sources(kind).items()
@@ -370,7 +370,7 @@ class EffectLowering:
         return Assign(targets, value, path, origin) if targets else Perform(value, path, origin)
 
     def _checked(self, call: Call, definition: OpDef, place: Place) -> Expr:
-        """Check an operator call in a step, only once for calls that differ in names alone."""
+        """Check the arguments of an operator step, but not again where only names differ."""
         key = _kinds_of_arguments(call)
         if key in self._valid:
             return call
@@ -503,7 +503,9 @@ _LOWERING: Mapping[str, Callable[[EffectLowering, Any, Path, Place, Env], Step]]
 
 
 def _kinds_of_arguments(call: Call) -> tuple[object, ...] | None:
-    """Build the key that operator calls in steps share if only names differ; None if not simple.
+    """Build a key for an operator step's call: its function and kinds of arguments, no names.
+
+    Returns None for a call with keywords or with nested expressions.
 
     Which blob a name means does not decide it.
     """

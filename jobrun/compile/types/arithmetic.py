@@ -175,7 +175,7 @@ def infer_unary(sign: str, operand: Known) -> Known:
 
 
 def infer_comparison(left: Known, sign: str, right: Known) -> Known:
-    """Infer the type of the comparison ``left sign right``, by rules like arithmetic's.
+    """Infer the type of the comparison ``left sign right``, by rules as for arithmetic.
 
     Raises:
         MisfitError: Their shapes do not broadcast, or they have no order.
@@ -224,7 +224,7 @@ def _compare_values(left: Known, sign: str, right: Known) -> Known:
 
 
 def require_truth_value(known: Known) -> None:
-    """Raise in arithmetic of truth values (``not``, ``and``, ``or``) if a type is an array.
+    """Refuse, in arithmetic of truth values (``not``, ``and``, ``or``), an array of several items.
 
     Raises:
         MisfitError: It has more than one item.

@@ -100,12 +100,12 @@ def infer_expression(
 
 
 def output_key(node: str, task: str, output: str) -> str:
-    """Return the key by which ``infer_expression`` looks up the type of a task's output."""
+    """Return the key under which type inference of expressions finds a task's output."""
     return f"{node}/{task}.{output}"
 
 
 def blob_key(node: str, name: str) -> str:
-    """Return the key by which ``infer_expression`` looks up the type of a node's blob."""
+    """Return the key under which type inference of expressions finds a node's blob."""
     return f"{node}//{name}"
 
 
@@ -135,7 +135,7 @@ class RuleCache:
         return found[1]
 
     def binary(self, left: Known, sign: str, right: Known) -> Known:
-        """Return the type of an expression ``a + b``, from the cache or the operands' types."""
+        """Infer the type of an expression ``a + b`` from its operands' types, and cache it."""
         key = (id(left), sign, id(right))
         found = self._found.get(key)
         if found is None:
@@ -151,7 +151,7 @@ class RuleCache:
         return found[1]
 
     def without_value(self, known: Known) -> Known:
-        """Return an expression's type with its constant value forgotten; cache the result."""
+        """Return an expression's inferred type without its constant value; cache the result."""
         if known.value is None and known.items is None:
             return known
         key = ("without value", id(known))

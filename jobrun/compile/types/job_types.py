@@ -116,7 +116,7 @@ class _JobInference:
 
     @property
     def shared(self) -> Shared:
-        """The types of records in shared queues that the inference of a whole job has found."""
+        """Return the types of records in shared queues that inference of a whole job found."""
         return self._sent.shared
 
     def types(self) -> Types:
@@ -136,7 +136,7 @@ class _JobInference:
         return Types(owned, self._made, self._faults.faults.all())
 
     def _equivalence_key(self, node: str) -> object:
-        """Return a key shared by nodes with equal tasks, to infer types of the job only once."""
+        """Return a key that nodes with equal tasks share, to infer a job's types once per key."""
         tasks = tuple(
             (name, tuple(task.path for task in by_node.get(node, ())))
             for name, by_node in self._groups.items()
@@ -171,7 +171,7 @@ class _JobInference:
         return names
 
     def _at_epoch_boundary(self, node: str, names: Names) -> Names:
-        """Infer the types with which every epoch of the job begins, without constant values."""
+        """Infer the types with which each epoch of a job begins, without constant values."""
         bare = self._cache.without_value
         return {name: bare(names.get(name, UNKNOWN)) for name in self._owned(node)}
 

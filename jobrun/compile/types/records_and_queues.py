@@ -112,7 +112,7 @@ def _find_writers(tasks: Iterable[Task]) -> dict[str, list[Task]]:
 
 
 def sort_tasks(tasks: tuple[Task, ...]) -> list[Task]:
-    """Sort tasks to infer record types: those that write to a queue precede those that read it.
+    """Sort tasks so that writers of a queue precede its readers, to infer types of records.
 
     Ties are in the order of the spec. If the queues form a cycle, they are ignored.
     """
@@ -177,7 +177,7 @@ def _check_same_type(queue: Queue, name: str, sent: Sent, faults: Faults) -> Non
 
 
 def _compared_part(queue: Queue, known: Known) -> object:
-    """Return what must agree in the types of a queue's records: dtype, rank, perhaps row shape."""
+    """Return what must be equal in the types of a queue's records: dtype, rank, row shape."""
     if known.shape is None:
         return known.dtype, None
     return known.dtype, known.shape[1:] if queue.batch else None, len(known.shape)

@@ -138,11 +138,11 @@ class StepInference:
         return falls or bool(frame.left)
 
     def steps(self, steps: tuple[Step, ...]) -> bool:
-        """Infer types through a list of steps; return if the end of the last is reached."""
+        """Infer types through a list of steps; return whether the end of the last is reached."""
         return all(map(self._step, steps))
 
     def repeat(self, path: str, body: Callable[[], bool]) -> None:
-        """Infer types through a loop's steps until they settle; changing ones become unknown."""
+        """Infer types through a loop until they no longer change; those that do become unknown."""
         frame = self._enter(path)
         for _ in range(_WIDENING_PASSES):
             falls, after = self._try_branch(body)
@@ -163,7 +163,7 @@ class StepInference:
         return self._inference.whole(expr)
 
     def output(self, expr: Expr, task: Task) -> Known:
-        """Infer the type of a task's output, given the types of names after the task's steps."""
+        """Infer the type of a task's output from the types of blobs after the task's last step."""
         self._of = task
         return self._inference.whole(expr)
 
@@ -173,7 +173,7 @@ class StepInference:
             self._faults.add_misfit(misfit, self._of.path, self._of.origin)
 
     def bind(self, name: str, known: Known) -> None:
-        """Bind a name to a type for the steps that follow in type inference."""
+        """Bind a name to an inferred type, for the steps that follow."""
         if name in self._volatile or known.dtype == NONE:
             known = UNKNOWN
         self._set(name, known)
@@ -193,7 +193,7 @@ class StepInference:
         return self._frames[-1]
 
     def _leave(self) -> None:
-        """End a block of steps in inferring types; what it has bound is noted in the outer one."""
+        """Leave a block in type inference: names that it changed count as changed outside too."""
         ended = self._frames.pop()
         around = self._frames[-1].before
         for name, known in ended.before.items():
@@ -349,7 +349,7 @@ class StepInference:
         return not holds
 
     def _note_leaving(self, target: str) -> None:
-        """Note the types of names at a ``stop`` step, which leaves a block, for the block's end."""
+        """Record the inferred types where a ``stop`` step leaves a block, to join at its end."""
         changed: dict[str, None] = {}
         for frame in reversed(self._frames):
             changed |= dict.fromkeys(frame.before)

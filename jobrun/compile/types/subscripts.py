@@ -83,7 +83,7 @@ class _ArrayIndex:
 
     @property
     def axes(self) -> int:
-        """The number of axes of ``x`` that an index array in the subscript ``x[…]`` consumes."""
+        """Return how many axes of ``x`` this index array consumes in the subscript ``x[…]``."""
         return len(self.shape) if self.is_mask else 1
 
     @property

@@ -33,7 +33,7 @@ from jobrun.core.events import (
 from jobrun.core.failpoints import reach
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.conditions import StopCondition
-from jobrun.graph.query import group_outputs, kept_names, outputs_read_later, rebuild_group
+from jobrun.graph.query import group_outputs, kept_names, outputs_read_later
 from jobrun.graph.types import Job, OutputRef, Retry, TaskGroup
 from jobrun.runner.identity.constant_digests import digest_constants, require_same_constants
 from jobrun.runner.locate_faults import locate_faults
@@ -235,6 +235,8 @@ class JobRunner:
         return self._saver.save(progress)
 
     def _resume(self, resumed: ResumePoint) -> Progress:
+        from jobrun.graph.group_transforms import rebuild_group  # noqa: PLC0415 - of a resume
+
         progress = resumed.progress
         self._elapsed_before_s = progress.elapsed_s
         rebuilt = self._run_group(rebuild_group(self._job.init), 0, {})
