@@ -27,9 +27,9 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ProofError, UsageError
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.types import Job
-from jobrun.tools.prove.judge import Difference
+from jobrun.tools.prove.judge import Difference, last_writer
 from jobrun.tools.prove.original_program import Original
-from jobrun.tools.prove.proof import Proof, ProofRequest, last_writer, prove
+from jobrun.tools.prove.proof import Proof, ProofRequest, prove
 from jobrun.tools.prove.trials import Outcome
 
 _LIKELY = (
@@ -40,7 +40,7 @@ _LIKELY = (
 _PRELOAD = (
     "jobrun.cli.run_command",
     "jobrun.cli.jobs.run",
-    "jobrun.cli.progress.display",
+    "jobrun.cli.progress.lines",
     "jobrun.cli.progress.live",
 )
 

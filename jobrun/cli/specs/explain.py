@@ -23,13 +23,12 @@ from jobrun.ops.operator_table import installed_operators
 from jobrun.tools.manual import (
     TOPICS,
     counterpart,
-    list_key_tables,
     list_pages,
     list_topics,
     read_pages,
     render_for_terminal,
-    render_key_page,
 )
+from jobrun.tools.spec_key_tables import list_key_tables, render_key_page
 
 _ALL_CODES = "codes"
 _COMMANDS = "commands"

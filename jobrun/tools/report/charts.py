@@ -193,7 +193,7 @@ def chart_section(charts: Charts, names: Sequence[str]) -> Html:
     return joined(parts)
 
 
-def key(run: int) -> Html:
+def line_sample(run: int) -> Html:
     """Render a legend sample of the line style of one run in the report's charts, as SVG."""
     line = tag("path", d="M0 5H26", class_=f"s{run % 8} d{run % 4}")
     return tag("svg", line, class_="key", viewBox="0 0 26 10", aria_hidden="true")
@@ -201,7 +201,12 @@ def key(run: int) -> Html:
 
 def _key_button(run: int, name: str) -> Html:
     return tag(
-        "button", key(run), tag("span", name), type="button", data_run=run, aria_pressed="true"
+        "button",
+        line_sample(run),
+        tag("span", name),
+        type="button",
+        data_run=run,
+        aria_pressed="true",
     )
 
 

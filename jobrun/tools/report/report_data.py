@@ -24,7 +24,7 @@ from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.spec_folder import PLAN_NAME, RESOLVED_NAME, compile_recorded
 from jobrun.tools.inspection import Inspection, checkpoint_directory, inspect
 from jobrun.tools.profile import FOLDER as PROFILES
-from jobrun.tools.report.pictures import MOST_DRAWN, DrawnBlob, draw_each_blob
+from jobrun.tools.report.blob_pictures import MOST_DRAWN, DrawnBlob, draw_each_blob
 from jobrun.tools.report.run_history import History, Link, ancestors, children, read_history
 from jobrun.tools.runs.metrics import Metrics
 from jobrun.tools.runs.recorded_usage import read_resources
