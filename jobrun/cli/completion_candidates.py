@@ -62,7 +62,7 @@ class CompletedText(_TextType):
 
 
 def _runs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    """List completions of an argument RUN: names of jobs and runs, or after a slash, paths."""
+    """List the completion candidates of RUN: names of jobs and runs; after a slash, run paths."""
     from jobrun.tools.runs.summarise_runs import NewestFirst  # noqa: PLC0415 - only when asked
 
     listed = NewestFirst(run_dir_of(ctx))

@@ -112,7 +112,7 @@ def _sentence(text: str) -> str:
 
 
 def environment_fault(error: Exception) -> Fault | None:
-    """Build the fault if a command failed for lack of memory, disk or libraries; None for a bug."""
+    """Make the fault to print for an error from lack of memory, disk or libraries; else None."""
     match error:
         case RuntimeError() if "can't start new thread" in str(error):
             return Fault("E411", "cannot start another thread", _MEMORY)
@@ -147,7 +147,7 @@ def _has_working_directory() -> bool:
 
 
 def write_report(trace: str, arguments: Sequence[str]) -> str | None:
-    """Write a crash report with the command that was run and its traceback; return the path.
+    """Write a crash report with the error's traceback and the command line; return its path.
 
     Returns:
         Its path, or None when it cannot be written.

@@ -236,7 +236,7 @@ TOPICS: Mapping[str, Callable[[], str]] = {
 
 
 def counterpart(given: str) -> str:
-    """Return the manual's sentence on what replaces a Caffe2 operator in jobrun; else empty."""
+    """Return the manual's sentence on the counterpart of a Caffe2 operator; empty without one."""
     for theirs, ours, _ in ANCESTORS:
         for name in theirs.split(", "):
             if name.casefold() == given.casefold():

@@ -319,7 +319,7 @@ def _step_rows(times: tuple[BlockTime, ...], labels: Mapping[str, str]) -> list[
 
 
 def _with_total(row: StepRow, inside: list[StepRow], is_own: list[bool]) -> StepRow:
-    """Compute a profiled step's own time and its total from the rows of the steps inside."""
+    """Compute a profiled step's own and total time, from the profile's rows of steps inside it."""
     called_s = sum(one.total_s for one, own in zip(inside, is_own, strict=True) if not own)
     own_s = sum(one.total_s for one, own in zip(inside, is_own, strict=True) if own)
     # Branches of a parallel run side by side: together they may be longer than it.
@@ -405,7 +405,7 @@ def build_trace(
 
 
 def _lanes(times: Iterable[BlockTime]) -> dict[str, int]:
-    """Assign each node a process number for a profile's trace, in the order of the names."""
+    """Number a profile's nodes by name, as process ids (``pid``) of the Chrome trace."""
     nodes = {block.owner.node for block in times if block.spans}
     # trainer_2 before trainer_10.
     ordered = sorted(nodes, key=lambda node: (len(node), node))

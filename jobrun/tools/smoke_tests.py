@@ -47,7 +47,7 @@ class SmokeResult:
 
     @property
     def good(self) -> bool:
-        """Whether a smoke test ended as expected, or was stopped at the end of its time."""
+        """Return whether a smoke test ended as expected, or was stopped at the end of its time."""
         return self.exit_code in (0, _STOPPED)
 
     @property

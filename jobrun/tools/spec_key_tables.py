@@ -68,7 +68,7 @@ class Table:
 
 
 def read_tables(schema: Schema) -> tuple[Table, ...]:
-    """Build the manual's tables of spec keys from the JSON schema, the top level's first."""
+    """Build the tables of all spec keys from the JSON schema, with that of the top level first."""
     definitions = schema["$defs"]
     found: dict[str, Table] = {}
     waiting = deque([("", "", schema)])
@@ -109,7 +109,7 @@ def find_tables(all_tables: tuple[Table, ...], given: str) -> tuple[Table, ...]:
 
 
 def list_key_words(all_tables: tuple[Table, ...]) -> tuple[str, ...]:
-    """List the names and paths of all spec keys in the manual, to suggest one for a typo."""
+    """List the names and paths of the spec keys in tables, to suggest one for a typo."""
     found = dict.fromkeys(one.path for one in all_tables if one.path)
     for one in all_tables:
         found |= dict.fromkeys(key.name for key in one.keys)
@@ -120,7 +120,7 @@ def list_key_words(all_tables: tuple[Table, ...]) -> tuple[str, ...]:
 
 @cache
 def list_key_tables() -> tuple[Table, ...]:
-    """List the tables of spec keys that the manual shows, built from the JSON schema of specs."""
+    """Return the tables of all spec keys, built once from the JSON schema of specs."""
     # Builds all models of the spec: not for those who ask about something else.
     from jobrun.spec.models.json_schema import schema  # noqa: PLC0415
 
@@ -128,7 +128,7 @@ def list_key_tables() -> tuple[Table, ...]:
 
 
 def render_key_page(given: str) -> str | None:
-    """Render the manual's page on a spec key, as ``checkpoint.keep``; None if unknown."""
+    """Render the tables of a spec key, as ``checkpoint.keep``, as text; None if unknown."""
     found = find_tables(list_key_tables(), given)
     return "\n\n".join(map(_page, found)) if found else None
 
@@ -193,7 +193,7 @@ def _default(value: Schema) -> str:
 
 
 def _models(value: Any, definitions: Schema) -> Iterator[str]:
-    """Yield the names of schema definitions to which the manual links from a spec key."""
+    """Yield the names of the tables of keys to which a spec key leads, from the key's schema."""
     if isinstance(value, list):
         for one in value:
             yield from _models(one, definitions)
@@ -212,7 +212,7 @@ def _models(value: Any, definitions: Schema) -> Iterator[str]:
 
 
 def _kind(value: Schema) -> str:
-    """Describe for the manual what a spec key may contain, such as ``text or mapping``."""
+    """Describe for a table which values a spec key accepts, such as ``text or mapping``."""
     return " or ".join(dict.fromkeys(_kinds(value))) or "anything"
 
 

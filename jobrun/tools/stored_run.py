@@ -98,7 +98,7 @@ class StoredRun:
         return tuple(DirectoryStore(str(checkpoint_directory(self._now()))).epochs())
 
     def status(self) -> Status:
-        """Return the status that a stored run has now, with its epoch and the seconds left."""
+        """Read the present status of this stored run, with epoch and estimated seconds left."""
         return read_status(self._now())
 
     def metrics(self, *names: str) -> MetricTable:
@@ -429,7 +429,7 @@ def render_run(name: str, facts: Sequence[tuple[str, str]], metrics: Metrics) ->
 
 
 def render_runs(found: Sequence[RunSummary]) -> Html:
-    """Render a notebook's HTML table of the newest stored runs: params and last metrics."""
+    """Render ``StoredRuns`` for a notebook, as an HTML table of the newest runs."""
     shown = found[-_MOST_RUNS:]
     rows_of = [{**one.params, **one.metrics} for one in shown]
     names = list(dict.fromkeys(name for values in rows_of for name in values))

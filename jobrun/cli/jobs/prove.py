@@ -221,7 +221,7 @@ class _CopyCounter:
             self._shell.say(f"copy {outcome.trial.number}: {outcome.trial}: {_verdict(outcome)}")
 
     def end(self) -> None:
-        """Erase from the terminal ``jobrun prove``'s counter of the copies that it has run."""
+        """Erase the counter of tested copies that ``jobrun prove`` shows on the terminal."""
         if self._live:
             click.echo("\r\x1b[K", nl=False, err=True)
 

@@ -54,7 +54,7 @@ class JsonLines:
         pass
 
     def __call__(self, event: Event) -> None:
-        """Display one event of a run as a line of JSON, the progress display for programs."""
+        """Print an event of a run as one line of JSON, the progress display for programs."""
         with self._lock:
             self._state.update(event)
             if not self._quiet or _is_always_shown(event):
@@ -169,7 +169,7 @@ def _is_always_shown(event: Event) -> bool:
 
 
 def render_warning(event: Event) -> str | None:
-    """Render a warning, or a failed or skipped checkpoint, as a line; other events as None."""
+    """Render an event as a line of warning, as for a failed checkpoint; None for other events."""
     match event:
         case Noted(level="warning"):
             return f"warning: {event.text}"
@@ -183,6 +183,6 @@ def render_warning(event: Event) -> str | None:
 
 
 def render_heading(event: RunStarted) -> str:
-    """Render as a line the state in which a run starts: new, or continued after which epoch."""
+    """Render as one line how a run starts: from the beginning, or after which epoch."""
     start = "starts" if event.epoch < 0 else f"continues after epoch {event.epoch}"
     return f"{event.run} {start}"

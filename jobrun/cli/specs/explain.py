@@ -105,7 +105,7 @@ def command(shell: Shell, code: str | None, out: str, as_json: bool) -> None:
 
 
 def _other_page(given: str) -> str | None:
-    """Render what ``jobrun explain`` prints about a topic, function or key; None if unknown."""
+    """Render what ``jobrun explain`` prints for a word that is no error code; None if unknown."""
     if given == _COMMANDS:
         return render_command_help(_root())
     if given in TOPICS:
@@ -140,7 +140,7 @@ def _root() -> click.Group:
 
 
 def iter_command_help(root: click.Group) -> Iterator[tuple[str, str]]:
-    """Yield each command's path and help text in 80 columns, as ``jobrun explain`` shows them.
+    """Yield each command, as ``jobrun ckpt list``, with the help that ``jobrun explain`` shows.
 
     Args:
         root: Of all commands.
@@ -206,7 +206,7 @@ def _one(codes: dict[str, Entry], given: str) -> dict[str, Entry]:
 
 
 def nearest_topic(given: str) -> str:
-    """Suggest the topic, key or function for a word that ``jobrun explain`` does not know."""
+    """Suggest the nearest word that ``jobrun explain`` accepts in place of an unknown one."""
     if found := counterpart(given):
         return found
     return did_you_mean(given, list_topics())

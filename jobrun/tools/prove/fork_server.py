@@ -51,7 +51,7 @@ class ProcessEnd:
 
 
 def unsupervised_environment() -> dict[str, str]:
-    """Return the environment variables for the processes of a proof, with supervision turned off.
+    """Copy the environment for the fork server's processes, with jobrun's supervisor turned off.
 
     A supervisor would report the kill as it does to users.
     """
@@ -59,7 +59,7 @@ def unsupervised_environment() -> dict[str, str]:
 
 
 def plain_environment() -> dict[str, str]:
-    """Return the environment for processes that a proof starts, without variables of jobrun."""
+    """Copy the environment for processes that a proof starts, without any ``JOBRUN_*``."""
     return {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
 
 

@@ -188,7 +188,7 @@ def _alike(first: Path | None, second: Path | None) -> bool:
 
 
 def last_writer(job: Job, node: str, blob: str) -> str:
-    """Find the step of an epoch that writes a blob last, to explain a proof's difference."""
+    """Find the step that writes a blob last in an epoch, to explain why two runs differ in it."""
     found = ""
     for task in job.epoch.tasks:
         for path, access in _accesses(task.steps) if task.node == node else ():
@@ -206,5 +206,5 @@ def _accesses(steps: tuple[Step, ...]) -> Iterator[tuple[str, Access]]:
 
 
 def accept_without_comparison(reference: Run, found: Run) -> None:
-    """Accept a proof's two runs without a comparison where the job is inexact: do nothing."""
+    """Judge two runs of an inexact job as equal, without comparing them: do nothing."""
     del reference, found

@@ -106,13 +106,13 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        """Whether the proof succeeded: kills worked, trials passed, the original program agrees."""
+        """Return whether the proof succeeded: kills, trials, and comparison with the original."""
         wrong = self.bad or self.unsteady is not None or any(self.unlike.values())
         return not wrong and self.is_shown
 
     @property
     def is_shown(self) -> bool:
-        """Whether this ``Proof`` killed enough copies: at least half, and one after a save."""
+        """Return whether the proof killed enough copies: at least half, and one after a save."""
         return 2 * self.landed >= len(self.outcomes) and self.loaded > 0
 
     @property

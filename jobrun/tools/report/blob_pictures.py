@@ -206,7 +206,7 @@ class Histogram:
 
 
 def histogram(value: Any, bins: int = 40) -> Histogram | None:
-    """Compute the histogram of an array for the report; None if it has too few finite numbers.
+    """Compute the histogram to draw of a blob's array; None if it has too few finite numbers.
 
     Args:
         value: An array of any shape, or anything else, which has none.

@@ -268,7 +268,7 @@ class _Part:
     width: float
 
     def x(self, at: float) -> float:
-        """Return the x coordinate of a time within one invocation's part of the timeline."""
+        """Return the x coordinate of a time in one process's stretch of the timeline chart."""
         length = self.invocation.ended - self.invocation.started
         share = (at - self.invocation.started) / length if length > 0 else 0.0
         return self.left + self.width * min(1.0, max(0.0, share))
@@ -302,7 +302,7 @@ def timeline(history: History, width: int, words: str) -> Html:
 
 
 def legend() -> Html:
-    """Render the legend that explains the marks on a report's timeline as HTML."""
+    """Render the legend of the timeline chart as HTML: what each of its marks means."""
     marks = [
         ("save", "M0-5V5", "a save"),
         ("again", "M0-5L5 4h-10z", "went on from an epoch"),

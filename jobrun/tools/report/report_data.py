@@ -222,7 +222,7 @@ def _following(status: Status, run: str) -> tuple[str, ...]:
 
 
 def strip_job(plan: Mapping[str, Any]) -> Job:
-    """Build a ``Job`` of only what a report needs: names, and the nodes and needs of tasks.
+    """Build a ``Job`` of only the data that a run's report shows: names, nodes, order of tasks.
 
     Args:
         plan: The content of ``spec/plan.json``.

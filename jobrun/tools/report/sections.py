@@ -234,7 +234,7 @@ def _runs(one: TaskTime) -> str:
 
 
 def _profile_rows(rows: Any, name: str) -> list[_Row]:
-    """Parse a profile's rows for a report's section of the longest times; skip malformed rows."""
+    """Read names and times for a report's section from a profile's rows; skip malformed rows."""
     if not isinstance(rows, list):
         return []
     found = []
@@ -249,7 +249,7 @@ def _profile_rows(rows: Any, name: str) -> list[_Row]:
 
 
 def _bars(what: str, rows: list[_Row], most_rows: int = _MOST_BARS) -> Html:
-    """Render as HTML the bars in a section of a report: the longest times, each with its name."""
+    """Render a report section's longest times as HTML: name, time and a bar in each row."""
     rows = sorted(rows, key=lambda row: -row[1])
     most = max((seconds for _, seconds, _ in rows), default=0.0) or 1.0
     items = (
@@ -439,7 +439,7 @@ _MOST_CHANGES = 60
 
 
 def difference_sections(reports: Sequence[RunReport]) -> Iterator[Section]:
-    """Yield the sections of a page on several runs that compare metrics, params and the like."""
+    """Yield the sections of a report on how several runs differ: metrics, params, state."""
     lasts = [{name: number(value) for name, value in one.metrics_last.items()} for one in reports]
     if any(lasts):
         yield "last", "Last values", _side_by_side("metric", reports, lasts, all_rows=True)

@@ -91,7 +91,7 @@ class Status:
 
     @property
     def left_s(self) -> float | None:
-        """Estimated seconds that a run, by its status, has left; None when not known."""
+        """Estimate the seconds until the run of this status ends; None if that is unknown."""
         if self.owner is None or self.total_epochs is None or self.epoch_s is None:
             return None
         return max(0, self.total_epochs - max(self.epoch, 0)) * self.epoch_s
