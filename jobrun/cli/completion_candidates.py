@@ -144,7 +144,7 @@ def _metrics_of_spec(ctx: click.Context, incomplete: str) -> Iterable[tuple[str,
 
 
 def _section(spec: str, key: str) -> dict[str, Any]:
-    """Read, for completion candidates, a section (mapping) of the command line's spec, or {}."""
+    """Read a mapping, as ``params``, of the command line's spec for completion candidates."""
     from jobrun.spec.resolve.include import read_unchecked  # noqa: PLC0415
 
     found = read_unchecked(spec).get(key) if spec else None

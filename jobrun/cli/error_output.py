@@ -58,7 +58,7 @@ def print_faults(faults: Sequence[Fault], shell: Shell) -> None:
 
 
 def _render(fault: Fault, files: Mapping[str, str], shell: Shell) -> str:
-    """Render a fault for output on stderr, perhaps in colours."""
+    """Render a fault for output on stderr, with lines of the spec, and colours on a terminal."""
     colour = "red" if fault.severity == "error" else "yellow"
     kind, bracket, rest = headline(fault).partition("]")
     width, indent = shell.message_width, len(_INDENT)

@@ -383,12 +383,12 @@ class SharedState:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code that the child wrote to memory shared with its supervisor, or None."""
+        """Return the exit code that the child left for its supervisor; None before its end."""
         return self._page[1] if self._page[0] else None
 
     @property
     def stacks(self) -> str:
-        """The stack traces of a crash that the child left in memory shared with its supervisor."""
+        """Return the stack traces that a crash of the child left for its supervisor."""
         return os.pread(self._stacks, _MOST_STACK_BYTES, 0).decode(errors="replace")
 
     def keep(self, pid: int) -> None:
@@ -397,7 +397,7 @@ class SharedState:
 
     @property
     def kept(self) -> set[int]:
-        """The processes, recorded in supervisor memory, that may outlive the child."""
+        """Return the ids of processes that the supervisor must leave alive when its child ends."""
         return {int(pid) for pid in self.read("keep").split()}
 
     def write_news(self, line: bytes) -> None:

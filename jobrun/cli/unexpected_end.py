@@ -59,7 +59,7 @@ _LIMITS = {
 
 
 def record_running(shared: SharedState, grace_s: float) -> Listener:
-    """Create a listener that records what runs, to explain a later unexpected end.
+    """Create a listener that records which run and tasks run, to explain a later unexpected end.
 
     Args:
         shared: The shared.

@@ -16,6 +16,7 @@ from pathlib import Path
 from jobrun.compile.expressions import limits
 from jobrun.compile.expressions import python_ast as scalar
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.expressions import ATTRIBUTES, BUILTINS, DTYPES
 from jobrun.ops.operator_table import DRAWS, OPERATORS
@@ -249,3 +250,10 @@ def list_topics() -> list[str]:
     draws = (f"rng.{name}" for name in DRAWS)
     keys = list_key_words(list_key_tables())
     return [*TOPICS, *read_pages(), *OPERATORS, *draws, *keys]
+
+
+def suggest_topic(given: str) -> str:
+    """Suggest the page, function or spec key of the manual that is nearest to an unknown word."""
+    if found := counterpart(given):
+        return found
+    return did_you_mean(given, list_topics())

@@ -7,7 +7,7 @@ import pytest
 from jobrun.compile.expressions import limits
 from jobrun.compile.expressions import python_ast as scalar
 from jobrun.ops.operator_table import OPERATORS
-from jobrun.tools.manual import ANCESTORS, TOPICS, counterpart
+from jobrun.tools.manual import ANCESTORS, TOPICS, counterpart, suggest_topic
 from tests.support.expressions import expression
 from tests.support.tables import each_case
 
@@ -49,3 +49,7 @@ def test_an_operator_of_the_ancestor_has_one_line(theirs, ours):
     assert ours in line
     assert bool(line) is bool(ours)
     assert "\n" not in line
+
+
+def test_a_word_near_a_function_names_it():
+    assert "segment_sum" in suggest_topic("segment_summ")

@@ -184,7 +184,7 @@ def _original(spec: str, job: Job, given: dict[str, Any]) -> Original | None:
 
 
 def _every_epoch(job: Job, overrides: tuple[str, ...]) -> tuple[str, ...]:
-    """Change the options of ``jobrun prove`` to save each epoch, if the spec says ``auto``.
+    """Let ``jobrun prove`` save each epoch of a job whose spec leaves it to ``auto`` when to save.
 
     Which epochs ``every: auto`` saves depends on how busy the machine is.
     """

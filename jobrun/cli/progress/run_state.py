@@ -126,12 +126,12 @@ class RunState:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the invocation in the displayed run state started."""
+        """Return the seconds since the process of the displayed run started or resumed it."""
         return self.clock() - self.started_at if self.started else 0.0
 
     @property
     def left(self) -> float | None:
-        """Estimated seconds until the last epoch ends, in the displayed state of a run; or None."""
+        """Estimate the seconds that the run in this displayed state has left; None if unknown."""
         total = self.started.total_epochs if self.started else None
         if total is None or not self.seconds:
             return None

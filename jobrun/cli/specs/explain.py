@@ -22,11 +22,11 @@ from jobrun.core.text.names import did_you_mean
 from jobrun.ops.operator_table import installed_operators
 from jobrun.tools.manual import (
     TOPICS,
-    counterpart,
     list_pages,
     list_topics,
     read_pages,
     render_for_terminal,
+    suggest_topic,
 )
 from jobrun.tools.spec_key_tables import list_key_tables, render_key_page
 
@@ -200,16 +200,9 @@ def _one(codes: dict[str, Entry], given: str) -> dict[str, Entry]:
     name = given.strip("[]").upper()
     if name not in codes:
         looks_like_code = name[:1] in ("E", "W") and name[1:].isdigit()
-        mend = did_you_mean(name, codes) if looks_like_code else nearest_topic(given)
+        mend = did_you_mean(name, codes) if looks_like_code else suggest_topic(given)
         raise UsageError.of("E405", f"unknown code '{given}'", mend)
     return {name: codes[name]}
-
-
-def nearest_topic(given: str) -> str:
-    """Suggest the nearest word that ``jobrun explain`` accepts in place of an unknown one."""
-    if found := counterpart(given):
-        return found
-    return did_you_mean(given, list_topics())
 
 
 def _page(name: str, entry: Entry) -> str:

@@ -42,7 +42,7 @@ class Condition:
     text: str
 
     def judge(self) -> Callable[[Value | None], bool]:
-        """Build the function that tests a value by a condition by which runs are filtered.
+        """Return the function that tests whether a run's value meets this condition of a filter.
 
         It never holds for a missing one.
         """
@@ -63,7 +63,7 @@ class Condition:
         return holds
 
     def judge_all(self, values: Sequence[Value | None]) -> Iterable[bool]:
-        """Return for each run's value in a column whether the condition to filter runs by holds."""
+        """Return for each run's value in a column whether this condition of a filter holds."""
         wanted, compare = self.number, _COMPARE[self.comparison]
         if wanted is not None and set(map(type, values)) <= {int, float, NoneType}:
             # As most columns are: without a call of Python for each value.
@@ -72,7 +72,7 @@ class Condition:
 
     @property
     def number(self) -> float | None:
-        """The number in a condition by which runs are filtered; None for text.
+        """Return the number with which this condition of a filter compares; None for text.
 
         A duration is in seconds.
         """
