@@ -247,7 +247,7 @@ class _Supervisor:
                 self._end_at = time.monotonic() + _REACTION_S
 
     def _grace_deadline(self) -> str:
-        """Encode as text when the supervisor's grace period ends, and which group the child runs.
+        """Return the end of the supervisor's grace period, and the group that runs, as two lines.
 
         Between groups there is nothing: a save that has begun is waited for.
         """
@@ -383,7 +383,7 @@ class SharedState:
 
     @property
     def exit_code(self) -> int | None:
-        """Return the exit code that the child left for its supervisor; None before its end."""
+        """Return the exit code that the child left for its supervisor; None if it left none."""
         return self._page[1] if self._page[0] else None
 
     @property
@@ -460,7 +460,7 @@ class LimitRecorder:
         self._lock = Lock()
 
     def listen(self, event: Event) -> None:
-        """Record for the supervisor which running task is the first to be far over its limit."""
+        """Record for the supervisor which running task will first be far over its time limit."""
         match event:
             case TaskLimited() if event.pid == self._pid:
                 over_s = time.monotonic() + event.limit_s + event.grace_s + _EXIT_S

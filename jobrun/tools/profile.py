@@ -405,7 +405,7 @@ def build_trace(
 
 
 def _lanes(times: Iterable[BlockTime]) -> dict[str, int]:
-    """Give each profiled node a number, by name: its process id (``pid``) in the Chrome trace."""
+    """Map each profiled node to its process id (``pid``) in the Chrome trace, ordered by name."""
     nodes = {block.owner.node for block in times if block.spans}
     # trainer_2 before trainer_10.
     ordered = sorted(nodes, key=lambda node: (len(node), node))
@@ -413,7 +413,7 @@ def _lanes(times: Iterable[BlockTime]) -> dict[str, int]:
 
 
 def _threads(times: Iterable[BlockTime]) -> dict[tuple[str, int], int]:
-    """Give each thread of a node a number in the Chrome trace, in the order of first use."""
+    """Map each thread of a node to its number in the Chrome trace, in the order of first use."""
     spans = sorted((span, block.owner.node) for block in times for span in block.spans)
     found: dict[tuple[str, int], int] = {}
     counts: Counter[str] = Counter()

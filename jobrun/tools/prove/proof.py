@@ -106,7 +106,7 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        """Return whether the proof succeeded: kills, trials, and comparison with the original."""
+        """Return whether the proof succeeded: copies were killed, and nothing failed or differed."""
         wrong = self.bad or self.unsteady is not None or any(self.unlike.values())
         return not wrong and self.is_shown
 

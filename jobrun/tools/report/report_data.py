@@ -222,7 +222,7 @@ def _following(status: Status, run: str) -> tuple[str, ...]:
 
 
 def strip_job(plan: Mapping[str, Any]) -> Job:
-    """Build a ``Job`` of only the data that a run's report shows: names, nodes, order of tasks.
+    """Build a ``Job`` with only what a run's report shows: names, nodes, and tasks' dependencies.
 
     Args:
         plan: The content of ``spec/plan.json``.
