@@ -52,7 +52,7 @@ class SmokeResult:
 
     @property
     def word(self) -> str:
-        """The result of a smoke test in a word, such as ``passed`` or ``failed``."""
+        """Return the result of a smoke test in a word, such as ``passed`` or ``failed``."""
         words = {0: "passed", _STOPPED: "passed, stopped", _UNEXPECTED: "unexpected"}
         return words.get(self.exit_code, "failed")
 

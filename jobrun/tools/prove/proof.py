@@ -96,17 +96,17 @@ class Proof:
 
     @property
     def landed(self) -> int:
-        """The number of trials in the proof in which the first kill ended the process."""
+        """Return the number of trials in the proof in which the first kill ended the process."""
         return sum(outcome.landed[0] for outcome in self.outcomes)
 
     @property
     def bad(self) -> tuple[Outcome, ...]:
-        """The trials of the proof in which something went wrong."""
+        """Return the trials of the proof in which something went wrong."""
         return tuple(outcome for outcome in self.outcomes if not outcome.good)
 
     @property
     def holds(self) -> bool:
-        """Return whether the proof succeeded: copies were killed, and nothing failed or differed."""
+        """Return whether the proof succeeded: copies were killed, nothing failed or differed."""
         wrong = self.bad or self.unsteady is not None or any(self.unlike.values())
         return not wrong and self.is_shown
 

@@ -94,12 +94,12 @@ class RunReport:
 
     @property
     def run(self) -> Run:
-        """The run that is reported."""
+        """Return the run that this data of a report is about."""
         return self.status.run
 
     @property
     def metrics_last(self) -> dict[str, Any]:
-        """The last value of each metric of the reported run."""
+        """Return the last value of each metric of the reported run."""
         found: dict[str, Any] = {}
         for _, values in self.status.metrics.rows:
             pairs = zip(self.status.metrics.names, values, strict=True)

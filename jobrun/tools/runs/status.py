@@ -145,7 +145,7 @@ def read_status(run: Run, lines: int = 3) -> Status:
 
 @contextlib.contextmanager
 def _noting(path: Path, faults: list[str]) -> Iterator[None]:
-    """Note in a run's status which of its files could not be read, and why not."""
+    """Add to a run's status which of its files could not be read, and why."""
     try:
         yield
     except FileNotFoundError:

@@ -70,12 +70,12 @@ class RunSummary:
 
     @property
     def name(self) -> str:
-        """The summarised run's name without the job: ``20261121-0942-brisk-heron``."""
+        """Return the summarised run's name without the job: ``20261121-0942-brisk-heron``."""
         return self.path.rpartition("/")[2]
 
     @property
     def words(self) -> str:
-        """The words in the summarised run's name, without the date: ``brisk-heron``."""
+        """Return the words in the summarised run's name, without the date: ``brisk-heron``."""
         return self.name.split("-", 2)[-1]
 
     @property

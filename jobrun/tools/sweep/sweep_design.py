@@ -62,7 +62,7 @@ class PlannedPoint:
 
     @property
     def label(self) -> str:
-        """The label of a planned point of a sweep: ``lr=0.1 k=3``."""
+        """Return the label of a planned point of a sweep: ``lr=0.1 k=3``."""
         return " ".join(f"{axis}={shown_value(value)}" for axis, value in self.values.items())
 
 
