@@ -34,7 +34,7 @@ class TerminalConsole(Console):
 
     @property
     def size(self) -> ConsoleDimensions:
-        """The screen's size: that in COLUMNS and LINES if set, else that of stderr's terminal."""
+        """Return the screen's size: COLUMNS and LINES if set, else that of stderr's terminal."""
         if not {"COLUMNS", "LINES"} & os.environ.keys():
             with contextlib.suppress(OSError):
                 return ConsoleDimensions(*os.get_terminal_size(STREAMS.original(2)))

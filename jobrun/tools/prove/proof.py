@@ -117,7 +117,7 @@ class Proof:
 
     @property
     def loaded(self) -> int:
-        """The number of copies in this proof that continued from an epoch after the first."""
+        """Return how many copies in this proof continued from an epoch after the first."""
         return sum(outcome.loaded > 0 for outcome in self.outcomes)
 
 

@@ -176,7 +176,7 @@ class _EventSummary:
 
     @property
     def epoch_s(self) -> float | None:
-        """The mean seconds per epoch, with saves, by which the status estimates the time left."""
+        """Return the mean seconds per epoch, with saves, for the time left in the status."""
         if not self.seconds:
             return None
         computing_s = _mean_of_newest(self.seconds)

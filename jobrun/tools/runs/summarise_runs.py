@@ -80,7 +80,7 @@ class RunSummary:
 
     @property
     def sweep(self) -> str:
-        """The name of the sweep that made the summarised run, from its tags; empty for none."""
+        """Return the name of the sweep that made the summarised run, from its tags; or empty."""
         tags = (tag for tag in self.tags if tag.startswith(_SWEEP))
         return next(tags, "").removeprefix(_SWEEP)
 
