@@ -10,5 +10,6 @@ What a command computes is in ``tools/`` or ``runner/``; here are its options an
 - ``supervisor``: the parent process that relays signals and enforces limits, and the memory that it
   and its child share; ``supervisor_notifications``: news of a run that it sends;
   ``unexpected_end``: the explanation after SIGKILL, SIGSEGV or ``os._exit``.
-- ``terminal``, ``formatting``, ``error_output``: how anything is printed.
+- ``terminal``, ``formatting``, ``error_output``: how anything is printed;
+  the last also writes the report after a crash.
 """

@@ -121,7 +121,7 @@ class CommandGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete the name of a command of the app, or of one of the app's own options."""
+        """List the app's commands, and its own options, that begin with the incomplete word."""
         from click.shell_completion import CompletionItem  # noqa: PLC0415 - at a tab only
 
         found = [
@@ -143,7 +143,7 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command of the app that ``args[0]`` names; if unknown, suggest another.
+        """Find the command of the app that ``args[0]`` names; if there is none, suggest another.
 
         Raises:
             UsageError: There is no such command.

@@ -62,7 +62,7 @@ class CompletedText(_TextType):
 
 
 def _runs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    """List completions of an argument RUN: names of jobs and runs, or after a slash, paths."""
+    """List the completion candidates of RUN: names of jobs and runs; after a slash, run paths."""
     from jobrun.tools.runs.summarise_runs import NewestFirst  # noqa: PLC0415 - only when asked
 
     listed = NewestFirst(run_dir_of(ctx))
@@ -144,7 +144,7 @@ def _metrics_of_spec(ctx: click.Context, incomplete: str) -> Iterable[tuple[str,
 
 
 def _section(spec: str, key: str) -> dict[str, Any]:
-    """Read, for completion candidates, a section (mapping) of the command line's spec, or {}."""
+    """Read a mapping, as ``params``, of the command line's spec for completion candidates."""
     from jobrun.spec.resolve.include import read_unchecked  # noqa: PLC0415
 
     found = read_unchecked(spec).get(key) if spec else None

@@ -47,7 +47,7 @@ def command(shell: Shell, shell_name: str | None) -> None:
 
 
 def answer_request(instruction: str) -> int:
-    """Answer one request of the shell completion script, given in environment variables.
+    """Print the completions for which a shell's completion script asks in environment variables.
 
     Args:
         instruction: Such as ``bash_complete``.
@@ -89,12 +89,12 @@ class WholeLineBash(BashComplete):
         return words[1:-1], words[-1]
 
     def format_completion(self, item: CompletionItem[Any]) -> str:
-        """Format a completion for bash's script: its type, and its value."""
+        """Format one completion as a line for bash's completion script: its type, and its value."""
         return f"{item.type},{str(item.value).removeprefix(self._kept)}"
 
     @cached_property
     def _kept(self) -> str:
-        """The start of a typed word, as up to a ``:``, that bash completions must omit."""
+        """Return the start of the typed word, as ``ray:``, that bash's completions must omit."""
         _, typed = self.get_completion_args()
         breaks = os.environ.get(_BREAKS, "")
         ends = (at + (letter not in _KEPT) for at, letter in enumerate(typed) if letter in breaks)

@@ -1,4 +1,4 @@
-"""Make faults of errors that end a command, and print them with the spec's lines on stderr."""
+"""Make faults of errors that end a command, print them on stderr, and write crash reports."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.errors import Fault
 from jobrun.core.text.fault_text import as_item, excerpt, headline, render_github, visible
 from jobrun.core.text.patterns import lazy_pattern
+from jobrun.version import __version__
 
 _MOST_BYTES = 16 << 20
 # Of what follows the first line of a fault.
@@ -26,6 +27,9 @@ _LIMITS = {
     errno.ENOMEM, errno.ENOSPC, errno.EPERM, errno.EROFS, errno.ESTALE, errno.EAGAIN,
     errno.ENXIO, errno.ENODEV, errno.EREMOTEIO, errno.ENOTCONN,
 }  # fmt: skip
+
+# Whose versions a crash report names.
+_LIBRARIES = ("click", "h5py", "numpy", "pydantic", "pyyaml", "rich")
 
 # What click says of a text in place of a number.
 _NO_INTEGER = lazy_pattern(r"is not a valid integer(?: range)?\b")
@@ -54,7 +58,7 @@ def print_faults(faults: Sequence[Fault], shell: Shell) -> None:
 
 
 def _render(fault: Fault, files: Mapping[str, str], shell: Shell) -> str:
-    """Render a fault for output on stderr, perhaps in colours."""
+    """Render a fault for output on stderr, with lines of the spec, and colours on a terminal."""
     colour = "red" if fault.severity == "error" else "yellow"
     kind, bracket, rest = headline(fault).partition("]")
     width, indent = shell.message_width, len(_INDENT)
@@ -108,7 +112,7 @@ def _sentence(text: str) -> str:
 
 
 def environment_fault(error: Exception) -> Fault | None:
-    """Build the fault if a command failed for lack of memory, disk or libraries; None for a bug."""
+    """Make the fault to print for an error from lack of memory, disk or libraries; else None."""
     match error:
         case RuntimeError() if "can't start new thread" in str(error):
             return Fault("E411", "cannot start another thread", _MEMORY)
@@ -140,3 +144,42 @@ def _has_working_directory() -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def write_report(trace: str, arguments: Sequence[str]) -> str | None:
+    """Write a crash report with the error's traceback and the command line; return its path.
+
+    Returns:
+        Its path, or None when it cannot be written.
+    """
+    import platform  # noqa: PLC0415 - after a crash only
+    import shlex  # noqa: PLC0415
+    import sys  # noqa: PLC0415
+    import tempfile  # noqa: PLC0415
+
+    text = "\n".join(
+        [
+            f"jobrun {__version__}, Python {platform.python_version()}, {platform.platform()}",
+            ", ".join(f"{name} {_version(name)}" for name in _LIBRARIES),
+            f"command: jobrun {shlex.join(arguments)}",
+            f"executable: {sys.executable}",
+            "",
+            trace,
+        ]
+    )
+    try:
+        number, path = tempfile.mkstemp(prefix="jobrun-crash-", suffix=".txt")
+        with os.fdopen(number, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except OSError:
+        return None
+    return path
+
+
+def _version(library: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - after a crash
+
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "missing"

@@ -106,7 +106,7 @@ class Command(click.Command):
         self.params.extend(shared_options())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options into a command's help; one line has those of all commands."""
+        """Write a command's options into its help, those that all commands share in one line."""
         shared = {"--debug", "--no-color", "--help"}
         own = [
             param
@@ -157,7 +157,7 @@ def _heading(param: click.Option) -> str:
 
 @contextmanager
 def suggesting_nearest_option(context: click.Context) -> Iterator[None]:
-    """Re-raise Click's error about an unknown option with the nearest of the command's options.
+    """Suggest the nearest option of the command where Click raises an error about an unknown one.
 
     Raises:
         UsageError: An option is not known.
@@ -314,7 +314,7 @@ def _set_plain(context: click.Context, parameter: click.Parameter, value: bool) 
 
 
 def override_texts(overrides: Sequence[str]) -> dict[str, str]:
-    """Map each option ``--set`` by its name in error messages, as ``--set #1``, to its text."""
+    """Map ``--set #1`` and so on, names for error messages, to the texts of options ``--set``."""
     return {f"--set #{number}": text for number, text in enumerate(overrides, 1)}
 
 

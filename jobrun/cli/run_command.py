@@ -1,8 +1,7 @@
-"""Run one command line in this process, convert failures to an exit code, and report crashes."""
+"""Run one command line in this process, and convert its failures to messages and an exit code."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +10,9 @@ import click
 from jobrun.cli.app import group
 from jobrun.cli.terminal import COMPLETION_VARIABLE, Shell
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, UsageError
-from jobrun.version import __version__
 
 if TYPE_CHECKING:
     from jobrun.cli.supervisor import SharedState
-
-# Whose versions a crash report names.
-_LIBRARIES = ("click", "h5py", "numpy", "pydantic", "pyyaml", "rich")
 
 
 def invoke(arguments: Sequence[str], shared: SharedState | None = None) -> int:
@@ -66,7 +61,7 @@ def _run(arguments: list[str], shell: Shell) -> int:
 
 
 def _failed(error: BaseException, faults: Sequence[Fault], exit_code: int, shell: Shell) -> int:
-    from jobrun.cli.error_output import print_faults  # noqa: PLC0415 - after a fault only
+    from jobrun.cli.error_output import print_faults  # noqa: PLC0415 - after a fault
 
     if shell.debug:
         import traceback  # noqa: PLC0415
@@ -81,7 +76,7 @@ def _failed(error: BaseException, faults: Sequence[Fault], exit_code: int, shell
 def _crashed(error: Exception, arguments: Sequence[str], shell: Shell) -> int:
     import traceback  # noqa: PLC0415 - after a crash only
 
-    from jobrun.cli.error_output import print_faults  # noqa: PLC0415
+    from jobrun.cli.error_output import print_faults, write_report  # noqa: PLC0415
 
     trace = "".join(traceback.format_exception(error))
     report = write_report(trace, arguments)
@@ -94,42 +89,3 @@ def _crashed(error: Exception, arguments: Sequence[str], shell: Shell) -> int:
     )
     print_faults((fault,), shell)
     return JobrunError.exit_code
-
-
-def write_report(trace: str, arguments: Sequence[str]) -> str | None:
-    """Write a crash report with the command that was run and its traceback; return the path.
-
-    Returns:
-        Its path, or None when it cannot be written.
-    """
-    import platform  # noqa: PLC0415 - after a crash only
-    import shlex  # noqa: PLC0415
-    import sys  # noqa: PLC0415
-    import tempfile  # noqa: PLC0415
-
-    text = "\n".join(
-        [
-            f"jobrun {__version__}, Python {platform.python_version()}, {platform.platform()}",
-            ", ".join(f"{name} {_version(name)}" for name in _LIBRARIES),
-            f"command: jobrun {shlex.join(arguments)}",
-            f"executable: {sys.executable}",
-            "",
-            trace,
-        ]
-    )
-    try:
-        number, path = tempfile.mkstemp(prefix="jobrun-crash-", suffix=".txt")
-        with os.fdopen(number, "w", encoding="utf-8", errors="replace") as file:
-            file.write(text)
-    except OSError:
-        return None
-    return path
-
-
-def _version(library: str) -> str:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - after a crash
-
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return "missing"

@@ -247,7 +247,7 @@ class _Supervisor:
                 self._end_at = time.monotonic() + _REACTION_S
 
     def _grace_deadline(self) -> str:
-        """Render for the child when the supervisor's grace period ends, and which group runs.
+        """Return the end of the supervisor's grace period, and the group that runs, as two lines.
 
         Between groups there is nothing: a save that has begun is waited for.
         """
@@ -305,7 +305,7 @@ def _set_up_child(parent: int, asking: set[int]) -> None:
 
 
 def _raise_original_signal(number: int, frame: FrameType | None) -> None:
-    """Raise in the supervised child the signal that its supervisor received and relayed."""
+    """Raise in the supervised child the signal for which its supervisor sent a relay signal."""
     del frame
     os.kill(os.getpid(), MEANT[number])
 
@@ -383,25 +383,25 @@ class SharedState:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code that the child wrote to memory shared with its supervisor, or None."""
+        """Return the exit code that the child left for its supervisor; None if it left none."""
         return self._page[1] if self._page[0] else None
 
     @property
     def stacks(self) -> str:
-        """The stack traces of a crash that the child left in memory shared with its supervisor."""
+        """Return the stack traces that a crash of the child left for its supervisor."""
         return os.pread(self._stacks, _MOST_STACK_BYTES, 0).decode(errors="replace")
 
     def keep(self, pid: int) -> None:
-        """Note in shared memory a process that the supervisor must not kill at the child's end."""
+        """Record for the supervisor a process that it must leave alive when its child ends."""
         self.write("keep", f"{self.read('keep')} {pid}")
 
     @property
     def kept(self) -> set[int]:
-        """The processes, recorded in supervisor memory, that may outlive the child."""
+        """Return the ids of processes that the supervisor must leave alive when its child ends."""
         return {int(pid) for pid in self.read("keep").split()}
 
     def write_news(self, line: bytes) -> None:
-        """Append a line to the memory by which a child process has its supervisor notify users."""
+        """Append a notification, as a line, to the memory from which the supervisor sends it."""
         os.pwrite(self._news, line + b"\n", os.fstat(self._news).st_size)
 
     def read_news(self) -> list[bytes]:
@@ -413,7 +413,7 @@ class SharedState:
 
     @property
     def has_news(self) -> bool:
-        """Whether the child has written a notification that its supervisor has not read."""
+        """Return whether shared memory holds notifications that the supervisor has not read."""
         return os.fstat(self._news).st_size > self._news_read
 
     def run(self, work: Callable[[], int]) -> int:
@@ -460,7 +460,7 @@ class LimitRecorder:
         self._lock = Lock()
 
     def listen(self, event: Event) -> None:
-        """Note for the supervisor each running task, and when its limit will be far exceeded."""
+        """Record for the supervisor which running task will first be far over its time limit."""
         match event:
             case TaskLimited() if event.pid == self._pid:
                 over_s = time.monotonic() + event.limit_s + event.grace_s + _EXIT_S

@@ -33,7 +33,7 @@ class NewsOfRun:
         self._has_targets = False
 
     def announce(self, targets: tuple[NotifyTarget, ...], run: str, stuck: str) -> None:
-        """Pass a run's notification targets to the supervisor, and a notice if the run is stuck."""
+        """Ask the supervisor to notify a run's targets later, and at once if the run is stuck."""
         if not targets:
             return
         self._has_targets = True

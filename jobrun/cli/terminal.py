@@ -76,32 +76,32 @@ class Shell:
 
     @property
     def terminal(self) -> bool:
-        """Whether stderr is a terminal."""
+        """Return whether stderr is a terminal."""
         return sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
 
     @property
     def colours(self) -> bool:
-        """Whether messages on the terminal (stderr) may have colours."""
+        """Return whether messages on the terminal (stderr) may have colours."""
         return self._colours_on(sys.stderr)
 
     @property
     def result_colours(self) -> bool:
-        """Whether results on the terminal (stdout) may have colours."""
+        """Return whether results on the terminal (stdout) may have colours."""
         return self._colours_on(sys.stdout)
 
     @property
     def result_width(self) -> int:
-        """The width of stdout in columns; practically unlimited if it is no terminal."""
+        """Return the width of stdout in columns; practically unlimited if it is no terminal."""
         return _columns(1) if self.on_terminal else _ENDLESS
 
     @property
     def message_width(self) -> int:
-        """The width of stderr in columns; practically unlimited if it is no terminal."""
+        """Return the width of stderr in columns; practically unlimited if it is no terminal."""
         return _columns(2) if self.terminal else _ENDLESS
 
     @property
     def on_terminal(self) -> bool:
-        """Whether stdout is a terminal."""
+        """Return whether stdout is a terminal."""
         return sys.stdout is not None and not sys.stdout.closed and sys.stdout.isatty()
 
     def _colours_on(self, stream: TextIO | None) -> bool:
@@ -110,7 +110,7 @@ class Shell:
 
     @property
     def live(self) -> bool:
-        """Whether a display that redraws itself can be shown on the terminal (stderr)."""
+        """Return whether a display that redraws itself can be shown on the terminal (stderr)."""
         able = self.terminal and not self._dumb and _draws(sys.stderr)
         return able and not self.environment.get("CI")
 

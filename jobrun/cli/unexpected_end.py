@@ -59,7 +59,7 @@ _LIMITS = {
 
 
 def record_running(shared: SharedState, grace_s: float) -> Listener:
-    """Create a listener that records what runs, to explain a later unexpected end.
+    """Create a listener that records which run and tasks run, to explain a later unexpected end.
 
     Args:
         shared: The shared.
@@ -122,7 +122,7 @@ def report_unexpected_end(
 
 
 def build_timeout_fault(task: str, mend: str) -> Fault:
-    """Explain a process's unexpected end by a fault: its task held the GIL beyond its time limit.
+    """Build the fault for a run's process that was killed because a task held the GIL too long.
 
     Args:
         task: As ``OverdueDetector`` gives it.
@@ -139,12 +139,12 @@ def build_timeout_fault(task: str, mend: str) -> Fault:
 
 
 def task_line_of(task: str) -> int:
-    """Return the spec's line of the task over its time limit at an unexpected end; else 0."""
+    """Return the spec's line of the task whose time limit ended the process; 0 if there is none."""
     return int(json.loads(task)["line"]) if task else 0
 
 
 def record_end(path: Path, how: str) -> None:
-    """Record in ``run.json`` why a run's process ended unexpectedly, if no other runs it.
+    """Record in ``run.json`` why a run's process ended unexpectedly, unless another runs it now.
 
     Its status stays what it was: that it ended is seen by its lock.
     """
@@ -170,7 +170,7 @@ def _exit_code(shared: SharedState, ended: ChildExit) -> int:
 
 
 def extract_frames(stacks: str, task_line: int = 0) -> tuple[str, ...]:
-    """Extract the user's frames from the stacks that a crash wrote, for the unexpected end.
+    """Extract the user's frames from the stacks that a process wrote at its unexpected end.
 
     Of a process that was ended from outside, no thread did it: then of one that does something.
 
@@ -192,7 +192,7 @@ def extract_frames(stacks: str, task_line: int = 0) -> tuple[str, ...]:
 
 
 def _lines_after_start(frames: tuple[str, ...], task_line: int) -> float:
-    """Count the spec's lines from a task's first to the one on an unexpected end's stack."""
+    """Count the spec's lines from a task's first to the one in a dumped stack; or infinity."""
     # Generated code has the lines of the spec, which is the outermost file that is not ours.
     number = re.search(r", line (\d+),", frames[0]) if frames else None
     behind = int(number[1]) - task_line if number else -1

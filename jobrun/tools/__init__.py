@@ -9,8 +9,8 @@ options and prints.
   ``diff``: how they differ. ``report/``: pages about them. ``sweep/``: many at once.
   ``resume_dry_run``: what a resume would do.
 - ``prove/``: kill and compare. ``profile``: where time went. ``smoke_tests``: specs as tests.
-  ``slurm``: batch jobs. ``manual``, ``html_manual``: pages about the language.
-  ``templates/``: new specs.
+  ``slurm``: batch jobs. ``manual``, ``html_manual``: pages about the language;
+  ``spec_key_tables``: its keys. ``templates/``: new specs.
 - ``doctor``: fitness of the machine. ``notify``: news of a run to a URL or a command;
   ``notify_from_python``: of a run started from Python, whose process does not load what sends them.
 """

@@ -114,7 +114,7 @@ def list_epochs(run: Run) -> list[SavedEpoch]:
 
 
 def chosen_epochs(found: Checkpoints, text: str, also: Collection[int] = ()) -> tuple[int, ...]:
-    """Parse which saved epochs to verify, pin or copy: a number, ``latest``; if empty, all.
+    """Parse which checkpoints to verify, pin or copy: an epoch, ``latest``; if empty, all.
 
     Args:
         found: The run's checkpoints.
@@ -193,7 +193,7 @@ def verify(
 def verify_within(
     found: Checkpoints, report: Callable[[int, int, Damage | None], None]
 ) -> tuple[Damage, ...]:
-    """Verify a run's mid-epoch checkpoints, as ``verify`` does whole epochs (maintenance)."""
+    """Verify every byte of a run's mid-epoch checkpoints, and return the damaged ones."""
     root = str(Path(found.store.path(0)).parent)
     damaged = []
     for epoch, records in list_mid_epochs(root):
@@ -205,7 +205,7 @@ def verify_within(
 
 
 def change_pins(found: Checkpoints, epochs: Collection[int], *, pin: bool) -> frozenset[int]:
-    """Pin or unpin epochs, as maintenance of a run's checkpoints; return all pinned ones.
+    """Pin or unpin checkpoints of a run by their epochs; return all pinned epochs.
 
     Raises:
         EnvironmentFaultError: The file cannot be read or written.
@@ -250,7 +250,7 @@ def plan_pruning(found: Checkpoints, last: int = 0) -> Pruning:
 
 
 def prune(found: Checkpoints, last: int = 0) -> Pruning:
-    """Delete the checkpoints of a run that ``plan_pruning`` has chosen (maintenance).
+    """Delete the checkpoints of a run that ``plan_pruning`` has chosen.
 
     Raises:
         LockedError: The run lives: it looks after its epochs itself.
@@ -291,7 +291,7 @@ def _newest_good(
 
 
 def _scores(store: CheckpointStore, good: list[int]) -> dict[int, float]:
-    """Read the scores of epochs from a manifest, for maintenance to keep the best checkpoints."""
+    """Read the scores of epochs, by which maintenance keeps the best checkpoints of a run."""
     return dict(from_json(store.manifest(good[0]).runner).scores) if good else {}
 
 

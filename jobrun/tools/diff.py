@@ -56,7 +56,7 @@ class RunDifference:
 
     @property
     def state_is_equal(self) -> bool:
-        """Whether two runs' final states are equal bit for bit, in their diff."""
+        """Return whether the diff of two runs found their final states equal bit for bit."""
         return all(blob.apart.equal for blob in self.state)
 
 

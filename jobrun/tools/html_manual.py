@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from jobrun.core.error_catalogue import Entry
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.ops.definition import DrawDef, OpDef
-from jobrun.tools.manual import FOLDER, LINK, Key, Table, read_pages
+from jobrun.tools.manual import FOLDER, LINK, read_pages
 from jobrun.tools.report.html import Html, joined, table, tag
 from jobrun.tools.report.page import document_page
 from jobrun.tools.report.sections import Section
+from jobrun.tools.spec_key_tables import Key, Table
 from jobrun.version import __version__
 
 _SCROLLED = '<div class="scroll" tabindex="0" role="group" aria-label="table"><table>'

@@ -386,7 +386,7 @@ def saved_times(run: Path, epoch: int, generation: int) -> CheckpointTimes | Non
 
 
 def render_position(blob: BlobFacts) -> str:
-    """Render an inspected reader position as text, with rows read so far; else an empty text."""
+    """Render a reader's stored position, as an ``Inspection`` shows it; empty for other blobs."""
     is_one = blob.name.startswith(POSITION_PREFIX) and blob.shape[1:] == (len(POSITION),)
     return "; ".join(map(_share_words, decode_positions(np.asarray(blob.value)))) if is_one else ""
 

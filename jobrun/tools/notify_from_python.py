@@ -44,7 +44,7 @@ class PythonNews:
             self._start("no_progress", None, stuck)
 
     def listen(self, event: Event) -> None:
-        """Pass an event to the Python caller's listener; notify targets of a lost node."""
+        """Pass an event to the Python caller's listener; if a node was lost, notify the targets."""
         self._listener(event)
         if isinstance(event, NodeReplaced):
             self._start("node_lost", None, f"node '{event.node}' was lost")

@@ -73,7 +73,7 @@ class Profiler:
         return meter
 
     def listen(self, event: Event) -> None:
-        """Note the times of groups and saves, from the run's events, for the profile."""
+        """Record for the profile how long each group and each save took, from the run's events."""
         now = time.perf_counter()
         match event:
             case RunStarted():
@@ -319,7 +319,7 @@ def _step_rows(times: tuple[BlockTime, ...], labels: Mapping[str, str]) -> list[
 
 
 def _with_total(row: StepRow, inside: list[StepRow], is_own: list[bool]) -> StepRow:
-    """Compute a profiled step's own time and its total from the rows of the steps inside."""
+    """Compute a profiled step's own and total time, from the profile's rows of steps inside it."""
     called_s = sum(one.total_s for one, own in zip(inside, is_own, strict=True) if not own)
     own_s = sum(one.total_s for one, own in zip(inside, is_own, strict=True) if own)
     # Branches of a parallel run side by side: together they may be longer than it.
@@ -405,7 +405,7 @@ def build_trace(
 
 
 def _lanes(times: Iterable[BlockTime]) -> dict[str, int]:
-    """Assign each node a process number for a profile's trace, in the order of the names."""
+    """Map each profiled node to its process id (``pid``) in the Chrome trace, ordered by name."""
     nodes = {block.owner.node for block in times if block.spans}
     # trainer_2 before trainer_10.
     ordered = sorted(nodes, key=lambda node: (len(node), node))
@@ -413,7 +413,7 @@ def _lanes(times: Iterable[BlockTime]) -> dict[str, int]:
 
 
 def _threads(times: Iterable[BlockTime]) -> dict[tuple[str, int], int]:
-    """Assign each thread of a node a number in the trace, in the order of first use."""
+    """Map each thread of a node to its number in the Chrome trace, in the order of first use."""
     spans = sorted((span, block.owner.node) for block in times for span in block.spans)
     found: dict[tuple[str, int], int] = {}
     counts: Counter[str] = Counter()
@@ -460,7 +460,7 @@ def _bar(
 
 
 def _placed(process: int, place: int) -> dict[str, Any]:
-    """Build the trace event by which a viewer orders the processes."""
+    """Build the event of the Chrome trace by which a viewer orders the nodes' rows."""
     return {
         "ph": "M",
         "name": "process_sort_index",

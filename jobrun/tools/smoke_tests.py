@@ -47,12 +47,12 @@ class SmokeResult:
 
     @property
     def good(self) -> bool:
-        """Whether a smoke test ended as expected, or was stopped at the end of its time."""
+        """Return whether a smoke test ended as expected, or was stopped at the end of its time."""
         return self.exit_code in (0, _STOPPED)
 
     @property
     def word(self) -> str:
-        """The result of a smoke test in a word, such as ``passed`` or ``failed``."""
+        """Return the result of a smoke test in a word, such as ``passed`` or ``failed``."""
         words = {0: "passed", _STOPPED: "passed, stopped", _UNEXPECTED: "unexpected"}
         return words.get(self.exit_code, "failed")
 

@@ -66,12 +66,12 @@ class StoredRun:
 
     @property
     def name(self) -> str:
-        """The name of this stored run: ``job/20261121-0942-brisk-heron``."""
+        """Return the name of this stored run: ``job/20261121-0942-brisk-heron``."""
         return self._run.name
 
     @property
     def job(self) -> str:
-        """The name of the job of this stored run."""
+        """Return the name of the job of this stored run."""
         return self._run.record.job
 
     @property
@@ -81,12 +81,12 @@ class StoredRun:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tags of this stored run, sorted."""
+        """Return the tags of this stored run, sorted."""
         return read_tags(self.path)
 
     @property
     def params(self) -> dict[str, Any]:
-        """The params with which this stored run was started last.
+        """Return the params with which this stored run was started last.
 
         Secrets are hidden; a value from an environment variable is a reference, ``${env:NAME}``.
         """
@@ -94,11 +94,11 @@ class StoredRun:
 
     @property
     def epochs(self) -> tuple[int, ...]:
-        """The epochs of this stored run that have a checkpoint, ascending."""
+        """Return the epochs of this stored run that have a checkpoint, ascending."""
         return tuple(DirectoryStore(str(checkpoint_directory(self._now()))).epochs())
 
     def status(self) -> Status:
-        """Return the status that a stored run has now, with its epoch and the seconds left."""
+        """Read the present status of this stored run, with epoch and estimated seconds left."""
         return read_status(self._now())
 
     def metrics(self, *names: str) -> MetricTable:
@@ -429,7 +429,7 @@ def render_run(name: str, facts: Sequence[tuple[str, str]], metrics: Metrics) ->
 
 
 def render_runs(found: Sequence[RunSummary]) -> Html:
-    """Render a notebook's HTML table of the newest stored runs: params and last metrics."""
+    """Render ``StoredRuns`` for a notebook, as an HTML table of the newest runs."""
     shown = found[-_MOST_RUNS:]
     rows_of = [{**one.params, **one.metrics} for one in shown]
     names = list(dict.fromkeys(name for values in rows_of for name in values))

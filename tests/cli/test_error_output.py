@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import errno
 import io
+import stat
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
-from jobrun.cli.error_output import environment_fault, print_faults
+from jobrun.cli.error_output import environment_fault, print_faults, write_report
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import Fault, Origin
 from jobrun.core.text.fault_text import render
+from jobrun.version import __version__
 
 FAULT = Fault(
     "E021", "unknown key", "did you mean 'when'?", Origin("{file}", 2, 5, 3), "stop[0].wen"
@@ -101,3 +105,22 @@ def test_a_mend_too_long_to_follow_the_carets_is_below_them(spec, capsys, monkey
 def test_a_missing_file_nobody_expected_is_a_defect():
     assert environment_fault(FileNotFoundError(errno.ENOENT, "No such file", "x")) is None
     assert environment_fault(KeyError("x")) is None
+
+
+def test_the_report_holds_versions_command_and_trace_but_no_environment(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("SECRET_TOKEN", "abc-secret-def")
+    path = write_report("Traceback: here", ["run", "a b.yaml"])
+    assert path is not None
+    text = Path(path).read_text()
+    assert text.startswith(f"jobrun {__version__}, Python ")
+    assert "numpy " in text
+    assert "command: jobrun run 'a b.yaml'" in text
+    assert text.endswith("Traceback: here")
+    assert "abc-secret-def" not in text
+    assert stat.S_IMODE(Path(path).stat().st_mode) == 0o600
+
+
+def test_without_a_place_there_is_no_report(monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    assert write_report("trace", []) is None

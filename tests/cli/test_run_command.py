@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from jobrun.cli.run_command import invoke, write_report
+from jobrun.cli.run_command import invoke
 from jobrun.cli.specs import explain
 from jobrun.core.errors import (
     CheckpointError,
@@ -25,7 +24,6 @@ from jobrun.core.errors import (
     TaskFailedError,
     UsageError,
 )
-from jobrun.version import __version__
 
 
 def _failing(monkeypatch, error: BaseException) -> None:
@@ -121,22 +119,3 @@ def test_an_io_error_speaks_of_the_device_and_not_of_limits(monkeypatch, capsys,
 def test_what_click_refuses_is_a_usage_error_with_the_way_to_the_help(capsys, arguments, start):
     assert invoke(arguments) == 2
     assert capsys.readouterr().err.startswith(start)
-
-
-def test_the_report_holds_versions_command_and_trace_but_no_environment(monkeypatch, tmp_path):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setenv("SECRET_TOKEN", "abc-secret-def")
-    path = write_report("Traceback: here", ["run", "a b.yaml"])
-    assert path is not None
-    text = Path(path).read_text()
-    assert text.startswith(f"jobrun {__version__}, Python ")
-    assert "numpy " in text
-    assert "command: jobrun run 'a b.yaml'" in text
-    assert text.endswith("Traceback: here")
-    assert "abc-secret-def" not in text
-    assert stat.S_IMODE(Path(path).stat().st_mode) == 0o600
-
-
-def test_without_a_place_there_is_no_report(monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
-    assert write_report("trace", []) is None

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from jobrun.tools.report.pictures import Picture, png
+from jobrun.tools.report.blob_pictures import Picture, png
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Points = tuple[Sequence[float], Sequence[float]]

@@ -36,7 +36,7 @@ ROOT = Path(__file__).parent.parent.parent
 _PRELOAD = (
     "numpy", "h5py", "jobrun.cli.jobs.run", "jobrun.runner.invocation",
     "jobrun.session.threads.session", "jobrun.cli.app", "jobrun.cli.run_command",
-    "jobrun.cli.supervisor", "jobrun.cli.progress.display", "jobrun.cli.progress.summary",
+    "jobrun.cli.supervisor", "jobrun.cli.progress.lines", "jobrun.cli.progress.summary",
     *(f"jobrun.cli.jobs.{name}" for name in ("run", "resume", "fork")),
     *(f"jobrun.cli.runs.{name}" for name in ("ckpt", "inspect_checkpoint", "runs", "status")),
     *(f"jobrun.cli.specs.{name}" for name in ("plan", "validate")),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jobrun.tools.report.pictures import picture, tiles
+from jobrun.tools.report.blob_pictures import picture, tiles
 from tests.support.command import SPECS, jobrun
 from tests.support.drawing import Bars, Curves, Panel, Points, Shades, svg
 from tests.support.stored_runs import only_run

@@ -15,7 +15,8 @@ from jobrun.cli.app import group
 from jobrun.cli.specs.explain import iter_command_help
 from jobrun.cli.specs.ops import list_definitions
 from jobrun.core.error_catalogue import read_catalogue
-from jobrun.tools.manual import FOLDER, Table, list_key_tables
+from jobrun.tools.manual import FOLDER
+from jobrun.tools.spec_key_tables import Table, list_key_tables
 
 REFERENCE = FOLDER / "reference"
 

@@ -8,7 +8,8 @@ from jobrun.core.error_catalogue import read_catalogue
 from jobrun.ops.operator_table import OPERATORS
 from jobrun.spec.models.json_schema import schema
 from jobrun.tools.html_manual import render_manual
-from jobrun.tools.manual import read_pages, read_tables
+from jobrun.tools.manual import read_pages
+from jobrun.tools.spec_key_tables import read_tables
 from tests.support.browser import browsing
 
 

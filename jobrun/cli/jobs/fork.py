@@ -103,6 +103,6 @@ def _split(text: str) -> tuple[str, int | None]:
 
 
 def _changed(parent: Run, values: tuple[str, ...], overrides: tuple[str, ...]) -> LoadedSpec:
-    """Load the parent's spec with the changes that ``jobrun fork`` got on the command line."""
+    """Load the parent run's spec with the changes that ``jobrun fork`` got on the command line."""
     require_spec(parent)
     return load_changed_spec(parent, values=values, overrides=overrides, fork=True)

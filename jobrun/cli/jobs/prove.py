@@ -27,9 +27,9 @@ from jobrun.core.errors import ProofError, UsageError
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.query import checkpointed_blobs
 from jobrun.graph.types import Job
-from jobrun.tools.prove.judge import Difference
+from jobrun.tools.prove.judge import Difference, last_writer
 from jobrun.tools.prove.original_program import Original
-from jobrun.tools.prove.proof import Proof, ProofRequest, last_writer, prove
+from jobrun.tools.prove.proof import Proof, ProofRequest, prove
 from jobrun.tools.prove.trials import Outcome
 
 _LIKELY = (
@@ -40,7 +40,7 @@ _LIKELY = (
 _PRELOAD = (
     "jobrun.cli.run_command",
     "jobrun.cli.jobs.run",
-    "jobrun.cli.progress.display",
+    "jobrun.cli.progress.lines",
     "jobrun.cli.progress.live",
 )
 
@@ -184,7 +184,7 @@ def _original(spec: str, job: Job, given: dict[str, Any]) -> Original | None:
 
 
 def _every_epoch(job: Job, overrides: tuple[str, ...]) -> tuple[str, ...]:
-    """Change the options of ``jobrun prove`` to save each epoch, if the spec says ``auto``.
+    """Add an option for ``jobrun prove`` to save each epoch, if the spec says ``every: auto``.
 
     Which epochs ``every: auto`` saves depends on how busy the machine is.
     """
@@ -221,7 +221,7 @@ class _CopyCounter:
             self._shell.say(f"copy {outcome.trial.number}: {outcome.trial}: {_verdict(outcome)}")
 
     def end(self) -> None:
-        """Erase from the terminal ``jobrun prove``'s counter of the copies that it has run."""
+        """Erase the counter of tested copies that ``jobrun prove`` shows on the terminal."""
         if self._live:
             click.echo("\r\x1b[K", nl=False, err=True)
 

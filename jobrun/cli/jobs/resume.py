@@ -103,7 +103,7 @@ def command(
 
 
 def _place(run: str, run_dir: str, *, dry_run: bool) -> Path:
-    """Choose where ``jobrun resume`` finds a run; for a URL in a dry run, a temporary folder."""
+    """Return the folder of runs for ``jobrun resume``; a temporary one for a dry run of a URL."""
     if not (dry_run and is_object_url(run)):
         return Path(run_dir)
     place = tempfile.mkdtemp(prefix="jobrun-fetched-")
@@ -114,7 +114,7 @@ def _place(run: str, run_dir: str, *, dry_run: bool) -> Path:
 def _other_spec(
     run: Run, spec: str | None, values: tuple[str, ...], overrides: tuple[str, ...]
 ) -> LoadedSpec | None:
-    """Load the spec for ``jobrun resume`` with changes from the command line, or None."""
+    """Load the spec as the options of ``jobrun resume`` change it; None if there are none."""
     if not (spec or values or overrides):
         return None
     require_spec(run)

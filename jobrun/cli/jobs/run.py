@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -34,6 +34,9 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.events import Event, Listener
 from jobrun.core.lazy_dataclass import replace
 from jobrun.runner.options import Resume, RunOptions, RunResult
+
+if TYPE_CHECKING:
+    from jobrun.cli.progress.run_state import RunState
 
 Act = Callable[[RunOptions, Listener], RunResult]
 
@@ -95,7 +98,6 @@ def run_under_progress(act: Act, shell: Shell, run_dir: Path, given: Mapping[str
     """
     verbosity = -1 if given["quiet"] else int(given["verbose"])
     # Not for --help, or for what a shell asks when it completes an option.
-    from jobrun.cli.progress.display import create_display  # noqa: PLC0415
     from jobrun.cli.progress.profile_output import profile_run  # noqa: PLC0415
     from jobrun.cli.progress.run_state import RunState  # noqa: PLC0415
     from jobrun.cli.progress.summary import (  # noqa: PLC0415
@@ -127,6 +129,21 @@ def run_under_progress(act: Act, shell: Shell, run_dir: Path, given: Mapping[str
     if given["as_json"]:
         shell.print(render_result(result, state))
     return result.exit_code
+
+
+def create_display(shell: Shell, state: RunState, verbosity: int) -> Any:
+    """Create the progress display that ``jobrun run`` shows: live, plain lines, or JSON lines."""
+    # Not for --help.
+    from jobrun.cli.progress.lines import JsonLines, PlainProgress  # noqa: PLC0415
+
+    if shell.log_format == "json":
+        return JsonLines(shell, state, quiet=verbosity < 0)
+    if shell.live and verbosity == 0:
+        # rich takes longer to load than most of the rest; only a terminal needs it.
+        from jobrun.cli.progress.live import LiveProgress  # noqa: PLC0415
+
+        return LiveProgress(shell, state)
+    return PlainProgress(shell, state, verbosity)
 
 
 @contextmanager

@@ -71,7 +71,7 @@ class _Sweep:
     aim: Objective
 
     def outcomes(self) -> list[Outcome]:
-        """List how the run of each point has ended so far, for ``jobrun sweep`` to print."""
+        """Read the outcomes that ``jobrun sweep`` prints, one for each point of its sweep."""
         return [read_outcome(point, self.run_dir) for point in self.design.points]
 
 

@@ -1,8 +1,7 @@
 """Show the progress of runs and sweeps: plain lines, a live display, or JSON lines.
 
-- ``display``: which display a command gets; plain and JSON lines. ``live``: the live display;
-  ``screen`` redraws its lines. ``run_state`` summarises events for them. ``summary``: what is
-  printed at the end.
+- ``lines``: plain and JSON lines. ``live``: the live display; ``screen`` redraws its lines.
+  ``run_state`` summarises events for them. ``summary``: what is printed at the end.
 - ``sweep_output``: the same for sweeps.
 - ``profile_output``: ``--profile``.
 """

@@ -11,13 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from jobrun.cli.formatting import TASK_MARKS, number, size, span
-from jobrun.cli.progress.run_state import (
-    RunState,
-    TaskState,
-    render_heading,
-    render_log,
-    render_warning,
-)
+from jobrun.cli.progress.lines import render_heading, render_warning
+from jobrun.cli.progress.run_state import RunState, TaskState, render_log
 from jobrun.cli.progress.screen import Screen, TerminalConsole
 from jobrun.cli.runs.chart import sparkline
 from jobrun.cli.terminal import Shell

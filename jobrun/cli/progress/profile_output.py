@@ -105,7 +105,7 @@ def render_tables(found: Table, files: tuple[Path, ...], times: TimeUse | None =
 
 
 def _table(numbers: int, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Format a table of a profile as lines; right-align its first ``numbers`` columns."""
+    """Format rows of a profile as lines of a table; its first ``numbers`` columns hold numbers."""
     widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
     lines = []
     for row in (head, *rows):

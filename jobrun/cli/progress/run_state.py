@@ -1,4 +1,4 @@
-"""Summarise the events of a run as the state that its progress displays show, and word them."""
+"""Summarise the events of a run as the state that its progress displays show."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from math import fsum
 from jobrun.core.events import (
     CheckpointCommitted,
     CheckpointFailed,
-    CheckpointSkipped,
     EpochEnded,
     Event,
     GroupRetried,
     GroupStarted,
     Logged,
     Measured,
-    Noted,
     RunEnded,
     RunStarted,
     TaskEnded,
@@ -128,12 +126,12 @@ class RunState:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the invocation in the displayed run state started."""
+        """Return the seconds since the process of the displayed run started or resumed it."""
         return self.clock() - self.started_at if self.started else 0.0
 
     @property
     def left(self) -> float | None:
-        """Estimated seconds until the last epoch ends, in the displayed state of a run; or None."""
+        """Estimate the seconds that the run in this displayed state has left; None if unknown."""
         total = self.started.total_epochs if self.started else None
         if total is None or not self.seconds:
             return None
@@ -173,26 +171,6 @@ class RunState:
     def latest(self) -> dict[str, float | int | bool | str]:
         """Return the last value of each metric that the progress display has followed so far."""
         return {name: values[-1] for name, values in self.metrics.items()}
-
-
-def render_warning(event: Event) -> str | None:
-    """Render a warning, or a failed or skipped checkpoint, as a line; other events as None."""
-    match event:
-        case Noted(level="warning"):
-            return f"warning: {event.text}"
-        case CheckpointFailed():
-            return f"warning: epoch {event.epoch} could not be saved: {event.reason}"
-        case CheckpointSkipped():
-            where = "it was moved to superseded/"
-            return f"warning: epoch {event.epoch} is unusable ({event.reason}); {where}"
-        case _:
-            return None
-
-
-def render_heading(event: RunStarted) -> str:
-    """Render as a line the state in which a run starts: new, or continued after which epoch."""
-    start = "starts" if event.epoch < 0 else f"continues after epoch {event.epoch}"
-    return f"{event.run} {start}"
 
 
 def render_log(event: Logged) -> str:

@@ -34,7 +34,7 @@ class TerminalConsole(Console):
 
     @property
     def size(self) -> ConsoleDimensions:
-        """The screen's size: that in COLUMNS and LINES if set, else that of stderr's terminal."""
+        """Return the screen's size: COLUMNS and LINES if set, else that of stderr's terminal."""
         if not {"COLUMNS", "LINES"} & os.environ.keys():
             with contextlib.suppress(OSError):
                 return ConsoleDimensions(*os.get_terminal_size(STREAMS.original(2)))
@@ -90,7 +90,7 @@ class Screen:
             self._write(f"{_BEGIN}{away}{lines}{drawn}{_END}")
 
     def refresh(self) -> None:
-        """Draw the bottom lines of the screen again if anything has changed."""
+        """Draw the display at the bottom of the screen again if it has changed."""
         with self._lock:
             lines, widths = self._render(self._view())
             if (lines, self._console.width) == self._drawn:
@@ -106,7 +106,7 @@ class Screen:
                 self.refresh()
 
     def _render(self, text: RenderableType, *, cut: bool = True) -> tuple[str, list[int]]:
-        """Render the last lines of the screen; return them joined, and the width of each."""
+        """Render the display at the bottom of the screen; return it and the width of each line."""
         with self._console.capture() as caught:
             self._console.print(text)
         lines = caught.get().splitlines()

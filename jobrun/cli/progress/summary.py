@@ -116,7 +116,7 @@ def render_result(result: RunResult, state: RunState) -> str:
 
 @contextmanager
 def note_saved_epoch(state: RunState) -> Iterator[None]:
-    """Add a summary of a run's last saved epoch, and how to continue, to the run's error."""
+    """Add the summary's lines on the last saved epoch, and how to continue, to a run's error."""
     try:
         yield
     except UsageError:

@@ -101,7 +101,7 @@ def _text(found: RunDifference) -> list[str]:
 
 
 def render_differences(blobs: Sequence[BlobDifference], *, equal_too: bool = False) -> list[str]:
-    """Render a diff of two checkpoints: a line for each blob that differs, and how many are equal.
+    """Render for ``jobrun diff`` a line for each blob that differs, and how many blobs are equal.
 
     Args:
         blobs: All that were compared.
@@ -122,7 +122,7 @@ def render_differences(blobs: Sequence[BlobDifference], *, equal_too: bool = Fal
 
 
 def render_difference(how: ValueDifference) -> str:
-    """Render how two checkpoints' values of a blob differ, as ``3 of 10 differ, max 0.5``."""
+    """Render how a blob's values differ, for ``jobrun diff``, as ``3 of 10 differ, max 0.5``."""
     if how.equal:
         return "the same bits"
     if how.words:

@@ -29,7 +29,13 @@ from jobrun.tools.inspection import (
     sort_objects_first,
     value_text,
 )
-from jobrun.tools.report.pictures import NOT_A_NUMBER, DrawnBlob, Histogram, Picture, draw_each_blob
+from jobrun.tools.report.blob_pictures import (
+    NOT_A_NUMBER,
+    DrawnBlob,
+    Histogram,
+    Picture,
+    draw_each_blob,
+)
 
 # Characters of a digest that are shown: its kind, and 12 of the number.
 _DIGEST = len("sha256:") + 12
@@ -107,8 +113,8 @@ def command(
 
 def _write_page(shell: Shell, found: Inspection, files: tuple[FileFacts, ...], place: str) -> None:
     from jobrun.cli.runs.report import format_now, write_page  # noqa: PLC0415 - only when asked for
+    from jobrun.tools.report.blob_pictures import draw_each_blob  # noqa: PLC0415
     from jobrun.tools.report.page import render_checkpoint_page  # noqa: PLC0415
-    from jobrun.tools.report.pictures import draw_each_blob  # noqa: PLC0415
 
     write_page(
         shell, render_checkpoint_page(found, draw_each_blob(found, files), format_now()), place

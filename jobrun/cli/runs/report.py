@@ -103,7 +103,7 @@ def write_page(shell: Shell, page: str, out: str) -> None:
 
 
 def format_now() -> str:
-    """Return the time in UTC as text, when a command such as ``jobrun report`` makes a page."""
+    """Return the present time in UTC as text, as ``jobrun report`` writes it on its pages."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

@@ -476,7 +476,7 @@ def _epoch(run: RunSummary) -> str:
 
 
 def _coarse(seconds: float | None) -> str:
-    """Render a duration in the table of runs in its largest unit, such as ``3 d`` or ``5 h``."""
+    """Render a duration for the table of ``jobrun runs`` in its largest unit: ``3 d``, ``5 h``."""
     if seconds is None:
         return _EMPTY
     # Nearly all runs are older than a day.

@@ -116,7 +116,7 @@ def _fitting(line: str, shell: Shell) -> str:
 
 
 def _tasks(state: Status) -> list[tuple[str, str]]:
-    """Return a row for each node, with the states of its tasks, for ``jobrun status``."""
+    """Return the rows of ``jobrun status`` on tasks: each node, with the states of its tasks."""
     if len(state.tasks) < 2 or (state.epoch_s or _CALM_S) < _CALM_S:
         return []
     nodes: dict[str, list[str]] = {}

@@ -22,14 +22,13 @@ from jobrun.core.text.names import did_you_mean
 from jobrun.ops.operator_table import installed_operators
 from jobrun.tools.manual import (
     TOPICS,
-    counterpart,
-    list_key_tables,
     list_pages,
     list_topics,
     read_pages,
     render_for_terminal,
-    render_key_page,
+    suggest_topic,
 )
+from jobrun.tools.spec_key_tables import list_key_tables, render_key_page
 
 _ALL_CODES = "codes"
 _COMMANDS = "commands"
@@ -106,7 +105,7 @@ def command(shell: Shell, code: str | None, out: str, as_json: bool) -> None:
 
 
 def _other_page(given: str) -> str | None:
-    """Render what ``jobrun explain`` prints about a topic, function or key; None if unknown."""
+    """Render what ``jobrun explain`` prints for a word that is no error code; None if unknown."""
     if given == _COMMANDS:
         return render_command_help(_root())
     if given in TOPICS:
@@ -141,7 +140,7 @@ def _root() -> click.Group:
 
 
 def iter_command_help(root: click.Group) -> Iterator[tuple[str, str]]:
-    """Yield each command's path and help text in 80 columns, as ``jobrun explain`` shows them.
+    """Yield each command, as ``jobrun ckpt list``, with the help that ``jobrun explain`` shows.
 
     Args:
         root: Of all commands.
@@ -201,16 +200,9 @@ def _one(codes: dict[str, Entry], given: str) -> dict[str, Entry]:
     name = given.strip("[]").upper()
     if name not in codes:
         looks_like_code = name[:1] in ("E", "W") and name[1:].isdigit()
-        mend = did_you_mean(name, codes) if looks_like_code else nearest_topic(given)
+        mend = did_you_mean(name, codes) if looks_like_code else suggest_topic(given)
         raise UsageError.of("E405", f"unknown code '{given}'", mend)
     return {name: codes[name]}
-
-
-def nearest_topic(given: str) -> str:
-    """Suggest the topic, key or function for a word that ``jobrun explain`` does not know."""
-    if found := counterpart(given):
-        return found
-    return did_you_mean(given, list_topics())
 
 
 def _page(name: str, entry: Entry) -> str:

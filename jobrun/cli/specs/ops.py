@@ -71,7 +71,7 @@ def _render_table(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
 
 
 def list_definitions() -> dict[str, Definition]:
-    """Return the definitions of built-in functions, then of random draws, by name."""
+    """Return by name what ``jobrun ops`` lists: built-in functions, and draws of ``rng``."""
     return dict(sorted(OPERATORS.items())) | {
         f"rng.{name}": draw for name, draw in sorted(DRAWS.items())
     }

@@ -50,6 +50,19 @@ class ProcessEnd:
     killed: bool
 
 
+def unsupervised_environment() -> dict[str, str]:
+    """Copy the environment for the fork server's processes, with jobrun's supervisor turned off.
+
+    A supervisor would report the kill as it does to users.
+    """
+    return plain_environment() | {"JOBRUN_UNGUARDED": "1"}
+
+
+def plain_environment() -> dict[str, str]:
+    """Copy the environment for processes that a proof starts, without any ``JOBRUN_*``."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
+
+
 class ForkClient:
     """The parent of a proof's processes, started on entry; one command line at a time.
 

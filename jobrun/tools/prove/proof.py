@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import field
@@ -14,14 +13,15 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.blob_access import Access
-from jobrun.graph.query import walk
-from jobrun.graph.steps import Net, Step
 from jobrun.graph.types import Job
 from jobrun.runner.rundir.run_directories import Run
-from jobrun.runtime.codegen.liveness import access_finder
-from jobrun.tools.prove.fork_server import ForkClient
-from jobrun.tools.prove.judge import Difference, different_artifacts, find_difference
+from jobrun.tools.prove.fork_server import ForkClient, plain_environment, unsupervised_environment
+from jobrun.tools.prove.judge import (
+    Difference,
+    accept_without_comparison,
+    different_artifacts,
+    find_difference,
+)
 from jobrun.tools.prove.original_program import (
     JobArtifacts,
     Original,
@@ -96,28 +96,28 @@ class Proof:
 
     @property
     def landed(self) -> int:
-        """The number of trials in the proof in which the first kill ended the process."""
+        """Return the number of trials in the proof in which the first kill ended the process."""
         return sum(outcome.landed[0] for outcome in self.outcomes)
 
     @property
     def bad(self) -> tuple[Outcome, ...]:
-        """The trials of the proof in which something went wrong."""
+        """Return the trials of the proof in which something went wrong."""
         return tuple(outcome for outcome in self.outcomes if not outcome.good)
 
     @property
     def holds(self) -> bool:
-        """Whether the proof succeeded: kills worked, trials passed, the original program agrees."""
+        """Return whether the proof succeeded: copies were killed, nothing failed or differed."""
         wrong = self.bad or self.unsteady is not None or any(self.unlike.values())
         return not wrong and self.is_shown
 
     @property
     def is_shown(self) -> bool:
-        """Whether this ``Proof`` killed enough copies: at least half, and one after a save."""
+        """Return whether the proof killed enough copies: at least half, and one after a save."""
         return 2 * self.landed >= len(self.outcomes) and self.loaded > 0
 
     @property
     def loaded(self) -> int:
-        """The number of copies in this proof that continued from an epoch after the first."""
+        """Return how many copies in this proof continued from an epoch after the first."""
         return sum(outcome.loaded > 0 for outcome in self.outcomes)
 
 
@@ -144,31 +144,17 @@ def prove(request: ProofRequest, listen: Callable[[Outcome], None]) -> Proof:
     return proof
 
 
-def last_writer(job: Job, node: str, blob: str) -> str:
-    """Find the step of an epoch that writes a blob last, to explain a proof's difference."""
-    found = ""
-    for task in job.epoch.tasks:
-        for path, access in _accesses(task.steps) if task.node == node else ():
-            if blob in (*access.binds, *access.changes, *access.atomic):
-                found = path
-    return found
-
-
-def _accesses(steps: tuple[Step, ...]) -> Iterator[tuple[str, Access]]:
-    for step in walk(steps):
-        if isinstance(step, Net):
-            yield from ((op.path, access_finder().of_op(op)) for op in step.ops)
-        else:
-            yield step.path, access_finder().of_step(step)
-
-
 def _prove(request: ProofRequest, folder: Path, listen: Callable[[Outcome], None]) -> Proof:
     exact = request.job.exactness.exact
     with ExitStack() as stack:
         forges: SimpleQueue[ForkClient] = SimpleQueue()
         for _ in range(request.jobs):
             preload = (*_PRELOAD, *request.preload)
-            forges.put(stack.enter_context(ForkClient(request.program, preload, _environment())))
+            forges.put(
+                stack.enter_context(
+                    ForkClient(request.program, preload, unsupervised_environment())
+                )
+            )
         forge = forges.get()
         written = JobArtifacts(request.original) if request.original else None
         reference = run_unbroken(forge, request.command, folder / "reference")
@@ -182,7 +168,7 @@ def _prove(request: ProofRequest, folder: Path, listen: Callable[[Outcome], None
         compare = (
             partial(find_difference, but=ignored, without=request.without)
             if exact
-            else _nothing_compared
+            else accept_without_comparison
         )
         unsteady = compare(reference.run, again.run)
         planned = plan_trials(reference.course, request.kills, request.seed)
@@ -192,7 +178,7 @@ def _prove(request: ProofRequest, folder: Path, listen: Callable[[Outcome], None
 
 
 def _unlike(original: Original, folder: Path) -> dict[str, str]:
-    run_original(original, folder / "original", _variables())
+    run_original(original, folder / "original", plain_environment())
     return {
         name: file_difference(folder / "original" / name, folder / "written" / name)
         for name in original.artifacts
@@ -225,21 +211,3 @@ def _all(
 ) -> tuple[Outcome, ...]:
     with ThreadPoolExecutor(jobs) as pool:
         return tuple(pool.map(work, planned))
-
-
-def _nothing_compared(reference: Run, found: Run) -> None:
-    """Accept a proof's two runs without a comparison where the job is inexact: do nothing."""
-    del reference, found
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment variables for the processes of a proof, with supervision turned off.
-
-    A supervisor would report the kill as it does to users.
-    """
-    return _variables() | {"JOBRUN_UNGUARDED": "1"}
-
-
-def _variables() -> dict[str, str]:
-    """Return the environment for processes that a proof starts, without variables of jobrun."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}

@@ -45,7 +45,7 @@ class AtPoint:
 
     @property
     def place(self) -> str:
-        """The failpoint at which a trial kills the run, as text for a table."""
+        """Return for a table where a trial kills the run: the name of the failpoint."""
         return self.point
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class AtTime:
 
     @property
     def place(self) -> str:
-        """The time at which a trial kills the run, as text for a table: a random one."""
+        """Return for a table where a trial kills the run: words for a random time."""
         return "at a random instant"
 
     def __str__(self) -> str:
@@ -117,7 +117,7 @@ def plan_trials(course: Course, count: int, seed: int = 0) -> tuple[Trial, ...]:
 
 
 def another_instant(course: Course, seed: int) -> AtTime:
-    """Choose another random time for a trial to kill the run, within the time that it takes."""
+    """Choose another random time for a trial's kill, within the duration of the unbroken run."""
     return _instant(course, random.Random(seed))  # noqa: S311
 
 
@@ -136,7 +136,7 @@ class _Places:
         self._has_drawn = False
 
     def draw(self) -> AtPoint | None:
-        """Draw a failpoint for a trial's next kill, and on which passage; None if none was hit."""
+        """Choose at random a failpoint for a trial's kill, and at which of its hits to kill."""
         if not self._deck:
             self._deck = sorted(self._reached)
             self._chance.shuffle(self._deck)
@@ -201,7 +201,7 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether a trial that kills and resumes a run found no loss, failure or difference."""
+        """Return whether a trial of kill and resume found no loss, failure or difference."""
         return not (self.lost or self.failure or self.difference)
 
 
@@ -213,7 +213,7 @@ Loss = Callable[[Path], str]
 
 
 def find_any_lost_epochs(folder: Path) -> str:
-    """Describe an epoch that a trial's run acknowledged as saved, then lost; else empty."""
+    """Describe an epoch that a trial's run reported as saved, then lost; empty text if none."""
     return next((words for run in runs(folder) if (words := find_lost_epochs(run))), "")
 
 

@@ -193,7 +193,7 @@ def chart_section(charts: Charts, names: Sequence[str]) -> Html:
     return joined(parts)
 
 
-def key(run: int) -> Html:
+def line_sample(run: int) -> Html:
     """Render a legend sample of the line style of one run in the report's charts, as SVG."""
     line = tag("path", d="M0 5H26", class_=f"s{run % 8} d{run % 4}")
     return tag("svg", line, class_="key", viewBox="0 0 26 10", aria_hidden="true")
@@ -201,7 +201,12 @@ def key(run: int) -> Html:
 
 def _key_button(run: int, name: str) -> Html:
     return tag(
-        "button", key(run), tag("span", name), type="button", data_run=run, aria_pressed="true"
+        "button",
+        line_sample(run),
+        tag("span", name),
+        type="button",
+        data_run=run,
+        aria_pressed="true",
     )
 
 
@@ -263,7 +268,7 @@ class _Part:
     width: float
 
     def x(self, at: float) -> float:
-        """Return the x coordinate of a time within one invocation's part of the timeline."""
+        """Return the x coordinate of a time in one process's stretch of the timeline chart."""
         length = self.invocation.ended - self.invocation.started
         share = (at - self.invocation.started) / length if length > 0 else 0.0
         return self.left + self.width * min(1.0, max(0.0, share))
@@ -297,7 +302,7 @@ def timeline(history: History, width: int, words: str) -> Html:
 
 
 def legend() -> Html:
-    """Render the legend that explains the marks on a report's timeline as HTML."""
+    """Render the legend of the timeline chart as HTML: what each of its marks means."""
     marks = [
         ("save", "M0-5V5", "a save"),
         ("again", "M0-5L5 4h-10z", "went on from an epoch"),

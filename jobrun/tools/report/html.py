@@ -25,12 +25,12 @@ class Html(str):
 
 
 def text(words: str) -> Html:
-    """Escape a text for HTML: markup characters, and invisible ones as visible numbers."""
+    """Escape a text for HTML; replace invisible characters by their Unicode numbers."""
     return Html(escape(plain(words)))
 
 
 def plain(words: str) -> str:
-    """Replace invisible characters of a text by visible numbers, for HTML."""
+    """Replace the invisible characters of a text for HTML by their Unicode numbers."""
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", words)
 
 

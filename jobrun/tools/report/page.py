@@ -9,23 +9,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
-from jobrun.core.errors import JobrunError
-from jobrun.core.text.units import number, span
-from jobrun.runner.identity.drift import Change, compare_mappings, compare_specs
-from jobrun.runner.identity.recorded_job import is_from_python, load_recorded
-from jobrun.tools.diff import compare_states
+from jobrun.core.text.units import span
 from jobrun.tools.inspection import Inspection
-from jobrun.tools.report.charts import Charts, build_charts, chart_section, key
+from jobrun.tools.report.blob_pictures import DrawnBlob
+from jobrun.tools.report.charts import Charts, build_charts, chart_section, line_sample
 from jobrun.tools.report.html import Html, data, joined, table, tag
-from jobrun.tools.report.pictures import DrawnBlob
 from jobrun.tools.report.report_data import RunReport
 from jobrun.tools.report.report_json import chart_values
-from jobrun.tools.report.sections import Section, blob_cards, environment, heading, sections
+from jobrun.tools.report.sections import Section, blob_cards, difference_sections, heading, sections
 from jobrun.version import __version__
 
 MOST_RUNS = 16
@@ -142,9 +137,6 @@ def _asset(name: str) -> str:
     return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
 
 
-_MOST_CHANGES = 60
-
-
 def summary(reports: Sequence[RunReport]) -> Html:
     """Render the table at the top of the report's HTML page: a row for each run compared."""
     rows = []
@@ -154,89 +146,5 @@ def summary(reports: Sequence[RunReport]) -> Html:
         name = tag("a", one.run.name, href=f"#run-{at}")
         epoch = str(status.epoch) if status.epoch >= 0 else "-"
         reason = one.run.record.reason if status.owner is None else ""
-        rows.append((key(at), name, status.status, epoch, span(took), reason))
+        rows.append((line_sample(at), name, status.status, epoch, span(took), reason))
     return table(("line", "run", "status", "epoch", "took", "why it ended"), rows)
-
-
-def difference_sections(reports: Sequence[RunReport]) -> Iterator[Section]:
-    """Yield the sections of a page on several runs that compare metrics, params and the like."""
-    lasts = [{name: number(value) for name, value in one.metrics_last.items()} for one in reports]
-    if any(lasts):
-        yield "last", "Last values", _side_by_side("metric", reports, lasts, all_rows=True)
-    params = [dict(_params(one)) for one in reports]
-    yield "params", "Parameters that differ", _side_by_side("parameter", reports, params)
-    made = [environment(one) for one in reports]
-    yield "environment", "Environment that differs", _side_by_side("what", reports, made)
-    parts = [_against(reports[0], other, at) for at, other in enumerate(reports[1:], start=1)]
-    yield "differences", "Against the first run", joined(parts)
-
-
-def _params(report: RunReport) -> Iterator[tuple[str, str]]:
-    for name, value in report.job.params if report.job else ():
-        yield name, number(value) if isinstance(value, float) else str(value)
-
-
-def _side_by_side(
-    what: str,
-    reports: Sequence[RunReport],
-    found: Sequence[dict[str, str]],
-    *,
-    all_rows: bool = False,
-) -> Html:
-    names = dict.fromkeys(name for one in found for name in one)
-    rows = [(name, [one.get(name, "-") for one in found]) for name in names]
-    kept = [(name, values) for name, values in rows if all_rows or len(set(values)) > 1]
-    if not kept:
-        return tag("p", "All runs are alike in this.", class_="note")
-    heads = [tag("th", what, scope="col")]
-    heads += [tag("th", key(at), _short(one), scope="col") for at, one in enumerate(reports)]
-    lines = (tag("tr", *(tag("td", cell) for cell in (name, *values))) for name, values in kept)
-    inside = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines))
-    return tag("div", inside, class_="scroll", tabindex="0", role="group", aria_label=f"{what}s")
-
-
-def _short(report: RunReport) -> str:
-    return report.run.path.name.split("-", 2)[-1]
-
-
-def _against(first: RunReport, other: RunReport, at: int) -> Html:
-    parts = [tag("h3", key(at), other.run.name)]
-    try:
-        changes = _changes(first, other)
-    except JobrunError as error:
-        parts.append(tag("p", f"The specs cannot be compared: {error.faults[0].message}"))
-        changes = ()
-    if changes:
-        rows = ((tag("code", one.field), one.before or "-", one.after or "-") for one in changes)
-        parts.append(table(("spec or code", "first run", "this run"), rows))
-    else:
-        parts.append(tag("p", "The same spec and code.", class_="note"))
-    return joined([*parts, *_state(first, other)])
-
-
-def _changes(first: RunReport, other: RunReport) -> tuple[Change, ...]:
-    code = compare_mappings("callables", first.run.record.callables, other.run.record.callables)
-    if is_from_python(first.run) or is_from_python(other.run):
-        return code
-    found = (*compare_specs(load_recorded(first.run), load_recorded(other.run)), *code)
-    return found[:_MOST_CHANGES]
-
-
-def _state(first: RunReport, other: RunReport) -> Iterable[Html]:
-    one, two = first.stored.newest, other.stored.newest
-    if one is None or two is None:
-        return
-    apart = compare_states(one, two)
-    rows: list[tuple[Any, ...]] = []
-    for blob in apart:
-        how = blob.apart
-        if not how.equal:
-            largest = "-" if how.largest is None else number(how.largest)
-            relative = "-" if how.relative is None else f"{how.relative:.2e}"
-            count = how.words or f"{how.count} of {how.size}"
-            rows.append((f"{blob.node}.{blob.name}", count, largest, relative))
-    words = f"State after epoch {one.epoch} of the first and {two.epoch} of this run: "
-    alike = len(apart) - len(rows)
-    yield tag("p", words + f"{alike} of {len(apart)} blobs have the same bits.", class_="note")
-    if rows:
-        yield table(("blob", "differ", "largest difference", "relative norm"), rows[:_MOST_CHANGES])

@@ -24,7 +24,7 @@ from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.spec_folder import PLAN_NAME, RESOLVED_NAME
 from jobrun.tools.inspection import Inspection, checkpoint_directory, inspect
 from jobrun.tools.profile import FOLDER as PROFILES
-from jobrun.tools.report.pictures import MOST_DRAWN, DrawnBlob, draw_each_blob
+from jobrun.tools.report.blob_pictures import MOST_DRAWN, DrawnBlob, draw_each_blob
 from jobrun.tools.report.run_history import History, Link, ancestors, children, read_history
 from jobrun.tools.runs.metrics import Metrics
 from jobrun.tools.runs.recorded_usage import read_resources
@@ -94,12 +94,12 @@ class RunReport:
 
     @property
     def run(self) -> Run:
-        """The run that is reported."""
+        """Return the run that this data of a report is about."""
         return self.status.run
 
     @property
     def metrics_last(self) -> dict[str, Any]:
-        """The last value of each metric of the reported run."""
+        """Return the last value of each metric of the reported run."""
         found: dict[str, Any] = {}
         for _, values in self.status.metrics.rows:
             pairs = zip(self.status.metrics.names, values, strict=True)
@@ -222,7 +222,7 @@ def _following(status: Status, run: str) -> tuple[str, ...]:
 
 
 def strip_job(plan: Mapping[str, Any]) -> Job:
-    """Build a ``Job`` of only what a report needs: names, and the nodes and needs of tasks.
+    """Build a ``Job`` with only what a run's report shows: names, nodes, and tasks' dependencies.
 
     Args:
         plan: The content of ``spec/plan.json``.

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from jobrun.tools.inspection import dtype_name
+from jobrun.tools.report.blob_pictures import DrawnBlob
 from jobrun.tools.report.charts import Charts, build_charts
-from jobrun.tools.report.pictures import DrawnBlob
 from jobrun.tools.report.report_data import RunReport
 from jobrun.tools.report.sections import environment
 from jobrun.tools.runs.recorded_usage import usage_values

@@ -1,19 +1,23 @@
-"""Render the sections of a report about one run as HTML, with its checkpoints."""
+"""Render the sections of a report as HTML: those about one run, and on how several runs differ."""
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from jobrun.core.errors import JobrunError
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.core.text.units import number, size, span
 from jobrun.graph.drawing import svg
+from jobrun.runner.identity.drift import Change, compare_mappings, compare_specs
 from jobrun.runner.identity.provenance import iter_code_rows
+from jobrun.runner.identity.recorded_job import is_from_python, load_recorded
+from jobrun.tools.diff import compare_states
 from jobrun.tools.inspection import dtype_name, value_text
-from jobrun.tools.report.charts import legend, timeline
+from jobrun.tools.report.blob_pictures import DrawnBlob, Histogram, Picture, png
+from jobrun.tools.report.charts import legend, line_sample, timeline
 from jobrun.tools.report.html import Html, facts, joined, table, tag, text
-from jobrun.tools.report.pictures import DrawnBlob, Histogram, Picture, png
 from jobrun.tools.report.report_data import RunReport, Stored
 from jobrun.tools.report.run_history import History, Invocation, Link, TaskTime
 
@@ -230,7 +234,7 @@ def _runs(one: TaskTime) -> str:
 
 
 def _profile_rows(rows: Any, name: str) -> list[_Row]:
-    """Parse a profile's rows for a report's section of the longest times; skip malformed rows."""
+    """Read names and times for a report's section from a profile's rows; skip malformed rows."""
     if not isinstance(rows, list):
         return []
     found = []
@@ -245,7 +249,7 @@ def _profile_rows(rows: Any, name: str) -> list[_Row]:
 
 
 def _bars(what: str, rows: list[_Row], most_rows: int = _MOST_BARS) -> Html:
-    """Render as HTML the bars in a section of a report: the longest times, each with its name."""
+    """Render a report section's longest times as HTML: name, time and a bar in each row."""
     rows = sorted(rows, key=lambda row: -row[1])
     most = max((seconds for _, seconds, _ in rows), default=0.0) or 1.0
     items = (
@@ -429,3 +433,92 @@ def _picture(drawn: Picture, name: str) -> Html:
 
 def _cut(words: str) -> str:
     return words if len(words) <= _MOST_LETTERS else words[:_MOST_LETTERS] + "…"
+
+
+_MOST_CHANGES = 60
+
+
+def difference_sections(reports: Sequence[RunReport]) -> Iterator[Section]:
+    """Yield the sections of a report on how several runs differ: metrics, params, state."""
+    lasts = [{name: number(value) for name, value in one.metrics_last.items()} for one in reports]
+    if any(lasts):
+        yield "last", "Last values", _side_by_side("metric", reports, lasts, all_rows=True)
+    params = [dict(_params(one)) for one in reports]
+    yield "params", "Parameters that differ", _side_by_side("parameter", reports, params)
+    made = [environment(one) for one in reports]
+    yield "environment", "Environment that differs", _side_by_side("what", reports, made)
+    parts = [_against(reports[0], other, at) for at, other in enumerate(reports[1:], start=1)]
+    yield "differences", "Against the first run", joined(parts)
+
+
+def _params(report: RunReport) -> Iterator[tuple[str, str]]:
+    for name, value in report.job.params if report.job else ():
+        yield name, number(value) if isinstance(value, float) else str(value)
+
+
+def _side_by_side(
+    what: str,
+    reports: Sequence[RunReport],
+    found: Sequence[dict[str, str]],
+    *,
+    all_rows: bool = False,
+) -> Html:
+    names = dict.fromkeys(name for one in found for name in one)
+    rows = [(name, [one.get(name, "-") for one in found]) for name in names]
+    kept = [(name, values) for name, values in rows if all_rows or len(set(values)) > 1]
+    if not kept:
+        return tag("p", "All runs are alike in this.", class_="note")
+    heads = [tag("th", what, scope="col")]
+    heads += [
+        tag("th", line_sample(at), _short(one), scope="col") for at, one in enumerate(reports)
+    ]
+    lines = (tag("tr", *(tag("td", cell) for cell in (name, *values))) for name, values in kept)
+    inside = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines))
+    return tag("div", inside, class_="scroll", tabindex="0", role="group", aria_label=f"{what}s")
+
+
+def _short(report: RunReport) -> str:
+    return report.run.path.name.split("-", 2)[-1]
+
+
+def _against(first: RunReport, other: RunReport, at: int) -> Html:
+    parts = [tag("h3", line_sample(at), other.run.name)]
+    try:
+        changes = _changes(first, other)
+    except JobrunError as error:
+        parts.append(tag("p", f"The specs cannot be compared: {error.faults[0].message}"))
+        changes = ()
+    if changes:
+        rows = ((tag("code", one.field), one.before or "-", one.after or "-") for one in changes)
+        parts.append(table(("spec or code", "first run", "this run"), rows))
+    else:
+        parts.append(tag("p", "The same spec and code.", class_="note"))
+    return joined([*parts, *_state(first, other)])
+
+
+def _changes(first: RunReport, other: RunReport) -> tuple[Change, ...]:
+    code = compare_mappings("callables", first.run.record.callables, other.run.record.callables)
+    if is_from_python(first.run) or is_from_python(other.run):
+        return code
+    found = (*compare_specs(load_recorded(first.run), load_recorded(other.run)), *code)
+    return found[:_MOST_CHANGES]
+
+
+def _state(first: RunReport, other: RunReport) -> Iterable[Html]:
+    one, two = first.stored.newest, other.stored.newest
+    if one is None or two is None:
+        return
+    apart = compare_states(one, two)
+    rows: list[tuple[Any, ...]] = []
+    for blob in apart:
+        how = blob.apart
+        if not how.equal:
+            largest = "-" if how.largest is None else number(how.largest)
+            relative = "-" if how.relative is None else f"{how.relative:.2e}"
+            count = how.words or f"{how.count} of {how.size}"
+            rows.append((f"{blob.node}.{blob.name}", count, largest, relative))
+    words = f"State after epoch {one.epoch} of the first and {two.epoch} of this run: "
+    alike = len(apart) - len(rows)
+    yield tag("p", words + f"{alike} of {len(apart)} blobs have the same bits.", class_="note")
+    if rows:
+        yield table(("blob", "differ", "largest difference", "relative norm"), rows[:_MOST_CHANGES])

@@ -42,7 +42,7 @@ class Condition:
     text: str
 
     def judge(self) -> Callable[[Value | None], bool]:
-        """Build the function that tests a value by a condition by which runs are filtered.
+        """Return the function that tests whether a run's value meets this condition of a filter.
 
         It never holds for a missing one.
         """
@@ -63,7 +63,7 @@ class Condition:
         return holds
 
     def judge_all(self, values: Sequence[Value | None]) -> Iterable[bool]:
-        """Compare a column's values by the filter's condition; give True where it holds."""
+        """Return for each run's value in a column whether this condition of a filter holds."""
         wanted, compare = self.number, _COMPARE[self.comparison]
         if wanted is not None and set(map(type, values)) <= {int, float, NoneType}:
             # As most columns are: without a call of Python for each value.
@@ -72,7 +72,7 @@ class Condition:
 
     @property
     def number(self) -> float | None:
-        """The number in a condition by which runs are filtered; None for text.
+        """Return the number with which this condition of a filter compares; None for text.
 
         A duration is in seconds.
         """
@@ -333,7 +333,7 @@ def _union(runs: Sequence[RunSummary], prefix: str) -> list[str]:
 
 
 def render_csv(runs: Sequence[RunSummary]) -> str:
-    """Render the runs, filtered and sorted, as CSV text, with all params, metrics and digits."""
+    """Render filtered and sorted runs as CSV text: a line per run, with all params and metrics."""
     columns = [*_union(runs, PARAMS), *_union(runs, METRICS)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -361,7 +361,7 @@ def _is_number(value: Value | None) -> bool:
 
 
 def _are_numbers(values: Sequence[Value | None]) -> TypeGuard[Sequence[float]]:
-    """Return whether all values of a column of runs are numbers; a bool is none."""
+    """Return whether all values in a column of runs are numbers; a bool does not count as one."""
     return set(map(type, values)) <= {int, float}
 
 

@@ -39,7 +39,7 @@ class Metrics:
     damaged: int = 0
 
     def column(self, name: str) -> list[tuple[int, float]]:
-        """Return the values of one metric of the run, each with its epoch; only finite ones."""
+        """Return one column of a run's table of metrics: finite values, each with its epoch."""
         at = self.names.index(name)
         found = ((epoch, values[at]) for epoch, values in self.rows)
         return [

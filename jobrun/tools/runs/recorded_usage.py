@@ -39,7 +39,7 @@ class RunUsage:
 
 
 def sum_usage(last: UsageMeasured | None) -> RunUsage:
-    """Sum the recorded usage of a run's starts, such as CPU time, as its last record has it."""
+    """Sum what all starts of a run used, such as CPU time, from the last record of usage."""
     if last is None:
         return RunUsage()
     return RunUsage(

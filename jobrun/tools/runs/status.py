@@ -91,7 +91,7 @@ class Status:
 
     @property
     def left_s(self) -> float | None:
-        """Estimated seconds that a run, by its status, has left; None when not known."""
+        """Estimate the seconds until the run of this status ends; None if that is unknown."""
         if self.owner is None or self.total_epochs is None or self.epoch_s is None:
             return None
         return max(0, self.total_epochs - max(self.epoch, 0)) * self.epoch_s
@@ -145,7 +145,7 @@ def read_status(run: Run, lines: int = 3) -> Status:
 
 @contextlib.contextmanager
 def _noting(path: Path, faults: list[str]) -> Iterator[None]:
-    """Note in a run's status which of its files could not be read, and why not."""
+    """Add to a run's status which of its files could not be read, and why."""
     try:
         yield
     except FileNotFoundError:
@@ -176,7 +176,7 @@ class _EventSummary:
 
     @property
     def epoch_s(self) -> float | None:
-        """The mean seconds per epoch, with saves, by which the status estimates the time left."""
+        """Return the mean seconds per epoch, with saves, for the time left in the status."""
         if not self.seconds:
             return None
         computing_s = _mean_of_newest(self.seconds)

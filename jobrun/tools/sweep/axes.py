@@ -54,7 +54,7 @@ class ValueRange:
 
     @property
     def ends(self) -> tuple[str, str]:
-        """The first and the last value of a sweep's axis, as text."""
+        """Return the first and the last value of a sweep's axis, as text."""
         return tuple(  # type: ignore[return-value]  # there are two
             str(int(end)) if self.whole else repr(end) for end in (self.low, self.high)
         )
@@ -77,7 +77,7 @@ class Axis:
 
     @property
     def name(self) -> str:
-        """The short name of the sweep's axis for people: ``lr``."""
+        """Return the short name of the sweep's axis for people: ``lr``."""
         return short_name(self.path)
 
     @property

@@ -62,7 +62,7 @@ class PlannedPoint:
 
     @property
     def label(self) -> str:
-        """The label of a planned point of a sweep: ``lr=0.1 k=3``."""
+        """Return the label of a planned point of a sweep: ``lr=0.1 k=3``."""
         return " ".join(f"{axis}={shown_value(value)}" for axis, value in self.values.items())
 
 
@@ -302,7 +302,7 @@ def build_tags(sweep: str, point: PlannedPoint) -> tuple[str, ...]:
 
 
 def tag_run(run: Path, sweep: str, point: PlannedPoint) -> None:
-    """Tag a run with its sweep's name and the values of its design point; ignore errors."""
+    """Tag a run with the sweep's name and the values that the design gives the run's point."""
     wanted = build_tags(sweep, point)
     if set(wanted) <= set(read_tags(run)):
         return

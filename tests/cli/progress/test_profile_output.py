@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.cli.progress import display
+from jobrun.cli.jobs import run as run_command
 from jobrun.cli.progress.profile_output import profile_run, render_tables
 from jobrun.cli.run_command import invoke
 from jobrun.cli.terminal import Shell
@@ -102,7 +102,7 @@ def test_the_tables_are_printed_when_the_display_has_left_the_terminal(
         def __exit__(self, *_):
             print("the display ends", file=sys.stderr)
 
-    monkeypatch.setattr(display, "create_display", lambda *_: Display())
+    monkeypatch.setattr(run_command, "create_display", lambda *_: Display())
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.yaml").write_text(SPEC.replace("LAST", "9"))
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from jobrun.cli.formatting import shorten_path
-from jobrun.cli.progress.display import PlainProgress, create_display
+from jobrun.cli.jobs.run import create_display
+from jobrun.cli.progress.lines import PlainProgress
 from jobrun.cli.progress.run_state import RunState
 from jobrun.cli.progress.summary import (
     note_saved_epoch,

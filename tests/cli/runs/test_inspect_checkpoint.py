@@ -11,7 +11,7 @@ from jobrun.cli.run_command import invoke
 from jobrun.cli.runs.inspect_checkpoint import draw_blobs, draw_histogram, draw_picture
 from jobrun.cli.terminal import Shell
 from jobrun.runner.rundir.run_json import RunRecord, write_record
-from jobrun.tools.report.pictures import Histogram, picture, tiles
+from jobrun.tools.report.blob_pictures import Histogram, picture, tiles
 from tests.support.reports import make_report
 from tests.support.saved_checkpoints import RUN_ID, save
 

@@ -7,7 +7,6 @@ import json
 import pytest
 
 from jobrun.cli.run_command import invoke
-from jobrun.cli.specs.explain import nearest_topic
 from jobrun.core.error_catalogue import read_catalogue
 
 
@@ -118,7 +117,3 @@ def test_all_of_it_is_one_page(tmp_path, capsys):
     assert "Accept a change of FIELD" in text
     assert invoke(["explain", "E021", "--out", "x.html"]) == 2
     assert "--out writes the whole manual" in capsys.readouterr().err
-
-
-def test_a_word_near_a_function_names_it():
-    assert "segment_sum" in nearest_topic("segment_summ")

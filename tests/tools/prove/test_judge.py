@@ -6,10 +6,16 @@ from pathlib import Path
 
 import pytest
 
+import jobrun
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.cli.run_command import invoke
 from jobrun.runner.rundir.run_directories import Run, runs
-from jobrun.tools.prove.judge import different_artifacts, find_difference, find_lost_epochs
+from jobrun.tools.prove.judge import (
+    different_artifacts,
+    find_difference,
+    find_lost_epochs,
+    last_writer,
+)
 
 SPEC = """
 jobrun: 1
@@ -128,3 +134,31 @@ def test_a_damaged_journal_is_a_loss(other):
     journal.write_text("\n".join(lines) + "\n")
 
     assert "committed.jsonl is damaged" in find_lost_epochs(other)
+
+
+NESTED = """
+jobrun: 1
+name: grow
+init:
+  - {task: begin, steps: ["x = zeros(3)", "c = counter(0)"]}
+epoch:
+  - task: step
+    steps:
+      - loop: 3
+        steps: ["x += rng.random(3)", "count_up(c)"]
+      - "y = sum(x)"
+stop: [epochs: 3]
+"""
+
+
+@pytest.mark.parametrize(
+    ("blob", "path"),
+    [("x", "epoch/step/steps[0]/steps[0]"), ("c", "epoch/step/steps[0]/steps[1]"), ("z", "")],
+)
+def test_the_last_step_that_writes_a_blob_is_found(tmp_path, blob, path):
+    spec = tmp_path / "grow.yaml"
+    spec.write_text(NESTED)
+
+    found = last_writer(jobrun.prepare(spec).job, "local", blob)
+
+    assert found.replace(".steps[", "/steps[") == path

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import jobrun
-from jobrun.tools.prove.proof import ProofRequest, last_writer, prove
+from jobrun.tools.prove.proof import ProofRequest, prove
 
 SPEC = """
 jobrun: 1
@@ -64,13 +64,3 @@ def test_of_a_job_that_is_not_exact_bits_are_not_compared(tmp_path):
 
     assert not proof.exact
     assert proof.holds
-
-
-@pytest.mark.parametrize(
-    ("blob", "path"),
-    [("x", "epoch/step/steps[0]/steps[0]"), ("c", "epoch/step/steps[0]/steps[1]"), ("z", "")],
-)
-def test_the_last_step_that_writes_a_blob_is_found(tmp_path, blob, path):
-    found = last_writer(demand(tmp_path).job, "local", blob)
-
-    assert found.replace(".steps[", "/steps[") == path

@@ -13,14 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobrun.tools.report.page import (
-    START,
-    difference_sections,
-    render_checkpoint_page,
-    render_page,
-    summary,
-)
-from jobrun.tools.report.pictures import DrawnBlob, histogram, picture
+from jobrun.tools.report.blob_pictures import DrawnBlob, histogram, picture
+from jobrun.tools.report.page import START, render_checkpoint_page, render_page, summary
+from jobrun.tools.report.sections import difference_sections
 from jobrun.tools.runs.metrics import Metrics
 from tests.support.reports import HOSTILE, a_report, make_report
 

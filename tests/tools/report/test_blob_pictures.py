@@ -8,7 +8,7 @@ import zlib
 import numpy as np
 import pytest
 
-from jobrun.tools.report.pictures import histogram, picture, png, tiles
+from jobrun.tools.report.blob_pictures import histogram, picture, png, tiles
 from tests.support.reports import a_report
 
 

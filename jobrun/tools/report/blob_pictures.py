@@ -65,7 +65,7 @@ def picture(value: Any, most: tuple[int, int] = (160, 160)) -> Picture | None:
 
 
 def tiles(value: Any, across: int = 8) -> Picture | None:
-    """Draw a matrix as report pictures side by side, each row folded into a square.
+    """Draw a matrix as pictures side by side, each of its rows folded into a square.
 
     So pictures that were flattened look like pictures again. None where rows have no square
     number of items, are very short, very long or very many, or the matrix itself is square.
@@ -206,7 +206,7 @@ class Histogram:
 
 
 def histogram(value: Any, bins: int = 40) -> Histogram | None:
-    """Compute the histogram of an array for the report; None if it has too few finite numbers.
+    """Compute the histogram to draw of a blob's array; None if it has too few finite numbers.
 
     Args:
         value: An array of any shape, or anything else, which has none.

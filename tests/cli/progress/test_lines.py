@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from jobrun.cli.progress.display import PlainProgress
+from jobrun.cli.progress.lines import PlainProgress
 from jobrun.cli.progress.run_state import RunState
 from jobrun.cli.run_command import invoke
 from jobrun.cli.terminal import Shell

@@ -1,4 +1,4 @@
-"""Show the progress of a run as plain lines or JSON lines, or choose the live display for it.
+"""Show the progress of a run as lines: plain ones, or JSON.
 
 Plain lines are for files, pipes and CI; JSON lines for programs.
 """
@@ -6,13 +6,14 @@ Plain lines are for files, pipes and CI; JSON lines for programs.
 from __future__ import annotations
 
 from threading import Lock
-from typing import Any
 
 from jobrun.cli.formatting import number, size, span
-from jobrun.cli.progress.run_state import RunState, render_heading, render_log, render_warning
+from jobrun.cli.progress.run_state import RunState, render_log
 from jobrun.cli.terminal import Shell
 from jobrun.core.events import (
     CheckpointCommitted,
+    CheckpointFailed,
+    CheckpointSkipped,
     CheckpointTimes,
     CheckpointWithin,
     EpochEnded,
@@ -28,18 +29,6 @@ from jobrun.runner.rundir.event_lines import event_json
 _INTERVAL_S = 10.0
 # A job may log in every pass of a loop; what is left out here is in the run's logs.
 _LOG_LINES_PER_INTERVAL = 5
-
-
-def create_display(shell: Shell, state: RunState, verbosity: int) -> Any:
-    """Create the display of a run's progress, a listener: JSON lines, live, or plain lines."""
-    if shell.log_format == "json":
-        return JsonLines(shell, state, quiet=verbosity < 0)
-    if shell.live and verbosity == 0:
-        # rich takes longer to load than most of the rest; only a terminal needs it.
-        from jobrun.cli.progress.live import LiveProgress  # noqa: PLC0415
-
-        return LiveProgress(shell, state)
-    return PlainProgress(shell, state, verbosity)
 
 
 class JsonLines:
@@ -65,7 +54,7 @@ class JsonLines:
         pass
 
     def __call__(self, event: Event) -> None:
-        """Display one event of a run as a line of JSON, the progress display for programs."""
+        """Print an event of a run as one line of JSON, the progress display for programs."""
         with self._lock:
             self._state.update(event)
             if not self._quiet or _is_always_shown(event):
@@ -177,3 +166,23 @@ def render_epoch(event: EpochEnded, state: RunState) -> str:
 
 def _is_always_shown(event: Event) -> bool:
     return isinstance(event, RunStarted | RunEnded) or render_warning(event) is not None
+
+
+def render_warning(event: Event) -> str | None:
+    """Render an event as a line of warning, as for a failed checkpoint; None for other events."""
+    match event:
+        case Noted(level="warning"):
+            return f"warning: {event.text}"
+        case CheckpointFailed():
+            return f"warning: epoch {event.epoch} could not be saved: {event.reason}"
+        case CheckpointSkipped():
+            where = "it was moved to superseded/"
+            return f"warning: epoch {event.epoch} is unusable ({event.reason}); {where}"
+        case _:
+            return None
+
+
+def render_heading(event: RunStarted) -> str:
+    """Render as one line how a run starts: from the beginning, or after which epoch."""
+    start = "starts" if event.epoch < 0 else f"continues after epoch {event.epoch}"
+    return f"{event.run} {start}"
