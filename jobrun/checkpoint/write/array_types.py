@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from operator import attrgetter, is_
+from operator import attrgetter, eq, is_
 from typing import Any
 
 import numpy as np
@@ -45,11 +45,11 @@ class ArrayTypes:
         if list(values) != self._names or list(map(type, values.values())) != self._classes:
             return False
         arrays = self._arrays_of(values)
-        dtypes = list(map(_DTYPE, arrays))
-        # Equal ones may have other metadata, titles, or scalars.
-        if not (all(map(is_, dtypes, self._dtypes)) or all(map(same_dtype, dtypes, self._dtypes))):
+        # Without lists of what is compared: thousands of new tuples let Python look for garbage.
+        # Equal dtypes may have other metadata, titles, or scalars.
+        if not any(all(map(same, map(_DTYPE, arrays), self._dtypes)) for same in (is_, same_dtype)):
             return False
-        if list(map(_SHAPE, arrays)) != self._shapes:
+        if not all(map(eq, map(_SHAPE, arrays), self._shapes)):
             return False
         # Of arrays without gaps the strides tell the axis order.
         return [arrays[index].strides for index in self._deep] == self._strides
