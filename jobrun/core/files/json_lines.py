@@ -8,6 +8,7 @@ line instead. Reading is bounded: no line may fill the memory, and no hole in a 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,12 +25,16 @@ _LINE_BYTES = 64 << 20
 _STEP_BYTES = 1 << 20
 _NEAR_BYTES = 4096
 _MOST_COMPRESSED = 32
+# To look at each line would take a tenth of a short epoch; and no copy of a run's directory is
+# made within a millisecond.
+_LOOK_EVERY_S = 1e-3
 
 
 class LineFile:
     """A file of JSON lines to append to; it is opened when the first line is written.
 
-    Its lines are not synced: a power cut may lose the last ones.
+    Its lines are not synced: a power cut may lose the last ones. A snapshot of hard links gets no
+    line that is written later than a millisecond after it was made.
 
     Args:
         path: The file; its directory is made with the file.
@@ -39,6 +44,8 @@ class LineFile:
         self.path = path
         self._descriptor = -1
         self._is_torn = False
+        # By the monotonic clock: when to see whether a snapshot has the same file.
+        self._look_s = 0.0
 
     def append(self, line: bytes) -> None:
         """Append a line, with its line feed, to a file of JSON lines, without ``fsync``.
@@ -52,7 +59,8 @@ class LineFile:
             # A process that was killed may have written a part of its last line.
             end = os.fstat(self._descriptor).st_size
             self._is_torn = end > 0 and os.pread(self._descriptor, 1, end - 1) != b"\n"
-        elif os.fstat(self._descriptor).st_nlink > 1:
+        elif (now := time.monotonic()) >= self._look_s:
+            self._look_s = now + _LOOK_EVERY_S
             self._descriptor = unshare(self.path, self._descriptor)
         try:
             write_all(self._descriptor, b"\n" + line if self._is_torn else line)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
@@ -88,6 +89,29 @@ def test_a_snapshot_of_hard_links_gets_no_later_lines(tmp_path, kind):
 
     assert (tmp_path / "f").read_bytes() == b"one\ntwo\nthree\n"
     assert (tmp_path / "snapshot").read_bytes() == b"one\n"
+
+
+def test_an_open_file_is_looked_at_for_a_snapshot_once_a_millisecond(tmp_path, monkeypatch):
+    clock_s = 10.0
+    monkeypatch.setattr(time, "monotonic", lambda: clock_s)
+    file = LineFile(tmp_path / "f")
+    file.append(b"one\n")
+    file.append(b"two\n")
+    looked = []
+    look = json_lines.unshare
+    monkeypatch.setattr(json_lines, "unshare", lambda *a: (looked.append(a), look(*a))[1])
+    for _ in range(100):
+        file.append(b"within the millisecond\n")
+    assert not looked
+    (tmp_path / "snapshot").hardlink_to(tmp_path / "f")
+    whole = (tmp_path / "f").read_bytes()
+
+    clock_s += 0.001
+    file.append(b"later\n")
+    file.close()
+
+    assert (tmp_path / "f").read_bytes() == whole + b"later\n"
+    assert (tmp_path / "snapshot").read_bytes() == whole
 
 
 def test_a_journal_is_cut_behind_its_last_whole_line_and_synced(tmp_path, monkeypatch):
