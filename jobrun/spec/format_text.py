@@ -17,10 +17,9 @@ from typing import Any
 from jobrun.core.errors import Origin, SpecError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.spec.key_order import WHOLE, Kind
-from jobrun.spec.yaml.document import read_document
-from jobrun.spec.yaml.import_pyyaml import yaml
 from jobrun.spec.yaml.nodes import plain
-from jobrun.spec.yaml.parse import parser_events
+from jobrun.spec.yaml.parse import read_document
+from jobrun.spec.yaml.pyyaml import parser_events, yaml
 from jobrun.spec.yaml.spec_text import read_text
 
 _MOST_BLANK_LINES = 2

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Tag
 from typing_extensions import TypeAliasType
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.spec.models.deferred import Deferred
+from jobrun.spec.models.base_types import Deferred
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.models.model_keys import fields_of
 from jobrun.spec.models.step_forms import step_form

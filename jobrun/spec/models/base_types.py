@@ -11,6 +11,7 @@ import sys
 import unicodedata
 from collections.abc import Callable
 from decimal import Decimal
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -19,7 +20,9 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
 )
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import PydanticCustomError, core_schema
 
 from jobrun.core.lazy_dataclass import dataclass
@@ -55,14 +58,6 @@ class Model(BaseModel):
             return super().model_rebuild(**given)
         finally:
             del sys.modules[_PLUGIN_LOADER]
-
-
-def require_one_key(model: Model, keys: tuple[str, ...]) -> None:
-    """Raise a pydantic error unless exactly one of the given keys is set in a ``Model``."""
-    given = [key for key in keys if key in model.model_fields_set]
-    if len(given) != 1:
-        context = {"given": ", ".join(given), "keys": ", ".join(sorted(keys))}
-        raise PydanticCustomError("one_key", "exactly one key", context)
 
 
 class Before:
@@ -289,3 +284,42 @@ EveryValue = Annotated[
         shown={"type": "string", "pattern": r"^(auto|\d+(\.\d+)?\s?(ep|records|ms|s|m|h|d))$"},
     ),
 ]
+
+# The key of a deferred model's name in the JSON Schema of another one, until json_schema, which
+# has the definitions of all, makes references of them.
+DEFERRED_MARK = "deferred"
+
+
+class Deferred:
+    """The type of a key whose deferred model is in another module of this folder.
+
+    To define and build all models takes as long as all else in the check of a short spec, which
+    uses a few of them.
+    """
+
+    def __init__(self, module: str, name: str) -> None:
+        self._module, self._name = module, name
+        self._check: Callable[[Any], Any] | None = None
+
+    @property
+    def model(self) -> type[Model]:
+        """Import the deferred pydantic model from its module on first use, and return it."""
+        found: type[Model] = getattr(import_module(f"{__package__}.{self._module}"), self._name)
+        return found
+
+    def _validate(self, value: Any) -> Any:
+        if self._check is None:
+            self.model.model_rebuild()
+            self._check = self.model.__pydantic_validator__.validate_python
+        return self._check(value)
+
+    def __get_pydantic_core_schema__(
+        self, _source: Any, _handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        # A ValidationError in it becomes part of the whole one, behind the place of the value.
+        return core_schema.no_info_plain_validator_function(self._validate)
+
+    def __get_pydantic_json_schema__(
+        self, _schema: core_schema.CoreSchema, _handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {DEFERRED_MARK: self._name}

@@ -10,7 +10,6 @@ from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.resolve.include import long_form, rebased, replaced
-from jobrun.spec.yaml.document import read_document
 from jobrun.spec.yaml.nodes import (
     Mapping,
     Node,
@@ -22,6 +21,7 @@ from jobrun.spec.yaml.nodes import (
     path_text,
     short,
 )
+from jobrun.spec.yaml.parse import read_document
 from jobrun.spec.yaml.scalars import NumberRangeError, resolve
 from jobrun.spec.yaml.syntax_errors import DEEPEST
 

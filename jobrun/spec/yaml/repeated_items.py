@@ -18,11 +18,11 @@ from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.patterns import lazy_pattern
-from jobrun.spec.yaml.import_pyyaml import yaml
 from jobrun.spec.yaml.nodes import Mapping, Node, Place, Scalar, Sequence
-from jobrun.spec.yaml.parse import Builder, StopReadingError, parser_events
+from jobrun.spec.yaml.pyyaml import parser_events, yaml
 from jobrun.spec.yaml.scalars import NumberRangeError, is_text, resolve
 from jobrun.spec.yaml.syntax_errors import DEEPEST
+from jobrun.spec.yaml.tree_builder import Builder, StopReadingError
 
 # Replaces an item: a character that a spec may have, but hardly any has.
 MARK = "\ue000"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from jobrun.core.errors import Fault, Origin
-from jobrun.spec.yaml.import_pyyaml import yaml
+from jobrun.spec.yaml.pyyaml import yaml
 
 QUOTING_HINT = (
     'an expression with , [ { : or # inside [...] or {...} needs quotes, such as "x = f(a, b)"'

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from jobrun.core.text.patterns import lazy_pattern
@@ -28,4 +29,18 @@ try:
 finally:
     re.compile = _compile
 
-__all__ = ["yaml"]
+__all__ = ["parser_events", "yaml"]
+
+
+def parser_events(text: str) -> Iterator[yaml.events.Event]:
+    """Yield the events of the YAML parser, without resolving tags, aliases or scalars.
+
+    Raises:
+        yaml.YAMLError: It is not YAML.
+    """
+    return iter(_parser(text).get_event, None)
+
+
+def _parser(text: str) -> yaml.CBaseLoader | yaml.BaseLoader:
+    """Create the YAML parser: libyaml's if it is there, else PyYAML's own."""
+    return yaml.CBaseLoader(text) if yaml.__with_libyaml__ else yaml.BaseLoader(text)
