@@ -64,7 +64,7 @@ def find_operator(name: str) -> OpDef | None:
 
 @cache
 def implementation(name: str) -> Callable[..., Any]:
-    """Import the function that implements an operator; return the same object each time.
+    """Look up an operator in the table by name, and import the function that computes it.
 
     Raises:
         KeyError: There is no operator of that name.

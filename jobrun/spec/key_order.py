@@ -103,7 +103,7 @@ def _canonical(model: type[BaseModel]) -> list[str]:
 
 
 def _members(annotation: Any, tag: str) -> Iterator[tuple[str, Any]]:
-    """Yield each type that a value may have, with its ``Tag`` or ""; a model orders its keys."""
+    """Yield each type in an annotation with its pydantic ``Tag``, to find what orders the keys."""
     origin = get_origin(annotation)
     if isinstance(annotation, TypeAliasType):
         yield from _members(annotation.__value__, tag)

@@ -104,7 +104,7 @@ def load_spec(
     environment: MappingType[str, str] | None = None,
     origins: Origins | None = None,
 ) -> LoadedSpec:
-    """Load a spec: read, merge, substitute and validate its files; collect all faults.
+    """Load a spec: read, merge, substitute and validate its files; raise all errors together.
 
     Args:
         path: The main file.
@@ -226,7 +226,7 @@ def _validated(
 
 
 def _distinct(faults: list[Fault], files: MappingType[str, str]) -> list[Fault]:
-    """Sort faults of loading a spec by file, line, column; keep one per position and path.
+    """Sort the errors of loading a spec by file and line; keep one per position and path.
 
     What the reader found comes first and knows more than what the models make of it.
     """

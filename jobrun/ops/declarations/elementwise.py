@@ -140,9 +140,9 @@ _OTHER = (
     OpDef("imag", "(val)", "numpy:imag", "imaginary part of each item", "imag([1 + 2j])",
           shares_memory=True),
     OpDef("angle", "(z, deg=False)", "numpy:angle", "angle of each complex item", "angle([1j])"),
-    OpDef("sigmoid", "(x, /)", "jobrun.ops.implementations:sigmoid",
+    OpDef("sigmoid", "(x, /)", "jobrun.ops.numpy_implementations:sigmoid",
           "1 / (1 + exp(-x)) without overflow", "sigmoid([-800.0, 0.0, 800.0])"),
-    OpDef("relu", "(x, /)", "jobrun.ops.implementations:relu",
+    OpDef("relu", "(x, /)", "jobrun.ops.numpy_implementations:relu",
           "each item, and 0 where it is negative", "relu([-1.0, 2.0])"),
 )  # fmt: skip
 
@@ -156,7 +156,7 @@ def wrong_kind(dtype: str, what: str, mend: str) -> MisfitError:
 
 
 def _only(kinds: str, result: _Dtype, mend: str) -> _Dtype:
-    """Wrap the dtype rule of elementwise operators, so that it refuses dtypes of other kinds."""
+    """Restrict an elementwise operator's dtype rule to the given dtype kinds, such as ``iuf``."""
 
     def find(dtype: str) -> str | None:
         if kind_of(dtype) not in kinds:

@@ -1,4 +1,4 @@
-"""Define the base of all models of the spec, ``Model``, and the scalar types of their fields.
+"""Define the base ``Model`` of all models of the spec, and the types of their keys.
 
 YAML 1.2 gives text, numbers, bools and null; what a text means depends on its place.
 Each scalar type here (expression, duration, size, name) checks one such meaning, with one error and
@@ -44,7 +44,7 @@ class Model(BaseModel):
 
     @classmethod
     def model_rebuild(cls, **given: Any) -> bool | None:
-        """Build the validator of a class based on ``Model``, without loading pydantic's plug-ins.
+        """Build the validator of a subclass of the base ``Model``, without pydantic's plug-ins.
 
         Those are looked for in the metadata of all installed packages. Other models of this
         process, those of callables, still get theirs.
@@ -90,7 +90,7 @@ class Scalar:
         check: Callable[[Any], Any] | None = None,
         shown: dict[str, Any] | None = None,
     ) -> None:
-        """Store the pydantic schema of a scalar type, for all keys that have this type.
+        """Store the pydantic schema of a scalar type, which all keys of that type share.
 
         Args:
             schema: That of the value.
@@ -151,12 +151,12 @@ else:
         _OPTIONAL = _Optional()
 
         def __class_getitem__(cls, given: Any) -> Any:
-            """Build the type ``Maybe[T]`` of a spec's key, which may be absent but not null."""
+            """Build the base type ``Maybe[T]``, for keys that may be absent but not null."""
             return Annotated[given, cls._OPTIONAL]
 
 
 def kind_of(value: Any) -> str:
-    """Return a value's base type (text, list or mapping), which decides how pydantic checks it."""
+    """Return the base type of a key's value: ``mapping``, ``list``, or ``text`` for all else."""
     if isinstance(value, dict | Model):
         return "mapping"
     return "list" if isinstance(value, list | tuple) else "text"
@@ -303,7 +303,7 @@ class Deferred:
 
     @property
     def model(self) -> type[Model]:
-        """Import the deferred pydantic model from its module on first use, and return it."""
+        """Import the model that a deferred type of a key names, and return it."""
         found: type[Model] = getattr(import_module(f"{__package__}.{self._module}"), self._name)
         return found
 

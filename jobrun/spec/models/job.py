@@ -252,7 +252,10 @@ MOST_NODES = 100_000
 
 
 def check_nodes(spec: JobSpec, source: SourceMap) -> list[Fault]:
-    """Check, on loading a spec, the number of its nodes, and that no names differ only in case."""
+    """Check the names and the number of nodes of a spec's ``JobSpec``; return the errors.
+
+    Names may not differ only in case: each node has files named after it.
+    """
     total = sum(node.count or 1 for node in spec.nodes.values())
     if total > MOST_NODES:
         message = f"{total:,} nodes; a job has at most {MOST_NODES:,}"

@@ -1,4 +1,4 @@
-"""List the keys and fields of a pydantic model, with the types that their annotations mean."""
+"""Define and list the keys and fields of a pydantic model, with the types of their annotations."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def is_union(annotation: Any) -> bool:
 
 
 def require_one_key(model: Model, keys: tuple[str, ...]) -> None:
-    """Raise a pydantic error unless exactly one of the given keys is set in a ``Model``."""
+    """Raise a pydantic error unless exactly one of the given keys of a model is set."""
     given = [key for key in keys if key in model.model_fields_set]
     if len(given) != 1:
         context = {"given": ", ".join(given), "keys": ", ".join(sorted(keys))}
@@ -71,6 +71,6 @@ def require_one_key(model: Model, keys: tuple[str, ...]) -> None:
 
 
 def no_items(description: str | None = None) -> Any:
-    """Declare a key of a task, or of a net, whose value is an empty mapping by default."""
+    """Define a key of a model whose value is an empty mapping by default."""
     shown: dict[str, Any] = {"default": {}}
     return Field(default_factory=dict, description=description, json_schema_extra=shown)

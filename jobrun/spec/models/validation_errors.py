@@ -58,7 +58,10 @@ class _Error(NamedTuple):
 
 
 def model_faults(error: ValidationError, root: type[Model], source: SourceMap) -> list[Fault]:
-    """Convert pydantic's validation errors to faults, in the order of the models."""
+    """Convert pydantic's validation errors to ``Fault`` objects, with place, message and fix.
+
+    In the order of the models.
+    """
     faults = []
     for item in error.errors(include_url=False):
         located = locate(root, item["loc"])
@@ -158,7 +161,7 @@ def _python_line(step: dict[str, Any]) -> str:
 
 
 def _expected(what: str, kind: str = "") -> Callable[[_Error], _Words]:
-    """Build the function that words the validation error for a value of the wrong type."""
+    """Build the function that writes the validation error for a value of a wrong type."""
 
     def _words(error: _Error) -> _Words:
         message = f"expected {what}, found {found(error.value)}"
@@ -240,7 +243,7 @@ def _bound(pattern: str) -> Callable[[_Error], _Words]:
 
 
 def _always(code: Code, message: str, mend: str) -> Callable[[_Error], _Words]:
-    """Build the function that words one kind of validation error, the same whatever the value."""
+    """Build the function that gives one kind of validation error a fixed message and fix."""
     return lambda _error: _Words(code, message, mend)
 
 

@@ -1,4 +1,7 @@
-"""Substitute references ``${…}`` in the tree of a spec by values of params and the environment."""
+"""Substitute references ``${…}`` in the tree of a spec by values of params and the environment.
+
+In a line for bash, a text becomes a bash variable, in quotes that fit those open at its place.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +97,7 @@ class Substitution:
         return self._shell_step(node, path, data) if in_shell else data
 
     def _shell_step(self, node: Mapping, path: Path, data: dict[str, Any]) -> dict[str, Any]:
-        """Substitute ``${…}`` of a spec in the bash line of a ``run`` step by bash variables."""
+        """Substitute each ``${…}`` in the bash line of a ``run`` step, texts by bash variables."""
         line = node.values["run"]
         given = data.get("with", {})
         if not isinstance(line, Scalar) or not isinstance(given, dict):
@@ -173,7 +176,7 @@ class Substitution:
         raise _unknown("E446", message + places, mend, node, path)
 
     def scalar(self, node: Scalar, path: Path) -> Value:
-        """Substitute ``${…}`` in a text; a text that is one reference gets the value itself."""
+        """Substitute each ``${…}`` in a text; return the value itself if the text is just one."""
         text = str(node.value)
         try:
             whole = _WHOLE.fullmatch(text)
@@ -253,7 +256,7 @@ def _unknown(code: Code, message: str, mend: str, node: Scalar, path: Path) -> _
 
 
 def references(node: Node) -> set[str]:
-    """Collect the names that a spec refers to by ``${…}``, for which values are substituted."""
+    """Collect the names that a spec refers to by ``${…}``, to substitute their values."""
     if isinstance(node, Scalar):
         text = node.value
         if not isinstance(text, str) or "${" not in text:
@@ -283,7 +286,7 @@ class BashQuotes:
         self._before = "\n"
 
     def quoted(self, variable: str) -> str | None:
-        """Return a reference to a bash variable, quoted for the end of the text read so far.
+        """Return a bash variable to substitute for ``${…}``, quoted as the open quotes require.
 
         None where bash would not expand it, or not as part of one word.
         """
@@ -291,7 +294,7 @@ class BashQuotes:
         return None if form is None else form.format(f"${{{variable}}}")
 
     def feed(self, text: str) -> None:
-        """Read the next piece of a bash line, and update which quotes are open behind it."""
+        """Read a piece of a bash line, and track the quotes open where ``${…}`` is substituted."""
         position = 0
         while position < len(text):
             position += self._step(text, position)
@@ -299,13 +302,16 @@ class BashQuotes:
         self._before = text[-1:] or self._before
 
     def put(self) -> None:
-        """Record that a value ends here in the bash line, so that no comment begins behind it."""
+        """Record that a value was substituted at the end of the bash text read so far.
+
+        So that no comment begins behind it.
+        """
         self._before = "x"
         self._is_escaped = False
 
     @property
     def _context(self) -> Context:
-        """Return which quotes of bash are open behind the text read so far, such as ``double``."""
+        """Return which bash quotes are open where ``${…}`` is substituted, such as ``double``."""
         top = self._frames[-1]
         if (
             self._is_escaped
@@ -319,7 +325,7 @@ class BashQuotes:
         return "plain" if top in ("plain", "paren") else "other"
 
     def _step(self, text: str, at: int) -> int:
-        """Read one token of a bash line; update the open quotes, and return the token's length."""
+        """Read one token of a bash line to substitute in; return the token's length."""
         top, rest = self._frames[-1], text[at:]
         if top == "single":
             return self._until("'", rest)

@@ -1,4 +1,4 @@
-"""Read YAML text as one document: its tree of nodes, and the faults found in it."""
+"""Parse YAML text as one document: its tree of nodes, and the faults found in it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Document:
 
 
 def read_document(text: str, file: str) -> Document:
-    """Read YAML text as one document; return its tree of nodes and the faults found.
+    """Parse YAML text as one document; return its tree of nodes and the errors found.
 
     Args:
         text: The whole file.

@@ -1,4 +1,4 @@
-"""Parse YAML text to a tree with places, from the events of PyYAML's parser.
+"""Build the tree of YAML nodes, with their places, from the events of PyYAML's parser.
 
 Events and not nodes, because the parser's own node builder recurses in C (deep nesting
 kills the process), resolves YAML 1.1, keeps the last of two equal keys and loses places.
@@ -71,7 +71,7 @@ class _Frame:
 
     @property
     def wants_key(self) -> bool:
-        """Return whether the parser expects a key of this YAML mapping next, and not a value."""
+        """Return whether the next node built in this YAML mapping is a key, not a value."""
         return self.items is None and self.key is _EXPECTED
 
 
@@ -105,7 +105,7 @@ class Builder:
         }
 
     def read(self, parsed: Iterable[yaml.events.Event]) -> None:
-        """Build nested YAML nodes from the events of the YAML parser.
+        """Build the YAML tree of nodes from the events of the parser.
 
         Raises:
             StopReadingError: The document is beyond reading on.
@@ -187,7 +187,7 @@ class Builder:
         self._fault("E012", message, mend, (*place[:3], max(1, len(tag)), 0))
 
     def _is_cut(self, frame: _Frame, text: str, place: Place) -> bool:
-        """Detect in parsing that an expression with brackets was cut in two at a comma.
+        """Return whether a scalar of the YAML tree ends an expression cut in two at a comma.
 
         Of a list its pieces are taken out again, so that the rest can be checked.
         """
@@ -280,7 +280,7 @@ class Builder:
         self._add(node, weight, height, counted=True)
 
     def _add(self, node: Node, weight: int, height: int, *, counted: bool) -> None:
-        """Add a parsed YAML value to the innermost list or mapping that is still open."""
+        """Add a node to the YAML tree: to the innermost list or mapping that is still open."""
         if not counted:
             self._count(weight, node.place)
         if not self._stack:
@@ -353,7 +353,7 @@ class Builder:
 
 
 def _merge(frame: _Frame, merged: Mapping) -> None:
-    """Merge the entries of a ``<<`` key into the parsed YAML mapping, except keys that it has."""
+    """Merge the entries of a ``<<`` key into the YAML mapping being built, except keys it has."""
     for key, value in merged.values.items():
         if key not in frame.values:
             frame.values[key] = value
