@@ -57,7 +57,7 @@ class Prepared:
         return (*loaded, *self.compiled.warnings)
 
     def warnings_in(self, session: str) -> tuple[Fault, ...]:
-        """Return the warnings of ``jobrun.prepare()`` that apply to a kind of session."""
+        """Return those warnings of ``jobrun.prepare()`` that apply to a kind of session."""
         on_cluster = session.partition(":")[0] == "ray"
         return tuple(one for one in self.warnings if not (on_cluster and one.code == "W135"))
 
@@ -333,7 +333,9 @@ def _with_news(
 
 
 def _usable(options: RunOptions) -> RunOptions:
-    """Check the ``RunOptions`` given to the Python API; return them with a ``Path``.
+    """Check the limits in the ``RunOptions`` given to the Python API; return the options.
+
+    Their ``run_dir`` becomes a ``Path``.
 
     Raises:
         UsageError: E403, a limit is negative or no number.

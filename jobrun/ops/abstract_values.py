@@ -157,7 +157,7 @@ def elementwise(left: Known, right: Known) -> Known:
 
 
 def join(left: Known, right: Known) -> Known:
-    """Join the abstract values of a name after two branches to one that covers both."""
+    """Join the abstract values that a variable has after two branches to one that covers both."""
     if left == right:
         return left
     if left.sequence or right.sequence or left.items is not None or right.items is not None:
@@ -219,7 +219,7 @@ class Arguments:
         return name in self.given and self.given[name].dtype != NONE
 
     def get(self, name: str) -> Known:
-        """Return the abstract value (dtype, shape) of a call's named argument, or unknown."""
+        """Return the abstract value (dtype, shape) of a call's argument; ``UNKNOWN`` if absent."""
         return self.given.get(name, UNKNOWN)
 
     def array(self, name: str) -> Known:
@@ -227,11 +227,11 @@ class Arguments:
         return as_array(self.get(name))
 
     def shape(self, name: str) -> Shape:
-        """Return the abstract shape of a call's argument, which must be known."""
+        """Return the abstract shape of a call's argument; raise ``UnclearError`` if unknown."""
         return sure(self.array(name).shape)
 
     def dtype(self, name: str) -> str:
-        """Return the abstract dtype of a call's argument, which must be numeric."""
+        """Return the abstract dtype of a call's argument; raise ``UnclearError`` if no number."""
         dtype = sure(self.array(name).dtype)
         if not kind_of(dtype):
             raise UnclearError
@@ -304,7 +304,7 @@ def integer(known: Known) -> int | None:
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """Convert an axis of an abstract value, which may be negative, to a non-negative number.
+    """Convert an axis number of an abstract value, negative or not, to a non-negative one.
 
     Raises:
         MisfitError: There is no such axis.

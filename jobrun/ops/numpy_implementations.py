@@ -377,7 +377,10 @@ def _extreme(ufunc: np.ufunc, runs: _Runs, empty: Any) -> _Array:
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """Return the smallest and largest value of a dtype, results of a segment without rows."""
+    """Return a dtype's smallest and largest value, for the implementation of ``segment_max``.
+
+    They are the results of ``segment_max`` and ``segment_min`` where a segment has no rows.
+    """
     if dtype.kind in "iu":
         return np.iinfo(dtype).min, np.iinfo(dtype).max
     return (False, True) if dtype.kind == "b" else (-np.inf, np.inf)

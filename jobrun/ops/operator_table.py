@@ -86,7 +86,7 @@ def implementation(name: str) -> Callable[..., Any]:
 
 
 def installed_operators() -> dict[str, OpDef]:
-    """Return the operators of installed plug-ins by name.
+    """Return a table of the operators of installed plug-ins, by name.
 
     Raises:
         EnvironmentFaultError: E128, if packages clash or one cannot be loaded.

@@ -151,7 +151,7 @@ Pair = Callable[[Known, Known], str | None]
 
 
 def wrong_kind(dtype: str, what: str, mend: str) -> MisfitError:
-    """Build the error for an elementwise operator that does not exist for a dtype."""
+    """Build the error for a dtype that an elementwise operator does not support."""
     return MisfitError(KINDS, f"{dtype} has no {what}", mend)
 
 
@@ -217,12 +217,12 @@ _UNARY_DTYPES: dict[str, tuple[str, _Dtype]] = {
 
 
 def unary(result: _Dtype, name: str) -> Rule:
-    """Build the type rule of an elementwise function whose only array argument has this name."""
+    """Build the type rule of an elementwise function of one array."""
     return typed(lambda given: result(given.dtype(name)), lambda given: given.shape(name))
 
 
 def sum_like(left: Known, right: Known) -> str | None:
-    """Infer the dtype of elementwise operators that only need a common one, as ``+`` and ``*``."""
+    """Infer the common dtype that elementwise operators such as ``+`` and ``*`` give."""
     return promote(left, right)
 
 

@@ -36,7 +36,7 @@ def _joint(parts: list[Known]) -> Shape:
 
 
 def _one_dtype(parts: list[Known]) -> str:
-    """Infer the one dtype of all choices, for the type rule of the index function ``select``."""
+    """Infer the dtype that all choices of the index function ``select`` have in common."""
     dtypes = {one.dtype for one in parts}
     if len(dtypes) != 1 or any(one.weak is not False for one in parts):
         raise UnclearError

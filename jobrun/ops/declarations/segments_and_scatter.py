@@ -87,7 +87,7 @@ _STATE = (
 
 
 def _rows(given: Arguments) -> tuple[Known, int | None]:
-    """Infer rows and number of segments of a ``segment_sum`` or the like; refuse other shapes."""
+    """Check the arguments of a ``segment_sum`` or the like; return rows and number of segments."""
     values, segments = given.array("values"), given.array("segments")
     if segments.shape != (0,):
         index_kind(segments, "segments")

@@ -121,7 +121,7 @@ def _parse_value(text: str, place: Place, path: Path) -> Node:
 
 
 def _moved(node: Node, place: Place) -> Node:
-    """Set the position of an override's value, and of values in it, to ``--set #N``, for errors."""
+    """Set ``--set #N`` as the position of an override's value, so that errors show it."""
     if isinstance(node, Scalar):
         return node._replace(place=place)
     if isinstance(node, Sequence):

@@ -176,7 +176,7 @@ class Substitution:
         raise _unknown("E446", message + places, mend, node, path)
 
     def scalar(self, node: Scalar, path: Path) -> Value:
-        """Substitute each ``${…}`` in a text; return the value itself if the text is just one."""
+        """Substitute each ``${…}`` in a text; return the value of one that is the whole text."""
         text = str(node.value)
         try:
             whole = _WHOLE.fullmatch(text)
