@@ -283,7 +283,7 @@ def list_stored_runs(run_dir: str | os.PathLike[str] = _RUNS, job: str = "") -> 
 
 
 def steps(*parts: str | Step) -> tuple[Step, ...]:
-    """Provide ``steps()`` of the Python API ``import jobrun``: make ``Step`` objects from texts.
+    """Provide ``steps()`` of ``import jobrun``: make steps from statements and ``Step`` objects.
 
     Statements next to each other become one net.
 
