@@ -47,7 +47,9 @@ def run_program() -> NoReturn:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print ``--version`` at once, or run any other command of ``__main__``; return the exit code.
+    """Run the command line given to ``__main__``; return the exit code.
+
+    ``--version`` is printed at once, before anything else is imported.
 
     Args:
         arguments: Without the program's name; None for those of the process.
@@ -67,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: list[str], shared: SharedState | None = None) -> int:
-    """Let the entry point ``__main__`` run a command in its own process; return the exit code."""
+    """Run a command of ``__main__`` in the current process; return the exit code."""
     from jobrun.core.garbage_collection import (  # noqa: PLC0415 - after the short cut
         collect_as_usual,
         collect_seldom,
@@ -83,7 +85,7 @@ def _run(given: list[str], shared: SharedState | None = None) -> int:
 
 
 def _is_supervised(given: Sequence[str]) -> bool:
-    """Return whether the entry point ``__main__`` runs this command in a supervised child process.
+    """Return whether ``__main__`` runs the given command, such as ``run``, in a child process.
 
     Options before the command take no values.
     """
@@ -138,7 +140,7 @@ def _open_standard_streams() -> None:
 
 
 def _is_called_alone() -> bool:
-    """Return whether Python itself called ``__main__``, and no debugger or profiler did.
+    """Return whether Python runs ``__main__`` as main program, without debugger or profiler.
 
     Those act after it returns, and so does an interpreter that was asked to.
     """
@@ -150,7 +152,7 @@ def _is_called_alone() -> bool:
 
 
 def _has_only_known_modules() -> bool:
-    """Return whether ``__main__`` may skip Python's teardown, as all loaded packages permit that.
+    """Return whether all loaded packages allow ``__main__`` to skip the interpreter's teardown.
 
     Other code may count on its files being closed, and its values being deleted, at the end.
     """
@@ -160,7 +162,7 @@ def _has_only_known_modules() -> bool:
 
 
 def _finish_without_teardown() -> bool:
-    """Call exit functions and flush output, so that ``__main__`` may end without Python's teardown.
+    """Run exit functions and flush output, so that ``__main__`` may skip Python's teardown.
 
     Returns:
         False where it has to do it: it waits for threads, and reports what cannot be written.

@@ -57,7 +57,7 @@ class Prepared:
         return (*loaded, *self.compiled.warnings)
 
     def warnings_in(self, session: str) -> tuple[Fault, ...]:
-        """Return a prepared job's warnings, for the Python API, that apply to a kind of session."""
+        """Return those warnings of ``jobrun.prepare()`` that apply to a kind of session."""
         on_cluster = session.partition(":")[0] == "ray"
         return tuple(one for one in self.warnings if not (on_cluster and one.code == "W135"))
 
@@ -283,7 +283,7 @@ def list_stored_runs(run_dir: str | os.PathLike[str] = _RUNS, job: str = "") -> 
 
 
 def steps(*parts: str | Step) -> tuple[Step, ...]:
-    """Provide ``jobrun.steps()`` of the Python API: build steps from text and ``Step`` objects.
+    """Provide ``steps()`` of ``import jobrun``: make steps from statements and ``Step`` objects.
 
     Statements next to each other become one net.
 
@@ -321,7 +321,7 @@ def expression(text: str) -> Expr:
 def _with_news(
     options: RunOptions, listener: Listener, act: Callable[[RunOptions, Listener], RunResult]
 ) -> RunResult:
-    """Run a job for the Python API, and send notifications if ``options.announce`` does not."""
+    """Run a job of the Python API; send its notifications if ``options`` has no sender."""
     if options.announce is not None:
         return act(options, listener)
     from jobrun.tools.notify_from_python import PythonNews  # noqa: PLC0415 - what checks a spec needs none
@@ -333,7 +333,9 @@ def _with_news(
 
 
 def _usable(options: RunOptions) -> RunOptions:
-    """Check the limits (epochs, seconds) given to the Python API, and make its ``run_dir`` a path.
+    """Check the limits in the ``RunOptions`` given to the Python API; return the options.
+
+    Their ``run_dir`` becomes a ``Path``.
 
     Raises:
         UsageError: E403, a limit is negative or no number.

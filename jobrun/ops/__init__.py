@@ -4,5 +4,6 @@
   that implements it. ``declarations/``: the built-in ones, with dtypes and shapes of results.
 - ``definition``: what declares an operator, with its signature. ``abstract_values``: what rules
   know of the values and arguments in a call. ``dtype_promotion``: dtypes of results.
-- ``implementations``: what numpy does not have. ``unsupported_functions``: what expressions lack.
+- ``numpy_implementations``: the functions that numpy lacks. ``unsupported_functions``: those of
+  numpy that expressions lack.
 """

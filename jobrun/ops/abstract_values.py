@@ -111,7 +111,7 @@ def items_in(shape: Shape) -> int | None:
 
 
 def promote(left: Known, right: Known) -> str | None:
-    """Infer the dtype of two abstract values by numpy's promotion; None if it is not certain."""
+    """Infer the dtype of a result from two abstract values; None if it is not certain."""
     if left.dtype not in CODES or right.dtype not in CODES:
         return None
     if None in (left.weak, right.weak):
@@ -124,14 +124,14 @@ def promote(left: Known, right: Known) -> str | None:
 
 
 def _either(known: Known) -> tuple[Known, ...]:
-    """Return an abstract value as Python scalar and as numpy value where it may be either."""
+    """List the cases of an abstract value: Python scalar, numpy value, or both if unknown."""
     if known.weak is not None:
         return (known,)
     return (replace(known, weak=True), replace(known, weak=False))
 
 
 def broadcast(left: Shape | None, right: Shape | None) -> Shape | None:
-    """Combine the shapes of two abstract values by broadcasting; None if unsure."""
+    """Broadcast the shapes of two abstract values; None if that is unknown or impossible."""
     if left is None or right is None:
         return None
     rank = max(len(left), len(right))
@@ -157,7 +157,7 @@ def elementwise(left: Known, right: Known) -> Known:
 
 
 def join(left: Known, right: Known) -> Known:
-    """Join two abstract values, after a branch, to one that covers each of them."""
+    """Join the abstract values that a variable has after two branches to one that covers both."""
     if left == right:
         return left
     if left.sequence or right.sequence or left.items is not None or right.items is not None:
@@ -215,23 +215,23 @@ class Arguments:
     rest: tuple[Known, ...] = ()
 
     def has(self, name: str) -> bool:
-        """Return whether a call gives the named argument an abstract value other than None."""
+        """Return whether a call passes an argument, and its abstract value is not None."""
         return name in self.given and self.given[name].dtype != NONE
 
     def get(self, name: str) -> Known:
-        """Return the abstract value (dtype, shape) of a call's named argument, or unknown."""
+        """Return the abstract value (dtype, shape) of a call's argument; ``UNKNOWN`` if absent."""
         return self.given.get(name, UNKNOWN)
 
     def array(self, name: str) -> Known:
-        """Return the abstract value (dtype, shape) of a call's argument, converted to an array."""
+        """Return the abstract value of the array that numpy makes of a call's argument."""
         return as_array(self.get(name))
 
     def shape(self, name: str) -> Shape:
-        """Return the abstract shape of a call's argument, which must be known."""
+        """Return the abstract shape of a call's argument; raise ``UnclearError`` if unknown."""
         return sure(self.array(name).shape)
 
     def dtype(self, name: str) -> str:
-        """Return the abstract dtype of a call's argument, which must be numeric."""
+        """Return the abstract dtype of a call's argument; raise ``UnclearError`` if no number."""
         dtype = sure(self.array(name).dtype)
         if not kind_of(dtype):
             raise UnclearError
@@ -269,7 +269,7 @@ class Arguments:
         return known.value
 
     def lengths(self, name: str) -> Shape:
-        """Return a call's abstract shape argument as a tuple, also if it is a single length."""
+        """Return an abstract ``shape`` argument, one int or several, as a tuple of ints."""
         known = self.get(name)
         if known.items is not None:
             return tuple(integer(item) for item in known.items)
@@ -278,7 +278,7 @@ class Arguments:
         return (integer(known),)
 
     def axes(self, name: str, rank: int) -> tuple[int, ...] | None:
-        """Return the axes in a call's abstract axis argument, from 0 on; None if not passed."""
+        """Return an abstract ``axis`` argument as non-negative ints; None if not passed."""
         if not self.has(name):
             return None
         return tuple(axis_of(sure(one), rank) for one in self.lengths(name))
@@ -291,20 +291,20 @@ Rule = Callable[[Arguments], Result]
 
 
 def sure(value: _T | None) -> _T:
-    """Require that an abstract value is known; else raise ``UnclearError``."""
+    """Return a part of an abstract value; raise ``UnclearError`` if it is unknown (None)."""
     if value is None:
         raise UnclearError
     return value
 
 
 def integer(known: Known) -> int | None:
-    """Return the value of an abstract int that is known, or None."""
+    """Return the constant of an abstract value that is a known int, or None."""
     value = known.value
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """Convert an axis of an abstract value's shape, which may be negative, to one from 0.
+    """Convert an axis number of an abstract value, negative or not, to a non-negative one.
 
     Raises:
         MisfitError: There is no such axis.
@@ -340,14 +340,14 @@ def shape_text(shape: Shape) -> str:
 
 
 def clash(left: int | None, right: int | None) -> bool:
-    """Return whether the lengths of two abstract arguments are known and differ."""
+    """Return whether two lengths in abstract shapes are both known and differ."""
     return left is not None and right is not None and left != right
 
 
 def typed(
     dtype: Callable[[Arguments], str | None], shape: Callable[[Arguments], Shape | None]
 ) -> Rule:
-    """Build the rule for a result's abstract value from a function for dtype and one for shape."""
+    """Combine a rule for dtype and one for shape to a rule for a result's abstract value."""
 
     def rule(arguments: Arguments) -> Known:
         return Known(_attempt(dtype, arguments), _attempt(shape, arguments))

@@ -161,7 +161,7 @@ def _typed(function: str, text: str) -> str:
 
 
 def ruled(definitions: Iterable[_Definition], rules: Mapping[str, Rule]) -> tuple[_Definition, ...]:
-    """Return operators' definitions (``OpDef``) with the type rules of their names filled in.
+    """Return operators' definitions (``OpDef``), each with the type rule given under its name.
 
     Raises:
         ValueError: A rule is for none of them.
@@ -189,7 +189,7 @@ class WrongKind:
 
 
 def kind(function: str, parameter: str) -> str:
-    """Return a parameter's kind, as ``int``, in an operator's definition; ``array`` by default."""
+    """Return the kind of a parameter in an operator's definition, such as ``array`` or ``int``."""
     return EXCEPTIONS.get((function, parameter)) or KINDS.get(parameter, "array")
 
 
@@ -255,11 +255,11 @@ class Signature:
         return self.positional[self.unnamed :] + self.named
 
     def too_many(self, count: int) -> bool:
-        """Return whether an operator's definition permits fewer positional arguments than given."""
+        """Return whether a call has more positional arguments than an operator's definition."""
         return not self.variadic and count > len(self.positional)
 
     def missing(self, count: int, keywords: Iterable[str]) -> tuple[str, ...]:
-        """Return which required parameters of an operator's definition a call leaves out."""
+        """List the required parameters of an operator's definition that a call leaves out."""
         given = {*self.positional[:count], *keywords}
         return tuple(
             name

@@ -64,7 +64,7 @@ def find_operator(name: str) -> OpDef | None:
 
 @cache
 def implementation(name: str) -> Callable[..., Any]:
-    """Import the function that implements an operator; return the same object each time.
+    """Look up an operator in the table by name, and import the function that computes it.
 
     Raises:
         KeyError: There is no operator of that name.
@@ -86,7 +86,7 @@ def implementation(name: str) -> Callable[..., Any]:
 
 
 def installed_operators() -> dict[str, OpDef]:
-    """Return the operators of installed plug-ins by name.
+    """Return a table of the operators of installed plug-ins, by name.
 
     Raises:
         EnvironmentFaultError: E128, if packages clash or one cannot be loaded.

@@ -8,7 +8,7 @@ from typing import Any
 
 from jobrun.spec.load import LoadedSpec
 from jobrun.spec.recorded_origins import ordered
-from jobrun.spec.yaml.import_pyyaml import yaml
+from jobrun.spec.yaml.pyyaml import yaml
 from jobrun.spec.yaml.scalars import NumberRangeError, old_reading, resolve
 
 

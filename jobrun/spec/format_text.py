@@ -17,10 +17,9 @@ from typing import Any
 from jobrun.core.errors import Origin, SpecError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.spec.key_order import WHOLE, Kind
-from jobrun.spec.yaml.document import read_document
-from jobrun.spec.yaml.import_pyyaml import yaml
 from jobrun.spec.yaml.nodes import plain
-from jobrun.spec.yaml.parse import parser_events
+from jobrun.spec.yaml.parse import read_document
+from jobrun.spec.yaml.pyyaml import parser_events, yaml
 from jobrun.spec.yaml.spec_text import read_text
 
 _MOST_BLANK_LINES = 2
@@ -97,7 +96,7 @@ def _late_alias(tree: Tree, error: SpecError) -> Leaf | None:
 
 
 def _same(first: Any, second: Any) -> bool:
-    """Compare a spec's values before and after its text is formatted, ignoring the keys' order."""
+    """Return whether a spec's values are the same before and after formatting its text."""
     if type(first) is not type(second):
         return False
     match first:
@@ -204,7 +203,7 @@ class EntryMover:
         return "\n".join([*head, *above, prefix + block.lines[0], *block.lines[1:]])
 
     def _block(self, tree: Items | Entries, kind: Kind, end: int) -> _Block:
-        """Format a block mapping or list, which ends before line ``end``, by moving its entries."""
+        """Format a YAML mapping or list in block style; return its lines with keys in order."""
         return (
             self._mapping(tree, kind, end)
             if isinstance(tree, Entries)
@@ -256,7 +255,7 @@ class EntryMover:
         return _Block(above if first else [], [*lines, *footer])
 
     def _entry(self, key: Leaf, value: Tree, kind: Kind, end: int) -> list[str]:
-        """Format one entry of a mapping by moving entries inside it; return its lines of text."""
+        """Format one entry of a mapping; return its lines, with the keys in its value in order."""
         line, column = key.span.line, key.span.column
         if isinstance(value, Leaf):
             lines = self._lines[line:end]
@@ -304,7 +303,7 @@ class EntryMover:
     def _item(
         self, item: Tree, kind: Kind, end: int, column: int, before: list[str], hoisted: list[str]
     ) -> list[str]:
-        """Format one list item, with mappings inside it in the usual order; return its lines."""
+        """Format one item of a YAML list; return its lines, with the keys in it in order."""
         prefix = self._lines[item.span.line][: item.span.column]
         if isinstance(item, Leaf):
             return self._lines[item.span.line : end]
@@ -350,7 +349,7 @@ class EntryMover:
         )
 
     def _pieces(self, span: Span, pieces: list[tuple[Span, str]]) -> str:
-        """Format a span of a spec's text: return it with the given pieces replaced by new texts."""
+        """Return a span of a spec's text in which each piece is replaced by its formatted text."""
         out, at = "", span.start
         for place, text in pieces:
             out += self._text[at : place.start] + text
@@ -370,7 +369,7 @@ class EntryMover:
         return end
 
     def _dash_line(self, item: Tree) -> int:
-        """Return the number of the line with a list item's dash, to move all of the item."""
+        """Return the number of the line where a list item to format begins: that of its dash."""
         at = item.span.start
         if self._lines[item.span.line][: item.span.column].strip():
             return item.span.line
@@ -482,7 +481,7 @@ def _node(event: Any, stream: Iterator[Any], text: str) -> Tree:
 
 
 def _close(node: Items | Entries, event: Any, keys: Any, values: list[Tree]) -> None:
-    """Set where the text of a mapping or list ends: at its bracket, or with its last entry."""
+    """Set where a mapping or list to format ends: at its bracket, or at its last entry."""
     span = node.span
     if node.is_flow:
         span.end, span.last_line = event.end_mark.index, event.end_mark.line

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Tag
 from typing_extensions import TypeAliasType
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.spec.models.deferred import Deferred
+from jobrun.spec.models.base_types import Deferred
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.models.model_keys import fields_of
 from jobrun.spec.models.step_forms import step_form
@@ -103,7 +103,7 @@ def _canonical(model: type[BaseModel]) -> list[str]:
 
 
 def _members(annotation: Any, tag: str) -> Iterator[tuple[str, Any]]:
-    """Yield each type that a value may have, with its ``Tag`` or ""; a model orders its keys."""
+    """Yield each type in an annotation with its pydantic ``Tag``, to find what orders the keys."""
     origin = get_origin(annotation)
     if isinstance(annotation, TypeAliasType):
         yield from _members(annotation.__value__, tag)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import unicodedata
-from collections.abc import Iterator
 from collections.abc import Mapping as MappingType
 from collections.abc import Sequence as SequenceType
 from dataclasses import field
@@ -17,11 +15,11 @@ from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.core.garbage_collection import collector_paused
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.patterns import lazy_pattern
-from jobrun.spec.models.job import JobSpec
+from jobrun.spec.models.job import JobSpec, check_nodes
 from jobrun.spec.resolve.include import SpecReader, merge_specs
 from jobrun.spec.resolve.params import HIDDEN, Param, ParamValues, substituted, without_secrets
 from jobrun.spec.resolve.substitute import Substitution
-from jobrun.spec.yaml.nodes import Mapping, SourceMap, path_text, plain
+from jobrun.spec.yaml.nodes import Mapping, SourceMap, plain
 
 if TYPE_CHECKING:
     from jobrun.spec.recorded_origins import Origins
@@ -106,7 +104,7 @@ def load_spec(
     environment: MappingType[str, str] | None = None,
     origins: Origins | None = None,
 ) -> LoadedSpec:
-    """Load a spec: read, merge, substitute and validate its files; collect all faults.
+    """Load a spec: read, merge, substitute and validate its files; raise all errors together.
 
     Args:
         path: The main file.
@@ -212,9 +210,13 @@ def _validated(
         try:
             spec = JobSpec.model_validate(data)
         except ValidationError as error:
-            if not retries_left or not _put_env_texts(error, data, substitution):
-                from jobrun.spec.models.validation_errors import model_faults  # noqa: PLC0415
+            from jobrun.spec.models.validation_errors import (  # noqa: PLC0415 - after an error only
+                model_faults,
+                restore_env_texts,
+            )
 
+            texts = substitution.env_texts
+            if not retries_left or not restore_env_texts(error, JobSpec, data, texts):
                 faults += model_faults(error, JobSpec, source)
                 return None
         else:
@@ -223,32 +225,8 @@ def _validated(
     return None
 
 
-def _put_env_texts(
-    error: ValidationError, data: dict[str, Any], substitution: Substitution
-) -> bool:
-    """Put an environment variable's text back into a spec being loaded, where a number is refused.
-
-    Returns:
-        Whether any was found, so that it is worth checking again.
-    """
-    from jobrun.spec.models.validation_errors import locate  # noqa: PLC0415 - after an error only
-
-    found = False
-    for item in error.errors(include_url=False, include_context=False):
-        path = locate(JobSpec, item["loc"]).path
-        text = substitution.env_texts.get(path)
-        if text is None or isinstance(item["input"], str):
-            continue
-        holder: Any = data
-        for segment in path[:-1]:
-            holder = holder[segment]
-        holder[path[-1]] = text
-        found = True
-    return found
-
-
 def _distinct(faults: list[Fault], files: MappingType[str, str]) -> list[Fault]:
-    """Sort faults of loading a spec by file, line, column; keep one per position and path.
+    """Sort the errors of loading a spec by file and line; keep one per position and path.
 
     What the reader found comes first and knows more than what the models make of it.
     """
@@ -264,34 +242,3 @@ def _distinct(faults: list[Fault], files: MappingType[str, str]) -> list[Fault]:
         return (rank.get(where.file, -1), where.line, where.column) if where else (-1, 0, 0)
 
     return sorted(first.values(), key=_order)
-
-
-MOST_NODES = 100_000
-
-
-def check_nodes(spec: JobSpec, source: SourceMap) -> list[Fault]:
-    """Check, on loading a spec, the number of its nodes, and that no names differ only in case."""
-    total = sum(node.count or 1 for node in spec.nodes.values())
-    if total > MOST_NODES:
-        message = f"{total:,} nodes; a job has at most {MOST_NODES:,}"
-        where = source.key(("nodes",))
-        return [Fault("E033", message, "reduce the counts", where, "nodes")]
-    return list(_collisions(spec, source))
-
-
-def _collisions(spec: JobSpec, source: SourceMap) -> Iterator[Fault]:
-    taken: dict[str, str] = {}
-    for name, node in spec.nodes.items():
-        count = node.count
-        members = [name] if count is None else [f"{name}_{index}" for index in range(count)]
-        for member in members:
-            folded = unicodedata.normalize("NFC", member).casefold()
-            other = taken.setdefault(folded, member)
-            if other is not member:
-                path = ("nodes", name)
-                message = f"the names of node '{member}' and node '{other}' differ only in case"
-                if other == member:
-                    message = f"two nodes have the name '{member}'"
-                mend = "rename one: each node has files named after it"
-                yield Fault("E032", message, mend, source.key(path), path_text(path))
-                break

@@ -65,7 +65,7 @@ def recorded_places(root: Node, files: Sequence[str]) -> list[list[int]]:
 
 
 def relocated(root: Mapping, origins: Origins) -> Mapping:
-    """Replace positions in a resolved spec by their recorded origins in the author's files.
+    """Replace the positions (file, line) in a resolved spec by their recorded origins.
 
     Returns:
         The tree as it is where the places do not fit it.
@@ -102,7 +102,7 @@ def _places(node: Node) -> Iterator[Place]:
 
 
 def _with_places(node: Node, places: Iterator[Any]) -> Node:
-    """Set the position of each key and value of a spec to the next of its recorded origins."""
+    """Set the position of each key and value of a spec to its recorded origin (file and line)."""
     place = next(places)
     if isinstance(node, Scalar):
         return node._replace(place=place)

@@ -28,9 +28,9 @@ from jobrun.graph.traversal import find_parts
 from jobrun.graph.types import Job
 from jobrun.spec.load import load_spec
 from jobrun.spec.models.job import JobSpec
-from jobrun.spec.yaml.document import read_document
 from jobrun.spec.yaml.nodes import Mapping, Node, Sequence
-from jobrun.spec.yaml.parse import parser_events
+from jobrun.spec.yaml.parse import read_document
+from jobrun.spec.yaml.pyyaml import parser_events
 from jobrun.spec.yaml.repeated_items import find_repeated_items
 from tests.benchmarks.ratios import verdict
 

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from jobrun.ops.implementations import (
+from jobrun.ops.numpy_implementations import (
     atomic_add,
     atomic_max,
     count_down,

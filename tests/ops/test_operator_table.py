@@ -20,7 +20,7 @@ from jobrun.ops.declarations.segments_and_scatter import SEGMENTS_AND_SCATTER
 from jobrun.ops.declarations.shaping import SHAPING
 from jobrun.ops.declarations.signals import SIGNALS
 from jobrun.ops.definition import OpDef
-from jobrun.ops.implementations import segment_sum
+from jobrun.ops.numpy_implementations import segment_sum
 from jobrun.ops.operator_table import (
     DRAWS,
     GROUP,
@@ -129,9 +129,9 @@ def test_own_operators_are_imported_at_their_first_use():
     program = (
         "import sys; from jobrun.ops.operator_table import implementation;"
         "implementation('len');"
-        "assert 'jobrun.ops.implementations' not in sys.modules;"
+        "assert 'jobrun.ops.numpy_implementations' not in sys.modules;"
         "implementation('segment_sum');"
-        "assert 'jobrun.ops.implementations' in sys.modules"
+        "assert 'jobrun.ops.numpy_implementations' in sys.modules"
     )
 
     subprocess.run([sys.executable, "-c", program], check=True)

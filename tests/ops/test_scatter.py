@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from jobrun.ops.implementations import (
+from jobrun.ops.numpy_implementations import (
     add_at,
     index_add,
     index_set,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrun.ops.implementations import segment_max, segment_mean, segment_min, segment_sum
+from jobrun.ops.numpy_implementations import segment_max, segment_mean, segment_min, segment_sum
 from tests.support.tables import each_case
 
 ROWS = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from jobrun.spec.dump import dump_resolved, dump_tree, spec_digest
 from jobrun.spec.load import load_spec
-from jobrun.spec.yaml.document import read_document
 from jobrun.spec.yaml.nodes import plain
+from jobrun.spec.yaml.parse import read_document
 from tests.support.specs import load, write
 
 BODY = """\

@@ -17,8 +17,8 @@ from jobrun.spec.format_text import (
     tree_of,
 )
 from jobrun.spec.key_order import WHOLE
-from jobrun.spec.yaml.document import read_document
 from jobrun.spec.yaml.nodes import plain
+from jobrun.spec.yaml.parse import read_document
 from tests.support.thinning import examples
 
 KEYS = (

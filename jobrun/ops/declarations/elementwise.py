@@ -140,9 +140,9 @@ _OTHER = (
     OpDef("imag", "(val)", "numpy:imag", "imaginary part of each item", "imag([1 + 2j])",
           shares_memory=True),
     OpDef("angle", "(z, deg=False)", "numpy:angle", "angle of each complex item", "angle([1j])"),
-    OpDef("sigmoid", "(x, /)", "jobrun.ops.implementations:sigmoid",
+    OpDef("sigmoid", "(x, /)", "jobrun.ops.numpy_implementations:sigmoid",
           "1 / (1 + exp(-x)) without overflow", "sigmoid([-800.0, 0.0, 800.0])"),
-    OpDef("relu", "(x, /)", "jobrun.ops.implementations:relu",
+    OpDef("relu", "(x, /)", "jobrun.ops.numpy_implementations:relu",
           "each item, and 0 where it is negative", "relu([-1.0, 2.0])"),
 )  # fmt: skip
 
@@ -151,12 +151,12 @@ Pair = Callable[[Known, Known], str | None]
 
 
 def wrong_kind(dtype: str, what: str, mend: str) -> MisfitError:
-    """Build the error for an elementwise operator that does not exist for a dtype."""
+    """Build the error for a dtype that an elementwise operator does not support."""
     return MisfitError(KINDS, f"{dtype} has no {what}", mend)
 
 
 def _only(kinds: str, result: _Dtype, mend: str) -> _Dtype:
-    """Wrap the dtype rule of elementwise operators, so that it refuses dtypes of other kinds."""
+    """Restrict an elementwise operator's dtype rule to the given dtype kinds, such as ``iuf``."""
 
     def find(dtype: str) -> str | None:
         if kind_of(dtype) not in kinds:
@@ -217,12 +217,12 @@ _UNARY_DTYPES: dict[str, tuple[str, _Dtype]] = {
 
 
 def unary(result: _Dtype, name: str) -> Rule:
-    """Build the type rule of an elementwise function whose only array argument has this name."""
+    """Build the type rule of an elementwise function of one array."""
     return typed(lambda given: result(given.dtype(name)), lambda given: given.shape(name))
 
 
 def sum_like(left: Known, right: Known) -> str | None:
-    """Infer the dtype of elementwise operators that only need a common one, as ``+`` and ``*``."""
+    """Infer the common dtype that elementwise operators such as ``+`` and ``*`` give."""
     return promote(left, right)
 
 

@@ -24,7 +24,7 @@ _INDEX_ROW = Known("int64", (None,))
 
 
 def _items(given: Arguments, name: str) -> list[Known]:
-    """Return the abstract value of each array in the list that an index function is called with."""
+    """List the abstract values of the arrays passed to an index function such as ``select``."""
     return [as_array(one) for one in sure(given.get(name).items)]
 
 
@@ -36,7 +36,7 @@ def _joint(parts: list[Known]) -> Shape:
 
 
 def _one_dtype(parts: list[Known]) -> str:
-    """Infer the one dtype of all choices, for the type rule of the index function ``select``."""
+    """Infer the dtype that all choices of the index function ``select`` have in common."""
     dtypes = {one.dtype for one in parts}
     if len(dtypes) != 1 or any(one.weak is not False for one in parts):
         raise UnclearError
@@ -86,7 +86,7 @@ def _nearly_equal_parts(given: Arguments) -> tuple[Known, ...]:
 
 
 def _one_axis_open(given: Arguments, name: str) -> Shape:
-    """Infer the shape when indices delete or select an unknown number of items of one axis."""
+    """Infer the shape after indices delete or select an unknown number of items of one axis."""
     shape = given.shape(name)
     if not given.has("axis"):
         return (None,)

@@ -90,12 +90,12 @@ _REDUCTION = (
     _op("corrcoef", "(x, y=None, rowvar=True)", "correlation of the rows",
         "corrcoef([[1.0, 2.0, 3.0], [3.0, 1.0, 2.0]])"),
     OpDef("logsumexp", "(x, axis=None, *, keepdims=False)",
-          "jobrun.ops.implementations:logsumexp",
+          "jobrun.ops.numpy_implementations:logsumexp",
           "log(sum(exp(x))) without overflow", "logsumexp([1000.0, 1000.0])"),
-    OpDef("softmax", "(x, axis=-1)", "jobrun.ops.implementations:softmax",
+    OpDef("softmax", "(x, axis=-1)", "jobrun.ops.numpy_implementations:softmax",
           "exp(x) over its sum, without overflow", "softmax([1000.0, 1001.0])"),
     OpDef("log_softmax", "(x, axis=-1)",
-          "jobrun.ops.implementations:log_softmax",
+          "jobrun.ops.numpy_implementations:log_softmax",
           "log(softmax(x)), exact where that is tiny", "log_softmax([0.0, 1000.0])"),
 )  # fmt: skip
 

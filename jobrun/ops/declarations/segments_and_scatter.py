@@ -26,7 +26,7 @@ def _segment(name: str, doc: str, results: int = 1) -> OpDef:
     return OpDef(
         name,
         "(values, segments, num_segments)",
-        f"jobrun.ops.implementations:{name}",
+        f"jobrun.ops.numpy_implementations:{name}",
         doc,
         f"{name}([1.0, 2.0, 4.0], [0, 1, 0], 2)",
         results=results,
@@ -37,7 +37,7 @@ def _in_place(name: str, doc: str, value: str = "2.0") -> OpDef:
     return OpDef(
         name,
         "(a, indices, values, /)",
-        f"jobrun.ops.implementations:{name}",
+        f"jobrun.ops.numpy_implementations:{name}",
         doc,
         f"u = ones(3); {name}(u, [0, 0, 2], {value})",
         mutates=(0,),
@@ -49,7 +49,7 @@ def _counter(name: str, signature: str, doc: str, arguments: str) -> OpDef:
     return OpDef(
         name,
         signature,
-        f"jobrun.ops.implementations:{name}",
+        f"jobrun.ops.numpy_implementations:{name}",
         doc,
         f"c = counter(3); {name}({arguments})",
         mutates=(0,),
@@ -62,10 +62,10 @@ _STATE = (
     _segment("segment_mean", "mean of the rows of each segment; nan where there is none"),
     _segment("segment_max", "largest of the rows of each segment; -inf where there is none"),
     _segment("segment_min", "smallest of the rows of each segment; inf where there is none"),
-    OpDef("index_add", "(a, indices, values, /)", "jobrun.ops.implementations:index_add",
+    OpDef("index_add", "(a, indices, values, /)", "jobrun.ops.numpy_implementations:index_add",
           "a with values added at indices, as a new array; repeated indices sum",
           "index_add(zeros(3), [0, 0, 2], 1.0)"),
-    OpDef("index_set", "(a, indices, values, /)", "jobrun.ops.implementations:index_set",
+    OpDef("index_set", "(a, indices, values, /)", "jobrun.ops.numpy_implementations:index_set",
           "a with values at indices, as a new array; of repeated indices the last wins",
           "index_set(zeros(3), [0, 2], [5.0, 7.0])"),
     _in_place("add_at", "add values at indices in place; repeated indices sum"),
@@ -73,7 +73,7 @@ _STATE = (
     _in_place("multiply_at", "multiply items at indices in place; repeated indices each count"),
     _in_place("maximum_at", "raise items at indices to values in place"),
     _in_place("minimum_at", "lower items at indices to values in place", "0.5"),
-    OpDef("counter", "(value=0, /)", "jobrun.ops.implementations:counter",
+    OpDef("counter", "(value=0, /)", "jobrun.ops.numpy_implementations:counter",
           "a counter that tasks may change at the same time; nets are passed the counter itself, "
           "d = c makes another one", "counter(0)"),
     _counter("count_up", "(counter, /)", "add 1; gives the old value", "c"),
@@ -81,13 +81,13 @@ _STATE = (
     _counter("atomic_add", "(counter, amount, /)", "add an int; gives the old value", "c, 5"),
     _counter("atomic_max", "(counter, value, /)", "raise to a value; gives the old one", "c, 7"),
     _counter("count_reset", "(counter, /)", "back to 0; gives the old value", "c"),
-    OpDef("count_value", "(counter, /)", "jobrun.ops.implementations:count_value",
+    OpDef("count_value", "(counter, /)", "jobrun.ops.numpy_implementations:count_value",
           "the present value of a counter", "c = counter(3); count_value(c)"),
 )  # fmt: skip
 
 
 def _rows(given: Arguments) -> tuple[Known, int | None]:
-    """Infer rows and number of segments of a ``segment_sum`` or the like; refuse other shapes."""
+    """Check the arguments of a ``segment_sum`` or the like; return rows and number of segments."""
     values, segments = given.array("values"), given.array("segments")
     if segments.shape != (0,):
         index_kind(segments, "segments")

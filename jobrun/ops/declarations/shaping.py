@@ -88,7 +88,7 @@ _SHAPING = (
     _new("roll", "(a, shift, axis=None)", "shifted round the end", "roll([1, 2, 3], 1)"),
     # No further keywords: numpy's 'mode' may be a function, and those of the modes differ.
     OpDef("pad", "(array, pad_width, mode='constant', *, constant_values=0)",
-          "jobrun.ops.implementations:pad",
+          "jobrun.ops.numpy_implementations:pad",
           "with a border: constant, edge, reflect, symmetric, wrap",
           "pad([1, 2], 1, constant_values=9)"),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Define the base of all models of the spec, ``Model``, and the scalar types of their fields.
+"""Define the base ``Model`` of all models of the spec, and the types of their keys.
 
 YAML 1.2 gives text, numbers, bools and null; what a text means depends on its place.
 Each scalar type here (expression, duration, size, name) checks one such meaning, with one error and
@@ -11,6 +11,7 @@ import sys
 import unicodedata
 from collections.abc import Callable
 from decimal import Decimal
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -19,7 +20,9 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
 )
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import PydanticCustomError, core_schema
 
 from jobrun.core.lazy_dataclass import dataclass
@@ -41,7 +44,7 @@ class Model(BaseModel):
 
     @classmethod
     def model_rebuild(cls, **given: Any) -> bool | None:
-        """Build the validator of a class based on ``Model``, without loading pydantic's plug-ins.
+        """Build the validator of a subclass of the base ``Model``, without pydantic's plug-ins.
 
         Those are looked for in the metadata of all installed packages. Other models of this
         process, those of callables, still get theirs.
@@ -55,14 +58,6 @@ class Model(BaseModel):
             return super().model_rebuild(**given)
         finally:
             del sys.modules[_PLUGIN_LOADER]
-
-
-def require_one_key(model: Model, keys: tuple[str, ...]) -> None:
-    """Raise a pydantic error unless exactly one of the given keys is set in a ``Model``."""
-    given = [key for key in keys if key in model.model_fields_set]
-    if len(given) != 1:
-        context = {"given": ", ".join(given), "keys": ", ".join(sorted(keys))}
-        raise PydanticCustomError("one_key", "exactly one key", context)
 
 
 class Before:
@@ -95,7 +90,7 @@ class Scalar:
         check: Callable[[Any], Any] | None = None,
         shown: dict[str, Any] | None = None,
     ) -> None:
-        """Store the pydantic schema of a scalar type, for all keys that have this type.
+        """Store the pydantic schema of a scalar type, which all keys of that type share.
 
         Args:
             schema: That of the value.
@@ -156,12 +151,12 @@ else:
         _OPTIONAL = _Optional()
 
         def __class_getitem__(cls, given: Any) -> Any:
-            """Build the type ``Maybe[T]`` of a spec's key, which may be absent but not null."""
+            """Build the base type ``Maybe[T]``, for keys that may be absent but not null."""
             return Annotated[given, cls._OPTIONAL]
 
 
 def kind_of(value: Any) -> str:
-    """Return a value's base type (text, list or mapping), which decides how pydantic checks it."""
+    """Return the base type of a key's value: ``mapping``, ``list``, or ``text`` for all else."""
     if isinstance(value, dict | Model):
         return "mapping"
     return "list" if isinstance(value, list | tuple) else "text"
@@ -289,3 +284,42 @@ EveryValue = Annotated[
         shown={"type": "string", "pattern": r"^(auto|\d+(\.\d+)?\s?(ep|records|ms|s|m|h|d))$"},
     ),
 ]
+
+# The key of a deferred model's name in the JSON Schema of another one, until json_schema, which
+# has the definitions of all, makes references of them.
+DEFERRED_MARK = "deferred"
+
+
+class Deferred:
+    """The type of a key whose deferred model is in another module of this folder.
+
+    To define and build all models takes as long as all else in the check of a short spec, which
+    uses a few of them.
+    """
+
+    def __init__(self, module: str, name: str) -> None:
+        self._module, self._name = module, name
+        self._check: Callable[[Any], Any] | None = None
+
+    @property
+    def model(self) -> type[Model]:
+        """Import the model that a deferred type of a key names, and return it."""
+        found: type[Model] = getattr(import_module(f"{__package__}.{self._module}"), self._name)
+        return found
+
+    def _validate(self, value: Any) -> Any:
+        if self._check is None:
+            self.model.model_rebuild()
+            self._check = self.model.__pydantic_validator__.validate_python
+        return self._check(value)
+
+    def __get_pydantic_core_schema__(
+        self, _source: Any, _handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        # A ValidationError in it becomes part of the whole one, behind the place of the value.
+        return core_schema.no_info_plain_validator_function(self._validate)
+
+    def __get_pydantic_json_schema__(
+        self, _schema: core_schema.CoreSchema, _handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {DEFERRED_MARK: self._name}

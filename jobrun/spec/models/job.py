@@ -2,16 +2,20 @@
 
 # Without postponed annotations: pydantic would evaluate each of two hundred texts.
 
+import unicodedata
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, Tag, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
+from jobrun.core.errors import Fault
 from jobrun.spec.models.base_types import (
     Before,
     BlobName,
     Bool,
     ByKind,
+    Deferred,
     EveryValue,
     Expression,
     Float,
@@ -24,10 +28,10 @@ from jobrun.spec.models.base_types import (
     Seconds,
     SingleValue,
     Str,
-    require_one_key,
 )
-from jobrun.spec.models.deferred import Deferred
+from jobrun.spec.models.model_keys import require_one_key
 from jobrun.spec.models.tasks import TaskSpec
+from jobrun.spec.yaml.nodes import SourceMap, path_text
 
 if TYPE_CHECKING:
     from jobrun.spec.models.optional_parts import (
@@ -242,3 +246,37 @@ class JobSpec(Model):
     listeners: tuple[Str, ...] = Field(
         (), description="who gets its metrics live: tensorboard, mlflow, wandb, or of a package"
     )
+
+
+MOST_NODES = 100_000
+
+
+def check_nodes(spec: JobSpec, source: SourceMap) -> list[Fault]:
+    """Check the names and the number of nodes of a spec's ``JobSpec``; return the errors.
+
+    Names may not differ only in case: each node has files named after it.
+    """
+    total = sum(node.count or 1 for node in spec.nodes.values())
+    if total > MOST_NODES:
+        message = f"{total:,} nodes; a job has at most {MOST_NODES:,}"
+        where = source.key(("nodes",))
+        return [Fault("E033", message, "reduce the counts", where, "nodes")]
+    return list(_collisions(spec, source))
+
+
+def _collisions(spec: JobSpec, source: SourceMap) -> Iterator[Fault]:
+    taken: dict[str, str] = {}
+    for name, node in spec.nodes.items():
+        count = node.count
+        members = [name] if count is None else [f"{name}_{index}" for index in range(count)]
+        for member in members:
+            folded = unicodedata.normalize("NFC", member).casefold()
+            other = taken.setdefault(folded, member)
+            if other is not member:
+                path = ("nodes", name)
+                message = f"the names of node '{member}' and node '{other}' differ only in case"
+                if other == member:
+                    message = f"two nodes have the name '{member}'"
+                mend = "rename one: each node has files named after it"
+                yield Fault("E032", message, mend, source.key(path), path_text(path))
+                break

@@ -17,8 +17,15 @@ from jobrun.spec.models import (
     steps,
     tasks,
 )
-from jobrun.spec.models.base_types import BlobName, EveryValue, Expression, Model, Name, Seconds
-from jobrun.spec.models.deferred import MARK
+from jobrun.spec.models.base_types import (
+    DEFERRED_MARK,
+    BlobName,
+    EveryValue,
+    Expression,
+    Model,
+    Name,
+    Seconds,
+)
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _REF = "#/$defs/{model}"
@@ -100,7 +107,9 @@ def _referring(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     found = {key: _referring(item) for key, item in value.items()}
-    return {"$ref": _REF.format(model=found.pop(MARK)), **found} if MARK in found else found
+    if DEFERRED_MARK not in found:
+        return found
+    return {"$ref": _REF.format(model=found.pop(DEFERRED_MARK)), **found}
 
 
 def _schema_of(kind: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""List the keys and fields of a pydantic model, with the types that their annotations mean."""
+"""Define and list the keys and fields of a pydantic model, with the types of their annotations."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import types
 from collections.abc import Iterable
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 from typing_extensions import TypeAliasType
 
-from jobrun.spec.models.base_types import Model
-from jobrun.spec.models.deferred import Deferred
+from jobrun.spec.models.base_types import Deferred, Model
 
 
 def fields_of(model: type[BaseModel]) -> Iterable[tuple[str, FieldInfo]]:
@@ -60,3 +60,17 @@ def strip_annotation(annotation: Any) -> Any:
 def is_union(annotation: Any) -> bool:
     """Return whether the annotation of a model's field is a union of several types."""
     return get_origin(annotation) in {Union, types.UnionType}
+
+
+def require_one_key(model: Model, keys: tuple[str, ...]) -> None:
+    """Raise a pydantic error unless exactly one of the given keys of a model is set."""
+    given = [key for key in keys if key in model.model_fields_set]
+    if len(given) != 1:
+        context = {"given": ", ".join(given), "keys": ", ".join(sorted(keys))}
+        raise PydanticCustomError("one_key", "exactly one key", context)
+
+
+def no_items(description: str | None = None) -> Any:
+    """Define a key of a model whose value is an empty mapping by default."""
+    shown: dict[str, Any] = {"default": {}}
+    return Field(default_factory=dict, description=description, json_schema_extra=shown)

@@ -18,8 +18,9 @@ from jobrun.spec.models.base_types import (
     Positive,
     Str,
 )
+from jobrun.spec.models.model_keys import no_items
 from jobrun.spec.models.steps import ReportSpec, SetupSpec, Steps
-from jobrun.spec.models.tasks import TaskSpec, no_items
+from jobrun.spec.models.tasks import TaskSpec
 
 
 class NetSpec(Model):

@@ -20,8 +20,8 @@ from jobrun.spec.models.base_types import (
     Positive,
     Seconds,
     Str,
-    require_one_key,
 )
+from jobrun.spec.models.model_keys import require_one_key
 
 # What a reader may read from; a reader has exactly one of them.
 READER_SOURCES: tuple[str, ...] = (*FILE_FORMATS, "blobs", "counter", "call", "zip")

@@ -9,8 +9,7 @@ from pydantic.types import StringConstraints
 from typing_extensions import TypeAliasType
 
 from jobrun.graph.effects import DECLARED
-from jobrun.spec.models.base_types import Model
-from jobrun.spec.models.deferred import Deferred
+from jobrun.spec.models.base_types import Deferred, Model
 
 # The module and the name of the model of each form, by the key that identifies it. In the order
 # of search: 'stop_if' may be used with 'stop'.

@@ -142,7 +142,7 @@ _TYPE_OF: dict[KeyKind, Any] = {
 
 
 def _build_model(kind: type[DeclaredEffect]) -> type[EffectStep]:
-    """Build the pydantic model of a step such as ``log`` from the keys that its class declares."""
+    """Define the pydantic model of a step such as ``log`` by the keys that its class declares."""
     given: dict[str, Any] = {}
     declared: Any = kind
     for field, key in declared_keys(declared).items():

@@ -2,7 +2,7 @@
 
 # Without postponed annotations: pydantic would evaluate each of two hundred texts.
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, Tag
 
@@ -10,6 +10,7 @@ from jobrun.spec.models.base_types import (
     BlobName,
     Bool,
     ByKind,
+    Deferred,
     Expression,
     Int,
     Maybe,
@@ -18,7 +19,7 @@ from jobrun.spec.models.base_types import (
     Seconds,
     Str,
 )
-from jobrun.spec.models.deferred import Deferred
+from jobrun.spec.models.model_keys import no_items
 
 if TYPE_CHECKING:
     from jobrun.spec.models.steps import ReportSpec, SetupSpec, Steps
@@ -26,12 +27,6 @@ else:
     from jobrun.spec.models.step_forms import Steps
 
     ReportSpec, SetupSpec = Deferred("steps", "ReportSpec"), Deferred("steps", "SetupSpec")
-
-
-def no_items(description: str | None = None) -> Any:
-    """Declare a key of a task, or of a net, whose value is an empty mapping by default."""
-    shown: dict[str, Any] = {"default": {}}
-    return Field(default_factory=dict, description=description, json_schema_extra=shown)
 
 
 class RetrySpec(Model):

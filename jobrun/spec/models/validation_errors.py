@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
@@ -58,7 +58,10 @@ class _Error(NamedTuple):
 
 
 def model_faults(error: ValidationError, root: type[Model], source: SourceMap) -> list[Fault]:
-    """Convert pydantic's validation errors to faults, in the order of the models."""
+    """Convert pydantic's validation errors to ``Fault`` objects, with place, message and fix.
+
+    In the order of the models.
+    """
     faults = []
     for item in error.errors(include_url=False):
         located = locate(root, item["loc"])
@@ -158,7 +161,7 @@ def _python_line(step: dict[str, Any]) -> str:
 
 
 def _expected(what: str, kind: str = "") -> Callable[[_Error], _Words]:
-    """Build the function that words the validation error for a value of the wrong type."""
+    """Build the function that writes the validation error for a value of a wrong type."""
 
     def _words(error: _Error) -> _Words:
         message = f"expected {what}, found {found(error.value)}"
@@ -240,7 +243,7 @@ def _bound(pattern: str) -> Callable[[_Error], _Words]:
 
 
 def _always(code: Code, message: str, mend: str) -> Callable[[_Error], _Words]:
-    """Build the function that words one kind of validation error, the same whatever the value."""
+    """Build the function that gives one kind of validation error a fixed message and fix."""
     return lambda _error: _Words(code, message, mend)
 
 
@@ -414,3 +417,36 @@ def _below(annotation: Any, segment: str | int) -> Any:
         field = field_of(annotation, str(segment))
         return field.annotation if field is not None else Any
     return Any
+
+
+def restore_env_texts(
+    error: ValidationError,
+    root: type[Model],
+    data: dict[str, Any],
+    env_texts: Mapping[Path, str],
+) -> bool:
+    """Replace each number that got a validation error by the text of its environment variable.
+
+    ``FOO=010`` is a number to a key that takes any value, and text to a key that takes text.
+
+    Args:
+        error: What pydantic found in the data.
+        root: The model that they were checked by.
+        data: The data of the whole spec, in which the numbers are replaced.
+        env_texts: The texts of environment variables, by the paths of the keys that have them.
+
+    Returns:
+        Whether any was replaced, so that it is worth checking again.
+    """
+    found = False
+    for item in error.errors(include_url=False, include_context=False):
+        path = locate(root, item["loc"]).path
+        text = env_texts.get(path)
+        if text is None or isinstance(item["input"], str):
+            continue
+        holder: Any = data
+        for segment in path[:-1]:
+            holder = holder[segment]
+        holder[path[-1]] = text
+        found = True
+    return found

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from jobrun.core.errors import Fault, SpecError
 from jobrun.core.file_formats import FILE_FORMATS
-from jobrun.spec.yaml.document import read_document
 from jobrun.spec.yaml.nodes import Mapping, Node, Scalar, Sequence, origin_of, path_text, plain
+from jobrun.spec.yaml.parse import read_document
 from jobrun.spec.yaml.spec_text import read_text
 
 MOST_FILES = 200

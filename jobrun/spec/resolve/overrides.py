@@ -10,7 +10,6 @@ from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.resolve.include import long_form, rebased, replaced
-from jobrun.spec.yaml.document import read_document
 from jobrun.spec.yaml.nodes import (
     Mapping,
     Node,
@@ -22,6 +21,7 @@ from jobrun.spec.yaml.nodes import (
     path_text,
     short,
 )
+from jobrun.spec.yaml.parse import read_document
 from jobrun.spec.yaml.scalars import NumberRangeError, resolve
 from jobrun.spec.yaml.syntax_errors import DEEPEST
 
@@ -121,7 +121,7 @@ def _parse_value(text: str, place: Place, path: Path) -> Node:
 
 
 def _moved(node: Node, place: Place) -> Node:
-    """Set the position of an override's value, and of values in it, to ``--set #N``, for errors."""
+    """Set ``--set #N`` as the position of an override's value, so that errors show it."""
     if isinstance(node, Scalar):
         return node._replace(place=place)
     if isinstance(node, Sequence):

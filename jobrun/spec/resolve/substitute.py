@@ -1,4 +1,7 @@
-"""Substitute references ``${…}`` in the tree of a spec by values of params and the environment."""
+"""Substitute references ``${…}`` in the tree of a spec by values of params and the environment.
+
+In a line for bash, a text becomes a bash variable, in quotes that fit those open at its place.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping as MappingType
 from dataclasses import field
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import Fault
@@ -25,9 +28,6 @@ from jobrun.spec.yaml.nodes import (
     short,
 )
 from jobrun.spec.yaml.scalars import NumberRangeError, Value, resolve
-
-if TYPE_CHECKING:
-    from jobrun.spec.resolve.bash_quotes import BashQuotes
 
 # Known only while the job runs; they stay in the text.
 RUN_TIME_NAMES = ("run.dir", "node", "epoch", "instance")
@@ -97,7 +97,7 @@ class Substitution:
         return self._shell_step(node, path, data) if in_shell else data
 
     def _shell_step(self, node: Mapping, path: Path, data: dict[str, Any]) -> dict[str, Any]:
-        """Substitute ``${…}`` of a spec in the bash line of a ``run`` step by bash variables."""
+        """Substitute each ``${…}`` in the bash line of a ``run`` step, texts by bash variables."""
         line = node.values["run"]
         given = data.get("with", {})
         if not isinstance(line, Scalar) or not isinstance(given, dict):
@@ -115,8 +115,6 @@ class Substitution:
     def _shell_line(
         self, node: Scalar, path: Path, names: Iterator[str], handed: dict[str, str]
     ) -> str:
-        from jobrun.spec.resolve.bash_quotes import BashQuotes  # noqa: PLC0415 - with 'run' only
-
         text, parts, position, quotes = str(node.value), [], 0, BashQuotes()
         # As bash will see it, up to the next value.
         before = ""
@@ -178,7 +176,7 @@ class Substitution:
         raise _unknown("E446", message + places, mend, node, path)
 
     def scalar(self, node: Scalar, path: Path) -> Value:
-        """Substitute ``${…}`` in a text; a text that is one reference gets the value itself."""
+        """Substitute each ``${…}`` in a text; return the value of one that is the whole text."""
         text = str(node.value)
         try:
             whole = _WHOLE.fullmatch(text)
@@ -258,7 +256,7 @@ def _unknown(code: Code, message: str, mend: str, node: Scalar, path: Path) -> _
 
 
 def references(node: Node) -> set[str]:
-    """Collect the names that a spec refers to by ``${…}``, for which values are substituted."""
+    """Collect the names that a spec refers to by ``${…}``, to substitute their values."""
     if isinstance(node, Scalar):
         text = node.value
         if not isinstance(text, str) or "${" not in text:
@@ -266,3 +264,139 @@ def references(node: Node) -> set[str]:
         return {match[1].removeprefix(RAW) for match in _REFERENCE.finditer(text) if match[2]}
     below = node.items if isinstance(node, Sequence) else node.values.values()
     return set().union(*(references(item) for item in below))
+
+
+Context = Literal["plain", "double", "single", "ansi", "comment", "other"]
+_Frame = Literal["plain", "paren", "double", "single", "ansi", "comment", "brace", "arith", "tick"]
+
+# How a reference is written in each context; the last closes and opens the quotes around it.
+_FORMS: dict[Context, str] = {
+    "plain": '"{}"', "double": "{}", "single": "'\"{}\"'", "ansi": "'\"{}\"$'", "comment": "",
+}  # fmt: skip
+_OPENING = lazy_pattern(r"\$\(\(|\$\(|\$\{|\$'|\$\"|\(\(|<<<|<<|[\\'\"`()#}]|\)\)")
+
+
+class BashQuotes:
+    """Follows the quotes that a bash line opens and closes, piece by piece."""
+
+    def __init__(self) -> None:
+        self._frames: list[_Frame] = ["plain"]
+        self._has_document = False
+        self._is_escaped = False
+        self._before = "\n"
+
+    def quoted(self, variable: str) -> str | None:
+        """Return a bash variable to substitute for ``${…}``, quoted as the open quotes require.
+
+        None where bash would not expand it, or not as part of one word.
+        """
+        form = _FORMS.get(self._context)
+        return None if form is None else form.format(f"${{{variable}}}")
+
+    def feed(self, text: str) -> None:
+        """Read a piece of a bash line, and track the quotes open where ``${…}`` is substituted."""
+        position = 0
+        while position < len(text):
+            position += self._step(text, position)
+        self._is_escaped = position > len(text)
+        self._before = text[-1:] or self._before
+
+    def put(self) -> None:
+        """Record that a value was substituted at the end of the bash text read so far.
+
+        So that no comment begins behind it.
+        """
+        self._before = "x"
+        self._is_escaped = False
+
+    @property
+    def _context(self) -> Context:
+        """Return which bash quotes are open where ``${…}`` is substituted, such as ``double``."""
+        top = self._frames[-1]
+        if (
+            self._is_escaped
+            or self._has_document
+            or "tick" in self._frames
+            or "arith" in self._frames
+        ):
+            return "other"
+        if top in ("double", "single", "ansi", "comment"):
+            return top
+        return "plain" if top in ("plain", "paren") else "other"
+
+    def _step(self, text: str, at: int) -> int:
+        """Read one token of a bash line to substitute in; return the token's length."""
+        top, rest = self._frames[-1], text[at:]
+        if top == "single":
+            return self._until("'", rest)
+        if top == "comment":
+            return self._until("\n", rest)
+        if top == "ansi":
+            return 2 if rest[0] == "\\" else self._until("'", rest[:1])
+        found = _OPENING.match(text, at)
+        if found is None:
+            return 1
+        word = found[0]
+        if word == "\\":
+            return 2
+        if top == "double":
+            return self._in_double(word)
+        return self._in_plain(word, text[at - 1] if at else self._before)
+
+    def _until(self, end: str, rest: str) -> int:
+        place = rest.find(end)
+        if place < 0:
+            return len(rest)
+        self._frames.pop()
+        return place + 1
+
+    def _in_double(self, word: str) -> int:
+        if word == '"':
+            self._frames.pop()
+        elif word == "`":
+            self._tick()
+        elif word in ("$(", "$((", "${"):
+            self._push(word)
+        else:
+            return 1
+        return len(word)
+
+    def _in_plain(self, word: str, before: str) -> int:
+        top = self._frames[-1]
+        match word:
+            case "`":
+                self._tick()
+            case "#":
+                if top in ("plain", "paren", "tick") and before in " \t\n;&|(":
+                    self._frames.append("comment")
+            case "<<":
+                # What follows is a document in which quotes are letters.
+                self._has_document = self._has_document or top in ("plain", "paren", "tick")
+            case "}":
+                if top == "brace":
+                    self._frames.pop()
+            case "))" if top == "arith":
+                self._frames.pop()
+            case ")" | "))":
+                if top == "paren":
+                    self._frames.pop()
+                return 1
+            case "'" | '"' | "$'" | '$"' | "$(" | "$((" | "((" | "${" | "(":
+                self._push(word)
+            case _:
+                pass
+        return len(word)
+
+    def _push(self, word: str) -> None:
+        frames: dict[str, _Frame] = {
+            "'": "single", '"': "double", "$'": "ansi", '$"': "double", "$(": "paren",
+            "(": "paren", "$((": "arith", "((": "arith", "${": "brace",
+        }  # fmt: skip
+        self._frames.append(frames[word])
+
+    def _tick(self) -> None:
+        if "tick" in self._frames:
+            while self._frames.pop() != "tick":
+                pass
+        else:
+            self._frames.append("tick")

@@ -102,7 +102,7 @@ class SourceMap:
         return _origin(self._walk(path)[0])
 
     def items(self, path: Path, count: int) -> list[Origin]:
-        """Return the source positions of the YAML nodes in the list at a path, such as ``stop``."""
+        """Return the source position of each YAML node in the list at a path of keys."""
         node, rest = self._walk(path)
         if rest or not isinstance(node, Sequence) or len(node.items) != count:
             return [self.at((*path, index)) for index in range(count)]

@@ -1,374 +1,69 @@
-"""Parse YAML text to a tree with places, from the events of PyYAML's parser.
-
-Events and not nodes, because the parser's own node builder recurses in C (deep nesting
-kills the process), resolves YAML 1.1, keeps the last of two equal keys and loses places.
-
-Anchors may stand anywhere, also unused; their home is a key ``x-…`` at the top of a file,
-which the models never see. Aliases and merge keys are followed within a budget.
-"""
+"""Parse YAML text as one document: its tree of nodes, and the faults found in it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from jobrun.core.errors import Fault, Origin, SpecError
+from jobrun.core.garbage_collection import collector_paused
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.spec.yaml.nodes import Node
+from jobrun.spec.yaml.pyyaml import parser_events, yaml
+from jobrun.spec.yaml.syntax_errors import syntax_fault
+from jobrun.spec.yaml.tree_builder import Builder, StopReadingError
 
-from jobrun.core.codes import Code
-from jobrun.core.errors import Fault
-from jobrun.spec.yaml.import_pyyaml import yaml
-from jobrun.spec.yaml.nodes import (
-    Mapping,
-    Node,
-    Path,
-    Place,
-    Scalar,
-    Sequence,
-    origin_of,
-    path_text,
-    short,
-)
-from jobrun.spec.yaml.scalars import NumberRangeError, is_text, resolve
-from jobrun.spec.yaml.syntax_errors import DEEPEST, QUOTING_HINT, TOO_DEEP
-
-# What a spec of 100,000 tasks has, and a third more. A value takes some 600 bytes until the spec is
-# checked, so that the largest one needs 1.2 GB.
-MOST_VALUES = 2_000_000
-_VALUE_BYTES = 600
-
-# Makes a named tuple from a tuple of its values.
-_new: Any = tuple.__new__
-
-# Keys that no text of a file equals.
-_EXPECTED = object()
-_DROPPED = object()
-_MERGE = object()
+# Of a shorter text, parsing takes no longer than looking for what it repeats.
+_LEAST_LENGTH = 50_000
 
 
-def parser_events(text: str) -> Iterator[yaml.events.Event]:
-    """Yield the events of the YAML parser, without resolving tags, aliases or scalars.
-
-    Raises:
-        yaml.YAMLError: It is not YAML.
-    """
-    return iter(_parser(text).get_event, None)
-
-
-def _parser(text: str) -> yaml.CBaseLoader | yaml.BaseLoader:
-    """Create the YAML parser: libyaml's if it is there, else PyYAML's own."""
-    return yaml.CBaseLoader(text) if yaml.__with_libyaml__ else yaml.BaseLoader(text)
-
-
-class StopReadingError(Exception):
-    """The YAML document cannot be read further; the faults say why."""
-
-
-class _Frame:
-    """A YAML sequence or mapping that is still open."""
-
-    __slots__ = ("anchor", "cut", "cut_at", "flow", "height", "items", "key", "key_place", "keys",
-                 "merges", "place", "started", "values")  # fmt: skip
-
-    def __init__(self, place: Place, event: Any, started: int) -> None:
-        self.place = place
-        self.anchor: str | None = event.anchor
-        self.flow: bool = event.flow_style
-        self.started = started
-        self.height = 1
-        is_mapping = type(event) is yaml.events.MappingStartEvent
-        self.items: list[Node] | None = None if is_mapping else []
-        self.values: dict[str, Node] = {}
-        self.keys: dict[str, Place] = {}
-        self.key: Any = _EXPECTED
-        self.key_place: Place = place
-        self.merges: tuple[Mapping, ...] = ()
-        self.cut: Place | None = None
-        self.cut_at = 0
-
-    @property
-    def wants_key(self) -> bool:
-        """Return whether the parser expects a key of this YAML mapping next, and not a value."""
-        return self.items is None and self.key is _EXPECTED
-
-
-class Builder:
-    """Builds the YAML tree from the events of one document, in order.
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A parsed YAML document: its tree, and the faults that were found.
 
     Attributes:
-        root: The tree, once the document has ended.
-        faults: What was found wrong so far.
+        root: The tree, without what the faults are about.
+        faults: What is wrong with it; the tree is still fit to be checked further.
+        warnings: What the user should know.
     """
 
-    def __init__(self, file: str, text: str) -> None:
-        self.root: Node | None = None
-        self.faults: list[Fault] = []
-        self._file = file
-        self._text = text
-        self._stack: list[_Frame] = []
-        self._anchors: dict[str, tuple[Node, int, int]] = {}
-        # Plain keys that are text: in a large spec the same few, again and again.
-        self._keys: set[str] = set()
-        self._values = 0
-        self._documents = 0
-        self._actions = {
-            yaml.events.ScalarEvent: self._scalar,
-            yaml.events.SequenceStartEvent: self._open,
-            yaml.events.MappingStartEvent: self._open,
-            yaml.events.SequenceEndEvent: self._close,
-            yaml.events.MappingEndEvent: self._close,
-            yaml.events.AliasEvent: self._alias,
-            yaml.events.DocumentStartEvent: self._document,
-        }
-
-    def read(self, parsed: Iterable[yaml.events.Event]) -> None:
-        """Build nested YAML nodes from the events of the YAML parser.
-
-        Raises:
-            StopReadingError: The document is beyond reading on.
-        """
-        actions = self._actions
-        for event in parsed:
-            action = actions.get(type(event))
-            if action is not None:
-                action(event)
-
-    def _document(self, event: Any) -> None:
-        self._documents += 1
-        place = self._place(event)
-        if self._documents > 1:
-            self._stop("E008", "a second document starts here", "keep one spec per file", place)
-        if event.version is not None and tuple(event.version) != (1, 2):
-            shown = ".".join(str(part) for part in event.version)
-            mend = "remove the %YAML line: specs are YAML 1.2"
-            self._fault("E017", f"the file declares YAML {shown}", mend, place)
-        if event.tags:
-            self._fault("E012", "YAML tags are not supported", "remove the %TAG line", place)
-
-    def _scalar(self, event: Any) -> None:
-        # Called for most events of a large spec, hence without calls of its own.
-        start, end = event.start_mark, event.end_mark
-        text, style = event.value, event.style
-        plain = not style  # None with libyaml, '' with the parser written in Python
-        line, before, behind = start.line + 1, start.column, end.column
-        if line <= end.line:
-            place = (self._file, line, before + 1, 1, 0)
-        elif plain:
-            # An anchor may stand before it, so the text is found from its end.
-            length = behind - before or 1
-            place = (self._file, line, before + 1, length, behind - len(text) + 1)
-        else:
-            raw = self._text[start.index + 1 : end.index - 1] if style in {'"', "'"} else None
-            text_column = before + 2 if raw == text else 0
-            place = (self._file, line, before + 1, behind - before or 1, text_column)
-        if event.tag is not None:
-            self._tag(event.tag, place)
-        frame = self._stack[-1] if self._stack else None
-        if frame is not None:
-            if frame.flow and plain:
-                may_be_cut = frame.cut is not None or "(" in text or '"' in text
-                if may_be_cut and self._is_cut(frame, text, place):
-                    return
-            if frame.items is None:
-                if frame.key is _EXPECTED:
-                    if plain and text in self._keys and text not in frame.keys:
-                        frame.key, frame.key_place = text, place
-                    else:
-                        self._key(frame, text, plain, place)
-                    return
-                if plain and not text:
-                    place = frame.key_place  # nothing is written: point at its key
-        value = self._resolved(text, place) if plain and not is_text(text) else text
-        # Without the function of a named tuple, which takes longer than all else here.
-        node = _new(Scalar, (value, place, plain))
-        if event.anchor is not None:
-            self._anchors[event.anchor] = (node, 1, 0)
-        if frame is not None and frame.items is not None and self._values < MOST_VALUES:
-            self._values += 1
-            frame.items.append(node)
-        else:
-            self._add(node, 1, 0, counted=False)
-
-    def _resolved(self, text: str, place: Place) -> Any:
-        try:
-            return resolve(text)
-        except NumberRangeError as error:
-            mend = "write a number of at most 64 bits, or quote it to make it text"
-            self._fault("E016", str(error), mend, place)
-            return text
-
-    def _tag(self, tag: str, place: Place) -> None:
-        tag = tag.replace("tag:yaml.org,2002:", "!!")
-        message = f"YAML tags such as '{short(tag)}' are not supported"
-        mend = "remove the tag; quote a value to make it text"
-        self._fault("E012", message, mend, (*place[:3], max(1, len(tag)), 0))
-
-    def _is_cut(self, frame: _Frame, text: str, place: Place) -> bool:
-        """Detect in parsing that an expression with brackets was cut in two at a comma.
-
-        Of a list its pieces are taken out again, so that the rest can be checked.
-        """
-        balance = text.count("(") - text.count(")")
-        half_quoted = text.count('"') % 2 == 1
-        if frame.cut is None and (balance > 0 or half_quoted):
-            frame.cut = place
-            frame.cut_at = len(frame.items or ())
-        elif frame.cut is not None and (balance < 0 or half_quoted):
-            cut, frame.cut = frame.cut, None
-            if frame.items is not None:
-                del frame.items[frame.cut_at :]
-            report = self._stop if frame.items is None else self._fault
-            report("E007", "an expression is cut in two at a comma", QUOTING_HINT, cut)
-            return True
-        return False
-
-    def _key(self, frame: _Frame, text: str, plain: bool, place: Place) -> None:
-        frame.key_place = place
-        if plain and text == "<<":
-            frame.key = _MERGE
-            return
-        frame.key = _DROPPED
-        if plain and text not in self._keys and not isinstance(self._resolved(text, place), str):
-            what = f"'{short(text)}'" if text else "nothing"
-            mend = "quote it" if text else "write a key before the ':'"
-            self._fault("E011", f"a key must be text, found {what}", mend, place)
-        elif text in frame.keys:
-            first = origin_of(frame.keys[text])
-            message = f"duplicate key '{short(text)}' (first at line {first.line})"
-            self._fault("E010", message, "remove one of the two", place, text)
-        else:
-            frame.key = text
-            if plain:
-                self._keys.add(text)
-
-    def _open(self, event: Any) -> None:
-        place = self._place(event)
-        if event.tag is not None:
-            self._tag(event.tag, place)
-        if len(self._stack) >= DEEPEST:
-            self._too_deep(place)
-        self._values += 1
-        if self._values > MOST_VALUES:
-            self._count(0, place)
-        self._stack.append(_Frame(place, event, self._values - 1))
-
-    def _close(self, event: Any) -> None:
-        frame = self._stack.pop()
-        place = frame.place
-        if frame.flow and event.end_mark.line + 1 == place[1]:
-            file, line, column, _, _ = place
-            place = (file, line, column, max(1, event.end_mark.column + 1 - column), 0)
-        elif frame.keys:
-            file, line, column, length, _ = next(iter(frame.keys.values()))
-            place = (file, line, column, length, 0)
-        node: Node
-        if frame.items is not None:
-            node = _new(Sequence, (frame.items, place))
-        else:
-            for merged in frame.merges:
-                _merge(frame, merged)
-            node = _new(Mapping, (frame.values, frame.keys, place))
-        weight = self._values - frame.started
-        if frame.anchor is not None:
-            self._anchors[frame.anchor] = (node, weight, frame.height)
-        self._add(node, weight, frame.height, counted=True)
-
-    def _alias(self, event: Any) -> None:
-        place, name = self._place(event), event.anchor
-        if self._stack and self._stack[-1].wants_key:
-            self._add(Scalar(None, place), 1, 0, counted=False)  # which marks that it is no key
-            return
-        if any(frame.anchor == name for frame in self._stack):
-            mend = "use the alias outside the value of its anchor"
-            self._stop("E013", f"'*{short(name)}' would contain itself", mend, place)
-        if name not in self._anchors:
-            self._fault(
-                "E013",
-                f"no anchor '&{short(name)}' before this",
-                "define it above this line",
-                place,
-            )
-            self._add(Scalar(None, place), 1, 0, counted=False)
-            return
-        node, weight, height = self._anchors[name]
-        if len(self._stack) + height > DEEPEST:
-            self._too_deep(place)
-        self._count(weight, place)
-        self._add(node, weight, height, counted=True)
-
-    def _add(self, node: Node, weight: int, height: int, *, counted: bool) -> None:
-        """Add a parsed YAML value to the innermost list or mapping that is still open."""
-        if not counted:
-            self._count(weight, node.place)
-        if not self._stack:
-            self.root = node
-            return
-        frame = self._stack[-1]
-        if height >= frame.height:
-            frame.height = height + 1
-        if frame.items is not None:
-            frame.items.append(node)
-        elif frame.key is _EXPECTED:
-            frame.key, frame.key_place = _DROPPED, node.place
-            message = "a key must be text, not an alias, a list or a mapping"
-            self._fault("E011", message, "write the key as text", node.place)
-        else:
-            self._put(frame, node)
-
-    def _put(self, frame: _Frame, node: Node) -> None:
-        key, frame.key = frame.key, _EXPECTED
-        if key is _MERGE:
-            self._merge_key(frame, node)
-        elif key is not _DROPPED:
-            frame.values[key] = node
-            frame.keys[key] = frame.key_place
-
-    def _merge_key(self, frame: _Frame, node: Node) -> None:
-        sources = node.items if isinstance(node, Sequence) else [node]
-        for source in sources:
-            if isinstance(source, Mapping):
-                frame.merges += (source,)
-            else:
-                mend = "give it an alias of a mapping, or a list of them; quote '<<' as a plain key"
-                self._fault("E013", "'<<' can merge only mappings", mend, frame.key_place)
-
-    def _count(self, values: int, place: Place) -> None:
-        self._values += values
-        if self._values > MOST_VALUES:
-            memory_mb = MOST_VALUES * _VALUE_BYTES / 1e6
-            message = (
-                f"more than {MOST_VALUES:,} values after expanding all aliases, which would take "
-                f"more than {memory_mb:,.0f} MB of memory"
-            )
-            self._stop("E014", message, "use fewer aliases of large values", place)
-
-    def _too_deep(self, place: Place) -> None:
-        self._stop("E015", *TOO_DEEP, place)
-
-    def _place(self, event: Any) -> Place:
-        start, end = event.start_mark, event.end_mark
-        length = end.column - start.column if start.line == end.line else 1
-        return (self._file, start.line + 1, start.column + 1, max(1, length), 0)
-
-    def _fault(self, code: Code, message: str, mend: str, place: Place, key: str = "") -> None:
-        path = self._path()
-        shown = path_text((*path, key)) if key else path_text(path)
-        self.faults.append(Fault(code, message, mend, origin_of(place), shown))
-
-    def _stop(self, code: Code, message: str, mend: str, place: Place) -> None:
-        self._fault(code, message, mend, place)
-        raise StopReadingError
-
-    def _path(self) -> Path:
-        path: list[str | int] = []
-        for frame in self._stack[:12]:  # further in, a path helps less than the line
-            if frame.items is not None:
-                path.append(len(frame.items))
-            elif isinstance(frame.key, str):
-                path.append(frame.key)
-        return tuple(path)
+    root: Node
+    faults: tuple[Fault, ...]
+    warnings: tuple[Fault, ...]
 
 
-def _merge(frame: _Frame, merged: Mapping) -> None:
-    """Merge the entries of a ``<<`` key into the parsed YAML mapping, except keys that it has."""
-    for key, value in merged.values.items():
-        if key not in frame.values:
-            frame.values[key] = value
-            frame.keys[key] = merged.keys[key]
+def read_document(text: str, file: str) -> Document:
+    """Parse YAML text as one document; return its tree of nodes and the errors found.
+
+    Args:
+        text: The whole file.
+        file: Its name, for places.
+
+    Raises:
+        SpecError: The text is not one YAML document; with all faults found until then.
+    """
+    warnings: tuple[Fault, ...] = ()
+    if not yaml.__with_libyaml__:
+        message = "PyYAML was built without libyaml; large specs load several times slower"
+        mend = "install a PyYAML wheel, or install libyaml before building PyYAML"
+        warnings = (Fault("W100", message, mend, severity="warning"),)
+    builder = Builder(file, text)
+    try:
+        with collector_paused():
+            root = _read_large(text, file)
+            if root is not None:
+                return Document(root, (), warnings)
+            builder.read(parser_events(text))
+    except yaml.YAMLError as error:
+        raise SpecError(*builder.faults, syntax_fault(error, text, file)) from error
+    except StopReadingError as stop:
+        raise SpecError(*builder.faults) from stop
+    if builder.root is None:
+        where = Origin(file, 1, 1)
+        raise SpecError.of("E009", "the file is empty", "a spec must be a mapping", where=where)
+    return Document(builder.root, tuple(builder.faults), warnings)
+
+
+def _read_large(text: str, file: str) -> Node | None:
+    if len(text) < _LEAST_LENGTH:
+        return None
+    from jobrun.spec.yaml.repeated_items import read_repeated  # noqa: PLC0415 - of large texts only
+
+    return read_repeated(text, file)

@@ -18,11 +18,11 @@ from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.patterns import lazy_pattern
-from jobrun.spec.yaml.import_pyyaml import yaml
 from jobrun.spec.yaml.nodes import Mapping, Node, Place, Scalar, Sequence
-from jobrun.spec.yaml.parse import Builder, StopReadingError, parser_events
+from jobrun.spec.yaml.pyyaml import parser_events, yaml
 from jobrun.spec.yaml.scalars import NumberRangeError, is_text, resolve
 from jobrun.spec.yaml.syntax_errors import DEEPEST
+from jobrun.spec.yaml.tree_builder import Builder, StopReadingError
 
 # Replaces an item: a character that a spec may have, but hardly any has.
 MARK = "\ue000"
@@ -76,11 +76,11 @@ class Shape:
 
     @property
     def last_line(self) -> int:
-        """The number of the last line of the first item of the shape in the YAML text."""
+        """Return the number of the last line of the first of several repeated YAML items."""
         return self.line + self.text.count("\n") - 1
 
     def learn(self, node: Node, weight: int, height: int) -> None:
-        """Derive from one parsed YAML item how to build the repeated items of its shape.
+        """Build the function that makes the repeated items, from the YAML node of the first item.
 
         Raises:
             DifferentItemError: Its tree has more than the words of its lines.
@@ -107,7 +107,7 @@ class RepeatedItems:
 
 
 def find_repeated_items(text: str) -> RepeatedItems | None:
-    """Replace YAML list items that repeat earlier ones by marks; return None if they are few."""
+    """Replace repeated YAML list items by marks in the text; return None if there are few."""
     if MARK in text or "\r" in text:
         return None
     flat = text.translate(_FLAT)
@@ -157,7 +157,7 @@ class _Learner:
             self._starts.append(self._starts[-1] + len(one))
 
     def node(self, node: Node, key_place: Place | None = None) -> _Make:
-        """Build a function that makes this YAML node for each list item that repeats its item."""
+        """Build the function that makes a copy of this YAML node for each repeated list item."""
         if isinstance(node, Scalar):
             return self._scalar(node, key_place)
         file, down, column, length, text_column = self._place(node.place)
@@ -226,7 +226,7 @@ class _Learner:
         return (file, line - self._line, column, length, text_column)
 
     def _at(self, place: Place) -> int:
-        """Return the offset of a scalar in the text of the list item that others repeat."""
+        """Return the offset of a scalar in the text of the first of the repeated list items."""
         _, line, column, _, text_column = place
         # Of several lines, with escapes, or behind an anchor.
         if text_column - column not in (0, 1):
@@ -235,7 +235,7 @@ class _Learner:
 
 
 def _other_key(key: str) -> str:
-    """Check that a key by which a repeated YAML item differs is text, no number; return it."""
+    """Return a repeated YAML item's key if it is text; raise ``DifferentItemError`` otherwise."""
     if not is_text(key):
         raise DifferentItemError
     return key
@@ -306,7 +306,7 @@ class _RepeatingBuilder(Builder):
             shape.learn(around.items[-1], self._values - frame.started, frame.height)
 
     def _repeat(self, event: Any) -> None:
-        """Add a repeated list item to the YAML tree without parsing it, modelled on the first."""
+        """Add a repeated list item to the YAML tree as a copy of the first, without parsing it."""
         line = event.start_mark.line + 1
         shape, text = self._repeated.marked.pop(line, (None, ""))
         frame = self._stack[-1] if self._stack else None
@@ -323,7 +323,7 @@ class _RepeatingBuilder(Builder):
 
 
 def read_repeated(text: str, file: str) -> Node | None:
-    """Parse a YAML text with its repeated list items only once; return None if that is unsafe."""
+    """Parse a large YAML text, each repeated list item once; return None if that is unsafe."""
     repeated = find_repeated_items(text)
     if repeated is None:
         return None

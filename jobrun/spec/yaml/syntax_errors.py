@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from jobrun.core.errors import Fault, Origin
-from jobrun.spec.yaml.import_pyyaml import yaml
+from jobrun.spec.yaml.pyyaml import yaml
 
 QUOTING_HINT = (
     'an expression with , [ { : or # inside [...] or {...} needs quotes, such as "x = f(a, b)"'
@@ -42,7 +42,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
 
 
 def syntax_fault(error: yaml.YAMLError, text: str, file: str) -> Fault:
-    """Convert the syntax error that stopped the YAML parser to a fault."""
+    """Convert the syntax error of the YAML parser to a ``Fault`` with message and fix."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         first = str(error).splitlines()[0] if str(error) else "no reason given"
         return Fault("E005", f"not valid YAML: {first}", "check the file", Origin(file, 1, 1))

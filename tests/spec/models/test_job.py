@@ -3,9 +3,18 @@ import pickle
 import pytest
 from pydantic import ValidationError
 
-from jobrun.spec.models.job import CheckpointSpec, JobSpec, ParamSpec, StopSpec
+from jobrun.spec.models.job import (
+    MOST_NODES,
+    CheckpointSpec,
+    JobSpec,
+    ParamSpec,
+    StopSpec,
+    check_nodes,
+)
 from jobrun.spec.models.optional_parts import GroupSpec, OverNodes
 from jobrun.spec.models.readers import READER_SOURCES, ReaderSpec
+from jobrun.spec.yaml.nodes import SourceMap, plain
+from jobrun.spec.yaml.parse import read_document
 from tests.support.tables import each_case
 
 
@@ -124,3 +133,40 @@ def test_unknown_keys_are_errors_at_every_level():
 def test_field_names_of_python_are_no_keys():
     assert _errors(checkpoint={"asynchronous": True}) == ["extra_forbidden"]
     assert _job(checkpoint={"async": True}).checkpoint.asynchronous is True
+
+
+def _node_faults(nodes):
+    root = read_document(f"jobrun: 1\nname: a\nnodes:\n{nodes}", "job.yaml").root
+    return check_nodes(JobSpec.model_validate(plain(root)), SourceMap(root))
+
+
+def test_distinct_names_pass():
+    assert _node_faults("  a: {}\n  b: {count: 3}\n  b_3: {}\n") == []
+
+
+def test_names_that_differ_in_case_collide_at_the_second():
+    (fault,) = _node_faults("  node: {}\n  NODE: {}\n")
+
+    assert (fault.code, str(fault.where)) == ("E032", "job.yaml:5:3")
+    assert "'NODE'" in fault.message
+    assert "'node'" in fault.message
+
+
+def test_members_of_a_counted_node_collide():
+    (fault,) = _node_faults("  w: {count: 2}\n  w_1: {}\n")
+
+    assert fault.message == "two nodes have the name 'w_1'"
+
+
+def test_a_family_that_collides_is_told_once():
+    assert len(_node_faults("  w: {count: 50}\n  W: {count: 50}\n")) == 1
+
+
+def test_as_many_nodes_as_allowed_pass():
+    assert _node_faults(f"  w: {{count: {MOST_NODES}}}\n") == []
+
+
+def test_one_node_more_does_not():
+    (fault,) = _node_faults(f"  w: {{count: {MOST_NODES}}}\n  x: {{}}\n")
+
+    assert (fault.code, fault.path) == ("E033", "nodes")

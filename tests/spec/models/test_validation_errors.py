@@ -3,8 +3,8 @@ from pydantic import ValidationError
 
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.models.validation_errors import found, model_faults
-from jobrun.spec.yaml.document import read_document
 from jobrun.spec.yaml.nodes import SourceMap, plain
+from jobrun.spec.yaml.parse import read_document
 from tests.support.tables import each_case
 
 HEADER = "jobrun: 1\nname: a\n"

@@ -4,8 +4,8 @@ import pytest
 
 from jobrun.spec.resolve import include
 from jobrun.spec.resolve.include import SpecReader, deep_merge, long_form, merge_specs, replaced
-from jobrun.spec.yaml.document import read_document
 from jobrun.spec.yaml.nodes import plain
+from jobrun.spec.yaml.parse import read_document
 from tests.support.specs import write
 
 

@@ -2,8 +2,8 @@ import pytest
 
 from jobrun.core.errors import SpecError, UsageError
 from jobrun.spec.resolve.overrides import applied, parse_override
-from jobrun.spec.yaml.document import read_document
 from jobrun.spec.yaml.nodes import plain
+from jobrun.spec.yaml.parse import read_document
 from tests.support.tables import each_case
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from jobrun.spec.resolve.params import ParamValues
 from jobrun.spec.resolve.substitute import Substitution
-from jobrun.spec.yaml.document import read_document
+from jobrun.spec.yaml.parse import read_document
 from tests.support.tables import each_case
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from jobrun.spec.resolve.include import rebased
-from jobrun.spec.yaml.document import read_document
 from jobrun.spec.yaml.nodes import plain
+from jobrun.spec.yaml.parse import read_document
 
 PATHS = """\
 readers: {r: {npz: x.npz, fields: {a: b}}, u: {csv: "s3://bucket/x.csv"}, h: {hdf5: "~/x.h5"}}

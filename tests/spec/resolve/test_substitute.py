@@ -1,7 +1,7 @@
 import hashlib
 
 from jobrun.spec.resolve.substitute import Substitution, references
-from jobrun.spec.yaml.document import read_document
+from jobrun.spec.yaml.parse import read_document
 from tests.support.tables import each_case
 
 PARAMS = {"k": 3, "tol": 1e-4, "who": "me", "fast": True}

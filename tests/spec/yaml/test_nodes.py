@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from jobrun.core.errors import Origin
-from jobrun.spec.yaml.document import read_document
 from jobrun.spec.yaml.nodes import (
     Mapping,
     Scalar,
@@ -15,6 +14,7 @@ from jobrun.spec.yaml.nodes import (
     plain,
     short,
 )
+from jobrun.spec.yaml.parse import read_document
 
 PLACE = ("job.yaml", 3, 5, 2, 6)
 TREE = Mapping({"a": Sequence([Scalar(1, PLACE), Scalar("x", PLACE)], PLACE)}, {"a": PLACE}, PLACE)

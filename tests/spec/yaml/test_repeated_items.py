@@ -4,10 +4,11 @@ import string
 import pytest
 
 from jobrun.core.errors import SpecError
-from jobrun.spec.yaml import document, parse, repeated_items
-from jobrun.spec.yaml.document import read_document
-from jobrun.spec.yaml.parse import Builder, parser_events
+from jobrun.spec.yaml import parse, repeated_items, tree_builder
+from jobrun.spec.yaml.parse import read_document
+from jobrun.spec.yaml.pyyaml import parser_events
 from jobrun.spec.yaml.repeated_items import find_repeated_items
+from jobrun.spec.yaml.tree_builder import Builder
 
 # Items as specs have them, and items that are hard to repeat: words of which change a meaning, or
 # which end elsewhere than their indentation says.
@@ -38,7 +39,7 @@ NUMBER = 12
 
 @pytest.fixture(autouse=True)
 def _of_any_length(monkeypatch):
-    monkeypatch.setattr(document, "_LEAST_LENGTH", 0)
+    monkeypatch.setattr(parse, "_LEAST_LENGTH", 0)
     monkeypatch.setattr(repeated_items, "_FEWEST_ITEMS", 1)
 
 
@@ -66,7 +67,7 @@ def _is_same(text):
         found = read_document(text, "job.yaml")
     except SpecError as error:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(document, "_read_large", lambda *_: None)
+            patch.setattr(parse, "_read_large", lambda *_: None)
             with pytest.raises(SpecError) as whole:
                 read_document(text, "job.yaml")
         return error.faults == whole.value.faults
@@ -131,10 +132,10 @@ def test_other_keys_are_judged_as_those_of_the_first(other):
 def test_the_budget_of_values_counts_repeated_items(monkeypatch):
     text = ITEMS[0] * 5
 
-    monkeypatch.setattr(parse, "MOST_VALUES", 66)
+    monkeypatch.setattr(tree_builder, "MOST_VALUES", 66)
     assert _is_same(text)
     assert read_document(text, "job.yaml").faults == ()
-    monkeypatch.setattr(parse, "MOST_VALUES", 65)
+    monkeypatch.setattr(tree_builder, "MOST_VALUES", 65)
     with pytest.raises(SpecError, match="more than 65 values") as stop:
         read_document(text, "job.yaml")
     assert stop.value.faults[0].where.line == 25

@@ -1,4 +1,4 @@
-"""Implement the operators that numpy lacks, imported when the first of them is called.
+"""Implement with numpy the operators that it lacks; imported when the first of them is called.
 
 Activations such as ``softmax``, casts, ``one_hot`` and ``pad``; changes in place such as
 ``add_at``; reductions by segment such as ``segment_sum``; counters, which tasks may change at the
@@ -92,7 +92,7 @@ def one_hot(labels: Any, length: int, dtype: Any = np.float64) -> np.ndarray[Any
 
 
 def array(object: Any, dtype: Any = None) -> np.ndarray[Any, Any]:  # noqa: A002 - numpy's name
-    """Implement the operator ``array``: call numpy's, and refuse arrays of Python objects.
+    """Implement the operator ``array`` with numpy, but refuse arrays of Python objects.
 
     Raises:
         TypeError: The items are no numbers, bools or texts.
@@ -179,14 +179,14 @@ def minimum_at(a: _Array, indices: Any, values: Any) -> None:
 
 
 def index_add(a: Any, indices: Any, values: Any) -> _Array:
-    """Implement the operator ``index_add``: copy ``a``, and add ``values`` at ``indices``."""
+    """Implement ``index_add`` with numpy: copy ``a``, and add ``values`` at ``indices``."""
     result = np.array(a)
     _at(np.add, result, _index(indices), values)
     return result
 
 
 def index_set(a: Any, indices: Any, values: Any) -> _Array:
-    """Implement the operator ``index_set``: copy ``a``, and put ``values`` at ``indices``."""
+    """Implement ``index_set`` with numpy: copy ``a``, and put ``values`` at ``indices``."""
     result = np.array(a)
     result[_index(indices)] = values
     return result
@@ -211,7 +211,7 @@ def _at(ufunc: np.ufunc, a: _Array, indices: Any, values: Any) -> None:
 
 
 def _are_plain_rows(a: _Array, indices: Any, values: Any) -> bool:
-    """Return whether ``add_at`` or the like changes whole rows of ``a``, one for each index."""
+    """Return whether ``add_at`` changes whole rows of the numpy array ``a``, one per index."""
     return (
         isinstance(indices, np.ndarray)
         and isinstance(values, np.ndarray)
@@ -308,7 +308,7 @@ class _Runs(NamedTuple):
 
 
 def segment_sum(values: Any, segments: Any, num_segments: int) -> tuple[_Array, _Array]:
-    """Implement the operator ``segment_sum``: sum each segment's rows; return sums and row counts.
+    """Implement ``segment_sum`` with numpy: return the sum and the count of each segment's rows.
 
     Args:
         values: Shape ``(rows, …)``.
@@ -337,7 +337,7 @@ def segment_sum(values: Any, segments: Any, num_segments: int) -> tuple[_Array, 
 
 
 def segment_mean(values: Any, segments: Any, num_segments: int) -> _Array:
-    """Implement the operator ``segment_mean``: average each segment's rows; nan if it has none.
+    """Implement ``segment_mean`` with numpy: average each segment's rows; nan if it has none.
 
     Arguments and errors are those of ``segment_sum``.
     """
@@ -350,7 +350,7 @@ def segment_mean(values: Any, segments: Any, num_segments: int) -> _Array:
 
 
 def segment_max(values: Any, segments: Any, num_segments: int) -> _Array:
-    """Implement the operator ``segment_max``: the elementwise maximum of each segment's rows.
+    """Implement ``segment_max`` with numpy: the elementwise maximum of each segment's rows.
 
     A segment without rows has minus infinity, or the least integer there is. Arguments and
     errors are those of ``segment_sum``.
@@ -360,7 +360,7 @@ def segment_max(values: Any, segments: Any, num_segments: int) -> _Array:
 
 
 def segment_min(values: Any, segments: Any, num_segments: int) -> _Array:
-    """Implement the operator ``segment_min``: the elementwise minimum of each segment's rows.
+    """Implement ``segment_min`` with numpy: the elementwise minimum of each segment's rows.
 
     A segment without rows has infinity, or the largest integer there is. Arguments and
     errors are those of ``segment_sum``.
@@ -377,7 +377,10 @@ def _extreme(ufunc: np.ufunc, runs: _Runs, empty: Any) -> _Array:
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """Return the least and the greatest value of a dtype, for segments that have no rows."""
+    """Return a dtype's smallest and largest value, for the implementation of ``segment_max``.
+
+    They are the results of ``segment_max`` and ``segment_min`` where a segment has no rows.
+    """
     if dtype.kind in "iu":
         return np.iinfo(dtype).min, np.iinfo(dtype).max
     return (False, True) if dtype.kind == "b" else (-np.inf, np.inf)

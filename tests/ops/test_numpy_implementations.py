@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.ops.implementations import (
+from jobrun.ops.numpy_implementations import (
     array,
     astype,
     log_softmax,

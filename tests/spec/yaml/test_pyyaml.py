@@ -11,7 +11,7 @@ _CHECK = """\
 import re
 before = re.compile
 {first}
-import jobrun.spec.yaml.document
+import jobrun.spec.yaml.parse
 import yaml
 assert re.compile is before
 print(type(yaml.reader.Reader.NON_PRINTABLE).__name__)
