@@ -7,15 +7,14 @@ in JSON how they belong together.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from jobrun.checkpoint.hdf5.dataset_names import (
     STRUCTURE,
-    blob_of_link,
     part_name,
     path_in_blob,
-    quote_name,
+    structure_link,
 )
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.files.json_files import parse_json
@@ -99,21 +98,6 @@ def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
         else:
             found[name] = value
     return found
-
-
-def group_links(links: Iterable[str]) -> dict[str, list[str]]:
-    """Group the HDF5 dataset names of blobs' parts by blob; leave out undivided blobs."""
-    groups: dict[str, list[str]] = {}
-    for link in links:
-        if "/" in link:
-            groups.setdefault(link.partition("/")[0], []).append(link)
-    found = {blob_of_link(quoted): group for quoted, group in groups.items()}
-    return {name: group for name, group in found.items() if structure_link(name) in group}
-
-
-def structure_link(name: str) -> str:
-    """Return the name of the HDF5 dataset that records how a blob's parts are nested."""
-    return f"{quote_name(name)}/{STRUCTURE}"
 
 
 def unflatten(name: str, values: Mapping[str, Value]) -> Value:

@@ -121,3 +121,18 @@ def blob_names(links: Iterable[str], quoted: Mapping[str, str] | None = None) ->
 def is_part_of(link: str, name: str) -> bool:
     """Return whether an HDF5 dataset belongs to a blob: has its name, or lies in its group."""
     return link == name or link.startswith((f"{quote_name(name)}/", f"{name}/"))
+
+
+def group_links(links: Iterable[str]) -> dict[str, list[str]]:
+    """Group the HDF5 dataset names of blobs' parts by blob; leave out undivided blobs."""
+    groups: dict[str, list[str]] = {}
+    for link in links:
+        if "/" in link:
+            groups.setdefault(link.partition("/")[0], []).append(link)
+    found = {blob_of_link(quoted): group for quoted, group in groups.items()}
+    return {name: group for name, group in found.items() if structure_link(name) in group}
+
+
+def structure_link(name: str) -> str:
+    """Return the name of the HDF5 dataset that records how a blob's parts are nested."""
+    return f"{quote_name(name)}/{STRUCTURE}"

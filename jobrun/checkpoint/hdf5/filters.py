@@ -6,9 +6,10 @@ are filters of the package hdf5plugin, which a reader needs as well. Both ways n
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module, util
 from typing import Any, Protocol
 
@@ -61,6 +62,20 @@ def encoder_for(codec: str, dtype: DType, chunk: tuple[int, ...]) -> Encoder:
     if codec not in _PLUGINS or codec not in CODECS:
         raise ValueError(f"there is no codec {codec[:40]!r}")
     return _Plugin(codec, dtype, chunk)
+
+
+def chunk_origins(shape: tuple[int, ...], chunk: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Yield the indexes at which a compressed blob's chunks begin in its array."""
+    return itertools.product(*(range(0, n, part) for n, part in zip(shape, chunk, strict=True)))
+
+
+def chunk_slices(
+    shape: tuple[int, ...], chunk: tuple[int, ...], start: tuple[int, ...]
+) -> tuple[slice, ...]:
+    """Return the slices of an array that a compressed chunk fills, cut at the array's end."""
+    return tuple(
+        slice(at, min(at + part, n)) for at, part, n in zip(start, chunk, shape, strict=True)
+    )
 
 
 class _Deflate:

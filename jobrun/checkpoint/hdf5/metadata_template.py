@@ -14,15 +14,7 @@ import numpy as np
 from jobrun.checkpoint.hdf5 import metadata_bytes as h5parts
 from jobrun.checkpoint.hdf5.dataset_names import display_name
 from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES
-from jobrun.checkpoint.hdf5.dtypes import (
-    DType,
-    parse_dtype,
-    render_datatype,
-    render_number_type,
-    render_record_type,
-    render_text_type,
-    storage_dtype,
-)
+from jobrun.checkpoint.hdf5.dtypes import DType, parse_dtype, storage_dtype
 from jobrun.checkpoint.hdf5.file_layout import Entry, Layout, Numbers
 from jobrun.checkpoint.hdf5.filters import encoder_for
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
@@ -264,21 +256,23 @@ def _blob_header(entry: Entry) -> tuple[bytes, int]:
         encoder = encoder_for(entry.packing.codec, dtype, entry.packing.chunk)
         pipeline = h5parts.render_filter_pipeline(encoder.filters)
         storage = h5parts.render_chunked_layout(entry.packing.chunk, dtype.itemsize, pipeline)
-    return h5parts.render_dataset_header(entry.shape, render_datatype(dtype), storage, attributes)
+    return h5parts.render_dataset_header(
+        entry.shape, h5parts.render_datatype(dtype), storage, attributes
+    )
 
 
 def _own_numbers(name: str, dtype: DType, shape: tuple[int, ...], offset: int) -> _OwnDataset:
-    return _OwnDataset(name, render_number_type(dtype), dtype.itemsize, shape, offset)
+    return _OwnDataset(name, h5parts.render_number_type(dtype), dtype.itemsize, shape, offset)
 
 
 def _own_records(name: str, dtype: DType, count: int, offset: int) -> _OwnDataset:
-    return _OwnDataset(name, render_record_type(dtype), dtype.itemsize, (count,), offset)
+    return _OwnDataset(name, h5parts.render_record_type(dtype), dtype.itemsize, (count,), offset)
 
 
 def _own_text(name: str, text: bytes, offset: int) -> _OwnDataset:
     size = max(1, len(text))
     shape = () if text else (0,)
-    return _OwnDataset(name, render_text_type(size), size, shape, offset)
+    return _OwnDataset(name, h5parts.render_text_type(size), size, shape, offset)
 
 
 def _own_header(one: _OwnDataset) -> Bytes:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 
 from jobrun.checkpoint.hdf5.dtypes import storage_dtype
-from jobrun.checkpoint.hdf5.filters import Bytes, encoder_for
+from jobrun.checkpoint.hdf5.filters import Bytes, chunk_origins, chunk_slices, encoder_for
 from jobrun.checkpoint.hdf5.index_parser import StructureError
 from jobrun.checkpoint.hdf5.value_codec import Array
 from jobrun.checkpoint.read.verified_file import StateFile
@@ -41,20 +40,6 @@ def read_chunks(file: StateFile, row: int, target: Array, chunks: range) -> None
                 _put_chunk(stored_target, packing.chunk, start, encoder.decode(stored))
         except ValueError as error:
             raise StructureError(f"blob '{file.index.names[row]}': {error}") from error
-
-
-def chunk_origins(shape: tuple[int, ...], chunk: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield the indexes at which a compressed blob's chunks begin in its array."""
-    return itertools.product(*(range(0, n, part) for n, part in zip(shape, chunk, strict=True)))
-
-
-def chunk_slices(
-    shape: tuple[int, ...], chunk: tuple[int, ...], start: tuple[int, ...]
-) -> tuple[slice, ...]:
-    """Return the slices of an array that a compressed chunk fills, cut at the array's end."""
-    return tuple(
-        slice(at, min(at + part, n)) for at, part, n in zip(start, chunk, shape, strict=True)
-    )
 
 
 def _put_chunk(target: Array, chunk: tuple[int, ...], start: tuple[int, ...], data: Bytes) -> None:

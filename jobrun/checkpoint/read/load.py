@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from jobrun.checkpoint.blob_parts import group_links, unflatten
+from jobrun.checkpoint.blob_parts import unflatten
+from jobrun.checkpoint.hdf5.dataset_names import group_links
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
 from jobrun.checkpoint.hdf5.dtypes import dtype_text
 from jobrun.checkpoint.hdf5.file_layout import PAGED_BYTES

@@ -296,3 +296,18 @@ class NodeWriter:
         FileWriter(descriptor, direct=is_large).write(page, 0)
         os.ftruncate(descriptor, filled.end)
         return block
+
+
+def write_state(
+    path: str, *, node: str, epoch: int, run_id: str, values: Mapping[str, Value]
+) -> StoredFile:
+    """Write a node's whole checkpoint file in one call; return the file's size and digest.
+
+    Equal arguments give equal bytes. The file's name is made durable by the store's commit.
+    Who writes more than one epoch keeps a ``NodeWriter``.
+
+    Raises:
+        TaskFailedError: A blob holds what cannot be stored; nothing was written.
+        EnvironmentFaultError: The system refuses; what was written is of no use.
+    """
+    return NodeWriter(node).write(path, epoch=epoch, run_id=run_id, values=values)

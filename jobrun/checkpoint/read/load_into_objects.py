@@ -11,8 +11,13 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from jobrun.checkpoint.blob_parts import flatten_value, group_links, structure_link
-from jobrun.checkpoint.hdf5.dataset_names import dataset_path, path_in_blob
+from jobrun.checkpoint.blob_parts import flatten_value
+from jobrun.checkpoint.hdf5.dataset_names import (
+    dataset_path,
+    group_links,
+    path_in_blob,
+    structure_link,
+)
 from jobrun.checkpoint.hdf5.digest_blocks import block_span, blocks_holding, digest
 from jobrun.checkpoint.hdf5.dtypes import dtype_text
 from jobrun.checkpoint.hdf5.index_parser import BlobType, Index
