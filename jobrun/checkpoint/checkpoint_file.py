@@ -80,7 +80,7 @@ def read_state(
     partial: bool = False,
     in_place: InPlace | None = None,
 ) -> dict[str, Value]:
-    """Read a node's checkpoint file: verify its digest, and return the named blobs.
+    """Read the named blobs of a node's checkpoint file, after verifying the file's digest.
 
     They are exactly as they were written.
 
@@ -108,7 +108,7 @@ def read_state(
 
 
 def inspect_state(path: str) -> FileFacts:
-    """Read and verify a whole checkpoint file; return its header and each blob's statistics.
+    """Inspect a whole checkpoint file; return its header, and each blob's dtype, shape and mean.
 
     No manifest is needed. It is verified by its own header, which shows damage, not forgery.
 

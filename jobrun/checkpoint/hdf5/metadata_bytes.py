@@ -96,7 +96,10 @@ def render_message(kind: int, body: bytes, flags: int = 0) -> bytes:
 
 
 def render_datatype(dtype: np.dtype[Any]) -> bytes:
-    """Render the HDF5 datatype message of any dtype; use h5py except for numbers."""
+    """Render the bytes of the HDF5 datatype message of any numpy dtype.
+
+    Only of what is not a number, h5py is asked.
+    """
     if is_number_type(dtype):
         return render_number_type(dtype)
     from h5py import h5t  # noqa: PLC0415 - a run of numbers alone starts without
@@ -108,7 +111,7 @@ def render_datatype(dtype: np.dtype[Any]) -> bytes:
 
 
 def render_number_type(dtype: np.dtype[Any]) -> bytes:
-    """Render the body of an HDF5 datatype message for a bool or number (``is_number_type``).
+    """Render the bytes of an HDF5 datatype message for a number or bool (``is_number_type``).
 
     The same bytes as h5py's, whose import would be a tenth of a short run: a bool is an
     enumeration, and a complex number a record.
@@ -132,13 +135,13 @@ def render_number_type(dtype: np.dtype[Any]) -> bytes:
 
 
 def is_number_type(dtype: np.dtype[Any]) -> bool:
-    """Return whether HDF5 has a number type for a dtype: integer, float, complex or bool."""
+    """Return whether a dtype's HDF5 datatype message is that of a number or bool."""
     size = dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
     return dtype.kind in "biu" or (dtype.kind in "fc" and size in _FLOATS)
 
 
 def render_record_type(dtype: np.dtype[Any]) -> bytes:
-    """Render the body of an HDF5 datatype message for a record whose fields are numbers."""
+    """Render the bytes of an HDF5 datatype message for a record whose fields are numbers."""
     fields = dict(dtype.fields or {})
     parts = [struct.pack("<BHxI", 0x16, len(fields), dtype.itemsize)]
     for name, (kind, offset, *_) in fields.items():
@@ -149,7 +152,7 @@ def render_record_type(dtype: np.dtype[Any]) -> bytes:
 
 
 def render_text_type(size: int, *, is_ascii: bool = False) -> bytes:
-    """Render the HDF5 datatype message for fixed-length strings padded with NUL bytes."""
+    """Render the bytes of an HDF5 datatype message for fixed-length strings padded with NULs."""
     # Class 3 (string), padding 1 (NUL); character set 0 is ASCII, 1 is UTF-8.
     return struct.pack("<BBHI", 0x13, 1 | (not is_ascii) << 4, 0, size)
 
@@ -182,7 +185,7 @@ def render_contiguous_layout(size: int) -> tuple[bytes, int]:
 def render_chunked_layout(
     chunk: tuple[int, ...], itemsize: int, filters: bytes
 ) -> tuple[bytes, int]:
-    """Render the HDF5 messages of a chunked dataset; return also the B-tree address's offset."""
+    """Render a chunked dataset's HDF5 messages; return also the offset of its B-tree address."""
     fill = render_message(0x05, _FILL_CHUNKED, 1)
     pipeline = render_message(0x0B, filters, 1)
     body = struct.pack("<BBBQ", 3, 2, len(chunk) + 1, UNDEFINED)
@@ -191,7 +194,7 @@ def render_chunked_layout(
 
 
 def render_filter_pipeline(filters: Sequence[tuple[int, str, tuple[int, ...]]]) -> bytes:
-    """Render the bytes of an HDF5 filter pipeline message: each filter and its parameters."""
+    """Render the bytes of the HDF5 metadata message that lists a dataset's filters."""
     parts = [struct.pack("<BB", 2, len(filters))]
     for number, name, values in filters:
         text = name.encode() + b"\0" if number >= 256 else b""
@@ -221,7 +224,7 @@ def header_size(header: bytes) -> int:
 
 
 def render_headers(header: bytes, at: int, addresses: Numbers) -> Bytes:
-    """Render the bytes of copies of an object header, each with its own address and checksum.
+    """Render copies of an HDF5 object header, each with its own address and checksum.
 
     Returns uint8, shape (n, ``header_size``).
 

@@ -106,7 +106,7 @@ class Template:
         self.size_bytes = USER_BLOCK + end
 
     def render(self, places: Offsets) -> Bytes:
-        """Fill one file's offsets into the template; return the bytes of its HDF5 metadata."""
+        """Render one file's HDF5 metadata as bytes, from the template and the file's offsets."""
         node_k = self._node_k
         parts = [
             np.frombuffer(h5parts.render_superblock(places.end, self._root, node_k), np.uint8),
@@ -164,7 +164,7 @@ class Template:
         return b"".join([*made, root]), root_at, root_at + len(root)
 
     def _make_group(self, tree: _Tree, begin: int, made: list[bytes]) -> tuple[int, int]:
-        """Render an HDF5 group of the template after its child groups; return address, end."""
+        """Render one HDF5 group of the template, children first; return its address and end."""
         links: list[tuple[bytes, int]] = []
         for name, one in tree.items():
             if isinstance(one, int):
@@ -177,7 +177,7 @@ class Template:
 
 
 def _pad_text(text: bytes) -> bytes:
-    """Pad a text in the template of HDF5 metadata with NULs to a multiple of 8 bytes."""
+    """Pad a text of the metadata template with NULs to a multiple of 8 bytes."""
     return text + bytes(-len(text) % 8)
 
 
@@ -202,7 +202,7 @@ def _ordered(tree: _Tree) -> _Tree:
 
 
 def _saves_space(tree: _Tree) -> bool:
-    """Return whether large B-tree nodes shrink the template: it has few groups, one large."""
+    """Return whether large B-tree nodes make the template smaller: few groups, one large."""
     groups = [tree]
     for group in groups:
         groups += [one for one in group.values() if isinstance(one, dict)]

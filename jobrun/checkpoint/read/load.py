@@ -63,7 +63,7 @@ def load(
     partial: bool = False,
     into: Mapping[str, Array] | None = None,
 ) -> dict[str, Value]:
-    """Load some or all blobs of a checkpoint file into a dict; leave containers in parts.
+    """Load blobs of a checkpoint file into a dict, in which each part of a container has a key.
 
     Where all are wanted, or ``names`` leaves none out, every byte of the file is verified, else
     the blocks that hold the wanted ones.
@@ -104,7 +104,7 @@ def load(
 
 
 def require_types(file: StateFile, expected: Mapping[str, Expected]) -> None:
-    """Check before a load that the blobs of a checkpoint file have the expected types (E325).
+    """Require, before a load, that blobs of a checkpoint file have the expected types (E325).
 
     Args:
         file: An open one.
@@ -148,7 +148,7 @@ def _describe_type(kind: str | None, dtype: str | None, shape: tuple[int, ...] |
 
 
 def _find_targets(index: Index, into: Mapping[str, Array]) -> _Targets:
-    """Match the caller's arrays with the blobs to load into them, by their rows in the index."""
+    """Match each array that a load is to fill with its blob's row in the file's index."""
     if list(into) == index.names:
         # Usually there is one for each, and of ten thousand each look counts.
         return _Targets(np.arange(len(into)), list(into.values()))
@@ -230,7 +230,7 @@ class _Loading:
         )
 
     def run(self) -> list[Value]:
-        """Load all wanted blobs of the checkpoint file; return a value for each row of the index.
+        """Load the wanted blobs of a file; return a list by index row, None where unwanted.
 
         Of rows that are not wanted it is None.
         """
@@ -266,7 +266,7 @@ class _Loading:
         return self._values
 
     def _blocks(self) -> list[range]:
-        """Choose which of the file's 256 KiB blocks a load reads: those of wanted blobs."""
+        """Choose the 256 KiB blocks of the file to load: those that hold wanted blobs."""
         if self._is_whole:
             return [range(self._file.parts.blocks)]
         # How many more blobs begin than end in each block.
@@ -359,7 +359,7 @@ class _Loading:
 
 
 def _are_all(rows: Places, count: int) -> bool:
-    """Return whether a load covers all rows of the index in order, needing no look-ups."""
+    """Return whether the rows to load are all rows of the file's index, in order."""
     return len(rows) == count and bool((np.diff(rows) == 1).all())
 
 

@@ -203,7 +203,7 @@ class Bucket:
 
     @contextmanager
     def _store_errors(self, what: str, name: str = "", *, makes: bool = False) -> Iterator[None]:
-        """Convert errors of the bucket's library to faults; ``FileNotFoundError`` passes through.
+        """Convert errors of the bucket's library to jobrun's, except ``FileNotFoundError``.
 
         Of a request that makes an object, 404 means that there is no such place.
         """

@@ -96,7 +96,7 @@ class NodeWriter:
 
     @property
     def lead_bytes(self) -> int:
-        """Return the offset within a page at which small arrays begin in this writer's files.
+        """Return at which offset of a 4 KiB page small arrays begin in this writer's files.
 
         Copies in memory that begin so are written from where they are.
         """
@@ -174,7 +174,7 @@ class NodeWriter:
         )
 
     def close(self) -> None:
-        """Free the memory of a checkpoint file's writer, until its next ``write``.
+        """Free this writer's memory; its next ``write`` allocates memory again.
 
         Does not wait for a ``write`` that continues in another thread: it may hang in a system
         call, and the caller has given it up.
@@ -228,7 +228,7 @@ class NodeWriter:
         return _Written(block, filled.end, digests, handed_bytes + len(block), sync_s)
 
     def _shared(self, descriptor: int, save: _Save) -> Sequence[bytes]:
-        """Start the writer's next file as a reflink clone of its last; return shared digests.
+        """Clone the writer's last file by reflink as its next; return digests of shared blocks.
 
         Returns the digests of the blocks; empty without such a copy.
 
