@@ -65,14 +65,17 @@ def encoder_for(codec: str, dtype: DType, chunk: tuple[int, ...]) -> Encoder:
 
 
 def chunk_origins(shape: tuple[int, ...], chunk: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield the array index at which each chunk (the unit that HDF5 filters compress) begins."""
+    """Yield the array index at which each chunk, the unit of HDF5's filters, begins."""
     return itertools.product(*(range(0, n, part) for n, part in zip(shape, chunk, strict=True)))
 
 
 def chunk_slices(
     shape: tuple[int, ...], chunk: tuple[int, ...], start: tuple[int, ...]
 ) -> tuple[slice, ...]:
-    """Return the slices of an array that one chunk of HDF5 filters covers, cut to the array."""
+    """Return the slices of an array that one chunk, the unit of HDF5's filters, covers.
+
+    Cut at the array's end.
+    """
     return tuple(
         slice(at, min(at + part, n)) for at, part, n in zip(start, chunk, shape, strict=True)
     )
@@ -104,7 +107,7 @@ class _Deflate:
 
 
 def _deflate_functions() -> tuple[Callable[[Any, int], bytes], Callable[[bytes, int], bytes]]:
-    """Return the compress and decompress functions of HDF5's deflate filter, of ISA-L or zlib."""
+    """Return the compress and decompress functions of HDF5's deflate filter, from ISA-L or zlib."""
     module: Any = import_module("isal.isal_zlib") if util.find_spec("isal") else zlib
 
     def decompress(data: bytes, most_bytes: int) -> bytes:

@@ -122,7 +122,7 @@ class Tail:
 
 
 def index_span(parts: Parts) -> tuple[int, int]:
-    """Return the offsets in a checkpoint file at which its index, to be parsed, begins and ends."""
+    """Return the byte offsets at which a checkpoint file's index begins and ends."""
     size = _padded(parts.layout_bytes) + _padded(parts.names_bytes)
     return parts.index, parts.index + size + parts.blobs * BLOBS_TYPE.itemsize
 
@@ -202,7 +202,7 @@ def _parse_packings(form: dict[str, Any]) -> dict[int, tuple[Packing, int]]:
 
 
 def _parse_stored_dtype(dtype: str) -> tuple[DType, DType, bool]:
-    """Parse a dtype in the file's index; return it, its stored dtype, and if their bits agree.
+    """Parse a dtype in the file's index; return it, its stored dtype, and if both have equal bits.
 
     They are where an array of the one has the bits of an array of the other.
     """

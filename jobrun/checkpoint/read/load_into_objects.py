@@ -128,7 +128,7 @@ def _put_own_tensors(loaded: ObjectState, own: ObjectState) -> None:
 
 
 def _counts(link: str, name: str) -> bool:
-    """Return whether a dataset must match the object to be loaded into; gradients need not."""
+    """Return whether a dataset must match one of the object to load into; gradients need not."""
     return link != structure_link(name) and path_in_blob(link, name)[0] != GRADIENTS
 
 

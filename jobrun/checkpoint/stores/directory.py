@@ -191,7 +191,7 @@ class DirectoryStore:
         reach("checkpoint.set-aside")
 
     def hold(self, epoch: int) -> EpochHold | None:
-        """Hold an epoch of this directory store against deletion; return None if it is gone."""
+        """Take a read lock on an epoch of this directory store; return None if it is gone."""
         return hold_epoch(self.path(epoch))
 
     def remove(self, epochs: tuple[int, ...], *, keep_for_reuse: bool = False) -> tuple[int, ...]:

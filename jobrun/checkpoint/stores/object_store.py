@@ -115,7 +115,7 @@ class ObjectStore:
         return True
 
     def discard(self, staged: str) -> None:
-        """Discard a local staging directory of the object store."""
+        """Delete a local staging directory of the object store."""
         self._local.discard(staged)
 
     def epochs(self) -> tuple[int, ...]:
@@ -173,7 +173,7 @@ class ObjectStore:
         return found
 
     def verify(self, epoch: int) -> Damage | None:
-        """Verify an epoch in the object store by downloading all of it."""
+        """Verify an epoch in the object store by downloading all of it; return any damage."""
         try:
             self._local.remove((epoch,))
             self.fetch(epoch, self._local)
@@ -194,7 +194,10 @@ class ObjectStore:
         """Do nothing: no other object store can replace this one, as its URL identifies it."""
 
     def hold(self, epoch: int) -> EpochHold | None:
-        """Return a hold without effect, as an object store has no locks; None for no epoch."""
+        """Return a read lock that does nothing, as an object store has no locks.
+
+        None if there is no such epoch.
+        """
         return EpochHold() if self._found(epoch) is not None else None
 
     def remove(self, epochs: tuple[int, ...], *, keep_for_reuse: bool = False) -> tuple[int, ...]:

@@ -260,7 +260,7 @@ class FileEncoder:
         return self._fill_packed(filling, arrays, epoch)
 
     def _require_size(self, index: int, array: Array) -> None:
-        """Require that an array to be encoded has the size that the layout gives it.
+        """Require that an array to be encoded has the size that the file layout gives it.
 
         What refers to an array can resize it, however it is shared; all behind it would be shifted.
         """
