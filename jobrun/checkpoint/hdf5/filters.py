@@ -107,7 +107,7 @@ class _Deflate:
 
 
 def _deflate_functions() -> tuple[Callable[[Any, int], bytes], Callable[[bytes, int], bytes]]:
-    """Return the compress and decompress functions of HDF5's deflate filter, from ISA-L or zlib."""
+    """Return the compress and decompress functions of HDF5's deflate filter (ISA-L or zlib)."""
     module: Any = import_module("isal.isal_zlib") if util.find_spec("isal") else zlib
 
     def decompress(data: bytes, most_bytes: int) -> bytes:

@@ -202,7 +202,7 @@ def _parse_packings(form: dict[str, Any]) -> dict[int, tuple[Packing, int]]:
 
 
 def _parse_stored_dtype(dtype: str) -> tuple[DType, DType, bool]:
-    """Parse a dtype in the file's index; return it, its stored dtype, and if both have equal bits.
+    """Parse a dtype in the file's index; return it, its stored dtype, and if their bits agree.
 
     They are where an array of the one has the bits of an array of the other.
     """

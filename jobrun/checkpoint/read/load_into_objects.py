@@ -1,4 +1,4 @@
-"""Load the states of objects into the memory that the objects have, and verify that it stays there.
+"""Load the states of objects into the objects' own memory, and verify that they stay there.
 
 A module of PyTorch copies what it is given. Where its state is read to where it stays, no memory is
 needed beside the module's, and each byte is written once. What the module made of it is seen by

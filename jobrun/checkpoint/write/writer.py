@@ -135,7 +135,7 @@ class NodeWriter:
         a snapshot that lays its blobs so costs no second one.
 
         Args:
-            path: The file; nothing may be there. A spare file beside it (see ``recycling``)
+            path: The file; nothing may be there. A spare file beside it (see ``reusable_file``)
                 becomes it.
             epoch: Of which epoch the values are.
             run_id: Of which run.
