@@ -3,8 +3,9 @@
 - ``task_groups``: saving and loading, as task groups (pure).
 - ``store_protocol``: the protocol of a place for checkpoints; ``stores/`` implements it.
 - ``blob_parts``: the parts of containers and objects that HDF5 can hold.
-- ``checkpoint_file``: one node's file as a whole; ``write/`` and ``read/`` do the work,
-  ``hdf5/`` knows the bytes of the format, ``format_description`` puts it in words.
+- ``checkpoint_file``: read or inspect one node's file as a whole; ``read/`` does the work,
+  ``write/`` writes files, ``hdf5/`` knows the bytes of the format, ``format_description`` puts
+  it in words.
 - ``checkpoint_times``: how long saves and loads took. ``metadata_handler``: the protocol of
   handlers that are informed of each saved epoch.
 """

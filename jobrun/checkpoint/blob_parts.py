@@ -7,15 +7,14 @@ in JSON how they belong together.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from jobrun.checkpoint.hdf5.dataset_names import (
     STRUCTURE,
-    blob_of_link,
     part_name,
     path_in_blob,
-    quote_name,
+    structure_link,
 )
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.files.json_files import parse_json
@@ -32,7 +31,7 @@ MOST_LEVELS = 800
 
 
 def flatten_value(name: str, value: Value) -> dict[str, Value]:
-    """Divide a blob (nested containers or an object's state) into named parts; copy no data.
+    """Divide one blob (a container or an object's state) into named parts, without copying.
 
     Raises:
         TaskFailedError: E241, something in it cannot be kept; named with its place.
@@ -52,7 +51,7 @@ def flatten_value(name: str, value: Value) -> dict[str, Value]:
 
 
 def capture_object(name: str, value: Any) -> ObjectState:
-    """Get an object's state by the object's own methods, to divide it into parts; or raise E241.
+    """Return an object's state, such as its ``state_dict()``, ready to be divided into parts.
 
     Raises:
         TaskFailedError: E241, it does not give one that can be kept.
@@ -71,7 +70,7 @@ def capture_object(name: str, value: Any) -> ObjectState:
 
 
 def _unsavable_error(name: str, value: Any, error: UnsavableError) -> TaskFailedError:
-    """Build error E241 for a blob that has in one of its parts a value that cannot be saved."""
+    """Build error E241: a part of a blob, such as one value of a dict, cannot be saved."""
     is_state = isinstance(value, ObjectState)
     kind = value.class_name if is_state else f"{type(value).__module__}.{type(value).__qualname__}"
     return TaskFailedError.of(
@@ -84,7 +83,7 @@ def _unsavable_error(name: str, value: Any, error: UnsavableError) -> TaskFailed
 
 
 def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Divide all containers and object states among a checkpoint's blobs into their parts.
+    """Divide all blobs that are containers or object states into their parts.
 
     Raises:
         TaskFailedError: E241, as by ``flatten_value``.
@@ -101,23 +100,8 @@ def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
     return found
 
 
-def group_links(links: Iterable[str]) -> dict[str, list[str]]:
-    """Group the HDF5 dataset names of blobs' parts by blob; leave out undivided blobs."""
-    groups: dict[str, list[str]] = {}
-    for link in links:
-        if "/" in link:
-            groups.setdefault(link.partition("/")[0], []).append(link)
-    found = {blob_of_link(quoted): group for quoted, group in groups.items()}
-    return {name: group for name, group in found.items() if structure_link(name) in group}
-
-
-def structure_link(name: str) -> str:
-    """Return the name of the HDF5 dataset that records how a blob's parts are nested."""
-    return f"{quote_name(name)}/{STRUCTURE}"
-
-
 def unflatten(name: str, values: Mapping[str, Value]) -> Value:
-    """Put a blob together again (containers, an object's state) from the values of its parts.
+    """Rebuild a blob, a container or an object's state, from the values of its parts.
 
     Raises:
         ValueError: They do not belong together; the message says how.

@@ -1,23 +1,21 @@
-"""Write, read and inspect one node's checkpoint file as a whole, with every byte verified.
+"""Read or inspect one node's checkpoint file as a whole, with every byte verified.
 
-``hdf5/`` describes the bytes of a file. libhdf5 takes no part in writing or reading them.
+``hdf5/`` describes the bytes of a file. libhdf5 takes no part in reading them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from jobrun.checkpoint.hdf5.dtypes import is_custom
 from jobrun.checkpoint.hdf5.user_block import Header
-from jobrun.checkpoint.read.in_place import InPlace
 from jobrun.checkpoint.read.load import load
+from jobrun.checkpoint.read.load_into_objects import InPlace
 from jobrun.checkpoint.read.verified_file import StateFile
-from jobrun.checkpoint.store_protocol import StoredFile
 from jobrun.checkpoint.stores.object_references import open_checkpoint
-from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import CheckpointError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.values.blob_kinds import Value
@@ -71,21 +69,6 @@ class FileFacts:
     names: tuple[str, ...] = ()
 
 
-def write_state(
-    path: str, *, node: str, epoch: int, run_id: str, values: Mapping[str, Value]
-) -> StoredFile:
-    """Write a node's whole checkpoint file in one call; return the file's size and digest.
-
-    Equal arguments give equal bytes. The file's name is made durable by the store's commit.
-    Who writes more than one epoch keeps a ``writer.NodeWriter``.
-
-    Raises:
-        TaskFailedError: A blob holds what cannot be stored; nothing was written.
-        EnvironmentFaultError: The system refuses; what was written is of no use.
-    """
-    return NodeWriter(node).write(path, epoch=epoch, run_id=run_id, values=values)
-
-
 def read_state(
     path: str,
     *,
@@ -97,7 +80,7 @@ def read_state(
     partial: bool = False,
     in_place: InPlace | None = None,
 ) -> dict[str, Value]:
-    """Read a node's checkpoint file: verify its digest, and return the named blobs.
+    """Read the named blobs of a node's checkpoint file, after verifying the file's digest.
 
     They are exactly as they were written.
 
@@ -125,7 +108,7 @@ def read_state(
 
 
 def inspect_state(path: str) -> FileFacts:
-    """Read and verify a whole checkpoint file; return its header and each blob's statistics.
+    """Inspect a whole checkpoint file; return its header, and each blob's dtype, shape and mean.
 
     No manifest is needed. It is verified by its own header, which shows damage, not forgery.
 

@@ -110,7 +110,7 @@ def _summarise(nodes: list[NodeTime]) -> tuple[int, float, float, str, tuple[Nod
 
 
 def save_phases(times: CheckpointTimes) -> tuple[tuple[str, float], ...]:
-    """Split the duration of a checkpoint's save, on its slowest node, into named phases.
+    """Split the time that a checkpoint's save took on its slowest node into named phases.
 
     ``wait`` is for the save before, ``hold`` to begin, ``gate`` what tasks waited for copies,
     ``commit`` from the last file to an epoch that is there to stay.

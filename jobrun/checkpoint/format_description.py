@@ -125,7 +125,7 @@ def describe_format() -> str:
 
 
 def _attributes(cls: type) -> str:
-    """Return, to describe the file format, what a class's docstring says of each field."""
+    """Render the docstring's text on each field of a class, to describe the file format."""
     text = inspect.cleandoc(cls.__doc__ or "").partition("Attributes:")[2]
     found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE)
     texts = {name: " ".join(words.split()) for name, words in found}

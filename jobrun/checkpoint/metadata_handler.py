@@ -24,7 +24,7 @@ class MetadataHandler(Protocol):
     """Knows which epochs there are. Called by the runner alone, one call at a time."""
 
     def last_epoch(self, wanted: int | None) -> Chosen | None:
-        """Return from which epoch a run should continue; None to leave that to other handlers.
+        """Return the epoch to continue a run from; None leaves that to other metadata handlers.
 
         Asked at each start, also of a new run, which has no epoch to continue from.
 
@@ -36,10 +36,10 @@ class MetadataHandler(Protocol):
         """
 
     def accessible(self, epoch: int | None) -> bool:
-        """Return whether a metadata handler can read this epoch; for None, can save a new one."""
+        """Return whether a metadata handler can read ``epoch``, or save a new one if it is None."""
 
     def written(self, epoch: int, generation: int) -> None:
-        """Record in this metadata handler that an epoch's checkpoint is durable.
+        """Record in any metadata handler that an epoch's checkpoint is durable.
 
         Called once for an epoch, or at a resume if the handler then denies having it.
 
@@ -48,4 +48,4 @@ class MetadataHandler(Protocol):
         """
 
     def report(self, times: CheckpointTimes) -> None:
-        """Report to this metadata handler how long a save, load or upload took."""
+        """Report to any metadata handler how long a save, load or upload took."""

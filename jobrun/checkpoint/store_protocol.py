@@ -84,7 +84,7 @@ class EpochHold:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Release the hold that a store's ``hold`` returned; the epoch can be deleted again."""
+        """Release a reader's hold on an epoch in a store, so that the epoch can be deleted."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             # close() alone would leave the lock to a process that was forked meanwhile.
@@ -99,21 +99,21 @@ class CheckpointStore(Protocol):
     """A place for the checkpoints of one run."""
 
     def stage(self, epoch: int) -> str:
-        """Create an empty directory in which nodes write an epoch's files before ``commit``.
+        """Declare how every store creates an empty directory for an epoch's files.
 
         Raises:
             EnvironmentFaultError: The system refuses.
         """
 
     def check(self) -> None:
-        """Require that a store of any kind was not replaced since its first use (E390).
+        """Declare how every store checks that it was not replaced since its first use (E390).
 
         Raises:
             EnvironmentFaultError: E390, it was removed or replaced, with all epochs in it.
         """
 
     def commit(self, staged: str, manifest: Manifest) -> str:
-        """Commit an epoch's staged files durably to any kind of store; return the epoch's path.
+        """Declare how every store durably commits an epoch's staged files and returns their path.
 
         Raises:
             EnvironmentFaultError: The system refuses; nothing of the epoch is visible, or
@@ -121,36 +121,39 @@ class CheckpointStore(Protocol):
         """
 
     def discard(self, staged: str) -> None:
-        """Delete the files of a save that was staged but not committed; never raise an error."""
+        """Declare how every store deletes the files of a save that was not committed.
+
+        It raises no error.
+        """
 
     def epochs(self) -> tuple[int, ...]:
-        """Return the numbers of all epochs in the checkpoint store, damaged ones too, ascending."""
+        """Declare how every store lists the numbers of its epochs, damaged ones too, ascending."""
 
     def path(self, epoch: int) -> str:
-        """Return a local directory with the files of an epoch in any kind of store."""
+        """Declare how every store returns a local directory that has an epoch's files."""
 
     def manifest(self, epoch: int) -> Manifest:
-        """Read an epoch's manifest, the list of its files with digests, from any kind of store.
+        """Declare how every store reads an epoch's manifest, the list of its files with digests.
 
         Raises:
             CheckpointError: It is not there, damaged, or of another format version.
         """
 
     def verify(self, epoch: int) -> Damage | None:
-        """Verify an epoch in any kind of store: manifest, lengths, digests; return any damage."""
+        """Declare how every store verifies an epoch's manifest and files and returns any damage."""
 
     def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
-        """Move the given epochs out of a store of any kind to the place ``where``."""
+        """Declare how every store moves epochs out of itself, to the place named by ``where``."""
 
     def hold(self, epoch: int) -> EpochHold | None:
-        """Protect an epoch in the checkpoint store from deletion until the hold is released.
+        """Declare how every store protects an epoch from deletion until the hold's release.
 
         Returns:
             The hold; None when there is no such epoch, or it is just being deleted.
         """
 
     def remove(self, epochs: tuple[int, ...], *, keep_for_reuse: bool = False) -> tuple[int, ...]:
-        """Delete these epochs from the checkpoint store, except those that readers hold.
+        """Declare how every store deletes epochs, except those that readers hold.
 
         Args:
             epochs: They.
@@ -162,10 +165,10 @@ class CheckpointStore(Protocol):
         """
 
     def close(self) -> None:
-        """Delete the files of removed epochs that the store kept for later epochs to overwrite.
+        """Declare how every store deletes old files that it kept for later epochs to overwrite.
 
         The store can be used again.
         """
 
     def sweep(self) -> tuple[str, ...]:
-        """Remove files that interrupted saves and deletions left in the checkpoint store."""
+        """Declare how every store removes files left by interrupted saves and deletions."""

@@ -70,12 +70,12 @@ class UploadBuilder(Protocol):
 
 
 def file_name(node: str) -> str:
-    """Return the file name under which a save's task group writes a node's state."""
+    """Return the name of the file that a node's save task writes, such as ``trainer.h5``."""
     return f"{node}.h5"
 
 
 def _origins(tasks: Sequence[Task], names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Map blobs that a save's task group stores to the ``init`` steps that assign them.
+    """Map each blob of a save task to its origin: the ``init`` step that makes it.
 
     Args:
         tasks: Those of init on a node.
@@ -199,7 +199,7 @@ def partial_group(
 
 
 def stored_files(outputs: Mapping[Any, Any]) -> tuple[StoredFile, ...]:
-    """Select the facts about checkpoint files from a task group's outputs (``StoredFile``)."""
+    """Select from a task group's outputs each ``StoredFile``: a file's name, size, digest."""
     return tuple(value for value in outputs.values() if isinstance(value, StoredFile))
 
 
@@ -228,7 +228,7 @@ class _OutputsOnly(TypedDict):
 
 
 def _outputs_only(*names: str) -> _OutputsOnly:
-    """Return the fields of a save's or load's ``Task`` that declare its named outputs."""
+    """Return the arguments ``outputs`` and ``scopes`` of a ``Task`` that saves or loads."""
     return {
         "outputs": tuple(Output(name, Name(name)) for name in names),
         "scopes": tuple((name, Scope.TASK) for name in names),

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from jobrun.checkpoint.blob_parts import capture_object, flatten_values
-from jobrun.checkpoint.checkpoint_file import read_state, write_state
+from jobrun.checkpoint.checkpoint_file import read_state
+from jobrun.checkpoint.write.writer import write_state
 from jobrun.runtime.snapshots.node_objects import load_object_state
 from jobrun.values.blob_kinds import Value, check_storable, is_object
 from jobrun.values.change_detection import fingerprint, lend

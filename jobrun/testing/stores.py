@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobrun.checkpoint.checkpoint_file import write_state
 from jobrun.checkpoint.store_protocol import CheckpointStore, Damage, Manifest
+from jobrun.checkpoint.write.writer import write_state
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 
 RUN_ID = "run-1"

@@ -33,8 +33,8 @@ from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
 from jobrun.checkpoint.hdf5.index_parser import index_span
 from jobrun.checkpoint.hdf5.metadata_template import BLOBS_TYPE
 from jobrun.checkpoint.hdf5.user_block import Parts
-from jobrun.checkpoint.read.in_place import InPlace
 from jobrun.checkpoint.read.load import MOST_THREADS, in_threads, load
+from jobrun.checkpoint.read.load_into_objects import InPlace
 from jobrun.checkpoint.read.verified_file import TOGETHER, open_state
 from jobrun.checkpoint.write.direct_io import FileWriter, map_memory
 from jobrun.checkpoint.write.encoder import build_encoder

@@ -15,11 +15,11 @@ import h5py
 import numpy as np
 import pytest
 
-from jobrun.checkpoint.checkpoint_file import inspect_state, read_state, write_state
+from jobrun.checkpoint.checkpoint_file import inspect_state, read_state
 from jobrun.checkpoint.hdf5 import user_block as userblock
 from jobrun.checkpoint.hdf5.index_parser import index_span
 from jobrun.checkpoint.read.verified_file import open_state
-from jobrun.checkpoint.write.writer import NodeWriter
+from jobrun.checkpoint.write.writer import NodeWriter, write_state
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, TaskFailedError
 from jobrun.testing.stores import RUN_ID
 from tests.checkpoint.hdf5.test_value_codec import assert_same

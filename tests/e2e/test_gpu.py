@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint.blob_parts import capture_object, flatten_values
-from jobrun.checkpoint.checkpoint_file import read_state, write_state
+from jobrun.checkpoint.checkpoint_file import read_state
+from jobrun.checkpoint.write.writer import write_state
 from jobrun.generators import Generators
 from jobrun.runtime.snapshots.node_objects import load_object_state
 from tests.support.command import environment, jobrun

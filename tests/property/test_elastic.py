@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobrun.checkpoint.checkpoint_file import write_state
 from jobrun.checkpoint.store_protocol import Manifest
+from jobrun.checkpoint.write.writer import write_state
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.types import Cluster, Job, Node, StateLayout, TaskGroup
 from jobrun.runner.resume.resize import plan_resize

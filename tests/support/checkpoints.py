@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from jobrun.checkpoint.checkpoint_file import write_state
 from jobrun.checkpoint.hdf5 import user_block as userblock
 from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES, block_count, block_span, digest
 from jobrun.checkpoint.store_protocol import StoredFile
+from jobrun.checkpoint.write.writer import write_state
 from jobrun.testing.stores import RUN_ID
 from jobrun.values.atomic_counter import Counter
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jobrun.checkpoint.checkpoint_file import write_state
 from jobrun.checkpoint.store_protocol import Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.checkpoint.write.writer import write_state
 from jobrun.runner.saved_progress import Progress, to_json
 
 RUN_ID = "0d9b1a52-0000-4000-8000-000000000000"

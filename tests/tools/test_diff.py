@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
 import jobrun
-from jobrun.checkpoint.checkpoint_file import write_state
+from jobrun.checkpoint.write.writer import write_state
 from jobrun.core.errors import CheckpointError
 from jobrun.tools.diff import (
     compare_run_with_spec,

@@ -12,7 +12,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from jobrun.checkpoint.checkpoint_file import write_state
+from jobrun.checkpoint.write.writer import write_state
 from jobrun.cli.run_command import invoke
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
 from jobrun.runner.rundir.run_directories import open_run

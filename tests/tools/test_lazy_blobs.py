@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobrun.checkpoint.checkpoint_file import write_state
+from jobrun.checkpoint.write.writer import write_state
 from jobrun.core.errors import CheckpointError
 from jobrun.tools.lazy_blobs import find_stored_epoch, open_node
 from tests.support.sample_runs import make_run

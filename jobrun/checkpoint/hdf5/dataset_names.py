@@ -22,7 +22,7 @@ _QUOTED = lazy_pattern("(?:%[0-9A-F]{2})+")
 
 
 def quote_name(name: str) -> str:
-    """Quote a blob's name as that of its HDF5 dataset, with ``%2F`` for ``/`` and the like.
+    """Quote a blob's name as an HDF5 dataset name, for example with ``%2F`` for ``/``.
 
     HDF5 would read ``a/b`` as ``b`` in a group ``a``, and ``.`` as the group itself. So ``%``,
     ``/``, control characters, a dot that is the whole name, and half a surrogate pair become
@@ -44,7 +44,7 @@ def split_part_name(name: str) -> tuple[str, ...]:
 
 
 def dataset_path(name: str) -> str:
-    """Return the path below ``/blobs`` of the HDF5 dataset with this unquoted name."""
+    """Convert an unquoted dataset name to the dataset's quoted HDF5 path below ``/blobs``."""
     if _STEP not in name:
         return quote_name(name)
     return "/".join(quote_name(step) or _NOTHING for step in name.split(_STEP))
@@ -56,12 +56,12 @@ def display_name(name: str) -> str:
 
 
 def root_blob(name: str) -> str:
-    """Return the blob's name from the unquoted dataset name of a value inside the blob."""
+    """Return the blob's name from the unquoted dataset name of the blob or one of its parts."""
     return name.partition(_STEP)[0]
 
 
 def path_in_blob(dataset_path: str, blob: str) -> tuple[str, ...]:
-    """Return the keys of a value inside a blob, from the path of the value's HDF5 dataset."""
+    """Return the keys that lead to a value inside a blob, from the value's HDF5 dataset path."""
     steps = dataset_path[len(quote_name(blob)) + 1 :].split("/")
     return tuple("" if step == _NOTHING else unquote_name(step) for step in steps)
 
@@ -79,7 +79,7 @@ def unquote_name(text: str) -> str:
 
 
 def unquote_names(links: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Unquote a file's HDF5 dataset names, except ``a%2Fx`` where a blob ``a`` contains an ``x``.
+    """Unquote a file's HDF5 dataset names, except those that would look like another blob's part.
 
     Beside a container ``readers`` the blob ``readers/x`` stays ``readers%2Fx``.
 
@@ -104,7 +104,7 @@ def _plain(text: str) -> str:
 
 
 def blob_names(links: Iterable[str], quoted: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Return the names of the blobs that HDF5 datasets with these names store, each name once.
+    """Return the names of the blobs to which HDF5 datasets of these names belong, each name once.
 
     Args:
         links: Names as ``unquote_names`` returns them.
@@ -121,3 +121,18 @@ def blob_names(links: Iterable[str], quoted: Mapping[str, str] | None = None) ->
 def is_part_of(link: str, name: str) -> bool:
     """Return whether an HDF5 dataset belongs to a blob: has its name, or lies in its group."""
     return link == name or link.startswith((f"{quote_name(name)}/", f"{name}/"))
+
+
+def group_links(links: Iterable[str]) -> dict[str, list[str]]:
+    """Group the dataset names of parts of blobs by blob; leave out blobs without parts."""
+    groups: dict[str, list[str]] = {}
+    for link in links:
+        if "/" in link:
+            groups.setdefault(link.partition("/")[0], []).append(link)
+    found = {blob_of_link(quoted): group for quoted, group in groups.items()}
+    return {name: group for name, group in found.items() if structure_link(name) in group}
+
+
+def structure_link(name: str) -> str:
+    """Return the name of the HDF5 dataset that records how a blob's parts are nested."""
+    return f"{quote_name(name)}/{STRUCTURE}"

@@ -90,7 +90,7 @@ class Layout:
 
     @cached_property
     def types(self) -> list[tuple[str, str, tuple[int, ...], AxisOrder]]:
-        """Return the distinct types in the file layout: kind, dtype, shape and axis order."""
+        """Return the distinct blob types in the file layout: kind, dtype, shape, axis order."""
         return list(dict.fromkeys(map(_type_of, self.entries)))
 
     @cached_property
@@ -101,7 +101,10 @@ class Layout:
 
     @cached_property
     def order(self) -> list[int]:
-        """Return the indexes of the file layout's blobs in data order: small ones first."""
+        """Return the indexes of the file layout's blobs in the order of their data.
+
+        Small ones are first.
+        """
         paged = self.sizes >= PAGED_BYTES
         return [*np.flatnonzero(~paged).tolist(), *np.flatnonzero(paged).tolist()]
 
@@ -117,7 +120,7 @@ class Layout:
 
     @cached_property
     def text(self) -> bytes:
-        """Return the file layout as JSON text: its blobs' types, and how some are compressed."""
+        """Return the file layout as JSON text: blob types, and how blobs are compressed."""
         packings = {
             str(index): [one.packing.codec, list(one.packing.chunk), one.packing.count]
             for index, one in enumerate(self.entries)
@@ -132,12 +135,12 @@ class Layout:
 
     @cached_property
     def names_text(self) -> bytes:
-        """Return the ``%``-quoted names of the file layout's blobs, joined by line feeds."""
+        """Return the quoted names (``%2F`` for ``/``) of the file layout's blobs, one a line."""
         return b"\n".join(self.quoted_names)
 
     @cached_property
     def type_numbers(self) -> Numbers:
-        """Return the position of each blob's type in the file layout's list ``types``."""
+        """Return the position in ``types`` of each blob's type in the file layout."""
         numbers = {one: number for number, one in enumerate(self.types)}
         found = (numbers[_type_of(one)] for one in self.entries)
         return np.fromiter(found, np.uint64, len(self.entries))

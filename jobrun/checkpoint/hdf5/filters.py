@@ -6,9 +6,10 @@ are filters of the package hdf5plugin, which a reader needs as well. Both ways n
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module, util
 from typing import Any, Protocol
 
@@ -63,6 +64,23 @@ def encoder_for(codec: str, dtype: DType, chunk: tuple[int, ...]) -> Encoder:
     return _Plugin(codec, dtype, chunk)
 
 
+def chunk_origins(shape: tuple[int, ...], chunk: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Yield the array index at which each chunk, the unit of HDF5's filters, begins."""
+    return itertools.product(*(range(0, n, part) for n, part in zip(shape, chunk, strict=True)))
+
+
+def chunk_slices(
+    shape: tuple[int, ...], chunk: tuple[int, ...], start: tuple[int, ...]
+) -> tuple[slice, ...]:
+    """Return the slices of an array that one chunk, the unit of HDF5's filters, covers.
+
+    Cut at the array's end.
+    """
+    return tuple(
+        slice(at, min(at + part, n)) for at, part, n in zip(start, chunk, shape, strict=True)
+    )
+
+
 class _Deflate:
     def __init__(self, dtype: DType, chunk: tuple[int, ...]) -> None:
         self._itemsize = dtype.itemsize
@@ -89,7 +107,7 @@ class _Deflate:
 
 
 def _deflate_functions() -> tuple[Callable[[Any, int], bytes], Callable[[bytes, int], bytes]]:
-    """Return the functions of HDF5's deflate filter, compress and decompress: ISA-L's or zlib's."""
+    """Return the compress and decompress functions of HDF5's deflate filter (ISA-L or zlib)."""
     module: Any = import_module("isal.isal_zlib") if util.find_spec("isal") else zlib
 
     def decompress(data: bytes, most_bytes: int) -> bytes:

@@ -56,7 +56,7 @@ class BlobType:
 
     @property
     def size_bytes(self) -> int:
-        """Return the size in bytes of each blob that has this type in the file's index."""
+        """Return the size in bytes of one blob of this type, as parsed from the file's index."""
         return math.prod(self.shape) * self.stored.itemsize
 
 
@@ -82,7 +82,7 @@ class Index:
 
     @property
     def blobs(self) -> tuple[str, ...]:
-        """Return the names of the blobs in a checkpoint file's index, each blob once."""
+        """Return the blob names that a checkpoint file's parsed index lists, each name once."""
         return blob_names(self.names, self.quoted)
 
     @property
@@ -93,7 +93,7 @@ class Index:
         return [one if self.rows[one] == row else self.names[row] for row, one in enumerate(shown)]
 
     def blob_rows(self) -> dict[str, int]:
-        """Map names of blobs, and of values inside blobs, to rows of the checkpoint's index."""
+        """Map names of blobs, and of values inside blobs, to row numbers of the file's index."""
         return {**self.rows, **{blob: self.rows[link] for blob, link in self.quoted.items()}}
 
     def type_of(self, row: int) -> BlobType:
@@ -101,7 +101,7 @@ class Index:
         return self.types[int(self.table["type"][row])]
 
     def span(self, row: int) -> tuple[int, int]:
-        """Return the offsets at which a blob's data begin and end, according to the index."""
+        """Return the offsets at which a blob's data begin and end, from the file's index."""
         begin = int(self.table["offset"][row])
         return begin, begin + int(self.table["size"][row])
 
@@ -122,13 +122,13 @@ class Tail:
 
 
 def index_span(parts: Parts) -> tuple[int, int]:
-    """Return the offsets in a checkpoint file at which its index begins and ends."""
+    """Return the byte offsets at which a checkpoint file's index begins and ends."""
     size = _padded(parts.layout_bytes) + _padded(parts.names_bytes)
     return parts.index, parts.index + size + parts.blobs * BLOBS_TYPE.itemsize
 
 
 def require_parts(header: Header) -> Parts:
-    """Require that the index and the tail (block digests) lie inside the checkpoint file.
+    """Require, before the index and the tail are parsed, that both lie within the file's length.
 
     Raises:
         StructureError: They do not fit into it, or overlap.
@@ -202,7 +202,7 @@ def _parse_packings(form: dict[str, Any]) -> dict[int, tuple[Packing, int]]:
 
 
 def _parse_stored_dtype(dtype: str) -> tuple[DType, DType, bool]:
-    """Parse a dtype in the index; return it, its stored dtype, and whether their bits agree.
+    """Parse a dtype in the file's index; return it, its stored dtype, and if their bits agree.
 
     They are where an array of the one has the bits of an array of the other.
     """

@@ -14,15 +14,7 @@ import numpy as np
 from jobrun.checkpoint.hdf5 import metadata_bytes as h5parts
 from jobrun.checkpoint.hdf5.dataset_names import display_name
 from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES
-from jobrun.checkpoint.hdf5.dtypes import (
-    DType,
-    parse_dtype,
-    render_datatype,
-    render_number_type,
-    render_record_type,
-    render_text_type,
-    storage_dtype,
-)
+from jobrun.checkpoint.hdf5.dtypes import DType, parse_dtype, storage_dtype
 from jobrun.checkpoint.hdf5.file_layout import Entry, Layout, Numbers
 from jobrun.checkpoint.hdf5.filters import encoder_for
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
@@ -114,7 +106,7 @@ class Template:
         self.size_bytes = USER_BLOCK + end
 
     def render(self, places: Offsets) -> Bytes:
-        """Fill one file's offsets into the template; return the bytes of its HDF5 metadata."""
+        """Render one file's HDF5 metadata as bytes, from the template and the file's offsets."""
         node_k = self._node_k
         parts = [
             np.frombuffer(h5parts.render_superblock(places.end, self._root, node_k), np.uint8),
@@ -172,7 +164,7 @@ class Template:
         return b"".join([*made, root]), root_at, root_at + len(root)
 
     def _make_group(self, tree: _Tree, begin: int, made: list[bytes]) -> tuple[int, int]:
-        """Render an HDF5 group of the template after its child groups; return address, end."""
+        """Render one HDF5 group of the template, children first; return its address and end."""
         links: list[tuple[bytes, int]] = []
         for name, one in tree.items():
             if isinstance(one, int):
@@ -185,7 +177,7 @@ class Template:
 
 
 def _pad_text(text: bytes) -> bytes:
-    """Pad a text in the template of HDF5 metadata with NULs to a multiple of 8 bytes."""
+    """Pad a text of the metadata template with NULs to a multiple of 8 bytes."""
     return text + bytes(-len(text) % 8)
 
 
@@ -210,7 +202,7 @@ def _ordered(tree: _Tree) -> _Tree:
 
 
 def _saves_space(tree: _Tree) -> bool:
-    """Return whether large B-tree nodes shrink the template: it has few groups, one large."""
+    """Return whether large B-tree nodes make the template smaller: few groups, one large."""
     groups = [tree]
     for group in groups:
         groups += [one for one in group.values() if isinstance(one, dict)]
@@ -264,21 +256,23 @@ def _blob_header(entry: Entry) -> tuple[bytes, int]:
         encoder = encoder_for(entry.packing.codec, dtype, entry.packing.chunk)
         pipeline = h5parts.render_filter_pipeline(encoder.filters)
         storage = h5parts.render_chunked_layout(entry.packing.chunk, dtype.itemsize, pipeline)
-    return h5parts.render_dataset_header(entry.shape, render_datatype(dtype), storage, attributes)
+    return h5parts.render_dataset_header(
+        entry.shape, h5parts.render_datatype(dtype), storage, attributes
+    )
 
 
 def _own_numbers(name: str, dtype: DType, shape: tuple[int, ...], offset: int) -> _OwnDataset:
-    return _OwnDataset(name, render_number_type(dtype), dtype.itemsize, shape, offset)
+    return _OwnDataset(name, h5parts.render_number_type(dtype), dtype.itemsize, shape, offset)
 
 
 def _own_records(name: str, dtype: DType, count: int, offset: int) -> _OwnDataset:
-    return _OwnDataset(name, render_record_type(dtype), dtype.itemsize, (count,), offset)
+    return _OwnDataset(name, h5parts.render_record_type(dtype), dtype.itemsize, (count,), offset)
 
 
 def _own_text(name: str, text: bytes, offset: int) -> _OwnDataset:
     size = max(1, len(text))
     shape = () if text else (0,)
-    return _OwnDataset(name, render_text_type(size), size, shape, offset)
+    return _OwnDataset(name, h5parts.render_text_type(size), size, shape, offset)
 
 
 def _own_header(one: _OwnDataset) -> Bytes:

@@ -136,7 +136,7 @@ def decode(block: bytes | memoryview, what: str) -> Header:
 
 
 def damaged_error(what: str, how: str) -> CheckpointError:
-    """Build error E303 for a damaged checkpoint file, such as one with a damaged user block."""
+    """Build error E303: a checkpoint file is damaged, for example in its user block."""
     return CheckpointError.of(
         "E303", f"{what} is damaged: {how}", "use another epoch, or a copy of this one"
     )
@@ -158,7 +158,7 @@ def _parse(text: bytes, what: str) -> Header:
 
 
 def unknown_format_error(what: str, version: int, known: int) -> CheckpointError:
-    """Build the error for a user block in a format that this version of jobrun cannot read."""
+    """Build error E308: a user block has a format that this version of jobrun cannot read."""
     writer = "a newer jobrun" if version > known else "an older jobrun"
     return CheckpointError.of(
         "E308",

@@ -1,4 +1,4 @@
-"""Load all or some blobs of an open checkpoint file, verifying each byte on its way.
+"""Load all or some blobs of an open checkpoint file; verify each byte, decompress chunks.
 
 Arrays are read to where they stay, several portions at a time; what is stored in another form
 passes through a portion's memory. Beside the blobs themselves a few megabytes are needed.
@@ -7,21 +7,22 @@ passes through a portion's memory. Beside the blobs themselves a few megabytes a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import starmap
+from itertools import islice, starmap
 from operator import attrgetter, eq
 from threading import Thread
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from jobrun.checkpoint.blob_parts import group_links, unflatten
+from jobrun.checkpoint.blob_parts import unflatten
+from jobrun.checkpoint.hdf5.dataset_names import group_links
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
-from jobrun.checkpoint.hdf5.dtypes import dtype_text
+from jobrun.checkpoint.hdf5.dtypes import dtype_text, storage_dtype
 from jobrun.checkpoint.hdf5.file_layout import PAGED_BYTES
+from jobrun.checkpoint.hdf5.filters import chunk_origins, chunk_slices, encoder_for
 from jobrun.checkpoint.hdf5.index_parser import BlobType, Index, StructureError
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 from jobrun.checkpoint.hdf5.value_codec import Array, decode, with_axis_order
-from jobrun.checkpoint.read.compressed_chunks import read_chunks, split_chunks
 from jobrun.checkpoint.read.partial_read import Places, PortionReader, RowSpans, flat_memory
 from jobrun.checkpoint.read.verified_file import Bytes, StateFile, split_blocks
 from jobrun.core.errors import CheckpointError, Fault
@@ -35,6 +36,8 @@ Expected = tuple[str | None, str | None, tuple[int, ...] | None]
 MOST_THREADS = 4
 # Portions that are read while a thread is started.
 _WORTH_A_THREAD = 4
+# Chunks of a compressed blob that are read by one call.
+_MANY_CHUNKS = 8
 # In what one thread reads at a time.
 _MANY = 128
 # To copy less than this costs no more than a system call with another address.
@@ -62,7 +65,7 @@ def load(
     partial: bool = False,
     into: Mapping[str, Array] | None = None,
 ) -> dict[str, Value]:
-    """Load some or all blobs of a checkpoint file into a dict; leave containers in parts.
+    """Load blobs of a checkpoint file into a dict, in which each part of a container has a key.
 
     Where all are wanted, or ``names`` leaves none out, every byte of the file is verified, else
     the blocks that hold the wanted ones.
@@ -103,7 +106,7 @@ def load(
 
 
 def require_types(file: StateFile, expected: Mapping[str, Expected]) -> None:
-    """Check before a load that the blobs of a checkpoint file have the expected types (E325).
+    """Require, before a load, that blobs of a checkpoint file have the expected types (E325).
 
     Args:
         file: An open one.
@@ -147,7 +150,7 @@ def _describe_type(kind: str | None, dtype: str | None, shape: tuple[int, ...] |
 
 
 def _find_targets(index: Index, into: Mapping[str, Array]) -> _Targets:
-    """Match the caller's arrays with the blobs to load into them, by their rows in the index."""
+    """Match each array that a load is to fill with its blob's row in the file's index."""
     if list(into) == index.names:
         # Usually there is one for each, and of ten thousand each look counts.
         return _Targets(np.arange(len(into)), list(into.values()))
@@ -229,7 +232,7 @@ class _Loading:
         )
 
     def run(self) -> list[Value]:
-        """Load all wanted blobs of the checkpoint file; return a value for each row of the index.
+        """Load the wanted blobs of a file; return a list by index row, None where unwanted.
 
         Of rows that are not wanted it is None.
         """
@@ -265,7 +268,7 @@ class _Loading:
         return self._values
 
     def _blocks(self) -> list[range]:
-        """Choose which of the file's 256 KiB blocks a load reads: those of wanted blobs."""
+        """Choose the 256 KiB blocks of the file to load: those that hold wanted blobs."""
         if self._is_whole:
             return [range(self._file.parts.blocks)]
         # How many more blobs begin than end in each block.
@@ -329,8 +332,8 @@ class _Loading:
 
     def _unpack(self) -> None:
         arrays = dict(zip(self._packed.tolist(), self._places(self._packed), strict=True))
-        parts = [(row, part) for row in arrays for part in split_chunks(self._file, row)]
-        in_threads(lambda part: read_chunks(self._file, part[0], arrays[part[0]], part[1]), parts)
+        parts = [(row, part) for row in arrays for part in _split_chunks(self._file, row)]
+        in_threads(lambda part: _read_chunks(self._file, part[0], arrays[part[0]], part[1]), parts)
         for row, array in arrays.items():
             self._give(row, array)
 
@@ -358,7 +361,7 @@ class _Loading:
 
 
 def _are_all(rows: Places, count: int) -> bool:
-    """Return whether a load covers all rows of the index in order, needing no look-ups."""
+    """Return whether the rows to load are all rows of the file's index, in order."""
     return len(rows) == count and bool((np.diff(rows) == 1).all())
 
 
@@ -411,6 +414,40 @@ def in_threads(act: Callable[[Any], None], portions: Sequence[Any], least: int =
         raise
     if errors:
         raise errors[0]
+
+
+def _split_chunks(file: StateFile, row: int) -> list[range]:
+    """Split a compressed blob's chunks into short ranges, to load one range at a time."""
+    count = file.index.packings[row][0].count
+    return [range(at, min(at + _MANY_CHUNKS, count)) for at in range(0, count, _MANY_CHUNKS)]
+
+
+def _read_chunks(file: StateFile, row: int, target: Array, chunks: range) -> None:
+    """Load some chunks of a compressed blob: read, verify and decompress them into its array.
+
+    Raises:
+        CheckpointError: They are damaged, or not as jobrun makes them.
+    """
+    packing, first = file.index.packings[row]
+    places = file.tail.chunks[first + chunks.start : first + chunks.stop]
+    begin = int(places["offset"].min())
+    data = file.verified(begin, int((places["offset"] + places["size"]).max()))
+    starts = islice(chunk_origins(target.shape, packing.chunk), chunks.start, chunks.stop)
+    stored_target = target.view(storage_dtype(target.dtype))
+    with file.structure():
+        try:
+            encoder = encoder_for(packing.codec, stored_target.dtype, packing.chunk)
+            for start, (offset, size) in zip(starts, places.tolist(), strict=True):
+                stored = data[offset - begin : offset - begin + size].tobytes()
+                _put_chunk(stored_target, packing.chunk, start, encoder.decode(stored))
+        except ValueError as error:
+            raise StructureError(f"blob '{file.index.names[row]}': {error}") from error
+
+
+def _put_chunk(target: Array, chunk: tuple[int, ...], start: tuple[int, ...], data: Bytes) -> None:
+    part = target[chunk_slices(target.shape, chunk, start)]
+    whole = data.view(target.dtype).reshape(chunk)
+    part[...] = whole[tuple(map(slice, part.shape))]
 
 
 def load_blobs(

@@ -92,11 +92,11 @@ class PortionReader:
         self._halves: dict[int, Bytes] = {}
 
     def count_other(self, blocks: range) -> int:
-        """Count the blobs in some blocks of the file that a partial read has to copy."""
+        """Count the blobs that a partial read of these blocks has to copy."""
         return len(self._other.touching(*self._span(blocks)))
 
     def read(self, blocks: range) -> None:
-        """Read some blocks into the arrays and buffers of a partial read, and verify them.
+        """Read a range of blocks into the buffers of a partial read, and verify the blocks.
 
         Raises:
             CheckpointError: One is damaged.
@@ -110,7 +110,7 @@ class PortionReader:
     def _pieces_of(
         self, begin: int, end: int
     ) -> tuple[list[int], list[Any], list[tuple[int, Bytes]]]:
-        """List the buffers that a partial read fills: wanted arrays, new memory between them.
+        """List the buffers that a partial read fills: wanted arrays, and scratch for gaps.
 
         Returns:
             Where each piece begins, all pieces, and those that hold other blobs.
@@ -132,7 +132,7 @@ class PortionReader:
         return starts, pieces, between
 
     def take_halves(self) -> None:
-        """Load blobs whose bytes a partial read got in two portions, now that both are read."""
+        """Load blobs that a partial read got in two halves, as they cross a portion's end."""
         for row, data in self._halves.items():
             self._take([row], data)
 
@@ -161,7 +161,7 @@ class PortionReader:
 
 
 def _cut(starts: list[int], pieces: list[Array], begin: int, end: int) -> list[list[Array]]:
-    """Cut the buffers that a partial read fills where the file's 256 KiB blocks end."""
+    """Split the buffers that a partial read fills at the file's 256 KiB block boundaries."""
     if starts[0] < begin:
         pieces[0] = flat_memory(pieces[0])[begin - starts[0] :]
         starts[0] = begin

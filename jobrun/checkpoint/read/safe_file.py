@@ -18,7 +18,7 @@ from jobrun.core.files.file_lock import try_lock
 
 @contextmanager
 def open_regular_file(path: str, *, at: str = "") -> Iterator[tuple[int, int]]:
-    """Open a checkpoint file safely: only a regular file; yield its descriptor and its length.
+    """Open a checkpoint file only if it is a regular file; yield its descriptor and its length.
 
     Other names of the file (hard links) are allowed, since ``cp -al`` makes snapshots that way,
     unless the file belongs to another user.

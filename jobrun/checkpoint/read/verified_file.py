@@ -77,7 +77,7 @@ class StateFile:
 
     @contextmanager
     def structure(self) -> Iterator[None]:
-        """Convert errors about a verified file's structure, as of overlapping blobs, to E306."""
+        """Convert errors in a verified file's structure, such as overlapping blobs, to E306."""
         try:
             yield
         except StructureError as error:

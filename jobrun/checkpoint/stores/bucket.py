@@ -69,7 +69,7 @@ class Bucket:
             self._store = _opened(url)
 
     def put_new(self, name: str, data: bytes) -> bool:
-        """Create an object of the bucket as a whole; return False if its name is taken."""
+        """Create a new object in the bucket; return False if its name is taken."""
         try:
             with self._store_errors("write", name, makes=True):
                 self._api.put(self._store, self._prefix + name, data, mode="create")
@@ -188,12 +188,12 @@ class Bucket:
             return tuple(str(one).rstrip("/")[cut:] for one in found["common_prefixes"])
 
     def copy(self, name: str, to: str) -> None:
-        """Copy an object of the bucket, inside the object store."""
+        """Copy an object of the bucket to another name, inside the object store."""
         with self._store_errors("copy", name):
             self._api.copy(self._store, self._prefix + name, self._prefix + to)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete objects of the bucket; missing ones are ignored."""
+        """Delete objects of the bucket by their names; ignore missing ones."""
         for name in names:
             try:
                 with self._store_errors("delete", name):
@@ -203,7 +203,7 @@ class Bucket:
 
     @contextmanager
     def _store_errors(self, what: str, name: str = "", *, makes: bool = False) -> Iterator[None]:
-        """Convert errors of the bucket's library to faults; ``FileNotFoundError`` passes through.
+        """Convert errors of the bucket's library to jobrun's, except ``FileNotFoundError``.
 
         Of a request that makes an object, 404 means that there is no such place.
         """

@@ -161,7 +161,7 @@ class DirectoryStore:
         return manifest
 
     def verify(self, epoch: int) -> Damage | None:
-        """Verify the manifest and all files in an epoch's directory; return any damage found."""
+        """Verify an epoch's directory in this store, manifest and files; return any damage."""
         try:
             manifest = self.manifest(epoch)
             for file in manifest.files:
@@ -191,7 +191,7 @@ class DirectoryStore:
         reach("checkpoint.set-aside")
 
     def hold(self, epoch: int) -> EpochHold | None:
-        """Hold an epoch of this directory store against deletion; return None if it is gone."""
+        """Take a read lock on an epoch of this directory store; return None if it is gone."""
         return hold_epoch(self.path(epoch))
 
     def remove(self, epochs: tuple[int, ...], *, keep_for_reuse: bool = False) -> tuple[int, ...]:
@@ -234,7 +234,7 @@ class DirectoryStore:
             self._delete_doomed()
 
     def sweep(self) -> tuple[str, ...]:
-        """Remove leftovers of interrupted saves from the store's directory; not during a save."""
+        """Remove leftovers of interrupted saves from the store's directory; no save may run."""
         with disk_faults("E313", f"remove leftovers in {self._root}"):
             leftovers = [one for one in list_directory(self._root) if _LEFTOVER.fullmatch(one.name)]
             if any(path.name.startswith(_REMOVED) for path in leftovers):
@@ -328,7 +328,7 @@ def _facts_of(directory: str) -> dict[str, os.stat_result]:
 
 
 def _delete_unused_files(staged: str) -> dict[str, os.stat_result]:
-    """Delete unused files of a removed epoch from a staging directory; return the other files.
+    """Delete old files that no node overwrote from a staging directory; return the new files.
 
     But for the manifest, which is written over.
     """

@@ -68,7 +68,7 @@ def copy_file(source: str, staged: str, expected: StoredFile) -> StoredFile:
 
 
 def publish_copy(directory: str, staged: str, target: str) -> None:
-    """Publish a staged copy of an epoch, once it is verified, under its target name by one rename.
+    """Verify a staged copy of an epoch, and publish it by renaming it to its target name.
 
     ::
 

@@ -88,7 +88,7 @@ _encode = _encoder(",")
 
 
 def _environment_text(shown: str, manifest: Manifest) -> str:
-    """Render a manifest's field ``environment``, such as package versions, as indented JSON."""
+    """Encode the field ``environment`` of a manifest, such as package versions, as JSON text."""
     if shown not in _ENVIRONMENTS:
         if len(_ENVIRONMENTS) > _MOST_ENVIRONMENTS:
             _ENVIRONMENTS.clear()
@@ -186,7 +186,7 @@ def find_damage(directory: str, file: StoredFile, *, whole: bool) -> str:
 
 
 def saved_settings(manifest: Manifest, node: str) -> tuple[tuple[str, Any], ...]:
-    """Return the settings of libraries, such as PyTorch, that a manifest has for a node.
+    """Return a node's library settings, such as PyTorch's, from an epoch's manifest.
 
     A node that was not there when the epoch was saved gets those of another one.
     """
@@ -195,5 +195,5 @@ def saved_settings(manifest: Manifest, node: str) -> tuple[tuple[str, Any], ...]
 
 
 def manifest_identity(manifest: Manifest) -> tuple[object, ...]:
-    """Return the fields in which the manifests of an epoch and of its copies agree."""
+    """Return the fields that are equal in the manifests of an epoch and of its copies."""
     return (manifest.epoch, manifest.run_id, manifest.generation, manifest.files)

@@ -85,7 +85,7 @@ def read_reference(path: str) -> Reference | None:
 
 
 def fetch_object(reference: Reference, target: Path) -> None:
-    """Download the object behind a reference to a new file, without verifying its bytes.
+    """Download the object that a reference names to a new file, without verifying its bytes.
 
     Raises:
         CheckpointError: E333, it is not there, or was cut short.
@@ -121,7 +121,7 @@ class _FetchedFiles:
         self._turns: defaultdict[Reference, threading.Lock] = defaultdict(threading.Lock)
 
     def of(self, reference: Reference) -> str:
-        """Return the local copy of the object behind a reference; download it the first time."""
+        """Return the local path of the object that a reference names; download it once."""
         with self._lock:
             turn = self._turns[reference]
         # Two that want one file fetch it once.
@@ -155,7 +155,7 @@ atexit.register(_copies.forget)
 
 
 def local_path(path: str) -> str:
-    """Return a local path of a file's bytes; fetch the object if only a reference is there.
+    """Return a local path of a checkpoint file; download its object if only a reference is there.
 
     Args:
         path: The file in the directory of its epoch.
@@ -175,12 +175,17 @@ def local_path(path: str) -> str:
 
 
 def delete_fetched() -> None:
-    """Delete the downloaded copies of objects in reference files; open copies stay readable."""
+    """Delete this process's downloaded copies of objects that reference files name.
+
+    Copies that are open stay readable.
+    """
     _copies.forget()
 
 
 def delete_objects(directory: Path) -> None:
-    """Delete the objects that a removed epoch's reference files name, the manifest first.
+    """Delete from the object store the objects that a removed epoch's reference files name.
+
+    The epoch's manifest there goes first.
 
     Raises:
         EnvironmentFaultError: The store refuses.
@@ -203,7 +208,7 @@ def delete_objects(directory: Path) -> None:
 
 @contextmanager
 def open_checkpoint(path: str) -> Iterator[StateFile]:
-    """Open a checkpoint file or, where only a reference to it is here, the object it refers to.
+    """Open a checkpoint file, or the downloaded object if only a reference file is there.
 
     Args:
         path: The file in the directory of its epoch.

@@ -115,7 +115,7 @@ class ObjectStore:
         return True
 
     def discard(self, staged: str) -> None:
-        """Discard a local staging directory of the object store."""
+        """Delete a local staging directory of the object store."""
         self._local.discard(staged)
 
     def epochs(self) -> tuple[int, ...]:
@@ -173,7 +173,7 @@ class ObjectStore:
         return found
 
     def verify(self, epoch: int) -> Damage | None:
-        """Verify an epoch in the object store by downloading all of it."""
+        """Verify an epoch in the object store by downloading all of it; return any damage."""
         try:
             self._local.remove((epoch,))
             self.fetch(epoch, self._local)
@@ -182,7 +182,7 @@ class ObjectStore:
         return None
 
     def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
-        """Move epochs in the object store to another prefix, the last part of ``where``."""
+        """Move epochs in the object store to the key prefix ``Path(where).name``."""
         place = Path(where).name
         for epoch in sorted(epochs, reverse=True):
             names = sorted(self._names(epoch), key=lambda name: name.endswith(manifests.NAME))
@@ -191,10 +191,13 @@ class ObjectStore:
             self._remove(epoch)
 
     def check(self) -> None:
-        """Skip the check for a replaced store: an object store's URL always means one store."""
+        """Do nothing: no other object store can replace this one, as its URL identifies it."""
 
     def hold(self, epoch: int) -> EpochHold | None:
-        """Return a hold without effect, as an object store has no locks; None for no epoch."""
+        """Return a read lock that does nothing, as an object store has no locks.
+
+        None if there is no such epoch.
+        """
         return EpochHold() if self._found(epoch) is not None else None
 
     def remove(self, epochs: tuple[int, ...], *, keep_for_reuse: bool = False) -> tuple[int, ...]:
@@ -209,7 +212,7 @@ class ObjectStore:
         self._local.remove(self._local.epochs())
 
     def sweep(self) -> tuple[str, ...]:
-        """Delete from an object store epochs without a manifest, and leftovers; not during uploads.
+        """Delete epochs without a manifest from the object store, while no upload runs.
 
         A later upload would use them; this is for who will never make it.
         """
@@ -254,7 +257,7 @@ class ObjectStore:
         return made
 
     def _is_same(self, manifest: Manifest) -> bool:
-        """Return whether the object store has this epoch; raise if its manifest there differs."""
+        """Return whether the object store has this manifest; raise if the epoch has another."""
         found = self._found(manifest.epoch)
         if found is None:
             return False

@@ -24,7 +24,7 @@ _CHANGE = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def hold_epoch(directory: str) -> EpochHold | None:
-    """Take a read lock on an epoch in a directory; None when it is missing or being deleted."""
+    """Take a read lock on an epoch's directory; return None if it is missing or being deleted."""
     path = os.path.join(directory, manifests.NAME)  # noqa: PTH118 - for each epoch that goes
     try:
         descriptor = os.open(path, _READ)

@@ -45,7 +45,7 @@ def epochs_to_delete(
 
 
 def newest_kept(policy: CheckpointPolicy) -> int:
-    """Return how many of the newest epochs a retention policy keeps whatever else it says."""
+    """Return how many of the newest epochs a retention policy always keeps."""
     return max(policy.keep_last, FEWEST_KEPT)
 
 

@@ -107,20 +107,23 @@ class BlockWriter:
         return True
 
     def zero(self, position: int) -> None:
-        """Advance this block writer to an offset in the file, with zeros up to there."""
+        """Fill the block writer with zeros up to an offset in the file."""
         while self.position < position:
             room = self.room()[: position - self.position]
             room[...] = 0
             self.advance(room.size)
 
     def room(self) -> Bytes:
-        """Return the free rest of the block writer's buffer, to be filled; it is never empty."""
+        """Return the free part of the block writer's buffer, for the caller to fill.
+
+        It is never empty.
+        """
         if self._slab is None:
             self._slab = self._pool.take(self._wanted)
         return self._slab[self.position - self._window : self._window_bytes]
 
     def advance(self, size: int) -> None:
-        """Add to the block writer the bytes that its caller has put into the ``room()``."""
+        """Advance the block writer past the bytes that its caller put into its buffer."""
         end = self.position + size
         while self._end_of_block() <= end:
             self.position = self._end_of_block()
@@ -134,7 +137,7 @@ class BlockWriter:
             self._close_block(is_last=True)
 
     def put_tail(self, tail: bytes) -> None:
-        """Append the tail after the last block, and pass all bytes left to the file writer."""
+        """Append the file's tail after the last block, and write all bytes that are left."""
         data = np.frombuffer(tail, np.uint8)
         while data.size:
             room = self.room()[: data.size]
@@ -150,7 +153,7 @@ class BlockWriter:
         return USER_BLOCK + (len(self.digests) + 1) * BLOCK_BYTES
 
     def _digests(self, data: Bytes, known: Sequence[bytes]) -> Iterator[bytes]:
-        """Yield the digests of the blocks to write next: known ones, or those of ``data``."""
+        """Yield the digests of the block writer's next blocks: given in ``known``, or computed."""
         first, count = len(self.digests), data.size // BLOCK_BYTES
         if known:
             yield from known[first : first + count]
@@ -186,7 +189,7 @@ class BlockWriter:
         return number < len(self._old) and self._old[number] == found
 
     def _mark(self, memory: Bytes | None, begin: int, end: int, at: int = -1) -> None:
-        """Remember which memory holds bytes of blocks that the next flush writes to the file."""
+        """Remember the memory whose bytes the block writer's next flush writes to the file."""
         assert memory is not None  # noqa: S101 - what was filled is in it
         at = begin - self._window if at < 0 else at
         last = self._runs[-1] if self._runs else None

@@ -17,9 +17,8 @@ import numpy as np
 from jobrun.checkpoint.hdf5.dataset_names import display_name, root_blob
 from jobrun.checkpoint.hdf5.dtypes import storage_dtype
 from jobrun.checkpoint.hdf5.file_layout import PAGED_BYTES, Entry, Packing
-from jobrun.checkpoint.hdf5.filters import Encoder, encoder_for
+from jobrun.checkpoint.hdf5.filters import Encoder, chunk_origins, chunk_slices, encoder_for
 from jobrun.checkpoint.hdf5.value_codec import Array, Coded
-from jobrun.checkpoint.read.compressed_chunks import chunk_origins, chunk_slices
 from jobrun.graph.checkpoint_policy import Rules, codec_for
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ class SlabPool:
         self._size = 0
 
     def slab_bytes(self, wanted_bytes: int) -> int:
-        """Return the size of a slab (page-aligned buffer) for direct writes of a file.
+        """Return the size of the page-aligned buffers (slabs) for direct writes of a file.
 
         Of a file that is not small an eighth, so that writing begins while the rest is filled.
         """
@@ -45,7 +45,7 @@ class SlabPool:
         return min(SLAB_BYTES, parts * LEAST_PART_BYTES)
 
     def take(self, wanted_bytes: int) -> Bytes:
-        """Take a free page-aligned slab to fill for direct I/O; wait if all slabs are in use."""
+        """Take a free page-aligned buffer to fill for direct I/O; wait while all are in use."""
         self._fit(self.slab_bytes(wanted_bytes))
         if self._made < MOST_SLABS and self._free.empty():
             self._made += 1
@@ -53,11 +53,11 @@ class SlabPool:
         return self._free.get()
 
     def give(self, slab: Bytes) -> None:
-        """Give back a page-aligned slab that direct I/O has written. Safe in any thread."""
+        """Give back a page-aligned buffer that direct I/O has written; any thread may do so."""
         self._free.put(slab)
 
     def _fit(self, size: int) -> None:
-        """Replace the page-aligned slabs for direct I/O by larger ones if a file needs them."""
+        """Replace the page-aligned buffers for direct I/O by larger ones if a file needs them."""
         if size > self._size:
             self._free = queue.SimpleQueue()
             self._made = 0
@@ -133,14 +133,14 @@ class FileWriter:
             self._jobs.put(lambda: self._try(piece, offset))
 
     def then(self, act: Callable[[], None]) -> None:
-        """Call a function once the direct I/O thread has written all pieces so far, or failed."""
+        """Call a function once the direct I/O thread has written all earlier buffers, or failed."""
         if self._thread is None:
             act()
         else:
             self._jobs.put(act)
 
     def wait(self) -> None:
-        """Wait until the direct I/O thread has written all buffers, or failed, and end it.
+        """Wait until the direct I/O thread has written all buffers, or has failed; then end it.
 
         Raises:
             OSError: Something could not be written.

@@ -79,7 +79,7 @@ class _Gathered:
     names: list[str]
 
     def takes(self, place: int, entry: Entry, dtype: DType | None) -> bool:
-        """Return whether the file's next small array can be encoded together with this group."""
+        """Return whether the next small array can be encoded together with this batch."""
         return (
             self.first + self.count == place
             and entry.size_bytes == self.size_bytes
@@ -232,7 +232,7 @@ class FileEncoder:
         known: PreviousFile | None = None,
         adjacent: FindAdjacent | None = None,
     ) -> EncodedFile:
-        """Encode an epoch's arrays into the file; return the user block's facts and the tail."""
+        """Encode an epoch's arrays into a file; return the file's part offsets, tail and length."""
         known = known or PreviousFile()
         if self._front is not None:
             # The same in each file of the layout.
@@ -260,7 +260,7 @@ class FileEncoder:
         return self._fill_packed(filling, arrays, epoch)
 
     def _require_size(self, index: int, array: Array) -> None:
-        """Require that an array to be encoded has the size that the layout gives it.
+        """Require that an array to be encoded has the size that the file layout gives it.
 
         What refers to an array can resize it, however it is shared; all behind it would be shifted.
         """
@@ -274,7 +274,7 @@ class FileEncoder:
             )
 
     def _fill_packed(self, filling: BlockWriter, arrays: list[Array], epoch: int) -> EncodedFile:
-        """Encode compressed blobs into the file: chunks, then their B-trees, then metadata."""
+        """Encode all compressed blobs into the file: chunks and B-trees, then the metadata."""
         offsets = self._offsets.copy()
         chunks: list[tuple[int, int]] = []
         for index in self.layout.packed:
@@ -410,7 +410,7 @@ def _put(filling: BlockWriter, array: Array, same: Sequence[bytes]) -> None:
 
 
 def flat_bytes(array: Array) -> Bytes:
-    """Return the bytes of an array to encode, in C order: its own memory, if possible."""
+    """Return an array's bytes in C order for the encoder, without a copy if possible."""
     flat: Any = np.ascontiguousarray(array).reshape(-1)
     return flat.view(np.uint8)  # type: ignore[no-any-return]
 
@@ -421,7 +421,7 @@ def _can_be_gathered(entry: Entry) -> bool:
 
 
 def _gather_from(place: int, entry: Entry, dtype: DType) -> _Gathered:
-    """Start a group of small arrays, to be encoded by one call, with its first array."""
+    """Start a batch of small arrays, to be encoded by one call, with its first array."""
     return _Gathered(place, 1, dtype, entry.size_bytes, entry.shape, entry.order, [entry.name])
 
 

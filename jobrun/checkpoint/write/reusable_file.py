@@ -97,7 +97,7 @@ def _open_reusable(path: str) -> int | None:
 def share_blocks(
     source: int, target: int, digests: Sequence[bytes], turn: int
 ) -> list[bytes] | None:
-    """Clone a file by reflink to reuse its blocks; return digests of blocks to keep, or None.
+    """Clone a file by reflink; return the digests of its reusable blocks, or None if that fails.
 
     What is shared is damaged together. So each block is written again from time to time.
 

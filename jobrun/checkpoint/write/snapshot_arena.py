@@ -72,7 +72,7 @@ class Arena:
         self.turns: tuple[Names, ...] = ()
 
     def is_prepared(self, key: object, lead_bytes: int) -> bool:
-        """Return whether the arena was prepared for arrays of these types and first offset."""
+        """Return whether the snapshot arena was prepared for these array types and offset."""
         return lead_bytes == self._lead_bytes and key == self._key
 
     def prepare(self, arrays: Mapping[str, Array], lead_bytes: int = 0, key: object = None) -> None:
@@ -163,7 +163,7 @@ class Arena:
             np.copyto(self._places[name], arrays[name], casting="no")
 
     def _cut(self, names: Sequence[str]) -> Iterator[Names]:
-        """Divide array names into groups; the snapshot arena copies each group by one call."""
+        """Divide array names into groups that the snapshot arena copies by one call each."""
         begin, left_bytes = 0, _TURN_BYTES
         for at, name in enumerate(names):
             left_bytes -= self._places[name].nbytes
@@ -174,7 +174,7 @@ class Arena:
             yield tuple(names[begin:])
 
     def _copies_of(self, names: Names) -> dict[str, Array]:
-        """Return the arena's copies of the named arrays, by name."""
+        """Return the copies of these arrays that the snapshot arena's memory holds, by name."""
         return dict(zip(names, map(self._places.__getitem__, names), strict=True))
 
     def _runs_of(self, names: Sequence[str]) -> Iterator[_Run]:

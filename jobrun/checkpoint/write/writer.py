@@ -96,7 +96,7 @@ class NodeWriter:
 
     @property
     def lead_bytes(self) -> int:
-        """Return the offset within a page at which small arrays begin in this writer's files.
+        """Return at which offset of a 4 KiB page small arrays begin in this writer's files.
 
         Copies in memory that begin so are written from where they are.
         """
@@ -135,7 +135,7 @@ class NodeWriter:
         a snapshot that lays its blobs so costs no second one.
 
         Args:
-            path: The file; nothing may be there. A spare file beside it (see ``recycling``)
+            path: The file; nothing may be there. A spare file beside it (see ``reusable_file``)
                 becomes it.
             epoch: Of which epoch the values are.
             run_id: Of which run.
@@ -174,7 +174,7 @@ class NodeWriter:
         )
 
     def close(self) -> None:
-        """Free the memory of a checkpoint file's writer, until its next ``write``.
+        """Free this writer's memory; its next ``write`` allocates memory again.
 
         Does not wait for a ``write`` that continues in another thread: it may hang in a system
         call, and the caller has given it up.
@@ -228,7 +228,7 @@ class NodeWriter:
         return _Written(block, filled.end, digests, handed_bytes + len(block), sync_s)
 
     def _shared(self, descriptor: int, save: _Save) -> Sequence[bytes]:
-        """Start the writer's next file as a reflink clone of its last; return shared digests.
+        """Clone the writer's last file by reflink as its next; return digests of shared blocks.
 
         Returns the digests of the blocks; empty without such a copy.
 
@@ -296,3 +296,18 @@ class NodeWriter:
         FileWriter(descriptor, direct=is_large).write(page, 0)
         os.ftruncate(descriptor, filled.end)
         return block
+
+
+def write_state(
+    path: str, *, node: str, epoch: int, run_id: str, values: Mapping[str, Value]
+) -> StoredFile:
+    """Write a node's whole checkpoint file in one call; return the file's size and digest.
+
+    Equal arguments give equal bytes. The file's name is made durable by the store's commit.
+    Who writes more than one epoch keeps a ``NodeWriter``.
+
+    Raises:
+        TaskFailedError: A blob holds what cannot be stored; nothing was written.
+        EnvironmentFaultError: The system refuses; what was written is of no use.
+    """
+    return NodeWriter(node).write(path, epoch=epoch, run_id=run_id, values=values)

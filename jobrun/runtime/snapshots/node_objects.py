@@ -21,7 +21,7 @@ from jobrun.values.object_state import ObjectState, class_name, put_state
 from jobrun.values.pytorch import GRADIENTS
 
 if TYPE_CHECKING:
-    from jobrun.checkpoint.read.in_place import InPlace
+    from jobrun.checkpoint.read.load_into_objects import InPlace
 
 _MEND = (
     "construct it as it was when it was saved; or fork the run, and name the blobs to take: --blobs"

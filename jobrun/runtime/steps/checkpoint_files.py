@@ -41,10 +41,10 @@ from jobrun.values.object_state import ObjectState, takes_in_place
 
 if TYPE_CHECKING:
     from jobrun.checkpoint import checkpoint_file
-    from jobrun.checkpoint.read import in_place as in_memory
+    from jobrun.checkpoint.read import load_into_objects
 else:
     checkpoint_file = lazy_module("jobrun.checkpoint.checkpoint_file")
-    in_memory = lazy_module("jobrun.checkpoint.read.in_place")
+    load_into_objects = lazy_module("jobrun.checkpoint.read.load_into_objects")
 
 StateStep = SaveState | LoadState | AdoptState | CopyState | PublishCopy
 
@@ -92,17 +92,17 @@ def _load(step: LoadState, frame: Frame) -> None:
         frame.results["file"] = StoredFile(node, name, size_bytes, step.digest, seconds)
 
 
-def _objects_in_place(step: LoadState, frame: Frame) -> in_memory.InPlace | None:
+def _objects_in_place(step: LoadState, frame: Frame) -> load_into_objects.InPlace | None:
     """Choose the objects into whose memory a step may read their states from a checkpoint file."""
     wanted = {} if step.partial else {name: frame.n.get(name) for name in step.objects}
     states = {
         name: capture_object(name, value) for name, value in wanted.items() if takes_in_place(value)
     }
-    return in_memory.InPlace(states) if states else None
+    return load_into_objects.InPlace(states) if states else None
 
 
 def _read(
-    step: LoadState, frame: Frame, in_place: in_memory.InPlace | None
+    step: LoadState, frame: Frame, in_place: load_into_objects.InPlace | None
 ) -> tuple[dict[str, Value], int]:
     """Read the checkpoint file that a step loads; return its values, and its size in bytes."""
     with frame.run.fetch_file(step.file) as path:
@@ -165,7 +165,7 @@ def _adopt(step: AdoptState, frame: Frame) -> None:
 
 
 def _bind_values(
-    frame: Frame, values: Mapping[str, Value], in_place: in_memory.InPlace | None = None
+    frame: Frame, values: Mapping[str, Value], in_place: load_into_objects.InPlace | None = None
 ) -> None:
     """Bind the values that a step has read from a checkpoint file; set states of objects."""
     states = {n: v for n, v in values.items() if isinstance(v, ObjectState)}

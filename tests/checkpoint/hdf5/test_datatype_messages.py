@@ -4,7 +4,7 @@ import h5py
 import numpy as np
 from h5py import h5t
 
-from jobrun.checkpoint.hdf5.dtypes import (
+from jobrun.checkpoint.hdf5.metadata_bytes import (
     is_number_type,
     render_number_type,
     render_record_type,

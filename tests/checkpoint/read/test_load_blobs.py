@@ -6,10 +6,11 @@ import h5py
 import numpy as np
 import pytest
 
-from jobrun.checkpoint.checkpoint_file import inspect_state, read_state, write_state
+from jobrun.checkpoint.checkpoint_file import inspect_state, read_state
 from jobrun.checkpoint.hdf5.dataset_names import blob_names, is_part_of
 from jobrun.checkpoint.read.load import load_blobs
 from jobrun.checkpoint.read.verified_file import open_state
+from jobrun.checkpoint.write.writer import write_state
 from jobrun.core.errors import CheckpointError
 from jobrun.values.compare import same_bits
 from jobrun.values.object_state import ObjectState

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.checkpoint.checkpoint_file import write_state
+from jobrun.checkpoint.write.writer import write_state
 from jobrun.core.errors import CheckpointError
 from jobrun.graph.steps import FilePart, Rows
 from jobrun.runtime.steps.checkpoint_files import read_parts

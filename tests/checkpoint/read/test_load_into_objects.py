@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.checkpoint.checkpoint_file import write_state
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
-from jobrun.checkpoint.read.in_place import InPlace
+from jobrun.checkpoint.read.load_into_objects import InPlace
 from jobrun.checkpoint.read.verified_file import open_state
+from jobrun.checkpoint.write.writer import write_state
 from jobrun.core.errors import CheckpointError
 from jobrun.values.compare import same_bits
 from jobrun.values.object_state import ObjectState

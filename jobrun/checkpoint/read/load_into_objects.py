@@ -1,4 +1,4 @@
-"""Load the states of objects into the memory that the objects have, and verify that it stays there.
+"""Load the states of objects into the objects' own memory, and verify that they stay there.
 
 A module of PyTorch copies what it is given. Where its state is read to where it stays, no memory is
 needed beside the module's, and each byte is written once. What the module made of it is seen by
@@ -11,8 +11,13 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from jobrun.checkpoint.blob_parts import flatten_value, group_links, structure_link
-from jobrun.checkpoint.hdf5.dataset_names import dataset_path, path_in_blob
+from jobrun.checkpoint.blob_parts import flatten_value
+from jobrun.checkpoint.hdf5.dataset_names import (
+    dataset_path,
+    group_links,
+    path_in_blob,
+    structure_link,
+)
 from jobrun.checkpoint.hdf5.digest_blocks import block_span, blocks_holding, digest
 from jobrun.checkpoint.hdf5.dtypes import dtype_text
 from jobrun.checkpoint.hdf5.index_parser import BlobType, Index
@@ -44,7 +49,7 @@ class InPlace:
     def load(
         self, file: StateFile, names: Iterable[str], *, partial: bool = False
     ) -> dict[str, Value]:
-        """Load blobs of a checkpoint file; load objects' states in place, into their arrays.
+        """Load blobs of a checkpoint file, and states of objects into the objects' own arrays.
 
         Of an object whose parts differ from those in the file nothing is changed. If reading fails,
         what is in the others has no meaning.
@@ -70,11 +75,11 @@ class InPlace:
         return values
 
     def holds(self, name: str) -> bool:
-        """Return whether an object's state was loaded in place, into the object's arrays."""
+        """Return whether an object's state was loaded into the object's own arrays."""
         return name in self._pieces
 
     def find_changed(self, name: str) -> str | None:
-        """Return the name of an array that has changed since it was loaded in place, or None."""
+        """Return the name of an object's array that changed after the load into it, or None."""
         changed: list[str] = []
 
         def verify(piece: _Piece) -> None:
@@ -89,7 +94,7 @@ class InPlace:
 def _fitting_arrays(
     index: Index, name: str, links: list[str], state: ObjectState
 ) -> dict[str, Array]:
-    """Return an object's arrays that a file's data can overwrite in place, by HDF5 dataset name.
+    """Return the arrays of an object into which a file can be loaded, by HDF5 dataset name.
 
     None where the object has other parts than the file: then it must stay as it is.
     """
@@ -112,7 +117,7 @@ def _fitting_arrays(
 
 
 def _put_own_tensors(loaded: ObjectState, own: ObjectState) -> None:
-    """Replace tensors loaded in place by the PyTorch module's own tensors of the same memory.
+    """Replace tensors in a loaded state by the object's own tensors that have the same memory.
 
     That a tensor is copied to itself PyTorch sees by its storage, not by the memory of that.
     """
@@ -123,12 +128,12 @@ def _put_own_tensors(loaded: ObjectState, own: ObjectState) -> None:
 
 
 def _counts(link: str, name: str) -> bool:
-    """Return whether a dataset must match the object to load in place; gradients need not."""
+    """Return whether a dataset must match one of the object to load into; gradients need not."""
     return link != structure_link(name) and path_in_blob(link, name)[0] != GRADIENTS
 
 
 def _is_alike(leaf: Value, stored: BlobType) -> bool:
-    """Return whether an object's value has the kind, dtype and shape to be loaded in place."""
+    """Return whether a value in an object has the kind, dtype and shape to be loaded into it."""
     kind = kind_of(leaf)
     if kind not in {"array", "numpy"}:
         return kind == stored.kind
@@ -137,7 +142,7 @@ def _is_alike(leaf: Value, stored: BlobType) -> bool:
 
 
 def _pieces(file: StateFile, link: str, array: Array) -> list[_Piece]:
-    """Cut an array loaded in place where the file's blocks end; return pieces and digests."""
+    """Split an array loaded into an object at file block ends; return pieces and digests."""
     begin, end = file.index.span(file.index.rows[link])
     memory, found = flat_memory(array), []
     for number in blocks_holding(begin, end):
