@@ -21,7 +21,6 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import is_long, key_text
 from jobrun.values import dataclasses_and_tuples, pytorch
-from jobrun.values.adapters.python_objects import find_named_value
 from jobrun.values.adapters.registry import (
     Adapter,
     Path,
@@ -31,6 +30,7 @@ from jobrun.values.adapters.registry import (
     class_text,
     fill_adapted,
     find_adapter,
+    find_named_value,
     is_adapted,
     is_makeable,
     make_adapted,

@@ -143,16 +143,3 @@ def _find_accessors(value: Any) -> _Accessors | None:
     if torch is not None and kind is getattr(torch, "Generator", None):
         return _TORCH
     return _ESTIMATOR if is_estimator(value) else None
-
-
-def takes_in_place(value: Any) -> bool:
-    """Return whether an object's state can be read directly into the tensors that it already has.
-
-    That is a module on the CPU with PyTorch's own way to take a state, which copies each tensor to
-    the one that is there. A class with a way of its own may first change what is there.
-    """
-    if not pytorch.is_module(value) or _find_accessors(value) is not _MODULE:
-        return False
-    if type(value).load_state_dict is not pytorch.require_torch().nn.Module.load_state_dict:
-        return False
-    return all(one.device.type == "cpu" for one in (*value.parameters(), *value.buffers()))

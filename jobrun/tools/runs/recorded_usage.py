@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.core.events import UsageMeasured
-from jobrun.core.files.json_lines import read_lines
+from jobrun.core.files.json_files import read_lines
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.resource_usage import ProcessUse, TimeUse
 from jobrun.runner.rundir.event_lines import read_events, unreadable_file_error

@@ -11,8 +11,10 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from types import MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
+
+import numpy as np
 
 from jobrun.core.lazy_dataclass import dataclass, replace
 
@@ -34,6 +36,9 @@ _STANDARD = frozenset(
 )  # fmt: skip
 # Classes that are not where their names say.
 _HIDDEN = {"builtins:method": MethodType, "builtins:ellipsis": type(Ellipsis)}
+# Classes of what is saved by name; each version of Cython has a class of its own.
+_FUNCTIONS: tuple[type, ...] = (FunctionType, BuiltinFunctionType, type, np.ufunc)
+_CYTHON_FUNCTION = "cython_function_or_method"
 
 
 class UnsavableError(ValueError):
@@ -179,7 +184,7 @@ def adapt(
     if kind.__module__ in ("builtins", "numpy", "collections"):
         raise TypeError(f"{kind.__qualname__} is kept without an adapter; adapt a class of yours")
     if isinstance(what, type) and get is None:
-        objects: Any = import_module(f"{__name__.rpartition('.')[0]}.python_objects")
+        objects: Any = import_module(f"{__name__.rpartition('.')[0]}.reduce_protocol")
         _own[what] = replace(objects.object_adapter(package_of(what)), version=version)
         _found.clear()
         return what
@@ -231,6 +236,48 @@ def _find_own(name: str) -> type | None:
     return next((kind for kind in _own if class_name(kind) == name), None)
 
 
+def named_tree(value: Any) -> str:
+    """Return the name ``module:name`` by which a Python function or class is saved.
+
+    Raises:
+        UnsavableError: It is not found there: a lambda, or one defined inside a function.
+    """
+    name = find_name(value)
+    if name:
+        return name
+    title = getattr(value, "__qualname__", repr(value))
+    what = "class" if isinstance(value, type) else "function"
+    raise UnsavableError(
+        (),
+        f"the {what} {title}, which is not found by its name: define it at the top level of a "
+        "module",
+    )
+
+
+def find_name(value: Any) -> str:
+    """Return ``module:name`` of a Python function or class that an import finds there, else ""."""
+    if isinstance(value, np.ufunc):
+        name = f"numpy:{value.__name__}"
+    else:
+        name = f"{getattr(value, '__module__', None) or 'builtins'}:{value.__qualname__}"
+    return name if find_by_name(name) is value else ""
+
+
+NAMED = Adapter(named_tree, immutable=True, inner=True, by_name=True)
+
+
+def is_named(kind: type) -> bool:
+    """Return whether a type's instances are Python functions or classes, saved by name only."""
+    return issubclass(kind, _FUNCTIONS) or kind.__name__ == _CYTHON_FUNCTION
+
+
+def find_named_value(name: str) -> Any:
+    """Find a Python function or class by its saved name; return ``UnboundValue`` if missing."""
+    found = find_by_name(name)
+    adapter = find_adapter(type(found))
+    return found if adapter is not None and adapter.by_name else UnboundValue(name, 0, None)
+
+
 def package_of(kind: Any) -> str:
     """Return a class's top-level package, by whose name the registry finds an adapter."""
     return str(getattr(kind, "__module__", "") or "").partition(".")[0]
@@ -246,11 +293,9 @@ def class_text(value: Any) -> str:
 def _search(kind: type) -> Adapter | None:
     if kind in _own:
         return _own[kind]
+    if is_named(kind):
+        return NAMED
     here = __name__.rpartition(".")[0]
-    standard: Any = import_module(f"{here}.standard")
-    named: Adapter | None = standard.find_named(kind)
-    if named is not None:
-        return named
     for base in kind.__mro__:
         package = package_of(base)
         if package == "builtins" and base is not kind:
