@@ -120,7 +120,7 @@ def has_boundary_form(array: np.ndarray[Any, Any]) -> bool:
 
 
 def object_copy_error(value: Value, name: str) -> TaskFailedError:
-    """Build error E240: a blob that holds an object cannot be copied."""
+    """Build error E240: a blob that is a model or another object cannot be copied."""
     what = "this" if name == "?" else f"'{name}'"
     return TaskFailedError.of(
         "E240",

@@ -60,7 +60,7 @@ _ESTIMATOR = _Accessors(estimator_state, set_estimator_state)
 
 
 def generator_state(generator: np.random.Generator) -> dict[str, Any]:
-    """Return the object state of a ``numpy.random.Generator``, with its seed sequence."""
+    """Return the state of a ``numpy.random.Generator`` object, with its seed sequence."""
     bits = generator.bit_generator
     return {**bits.state, "seed": bits.seed_seq}
 
@@ -78,7 +78,7 @@ _NUMPY = _Accessors(generator_state, _set_generator_state)
 
 
 def random_class(name: str) -> Any:
-    """Return a class of ``numpy.random``, to recognise objects with a state; None if not imported.
+    """Return a class of ``numpy.random`` whose objects have a state; None if not imported.
 
     numpy imports it when it is first used, in a hundredth of a second. Another thread may be doing
     so: then the module is there, and its classes are not.

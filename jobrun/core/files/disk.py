@@ -49,7 +49,7 @@ _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 def mend_of(error: OSError, otherwise: str) -> str:
-    """Return advice on a disk error by its errno, such as ``ENOSPC``; else ``otherwise``.
+    """Return advice on a disk error by its errno, such as ``ENOSPC``, or else the given text.
 
     Faults of a device are distinguished from limits of the process.
     """
@@ -129,7 +129,7 @@ def _irregular(path: str | os.PathLike[str]) -> OSError:
 
 
 def read_regular(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> bytes:
-    """Read all bytes of a regular file on disk; refuse symbolic links, pipes and devices.
+    """Read a regular file from disk into memory, if it has at most ``most_bytes``.
 
     Raises:
         OSError: See ``open_regular``; or EFBIG, it is longer than ``most_bytes``.

@@ -394,7 +394,9 @@ def read_tail(path: str | os.PathLike[str], size_bytes: int, *, whole: bool = Fa
 
 
 def find_last_line(path: str | os.PathLike[str], mark: bytes) -> bytes:
-    """Return the last line of a JSON lines file with ``mark`` near its start, read backwards.
+    """Return the last line of a JSON lines file that contains the bytes ``mark``.
+
+    The file is read backwards; the mark is in the first 4 KiB of its line.
 
     Returns:
         The line; empty for none.

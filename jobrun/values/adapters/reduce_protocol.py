@@ -31,7 +31,7 @@ _reduce_reconstructor: Any = vars(copyreg)["_reconstructor"]
 
 @lru_cache
 def object_adapter(*packages: str, immutable: bool = False, inner: bool = False) -> Adapter:
-    """Build an adapter for Python objects that are rebuilt by functions of the given packages."""
+    """Build an adapter by ``__reduce_ex__`` for objects that functions of given packages make."""
 
     def make(kind: type, tree: Any) -> Any:
         return new_object(kind, tree, packages)
@@ -40,7 +40,7 @@ def object_adapter(*packages: str, immutable: bool = False, inner: bool = False)
 
 
 def object_tree(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Adapt a Python object: convert it by ``__reduce_ex__`` to dicts of arguments and of state.
+    """Convert a Python object by ``__reduce_ex__`` to a dict of arguments and one of its state.
 
     Raises:
         UnsavableError: It does not support that.
@@ -105,7 +105,7 @@ def new_object(kind: type, tree: Any, packages: Iterable[str]) -> Any:
 
 
 def fill_object(made: Any, rest: Any) -> None:
-    """Set the items and state of a rebuilt Python object, as ``copy.copy`` does."""
+    """Set the items and state of a Python object rebuilt from what ``__reduce_ex__`` returned."""
     if rest.get("items"):
         made.extend(rest["items"])
     for key, one in rest.get("pairs", ()):

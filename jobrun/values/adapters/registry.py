@@ -1,4 +1,4 @@
-"""Define what an adapter is, find the one of a class, and register adapters of a user's own.
+"""Define what an adapter is, and register, find and call the adapters of classes.
 
 A library's adapters are in the module of its name beside this one, in the table below, and in the
 entry points of the group ``jobrun.adapters``, each named after the package whose classes it
@@ -153,7 +153,7 @@ def adapt(
     set: Callable[[Any, Tree], object] | None = None,  # noqa: A002 - the word of the manual
     version: int = 1,
 ) -> Any:
-    """Register an adapter that saves values of a user's class, or a single object, in checkpoints.
+    """Register an adapter for a user's class, or for one object, so that checkpoints can hold it.
 
     Call it for a class at the top level of the module that defines or imports it, so that it is
     known before a checkpoint is loaded; for one object where it is made.
@@ -211,7 +211,7 @@ def class_name(kind: Any) -> str:
 
 
 def find_by_name(name: str) -> Any:
-    """Find the class or function that a registered adapter saved as ``module:name``, or None.
+    """Find a class or function by the ``module:name`` that its adapter has saved, or None.
 
     Modules of libraries that are adapted here are imported; of all others those that are loaded
     are looked at, because what a file names is not run.
@@ -237,7 +237,7 @@ def _find_own(name: str) -> type | None:
 
 
 def named_tree(value: Any) -> str:
-    """Return the name ``module:name`` by which a Python function or class is saved.
+    """Return the ``module:name`` that adapters save of a function or class; refuse local ones.
 
     Raises:
         UnsavableError: It is not found there: a lambda, or one defined inside a function.
@@ -255,7 +255,7 @@ def named_tree(value: Any) -> str:
 
 
 def find_name(value: Any) -> str:
-    """Return ``module:name`` of a Python function or class that an import finds there, else ""."""
+    """Return the ``module:name`` by which adapters find a function or class, or an empty text."""
     if isinstance(value, np.ufunc):
         name = f"numpy:{value.__name__}"
     else:
@@ -267,12 +267,12 @@ NAMED = Adapter(named_tree, immutable=True, inner=True, by_name=True)
 
 
 def is_named(kind: type) -> bool:
-    """Return whether a type's instances are Python functions or classes, saved by name only."""
+    """Return whether values of a class are functions or classes, which adapters save by name."""
     return issubclass(kind, _FUNCTIONS) or kind.__name__ == _CYTHON_FUNCTION
 
 
 def find_named_value(name: str) -> Any:
-    """Find a Python function or class by its saved name; return ``UnboundValue`` if missing."""
+    """Find an adapted function or class by its name; return an ``UnboundValue`` if missing."""
     found = find_by_name(name)
     adapter = find_adapter(type(found))
     return found if adapter is not None and adapter.by_name else UnboundValue(name, 0, None)
@@ -406,7 +406,7 @@ def make_adapted(
 
 
 def fill_adapted(made: Any, name: str, rest: Any) -> None:
-    """Add saved content to an empty value, by the registered adapter that made the value.
+    """Fill a value, which its registered adapter has made empty, with its saved content.
 
     Raises:
         ValueError: The adapter fails.
