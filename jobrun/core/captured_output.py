@@ -175,7 +175,7 @@ class StandardStreams:
         self._looking: tuple[threading.Event, threading.Thread] | None = None
 
     def use_files(self, files: Sequence[OutputFile]) -> None:
-        """Use files for captured output that another process can read after a crash of this one."""
+        """Use given files for captured output, which another process can read after a crash."""
         self._files = files
 
     def install(self) -> None:
@@ -216,7 +216,7 @@ class StandardStreams:
         return next(found, number)
 
     def begin(self, lines: PrintedLines) -> None:
-        """Begin to capture what a task's Python function prints into its ``PrintedLines``."""
+        """Begin to capture in ``PrintedLines`` what a task's Python function prints."""
         if self._captures:
             ended = self._ended
             if self._running or ended is None or not lines.is_of_same_task(ended):
@@ -233,7 +233,7 @@ class StandardStreams:
                 self._look_from_now_on()
 
     def end(self, lines: PrintedLines) -> None:
-        """Stop capturing what a task's Python function prints into its ``PrintedLines``."""
+        """Stop capturing in ``PrintedLines`` what a task's Python function prints."""
         if self._captures and self._running == [lines]:
             # Before it is taken out, so that there is always one to whom a text is given.
             self._ended = lines

@@ -143,7 +143,7 @@ def find_c_function(name: str) -> Callable[..., int] | None:
 
 
 def read_proc(*path: object) -> bytes:
-    """Ask the operating system for the bytes of a file below ``/proc``; empty if it has none."""
+    """Ask the operating system for the bytes of a file in ``/proc``; empty if it has none."""
     try:
         # Opening through pathlib takes longer than the read.
         with open("/".join(("/proc", *map(str, path))), "rb") as file:  # noqa: PTH123
@@ -162,7 +162,7 @@ def count_memory_kills() -> int:
 
 
 def read_process_stat(pid: int) -> list[bytes]:
-    """Ask the operating system for the fields of ``/proc/PID/stat``, state first; or none."""
+    """Ask the operating system for a process's fields of ``/proc/PID/stat``; [] if it has none."""
     return read_proc(pid, "stat").rpartition(b") ")[2].split()
 
 

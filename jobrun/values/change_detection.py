@@ -71,7 +71,7 @@ class Loan:
 
 
 def lend(value: Value) -> Loan:
-    """Copy a container's structure for a callable, with read-only arrays, to detect changes.
+    """Copy a container for a callable, with read-only views of arrays, to detect changes.
 
     Raises:
         TaskFailedError: E202, something in it is of a kind that no blob can hold.
@@ -323,7 +323,7 @@ class ChangeDetector:
             self.require_same(name, value)
 
     def note_change(self, value: Any) -> None:
-        """Record that a call begins or ends in which changes of an object are expected."""
+        """Record the begin or end of a call that may change an object, to detect no change then."""
         self._changes[id(value)] = self._changes.get(id(value), 0) + 1
         self._known.pop(id(value), None)
 

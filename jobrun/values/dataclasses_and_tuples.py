@@ -1,4 +1,4 @@
-"""Convert named tuples and dataclasses (records) to nodes of a tree with named fields, and back.
+"""Take named tuples and dataclasses (records) apart into named fields, and rebuild them.
 
 A class is known by its module and name. It is looked up among the modules that are loaded, and
 never imported: what a file names is not run.
@@ -50,7 +50,7 @@ class UnboundRecord:
 
 
 def record_form(kind: Any) -> Form | None:
-    """Return which kind of record a class is, named tuple or dataclass; None if neither."""
+    """Return ``tuple`` for a named tuple's class, ``fields`` for a dataclass, and else None."""
     return _form(kind)
 
 

@@ -14,7 +14,10 @@ _X86_BITS = 63
 
 
 def same_dtype(first: DType, second: DType) -> bool:
-    """Return whether two dtypes, structured or not, are equal in titles, alignment and metadata."""
+    """Return whether two dtypes are equal, as are titles and alignment of structured ones.
+
+    Their metadata count, too, which ``==`` leaves out.
+    """
     if first is second:
         return True
     if first != second or first.type is not second.type:

@@ -57,7 +57,7 @@ def mend_of(error: OSError, otherwise: str) -> str:
 
 
 class disk_faults:  # noqa: N801 - it reads as a function
-    """Convert an ``OSError`` of disk access in the block to a fault that says what was done.
+    """Convert an ``OSError`` of disk access in a ``with`` block to an error that says what failed.
 
     No generator: each epoch has several, and a generator's context takes twice as long.
 
@@ -80,7 +80,7 @@ class disk_faults:  # noqa: N801 - it reads as a function
         self._needed_bytes = needed_bytes
 
     def __enter__(self) -> None:
-        """Enter a block whose disk errors (``OSError``) become faults."""
+        """Enter a ``with`` block whose disk errors become an ``EnvironmentFaultError``."""
 
     def __exit__(
         self,
