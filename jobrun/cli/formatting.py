@@ -11,7 +11,8 @@ from jobrun.core.text.big_integers import integer_hex, is_long
 from jobrun.core.text.units import number, size, span
 
 if TYPE_CHECKING:
-    from jobrun.core.resource_usage import ProcessUse, TimeUse
+    from jobrun.core.resource_usage import ProcessUse
+    from jobrun.core.time_use import TimeUse
 
 __all__ = [
     "STATUS_COLOURS",

@@ -82,7 +82,7 @@ class PrintedLines:
 
     @property
     def has_rest(self) -> bool:
-        """Return whether captured output ends with a printed line without its line feed."""
+        """Return whether a call's captured output ends with an unfinished line."""
         return any(self._left.values())
 
     def is_of_same_task(self, other: PrintedLines) -> bool:
@@ -90,7 +90,7 @@ class PrintedLines:
         return self.task == other.task
 
     def end(self) -> None:
-        """Emit the rest of a call's captured output: a last line without its line feed."""
+        """Emit the unfinished last line of a call's captured output."""
         if not self._left:
             return
         left, self._left = self._left, {}
@@ -175,7 +175,7 @@ class StandardStreams:
         self._looking: tuple[threading.Event, threading.Thread] | None = None
 
     def use_files(self, files: Sequence[OutputFile]) -> None:
-        """Use files for captured output that another process can read after a crash of this one."""
+        """Use given files for captured output, which another process can read after a crash."""
         self._files = files
 
     def install(self) -> None:
@@ -216,7 +216,7 @@ class StandardStreams:
         return next(found, number)
 
     def begin(self, lines: PrintedLines) -> None:
-        """Begin to capture what a task's Python function prints into its ``PrintedLines``."""
+        """Begin to capture in ``PrintedLines`` what a task's Python function prints."""
         if self._captures:
             ended = self._ended
             if self._running or ended is None or not lines.is_of_same_task(ended):
@@ -233,7 +233,7 @@ class StandardStreams:
                 self._look_from_now_on()
 
     def end(self, lines: PrintedLines) -> None:
-        """Stop capturing what a task's Python function prints into its ``PrintedLines``."""
+        """Stop capturing in ``PrintedLines`` what a task's Python function prints."""
         if self._captures and self._running == [lines]:
             # Before it is taken out, so that there is always one to whom a text is given.
             self._ended = lines
@@ -256,7 +256,7 @@ class StandardStreams:
             ended.end()
 
     def pass_on(self, *, is_all: bool = False, adds: bool = True) -> None:
-        """Copy newly captured output to the terminal, and add it to the running call's lines.
+        """Copy new captured output to the terminal and to the lines of the running task.
 
         Args:
             is_all: Wait for another thread that is just adding to lines. Not within a lock that
@@ -365,7 +365,7 @@ class _Capture:
             os.dup2(file.writing, number)
 
     def pass_on(self, *, is_shown: bool) -> str:
-        """Read newly captured output and return it as text; write it to the terminal if wanted."""
+        """Return newly captured output as text; write it to the terminal, too, if ``is_shown``."""
         text = ""
         while data := self.file.read():
             if is_shown:
@@ -483,7 +483,7 @@ class CollectingStream:
             self.write(line)
 
     def collect_bytes(self, data: Any) -> bool:
-        """Add a task's printed bytes to its captured lines; return False if no task runs here."""
+        """Add printed bytes to the captured lines of this thread's task; return False for none."""
         lines = _printing.get()
         if lines is None or not STREAMS.is_collecting:
             return False

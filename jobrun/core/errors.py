@@ -139,7 +139,7 @@ def _line(fault: Fault) -> str:
 
 
 def errors_only(faults: Iterable[Fault]) -> tuple[Fault, ...]:
-    """Return only the faults that are errors, not warnings, to raise them as a ``JobrunError``."""
+    """Return the errors among ``Fault`` objects; leave out those that are warnings."""
     return tuple(fault for fault in faults if fault.severity == "error")
 
 
@@ -170,7 +170,7 @@ class Origin:
         return f"{self.file}:{self.line}:{self.column}"
 
     def inside(self, offset: int, length: int = 1) -> Origin:
-        """Return an error's position (``Origin``) at an offset in the text that this one marks.
+        """Return the position (``Origin``) of an error that is ``offset`` characters into a text.
 
         Falls back to the whole scalar where columns do not map.
         """

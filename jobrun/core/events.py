@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.resource_usage import ProcessUse, TimeUse
+from jobrun.core.resource_usage import ProcessUse
+from jobrun.core.time_use import TimeUse
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ def required_fields(kind: type) -> dict[str, bool]:
 
 @cache
 def field_types(kind: type) -> dict[str, Any]:
-    """Map field names of a dataclass, lazy or not, to written annotations; {} for other types."""
+    """Map field names of a dataclass, lazy or not, to unevaluated annotations; {} for others."""
     if isinstance(lazy := _lazy_of(kind), _Generated):
         return lazy.types()
     return {name: one.type for name, one in getattr(kind, _FIELDS, {}).items()}
@@ -83,7 +83,7 @@ def _parameters(kind: type) -> tuple[str, ...]:
 
 
 def _lazy_of(kind: type) -> _Generated | None:
-    """Return the ``_Generated`` record of the lazy dataclass that a type is or extends, or None."""
+    """Find the ``_Generated`` that makes methods for a lazy dataclass or its subclass, or None."""
     for base in kind.__mro__:
         if _LAZY_MARK in vars(base):
             found: _Generated = vars(base)[_LAZY_MARK]
@@ -109,7 +109,10 @@ _OWN = ("__dict__", "__weakref__", "__abstractmethods__", "_abc_impl")
 
 
 def _is_simple(cls: type) -> bool:
-    """Return whether a class can be a lazy dataclass: plain annotations, and bases with slots."""
+    """Return whether the methods of a dataclass can be generated lazily, at their first use.
+
+    It has annotations of plain fields only, and the dataclasses that it extends have slots.
+    """
     try:
         texts = "\n".join(["", *cls.__annotations__.values()])
     except TypeError:
@@ -245,7 +248,7 @@ def _params_of(one: _Generated) -> Any:
 
 
 def _as_written(one: _Generated) -> type:
-    """Build an ordinary dataclass, without methods, from the fields of a lazy dataclass."""
+    """Build an ordinary dataclass with a lazy dataclass's fields but no generated methods."""
     import dataclasses  # noqa: PLC0415 - a command that uses no such class does without
 
     given = vars(one.written)

@@ -17,7 +17,7 @@ _NEWS_OF_CODE: dict[int, News] = {0: "finished", 75: "stopped", 130: "stopped"}
 
 
 def news_of_exit(exit_code: int) -> News:
-    """Return the news that notify targets get for a run's exit code, such as ``finished``."""
+    """Map a run's exit code to the news that a ``NotifyTarget`` receives, such as ``finished``."""
     return _NEWS_OF_CODE.get(exit_code, "failed")
 
 

@@ -1,4 +1,4 @@
-"""Measure what processes use (memory, processor, disk, GPU), and hold where the time of a run went.
+"""Measure the resource usage of processes: memory, processor time, disk and GPU.
 
 All of it is in Linux's ``/proc``; elsewhere ``resource.getrusage`` gives less, and what is unknown
 is 0.
@@ -12,56 +12,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
-
-# What the time of a run is spent on, in seconds each; see ``TimeUse``.
-TimeRow = Literal["computing", "saves", "data", "nodes", "startup", "upload"]
-TIME_ROWS: dict[TimeRow, str] = {
-    "computing": "computing",
-    "saves": "waiting for saves",
-    "data": "waiting for data",
-    "nodes": "waiting for nodes",
-    "startup": "start-up",
-    "upload": "upload",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class TimeUse:
-    """Where the wall time of a run went, in seconds; the rows add up to it.
-
-    Attributes:
-        computing: Everything that is in no other row.
-        saves: Waiting for checkpoints: to begin one, for the one before, for copies of the state.
-        data: Tasks waiting for records of readers, as far as nothing else ran meanwhile.
-        nodes: Nodes waiting for other nodes: for their tasks, blobs, records and replacement.
-        startup: From the start of the process to init, or to the first epoch of a resumed run,
-            and closing the session.
-        upload: Waiting for uploads of checkpoints.
-    """
-
-    computing: float = 0.0
-    saves: float = 0.0
-    data: float = 0.0
-    nodes: float = 0.0
-    startup: float = 0.0
-    upload: float = 0.0
-
-    @property
-    def total_s(self) -> float:
-        """Return the sum of the seconds in this resource usage record: the wall time of a run."""
-        return self.computing + self.saves + self.data + self.nodes + self.startup + self.upload
-
-    def add(self, other: TimeUse) -> TimeUse:
-        """Return the sum of two ``TimeUse`` records of resource usage, row by row."""
-        return TimeUse(*(getattr(self, row) + getattr(other, row) for row in TIME_ROWS))
-
-    def rows(self) -> list[tuple[str, float]]:
-        """Return the activities in this resource usage record with their seconds, longest first."""
-        found = [(label, getattr(self, row)) for row, label in TIME_ROWS.items()]
-        return sorted((one for one in found if one[1] > 0), key=lambda one: -one[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +77,7 @@ class CostBudget:
 
     @property
     def is_due(self) -> bool:
-        """Return whether measuring resource usage again now keeps to its share of the time."""
+        """Return whether resource usage may be measured again within its budget of time."""
         return self._clock() >= self._due_at
 
     def spend(self, began: float) -> None:

@@ -80,7 +80,7 @@ def wait_for_signal(numbers: Set[int], limit_s: float) -> ReceivedSignal | None:
 
 
 def _is_in_foreground() -> bool:
-    """Ask the operating system whether Ctrl-C reaches this process (``tcgetpgrp``)."""
+    """Make the system call ``tcgetpgrp`` to find out whether Ctrl-C reaches this process."""
     for descriptor in (0, 1, 2):
         try:
             return os.tcgetpgrp(descriptor) == os.getpgrp()
@@ -143,7 +143,7 @@ def find_c_function(name: str) -> Callable[..., int] | None:
 
 
 def read_proc(*path: object) -> bytes:
-    """Ask the operating system for the bytes of a file below ``/proc``; empty if it has none."""
+    """Ask the operating system for the bytes of a file in ``/proc``; empty if it has none."""
     try:
         # Opening through pathlib takes longer than the read.
         with open("/".join(("/proc", *map(str, path))), "rb") as file:  # noqa: PTH123
@@ -153,7 +153,7 @@ def read_proc(*path: object) -> bytes:
 
 
 def count_memory_kills() -> int:
-    """Count the processes that the operating system has killed so far for lack of memory.
+    """Ask the operating system how many processes it has killed so far for lack of memory.
 
     0 where it does not say (``oom_kill`` in ``/proc/vmstat``).
     """
@@ -162,7 +162,7 @@ def count_memory_kills() -> int:
 
 
 def read_process_stat(pid: int) -> list[bytes]:
-    """Ask the operating system for the fields of ``/proc/PID/stat``, state first; or none."""
+    """Ask the operating system for a process's fields of ``/proc/PID/stat``; [] if it has none."""
     return read_proc(pid, "stat").rpartition(b") ")[2].split()
 
 
@@ -193,7 +193,7 @@ def open_anonymous_file(name: str) -> int:
 
 
 def has_ended(pid: int, poll: Callable[[], object]) -> bool:
-    """Ask the operating system whether a child has ended, without reaping it (``WNOWAIT``).
+    """Make the system call ``waitid`` to find out whether a child has ended, without reaping it.
 
     Args:
         pid: The child's process ID.
@@ -209,7 +209,7 @@ def has_ended(pid: int, poll: Callable[[], object]) -> bool:
 
 
 def has_children() -> bool:
-    """Ask the operating system whether this process has unreaped children (``waitid``)."""
+    """Make the system call ``waitid`` to find out whether this process has unreaped children."""
     if hasattr(os, "waitid"):
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)
@@ -251,13 +251,13 @@ def free_beginning(descriptor: int, size_bytes: int) -> None:
 
 
 def advise_sequential(descriptor: int) -> None:
-    """Inform the operating system that a file will be read sequentially (``posix_fadvise``)."""
+    """Make the system call ``posix_fadvise`` to announce that a file is read sequentially."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 
 
 def advise_needed(descriptor: int, begin: int, length: int) -> None:
-    """Ask the operating system to read a range of a file ahead of its use (``posix_fadvise``)."""
+    """Make the system call ``posix_fadvise`` to read a range of a file ahead of its use."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, begin, length, os.POSIX_FADV_WILLNEED)
 
@@ -301,7 +301,7 @@ def rename_noreplace(source: str, target: str) -> None:
 
 
 def _renameat2(source: str, target: str) -> int:
-    """Make the system call ``renameat2``, which replaces no file; return its errno, or 0."""
+    """Make the system call ``renameat2`` with its no-replace flag; return its errno, or 0."""
     call, last_error = _bind_renameat2()
     if call is None:
         return errno.ENOSYS

@@ -21,14 +21,8 @@ from jobrun.core.events import (
     TaskWaited,
     UsageMeasured,
 )
-from jobrun.core.resource_usage import (
-    CostBudget,
-    MemoryWatch,
-    ProcessUse,
-    TimeRow,
-    TimeUse,
-    measure_process,
-)
+from jobrun.core.resource_usage import CostBudget, MemoryWatch, ProcessUse, measure_process
+from jobrun.core.time_use import TimeRow, TimeUse
 from jobrun.graph.checkpoint_policy import WAIT_SHARE
 from jobrun.graph.readers import ReadRecords
 from jobrun.graph.types import Job

@@ -35,7 +35,7 @@ from jobrun.core.files.disk import (
     sync_directory,
     write_file,
 )
-from jobrun.core.files.json_lines import read_lines
+from jobrun.core.files.json_files import read_lines
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.system_calls import rename_noreplace
 from jobrun.core.text.names import did_you_mean

@@ -35,8 +35,7 @@ from jobrun.checkpoint.stores.mid_epoch_store import (
 from jobrun.checkpoint.stores.read_locks import hold_chosen
 from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.core.events import CheckpointTimes
-from jobrun.core.files.json_files import parse_json
-from jobrun.core.files.json_lines import read_lines
+from jobrun.core.files.json_files import parse_json, read_lines
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.object_url import is_object_url
 from jobrun.core.text.big_integers import integer_text

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from jobrun.core.events import CheckpointCommitted, Event, GroupEnded, RunStarted, UsageMeasured
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.lazy_dataclass import dataclass, replace
-from jobrun.core.resource_usage import TimeUse
+from jobrun.core.time_use import TimeUse
 from jobrun.graph.expressions import Binary, Call, Compare, Const, Draw, Expr, Name, Unary
 from jobrun.graph.query import walk
 from jobrun.graph.steps import (

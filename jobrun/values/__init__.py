@@ -1,7 +1,7 @@
 """Define the values of blobs: their kinds, copies, comparison and sharing.
 
-- ``blob_kinds``: which values there are. ``atomic_counter``: counters. ``record_dtypes``: dtypes
-  with fields. ``axis_order``: how arrays lie in memory.
+- ``blob_kinds``: which values there are. ``atomic_counter``: counters. ``structured_dtypes``:
+  dtypes with fields. ``axis_order``: how arrays lie in memory.
   ``container_flattening``, ``dataclasses_and_tuples``: trees of them.
 - ``adapters``: trees of the values and objects of other libraries, and of a user's own.
 - ``object_state``: states of objects. ``pytorch``: tensors and modules. ``estimators``: objects as

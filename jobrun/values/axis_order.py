@@ -79,7 +79,7 @@ def view_in_order(flat: Array, shape: Sequence[int], order: AxisOrder) -> Array:
 
 
 def flat_view(array: Array, order: AxisOrder) -> Array:
-    """View a gapless array as one-dimensional, given the order of its axes in memory."""
+    """View a gapless array's memory as one dimension, given the order of its axes in memory."""
     return (array.transpose(order) if order else array).reshape(-1)
 
 

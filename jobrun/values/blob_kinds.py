@@ -16,7 +16,7 @@ from jobrun.values import container_flattening as trees
 from jobrun.values import object_state as objects
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.record_dtypes import iterate_fields
+from jobrun.values.structured_dtypes import iterate_fields
 
 # An array, a numpy scalar, a Python scalar, text, a Counter; a container of these; an object.
 Value = Any
@@ -79,7 +79,7 @@ def check_storable(value: Value, name: str) -> Fault | None:
 
 
 def may_be_compound(kind: type) -> bool:
-    """Return whether a class may be a compound kind of blob: a container or an object."""
+    """Return whether a class is none of the simple kinds of blobs: array, number, text, …."""
     return kind not in _PYTHON_KINDS and not issubclass(kind, np.generic)
 
 
@@ -118,7 +118,7 @@ def describe(value: Value) -> str:
 
 
 def size_bytes(values: Sequence[Value]) -> int:
-    """Sum the bytes of blobs' values of any kind; a value without ``nbytes`` counts as 8."""
+    """Sum the bytes of values of any blob kind; each without ``nbytes`` counts as 8."""
     return sum(int(getattr(value, "nbytes", 8)) for value in values)
 
 

@@ -29,7 +29,7 @@ from jobrun.values.compare import same_bits
 from jobrun.values.copies import detach
 from jobrun.values.object_state import class_name, take_state
 from jobrun.values.pytorch import is_module
-from jobrun.values.record_dtypes import value_bytes
+from jobrun.values.structured_dtypes import is_structured_scalar, read_only_row, value_bytes
 
 _SAMPLED_ABOVE_BYTES = 1 << 20
 _SAMPLE_ITEMS = 4096
@@ -71,7 +71,7 @@ class Loan:
 
 
 def lend(value: Value) -> Loan:
-    """Copy a container's structure for a callable, with read-only arrays, to detect changes.
+    """Copy a container for a callable, with read-only views of arrays, to detect changes.
 
     Raises:
         TaskFailedError: E202, something in it is of a kind that no blob can hold.
@@ -100,7 +100,7 @@ def _lent(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Value:
         view.flags.writeable = False
         loan._arrays.append((view, path, _form(view)))
         return view
-    if trees.is_structured_scalar(value) and trees.is_numpy_scalar(value):
+    if is_structured_scalar(value) and trees.is_numpy_scalar(value):
         row = met[id(value)] = read_only_row(value)
         return row
     if kind is Counter:
@@ -120,13 +120,6 @@ def _lent(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Value:
     return detach(value, "/".join(path))
 
 
-def read_only_row(value: Value) -> Value:
-    """Return a read-only view of a numpy scalar with fields, so that no change goes undetected."""
-    row = np.asarray(value).view()
-    row.flags.writeable = False
-    return row[()]
-
-
 def _container(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Value:
     made: Any
     if type(value) is list:
@@ -142,8 +135,8 @@ def _container(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Val
         name, form = dataclasses_and_tuples.class_and_form(value)
         if form == "tuple":
             lent = {at: _lent(one, (*path, at), loan, met) for at, one in items.items()}
-            return _bound(dataclasses_and_tuples.make_named_tuple(name, lent), path)
-        made = met[id(value)] = _bound(
+            return trees.require_imported(dataclasses_and_tuples.make_named_tuple(name, lent), path)
+        made = met[id(value)] = trees.require_imported(
             dataclasses_and_tuples.begin_dataclass(name, list(items)), path
         )
         dataclasses_and_tuples.fill_fields(
@@ -157,17 +150,6 @@ def _container(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Val
             vars(made).update(vars(value))
     loan._inside.append((made, path, _inside(made)))
     return made
-
-
-def _bound(value: Value, path: Path) -> Value:
-    """Return a record in which to detect changes; raise E249 if its class is not imported.
-
-    Raises:
-        TaskFailedError: E249, its class is not loaded.
-    """
-    if type(value) is not dataclasses_and_tuples.UnboundRecord:
-        return value
-    raise trees.unbound_class_error(value.class_name, "/".join(path))
 
 
 def _inside(container: Any) -> list[Any]:
@@ -335,18 +317,18 @@ class ChangeDetector:
         self._known.clear()
 
     def note_states(self, objects: Mapping[str, Any]) -> None:
-        """Record digests of objects whose states were just restored, to detect later changes."""
+        """Begin to detect changes of objects whose states were just restored."""
         for name, value in objects.items():
             self._known.pop(id(value), None)
             self.require_same(name, value)
 
     def note_change(self, value: Any) -> None:
-        """Record that a call begins or ends in which changes of an object are expected."""
+        """Record the begin or end of a call that may change an object, to detect no change then."""
         self._changes[id(value)] = self._changes.get(id(value), 0) + 1
         self._known.pop(id(value), None)
 
     def borrow(self, name: str, value: Any) -> ObjectLoan:
-        """Record the digest of an object that a callable may not change, to detect changes.
+        """Begin to detect changes of an object: return an ``ObjectLoan`` with its digest.
 
         Raises:
             TaskFailedError: E247, a step has changed it without declaring so.

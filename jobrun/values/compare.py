@@ -18,7 +18,7 @@ from jobrun.values.axis_order import axis_order, gap_strides
 from jobrun.values.blob_kinds import Value, describe, kind_of
 from jobrun.values.container_flattening import Parts
 from jobrun.values.object_state import ObjectState
-from jobrun.values.record_dtypes import same_dtype, value_bytes
+from jobrun.values.structured_dtypes import same_dtype, value_bytes
 
 # So many bytes of two arrays are compared at a time, of dtypes whose items are the bytes in them.
 _PORTION_BYTES = 1 << 20
@@ -175,18 +175,14 @@ def _same_trees(first: Value, second: Value) -> bool:
 def _same_arrays(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
     if not same_dtype(first.dtype, second.dtype) or first.shape != second.shape:
         return False
-    if first.strides == second.strides and _address(first) == _address(second):
+    begins = [one.__array_interface__["data"][0] for one in (first, second)]
+    if first.strides == second.strides and begins[0] == begins[1]:
         return True
     if first.dtype.names:
         return all(_same_arrays(first[name], second[name]) for name in first.dtype.names)
     if first.dtype.type in (np.longdouble, np.clongdouble):
         return all(map(np.array_equal, value_bytes(first), value_bytes(second)))
     return _same_bytes(first, second)
-
-
-def _address(array: np.ndarray[Any, Any]) -> int:
-    """Return the memory address at which an array begins, to compare arrays."""
-    return int(array.__array_interface__["data"][0])
 
 
 def _same_bytes(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
@@ -220,7 +216,7 @@ def _bits(value: Any) -> Any:
 def require_adapted(
     structure: Any, leaves: Mapping[Path, Value], made: Value, *, gaps: bool = False
 ) -> None:
-    """Compare a value that an adapter has rebuilt with the original; raise if a bit differs.
+    """Compare a rebuilt value bit for bit with the original; raise ``ValueError`` if they differ.
 
     Raises:
         ValueError: It differs, with the place.

@@ -21,7 +21,6 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import is_long, key_text
 from jobrun.values import dataclasses_and_tuples, pytorch
-from jobrun.values.adapters.python_objects import find_named_value
 from jobrun.values.adapters.registry import (
     Adapter,
     Path,
@@ -31,6 +30,7 @@ from jobrun.values.adapters.registry import (
     class_text,
     fill_adapted,
     find_adapter,
+    find_named_value,
     is_adapted,
     is_makeable,
     make_adapted,
@@ -38,6 +38,7 @@ from jobrun.values.adapters.registry import (
 )
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import copy_with_strides, has_gaps
+from jobrun.values.structured_dtypes import is_structured_scalar
 
 Value = Any
 # Leaves by their path: the names of the keys and the numbers of the items on the way.
@@ -101,7 +102,7 @@ def is_record(value: Value) -> bool:
 
 
 def unbound_classes(value: Value) -> list[str]:
-    """List names of classes that are not imported, but have instances in a stored container."""
+    """List the classes, by name, of values in a container that are not imported."""
     found: dict[str, None] = {}
     seen: set[int] = set()
     kept: list[Any] = []
@@ -141,6 +142,17 @@ def unbound_class_error(class_name: str, place: str) -> TaskFailedError:
         f"the module '{module}', or it has no such class any more",
         f"import '{module}' in the module of the callable that gets the value",
     )
+
+
+def require_imported(record: Any, path: Path) -> Any:
+    """Return a container's named tuple or dataclass; raise E249 if its class is not imported.
+
+    Raises:
+        TaskFailedError: E249, its class is not loaded.
+    """
+    if type(record) is not dataclasses_and_tuples.UnboundRecord:
+        return record
+    raise unbound_class_error(record.class_name, "/".join(path))
 
 
 def flatten(value: Value, reserved: tuple[str, ...] = (), *, gaps: bool = False) -> Parts:
@@ -376,7 +388,7 @@ class _Flattener:
         return form
 
     def _pairs(self, value: Any, path: Path) -> Any:
-        """Flatten a dict in a container with keys other than text and whole numbers."""
+        """Flatten a dict and its keys, some of which are neither text nor integers."""
         if getattr(value, "__dict__", None):
             raise UnsavableError(path, f"{class_text(value)} with attributes")
         keys = [self._key(key, (*path, "keys", str(at))) for at, key in enumerate(value)]
@@ -515,15 +527,6 @@ def is_numpy_scalar(value: Any) -> bool:
     return type(value) is dtype.type and not dtype.hasobject
 
 
-def is_structured_scalar(value: Any) -> bool:
-    """Return whether a value to be flattened is a numpy scalar with fields, which is mutable.
-
-    Other scalars never change; the fields of this one can be set, and its memory may be that of an
-    array: ``np.asarray(value)`` is a view of it.
-    """
-    return isinstance(value, np.void) and value.dtype.names is not None
-
-
 def _is_leaf(node: Any) -> bool:
     return isinstance(node, dict) and bool(node.keys() & {"tensor", "packed", "strides"})
 
@@ -541,7 +544,7 @@ def _packed(items: Any) -> np.ndarray[Any, Any] | None:
 
 
 def _versions(metadata: Any, path: Path) -> list[Any]:
-    """Flatten the ``_metadata`` of a PyTorch state dict, version numbers by module, to lists."""
+    """Flatten a dict's attribute ``_metadata``, version numbers that PyTorch sets, to lists."""
     form = [[part, dict(facts)] for part, facts in dict(metadata).items()]
     try:
         same = json.loads(json.dumps(form, allow_nan=False)) == form

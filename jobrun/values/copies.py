@@ -1,4 +1,4 @@
-"""Copy values of blobs so that they share no memory, and give them the form of epoch boundaries."""
+"""Copy values of blobs so that they share no memory, and lie without gaps in their own."""
 
 from __future__ import annotations
 
@@ -114,13 +114,13 @@ def boundary_form(value: Value, name: str = "?") -> Value:
 
 
 def has_boundary_form(array: np.ndarray[Any, Any]) -> bool:
-    """Return whether an array needs no copy at an epoch boundary: it owns dense memory."""
+    """Return whether an array needs no copy at the end of an epoch: it owns gapless memory."""
     flags = array.flags
     return bool(flags.behaved and flags.owndata and is_dense(array))
 
 
 def object_copy_error(value: Value, name: str) -> TaskFailedError:
-    """Build error E240: a blob that holds an object cannot be copied."""
+    """Build error E240: a blob that is a model or another object cannot be copied."""
     what = "this" if name == "?" else f"'{name}'"
     return TaskFailedError.of(
         "E240",

@@ -1,4 +1,4 @@
-"""Convert named tuples and dataclasses (records) to nodes of a tree with named fields, and back.
+"""Take named tuples and dataclasses (records) apart into named fields, and rebuild them.
 
 A class is known by its module and name. It is looked up among the modules that are loaded, and
 never imported: what a file names is not run.
@@ -44,13 +44,13 @@ class UnboundRecord:
 
     @property
     def title(self) -> str:
-        """Return a name for messages of a named tuple or dataclass whose class is not imported."""
+        """Describe a named tuple or dataclass whose class is not imported, for error messages."""
         kind = "named tuple" if self.form == "tuple" else "dataclass"
         return f"{kind} {self.class_name.partition(':')[2]}"
 
 
 def record_form(kind: Any) -> Form | None:
-    """Return which kind of record a class is, named tuple or dataclass; None if neither."""
+    """Return ``tuple`` for a named tuple's class, ``fields`` for a dataclass, and else None."""
     return _form(kind)
 
 
@@ -133,7 +133,7 @@ def find_class(name: str) -> type | None:
 
 
 def make_named_tuple(name: str, items: Mapping[str, Any]) -> Any:
-    """Make a named tuple by its class's name, or a stand-in record if that is not imported.
+    """Make a named tuple by class name, or an ``UnboundRecord`` if the class is not imported.
 
     Raises:
         ValueError: The class has other fields.
@@ -145,7 +145,7 @@ def make_named_tuple(name: str, items: Mapping[str, Any]) -> Any:
 
 
 def begin_dataclass(name: str, names: Sequence[str]) -> Any:
-    """Make an empty dataclass by its name, or a stand-in record if the class is not imported.
+    """Make an empty dataclass by class name, or an ``UnboundRecord`` if the class is not imported.
 
     Raises:
         ValueError: The class has other fields.
@@ -155,7 +155,7 @@ def begin_dataclass(name: str, names: Sequence[str]) -> Any:
 
 
 def fill_fields(made: Any, items: Mapping[str, Any]) -> None:
-    """Set the fields of a dataclass instance, or stand-in record, that was made empty."""
+    """Set the fields of an empty dataclass instance that ``begin_dataclass`` made."""
     if type(made) is UnboundRecord:
         cast("dict[str, Any]", made.items).update(items)
         return

@@ -60,7 +60,7 @@ _ESTIMATOR = _Accessors(estimator_state, set_estimator_state)
 
 
 def generator_state(generator: np.random.Generator) -> dict[str, Any]:
-    """Return the object state of a ``numpy.random.Generator``, with its seed sequence."""
+    """Return the state of a ``numpy.random.Generator`` object, with its seed sequence."""
     bits = generator.bit_generator
     return {**bits.state, "seed": bits.seed_seq}
 
@@ -78,7 +78,7 @@ _NUMPY = _Accessors(generator_state, _set_generator_state)
 
 
 def random_class(name: str) -> Any:
-    """Return a class of ``numpy.random``, to recognise objects with a state; None if not imported.
+    """Return a class of ``numpy.random`` whose objects have a state; None if not imported.
 
     numpy imports it when it is first used, in a hundredth of a second. Another thread may be doing
     so: then the module is there, and its classes are not.
@@ -143,16 +143,3 @@ def _find_accessors(value: Any) -> _Accessors | None:
     if torch is not None and kind is getattr(torch, "Generator", None):
         return _TORCH
     return _ESTIMATOR if is_estimator(value) else None
-
-
-def takes_in_place(value: Any) -> bool:
-    """Return whether an object's state can be read directly into the tensors that it already has.
-
-    That is a module on the CPU with PyTorch's own way to take a state, which copies each tensor to
-    the one that is there. A class with a way of its own may first change what is there.
-    """
-    if not pytorch.is_module(value) or _find_accessors(value) is not _MODULE:
-        return False
-    if type(value).load_state_dict is not pytorch.require_torch().nn.Module.load_state_dict:
-        return False
-    return all(one.device.type == "cpu" for one in (*value.parameters(), *value.buffers()))

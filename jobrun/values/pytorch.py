@@ -99,7 +99,7 @@ def explain_unsavable(tensor: Tensor) -> str:
 
 
 def tensor_facts(tensor: Tensor, *, gaps: bool = False) -> dict[str, Any]:
-    """Return what the numpy array of a PyTorch tensor lacks: device, ``requires_grad``, strides, ….
+    """Return the properties of a PyTorch tensor that its numpy array lacks: device, strides, ….
 
     Args:
         tensor: The tensor.
@@ -184,7 +184,7 @@ def _with_strides(tensor: Tensor, strides: Any) -> Tensor:
 
 
 def _on_host(tensor: Tensor) -> tuple[Tensor, Any]:
-    """Copy a PyTorch tensor to the CPU; return the copy, and the device that may still write it."""
+    """Begin to copy a PyTorch tensor to the CPU; return the copy, and the device to wait for."""
     if tensor.device.type == "cpu":
         return tensor, None
     if tensor.device.type != "cuda":

@@ -22,6 +22,7 @@ from jobrun.values import object_state as objects
 from jobrun.values.adapters.registry import find_adapter, package_of
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.estimators import is_estimator
+from jobrun.values.structured_dtypes import is_structured_scalar
 
 Array = np.ndarray[Any, Any]
 Path = tuple[str, ...]
@@ -76,7 +77,7 @@ def find_overlapping(
     at: dict[int, Path] = {}
     pairs: list[Pair] = []
     for place, one in sorted(arrays.items(), key=itemgetter(0)):
-        array = np.asarray(one) if trees.is_structured_scalar(one) else one
+        array = np.asarray(one) if is_structured_scalar(one) else one
         if type(array) is not np.ndarray or not array.size:
             continue
         if id(one) in at:
@@ -105,7 +106,7 @@ def _held_memory(place: Path, value: Any) -> Iterator[_Memory]:
 
 
 def _is_view(value: Any) -> bool:
-    if trees.is_structured_scalar(value):
+    if is_structured_scalar(value):
         return value.base is not None
     return type(value) is np.ndarray and not value.flags.owndata
 
@@ -150,7 +151,7 @@ def render_place(place: Path) -> str:
 
 
 def _identity(thing: Any) -> Any:
-    """Return the object that identifies a shared part; None if it is no generator or object."""
+    """Return what identifies a random generator or object among shared parts; else None."""
     if _is_random(thing, "Generator"):
         return thing.bit_generator
     if _is_random(thing, "RandomState"):
@@ -321,8 +322,8 @@ def _is_immutable(thing: Any) -> bool:
 
 
 def _memory(place: Path, thing: Any) -> Iterable[_Memory]:
-    """Return the arrays that view the memory of a tensor or other value, to find shared parts."""
-    if isinstance(thing, np.ndarray) or trees.is_structured_scalar(thing):
+    """Return views of the memory of an array, tensor or adapted value, to find shared parts."""
+    if isinstance(thing, np.ndarray) or is_structured_scalar(thing):
         array = np.asarray(thing)
         return (_Memory(place, array, None, not array.flags.writeable),) if thing.size else ()
     if not pytorch.is_tensor(thing):
@@ -342,7 +343,7 @@ def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
     rest: list[tuple[Path, Any]] = [((), value)]
     while rest:
         place, thing = rest.pop()
-        is_memory = isinstance(thing, np.ndarray | Counter) or trees.is_structured_scalar(thing)
+        is_memory = isinstance(thing, np.ndarray | Counter) or is_structured_scalar(thing)
         if is_memory or pytorch.is_tensor(thing):
             yield place, thing
             continue
@@ -383,7 +384,7 @@ def _held(root: Any) -> Iterator[tuple[Path, Any]]:
         for place, thing in level:
             for step, part in _attributes(thing):
                 kind = type(part)
-                is_row = trees.is_structured_scalar(part)
+                is_row = is_structured_scalar(part)
                 if kind in _PLAIN or id(part) in seen or (issubclass(kind, _PASSED) and not is_row):
                     continue
                 count += 1

@@ -11,13 +11,8 @@ import numpy as np
 import pytest
 
 from jobrun.core import resource_usage as usage
-from jobrun.core.resource_usage import (
-    CostBudget,
-    MemoryWatch,
-    TimeUse,
-    measure_process,
-    process_start,
-)
+from jobrun.core.resource_usage import CostBudget, MemoryWatch, measure_process, process_start
+from jobrun.core.time_use import TimeUse
 
 
 def test_rows_of_time_add_up_and_the_longest_comes_first():

@@ -22,7 +22,7 @@ from jobrun.checkpoint.stores import epoch_copy as copying
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.write import writer
 from jobrun.core.files import disk as files
-from jobrun.core.files import json_lines
+from jobrun.core.files import json_files
 from jobrun.runner import checkpoint_stores as places
 from jobrun.runner import run_metadata_handler as metadata
 from jobrun.runner.resume import mid_epoch_recovery as entering
@@ -163,11 +163,11 @@ def renamed_epoch_not_synced() -> None:
 
 
 def journal_not_synced() -> None:
-    _without_fsync(json_lines)
+    _without_fsync(json_files)
 
 
 def name_of_the_journal_not_synced() -> None:
-    json_lines.sync_directory = _nothing
+    json_files.sync_directory = _nothing
 
 
 def record_not_synced() -> None:
@@ -322,7 +322,7 @@ def started_over_when_the_newest_is_bad() -> None:
 
 
 def torn_line_of_the_journal_kept() -> None:
-    json_lines.os = _Changed(ftruncate=_nothing)
+    json_files.os = _Changed(ftruncate=_nothing)
 
 
 def recovery_believes_what_it_sees() -> None:

@@ -14,7 +14,8 @@ from jobrun.core.events import (
     TaskWaited,
     UsageMeasured,
 )
-from jobrun.core.resource_usage import ProcessUse, TimeUse
+from jobrun.core.resource_usage import ProcessUse
+from jobrun.core.time_use import TimeUse
 from jobrun.graph.checkpoint_policy import CheckpointPolicy, UploadPolicy
 from jobrun.graph.readers import CounterSource, Reader, ReadRecords
 from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup

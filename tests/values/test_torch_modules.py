@@ -7,7 +7,7 @@ import pytest
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.container_flattening import flatten
 from jobrun.values.copies import detach_state
-from jobrun.values.object_state import ObjectState, put_state, take_state, takes_in_place
+from jobrun.values.object_state import ObjectState, put_state, take_state
 
 # Importing PyTorch takes seconds, in each process that runs one of these.
 pytestmark = pytest.mark.long
@@ -85,15 +85,3 @@ def test_a_tensor_with_more_than_its_numbers_is_refused_by_name(torch, name, wor
 
     with pytest.raises(UnsavableError, match=words):
         flatten({"w": tensor})
-
-
-def test_a_class_that_takes_states_in_its_own_way_is_not_read_into(torch):
-    class Resets(torch.nn.Linear):
-        def load_state_dict(self, state):
-            self.reset_parameters()
-            return super().load_state_dict(state)
-
-    assert takes_in_place(torch.nn.Linear(1, 1))
-    assert not takes_in_place(torch.nn.Linear(1, 1, device="meta"))
-    assert not takes_in_place(Resets(1, 1))
-    assert not takes_in_place(torch.optim.SGD(torch.nn.Linear(1, 1).parameters()))

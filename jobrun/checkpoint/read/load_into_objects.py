@@ -25,9 +25,10 @@ from jobrun.checkpoint.hdf5.value_codec import Array
 from jobrun.checkpoint.read.load import in_threads, load_blobs
 from jobrun.checkpoint.read.partial_read import flat_memory
 from jobrun.checkpoint.read.verified_file import Bytes, StateFile
+from jobrun.values.adapters.registry import find_object_adapter
 from jobrun.values.blob_kinds import Value, kind_of
 from jobrun.values.object_state import ObjectState
-from jobrun.values.pytorch import GRADIENTS, are_same_memory
+from jobrun.values.pytorch import GRADIENTS, are_same_memory, is_module, require_torch
 
 # Where it comes from, a piece of memory, and the digest of what was loaded into it.
 _Piece = tuple[str, Bytes, bytes]
@@ -89,6 +90,19 @@ class InPlace:
 
         in_threads(verify, self._pieces.get(name, ()), _WORTH_A_THREAD)
         return "/".join(path_in_blob(min(changed), name)) if changed else None
+
+
+def takes_in_place(module: Value) -> bool:
+    """Return whether an object's state can be loaded in place: it is a PyTorch module on the CPU.
+
+    And one with PyTorch's own way to take a state, which copies each tensor to the one that is
+    there. A class or an adapter with a way of its own may first change what is there.
+    """
+    if not is_module(module) or find_object_adapter(module) is not None:
+        return False
+    if type(module).load_state_dict is not require_torch().nn.Module.load_state_dict:
+        return False
+    return all(one.device.type == "cpu" for one in (*module.parameters(), *module.buffers()))
 
 
 def _fitting_arrays(

@@ -11,7 +11,7 @@ from jobrun.cli.formatting import list_times, shorten_path
 from jobrun.cli.terminal import Shell
 from jobrun.core.events import Event, Listener
 from jobrun.core.lazy_dataclass import replace
-from jobrun.core.resource_usage import TimeUse
+from jobrun.core.time_use import TimeUse
 from jobrun.runner.options import RunOptions
 
 if TYPE_CHECKING:

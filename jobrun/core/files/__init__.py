@@ -2,5 +2,5 @@
 
 - ``disk``: every durable write, and reads of regular files only. ``file_lock``: kernel
   locks.
-- ``json_files``: bounded JSON of unknown origin. ``json_lines``: journals.
+- ``json_files``: bounded JSON of unknown origin, and journals of JSON lines.
 """

@@ -49,7 +49,7 @@ _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 def mend_of(error: OSError, otherwise: str) -> str:
-    """Return advice on a disk error by its errno, such as ``ENOSPC``; else ``otherwise``.
+    """Return advice on a disk error by its errno, such as ``ENOSPC``, or else the given text.
 
     Faults of a device are distinguished from limits of the process.
     """
@@ -57,7 +57,7 @@ def mend_of(error: OSError, otherwise: str) -> str:
 
 
 class disk_faults:  # noqa: N801 - it reads as a function
-    """Convert an ``OSError`` of disk access in the block to a fault that says what was done.
+    """Convert an ``OSError`` of disk access in a ``with`` block to an error that says what failed.
 
     No generator: each epoch has several, and a generator's context takes twice as long.
 
@@ -80,7 +80,7 @@ class disk_faults:  # noqa: N801 - it reads as a function
         self._needed_bytes = needed_bytes
 
     def __enter__(self) -> None:
-        """Enter a block whose disk errors (``OSError``) become faults."""
+        """Enter a ``with`` block whose disk errors become an ``EnvironmentFaultError``."""
 
     def __exit__(
         self,
@@ -129,7 +129,7 @@ def _irregular(path: str | os.PathLike[str]) -> OSError:
 
 
 def read_regular(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> bytes:
-    """Read all bytes of a regular file on disk; refuse symbolic links, pipes and devices.
+    """Read a regular file from disk into memory, if it has at most ``most_bytes``.
 
     Raises:
         OSError: See ``open_regular``; or EFBIG, it is longer than ``most_bytes``.

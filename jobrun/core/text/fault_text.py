@@ -39,7 +39,7 @@ def headline(fault: Fault) -> str:
 
 
 def excerpt(fault: Fault, files: Mapping[str, str]) -> Excerpt | None:
-    """Return the source line that a fault points at, cut to show below its text, or None.
+    """Return the source line of a fault, shortened to print below the fault's text, or None.
 
     Args:
         fault: With or without a place.
@@ -159,7 +159,7 @@ def as_json(faults: Iterable[Fault]) -> dict[str, Any]:
 
 
 def as_item(fault: Fault) -> dict[str, Any]:
-    """Render a fault as a JSON object of its text, code and position; what it lacks is None."""
+    """Render a fault's text as a JSON object: code, message, advice and position."""
     where = fault.where
     at_line = where if where is not None and where.line else None
     return {

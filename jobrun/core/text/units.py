@@ -47,7 +47,7 @@ def parse_span(text: str) -> float | None:
 
 
 def number(value: float | int | bool | str) -> str:
-    """Render a number without units, no size or duration, as text: floats with five digits."""
+    """Render a number that has no units as text: floats with five digits."""
     if isinstance(value, float):
         return f"{value:.5g}"
     return integer_text(value) if type(value) is int else str(value)

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 
 from jobrun.core.errors import JobrunError
 from jobrun.core.events import Measured
-from jobrun.core.files.json_lines import read_lines
+from jobrun.core.files.json_files import read_lines
 from jobrun.runner.listeners.listener import (
     EpochMetrics,
     ListenedRun,

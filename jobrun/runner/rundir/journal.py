@@ -19,8 +19,7 @@ from typing import Any, Literal
 
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
-from jobrun.core.files.json_files import build, build_encoder, parse_json, read_json
-from jobrun.core.files.json_lines import JournalFile
+from jobrun.core.files.json_files import JournalFile, build, build_encoder, parse_json, read_json
 from jobrun.core.lazy_dataclass import dataclass
 
 JOURNAL_NAME = "committed.jsonl"

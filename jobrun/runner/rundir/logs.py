@@ -34,8 +34,14 @@ from jobrun.core.events import (
     UsageMeasured,
 )
 from jobrun.core.files.disk import disk_faults, open_append, replace_file, write_file
-from jobrun.core.files.json_files import build, read_json
-from jobrun.core.files.json_lines import LineFile, find_last_line, read_lines, read_tail
+from jobrun.core.files.json_files import (
+    LineFile,
+    build,
+    find_last_line,
+    read_json,
+    read_lines,
+    read_tail,
+)
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.event_lines import event_json, read_events

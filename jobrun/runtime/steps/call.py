@@ -42,17 +42,17 @@ from jobrun.values.blob_kinds import (
     is_object,
     require_storable,
 )
-from jobrun.values.change_detection import Loan, ObjectLoan, lend, read_only_row
+from jobrun.values.change_detection import Loan, ObjectLoan, lend
 from jobrun.values.container_flattening import (
     flatten,
     is_numpy_scalar,
-    is_structured_scalar,
     is_tree,
     unbound_class_error,
     unbound_classes,
 )
 from jobrun.values.copies import detach
 from jobrun.values.shared_parts import find_common_part, render_place
+from jobrun.values.structured_dtypes import is_structured_scalar, read_only_row
 
 Getter = Callable[[Frame], Any]
 

@@ -37,7 +37,7 @@ from jobrun.values.axis_order import axis_order, dense_copy, empty_in_order
 from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.container_flattening import is_tree, unbound_class_error, unbound_classes
 from jobrun.values.copies import detach
-from jobrun.values.object_state import ObjectState, takes_in_place
+from jobrun.values.object_state import ObjectState
 
 if TYPE_CHECKING:
     from jobrun.checkpoint import checkpoint_file
@@ -96,7 +96,9 @@ def _objects_in_place(step: LoadState, frame: Frame) -> load_into_objects.InPlac
     """Choose the objects into whose memory a step may read their states from a checkpoint file."""
     wanted = {} if step.partial else {name: frame.n.get(name) for name in step.objects}
     states = {
-        name: capture_object(name, value) for name, value in wanted.items() if takes_in_place(value)
+        name: capture_object(name, value)
+        for name, value in wanted.items()
+        if load_into_objects.takes_in_place(value)
     }
     return load_into_objects.InPlace(states) if states else None
 

@@ -27,7 +27,7 @@ from jobrun.core.events import (
     RunStarted,
     TaskEnded,
 )
-from jobrun.core.files.json_lines import read_lines
+from jobrun.core.files.json_files import read_lines
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.runner.rundir.event_lines import EVENTS, RecordedEvent, read_events
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, Run, open_run, runs

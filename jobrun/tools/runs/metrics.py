@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jobrun.core.errors import UsageError
 from jobrun.core.events import EpochEnded, Measured
-from jobrun.core.files.json_lines import read_lines, read_tail
+from jobrun.core.files.json_files import read_lines, read_tail
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integer_hex, is_long
 from jobrun.core.text.names import did_you_mean

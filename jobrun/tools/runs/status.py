@@ -20,7 +20,7 @@ from jobrun.core.events import (
     TaskEnded,
     TaskFacts,
 )
-from jobrun.core.files.json_lines import find_last_line, read_tail
+from jobrun.core.files.json_files import find_last_line, read_tail
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runner.rundir.event_lines import RecordedEvent, read_events
 from jobrun.runner.rundir.journal import read_journal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from jobrun.core.errors import UsageError
-from jobrun.core.files.json_lines import read_lines
+from jobrun.core.files.json_files import read_lines
 from jobrun.core.text.names import did_you_mean
 from jobrun.runner.rundir.event_lines import unreadable_file_error
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.core.lazy_dataclass import replace
-from jobrun.values.adapters.python_objects import object_adapter, object_tree
+from jobrun.values.adapters.reduce_protocol import object_adapter, object_tree
 from jobrun.values.adapters.registry import Adapter, package_of
 
 _LEFT_OUT = frozenset({"logger"})

@@ -6,7 +6,7 @@ of yours, so that they are there before a checkpoint is loaded.
 
 from __future__ import annotations
 
-from jobrun.values.adapters.python_objects import object_adapter
+from jobrun.values.adapters.reduce_protocol import object_adapter
 from jobrun.values.adapters.registry import Adapter
 
 

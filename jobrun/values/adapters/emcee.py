@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobrun.values.adapters.python_objects import object_adapter
+from jobrun.values.adapters.reduce_protocol import object_adapter
 from jobrun.values.adapters.registry import Adapter, UnsavableError, class_name, package_of
 
 _LEFT_OUT = frozenset({"log_prob_fn", "pool"})

@@ -13,12 +13,13 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from jobrun.values.adapters.python_objects import is_named, object_adapter
+from jobrun.values.adapters.reduce_protocol import object_adapter
 from jobrun.values.adapters.registry import (
     Adapter,
     UnsavableError,
     class_name,
     class_text,
+    is_named,
     package_of,
 )
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.values.adapters.python_objects import NAMED, object_adapter
-from jobrun.values.adapters.registry import Adapter, UnsavableError
+from jobrun.values.adapters.reduce_protocol import object_adapter
+from jobrun.values.adapters.registry import NAMED, Adapter, UnsavableError
 
 # What np.random.normal and the like draw from: its state is that of jobrun.generators.
 _GLOBAL: Any = getattr(np.random.mtrand, "_rand", None)

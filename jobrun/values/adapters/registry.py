@@ -1,4 +1,4 @@
-"""Define what an adapter is, find the one of a class, and register adapters of a user's own.
+"""Define what an adapter is, and register, find and call the adapters of classes.
 
 A library's adapters are in the module of its name beside this one, in the table below, and in the
 entry points of the group ``jobrun.adapters``, each named after the package whose classes it
@@ -11,8 +11,10 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from types import MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
+
+import numpy as np
 
 from jobrun.core.lazy_dataclass import dataclass, replace
 
@@ -34,6 +36,9 @@ _STANDARD = frozenset(
 )  # fmt: skip
 # Classes that are not where their names say.
 _HIDDEN = {"builtins:method": MethodType, "builtins:ellipsis": type(Ellipsis)}
+# Classes of what is saved by name; each version of Cython has a class of its own.
+_FUNCTIONS: tuple[type, ...] = (FunctionType, BuiltinFunctionType, type, np.ufunc)
+_CYTHON_FUNCTION = "cython_function_or_method"
 
 
 class UnsavableError(ValueError):
@@ -148,7 +153,7 @@ def adapt(
     set: Callable[[Any, Tree], object] | None = None,  # noqa: A002 - the word of the manual
     version: int = 1,
 ) -> Any:
-    """Register an adapter that saves values of a user's class, or a single object, in checkpoints.
+    """Register an adapter for a user's class, or for one object, so that checkpoints can hold it.
 
     Call it for a class at the top level of the module that defines or imports it, so that it is
     known before a checkpoint is loaded; for one object where it is made.
@@ -179,7 +184,7 @@ def adapt(
     if kind.__module__ in ("builtins", "numpy", "collections"):
         raise TypeError(f"{kind.__qualname__} is kept without an adapter; adapt a class of yours")
     if isinstance(what, type) and get is None:
-        objects: Any = import_module(f"{__name__.rpartition('.')[0]}.python_objects")
+        objects: Any = import_module(f"{__name__.rpartition('.')[0]}.reduce_protocol")
         _own[what] = replace(objects.object_adapter(package_of(what)), version=version)
         _found.clear()
         return what
@@ -206,7 +211,7 @@ def class_name(kind: Any) -> str:
 
 
 def find_by_name(name: str) -> Any:
-    """Find the class or function that a registered adapter saved as ``module:name``, or None.
+    """Find a class or function by the ``module:name`` that its adapter has saved, or None.
 
     Modules of libraries that are adapted here are imported; of all others those that are loaded
     are looked at, because what a file names is not run.
@@ -231,6 +236,48 @@ def _find_own(name: str) -> type | None:
     return next((kind for kind in _own if class_name(kind) == name), None)
 
 
+def named_tree(value: Any) -> str:
+    """Return the ``module:name`` that adapters save of a function or class; refuse local ones.
+
+    Raises:
+        UnsavableError: It is not found there: a lambda, or one defined inside a function.
+    """
+    name = find_name(value)
+    if name:
+        return name
+    title = getattr(value, "__qualname__", repr(value))
+    what = "class" if isinstance(value, type) else "function"
+    raise UnsavableError(
+        (),
+        f"the {what} {title}, which is not found by its name: define it at the top level of a "
+        "module",
+    )
+
+
+def find_name(value: Any) -> str:
+    """Return the ``module:name`` by which adapters find a function or class, or an empty text."""
+    if isinstance(value, np.ufunc):
+        name = f"numpy:{value.__name__}"
+    else:
+        name = f"{getattr(value, '__module__', None) or 'builtins'}:{value.__qualname__}"
+    return name if find_by_name(name) is value else ""
+
+
+NAMED = Adapter(named_tree, immutable=True, inner=True, by_name=True)
+
+
+def is_named(kind: type) -> bool:
+    """Return whether values of a class are functions or classes, which adapters save by name."""
+    return issubclass(kind, _FUNCTIONS) or kind.__name__ == _CYTHON_FUNCTION
+
+
+def find_named_value(name: str) -> Any:
+    """Find an adapted function or class by its name; return an ``UnboundValue`` if missing."""
+    found = find_by_name(name)
+    adapter = find_adapter(type(found))
+    return found if adapter is not None and adapter.by_name else UnboundValue(name, 0, None)
+
+
 def package_of(kind: Any) -> str:
     """Return a class's top-level package, by whose name the registry finds an adapter."""
     return str(getattr(kind, "__module__", "") or "").partition(".")[0]
@@ -246,11 +293,9 @@ def class_text(value: Any) -> str:
 def _search(kind: type) -> Adapter | None:
     if kind in _own:
         return _own[kind]
+    if is_named(kind):
+        return NAMED
     here = __name__.rpartition(".")[0]
-    standard: Any = import_module(f"{here}.standard")
-    named: Adapter | None = standard.find_named(kind)
-    if named is not None:
-        return named
     for base in kind.__mro__:
         package = package_of(base)
         if package == "builtins" and base is not kind:
@@ -361,7 +406,7 @@ def make_adapted(
 
 
 def fill_adapted(made: Any, name: str, rest: Any) -> None:
-    """Add saved content to an empty value, by the registered adapter that made the value.
+    """Fill a value, which its registered adapter has made empty, with its saved content.
 
     Raises:
         ValueError: The adapter fails.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from jobrun.values.adapters.python_objects import object_adapter
+from jobrun.values.adapters.reduce_protocol import object_adapter
 from jobrun.values.adapters.registry import Adapter
 
 

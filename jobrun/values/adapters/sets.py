@@ -105,7 +105,7 @@ def _tree(value: AnySet) -> Any:
 
 
 def _make(kind: type, tree: Any) -> Any:
-    """Rebuild a set or frozenset with its saved order of items, from a list or a hash table.
+    """Rebuild a set or frozenset in its saved order, from the saved list or hash table.
 
     An item that does not have the slot of its hash is ``late``: it takes the slot of a placeholder
     that is removed, when all slots that it tries before are occupied.

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.values.adapters.python_objects import (
+from jobrun.values.adapters.reduce_protocol import (
     fill_object,
     new_object,
     object_adapter,

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.values.adapters.python_objects import NAMED, is_named, object_adapter
+from jobrun.values.adapters.reduce_protocol import object_adapter
 from jobrun.values.adapters.registry import Adapter, UnsavableError, class_text
 from jobrun.values.adapters.sets import FROZENSET, SET
 
@@ -33,11 +33,6 @@ def find(kind: type) -> Adapter | None:
     if issubclass(kind, PurePath) and kind.__module__.partition(".")[0] == "pathlib":
         return _PATH
     return None
-
-
-def find_named(kind: type) -> Adapter | None:
-    """Find the standard adapter that saves functions and classes by name; None for other types."""
-    return NAMED if is_named(kind) else None
 
 
 def _deque_tree(value: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
-from jobrun.checkpoint.read.load_into_objects import InPlace
+from jobrun.checkpoint.read.load_into_objects import InPlace, takes_in_place
 from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.checkpoint.write.writer import write_state
 from jobrun.core.errors import CheckpointError
@@ -133,3 +133,17 @@ def test_damage_is_found_in_whatever_is_read_in_place(tmp_path):
             file.seek(at)
             file.write(bytes([byte]))
     load(path, empty())
+
+
+def test_a_class_that_takes_states_in_its_own_way_is_not_read_into():
+    torch = pytest.importorskip("torch")
+
+    class Resets(torch.nn.Linear):
+        def load_state_dict(self, state):
+            self.reset_parameters()
+            return super().load_state_dict(state)
+
+    assert takes_in_place(torch.nn.Linear(1, 1))
+    assert not takes_in_place(torch.nn.Linear(1, 1, device="meta"))
+    assert not takes_in_place(Resets(1, 1))
+    assert not takes_in_place(torch.optim.SGD(torch.nn.Linear(1, 1).parameters()))

@@ -23,7 +23,8 @@ from jobrun.cli.progress.summary import (
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import Fault, TaskFailedError
 from jobrun.core.events import UsageMeasured
-from jobrun.core.resource_usage import ProcessUse, TimeUse
+from jobrun.core.resource_usage import ProcessUse
+from jobrun.core.time_use import TimeUse
 from jobrun.runner.options import RunResult
 from tests.support.sample_events import Clock, ended, epoch, started
 

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from jobrun.core.files import json_lines
-from jobrun.core.files.json_lines import (
+from jobrun.core.files import json_files
+from jobrun.core.files.json_files import (
     JournalFile,
     LineFile,
     find_last_line,
@@ -33,7 +33,7 @@ def test_a_hole_of_a_terabyte_is_not_read(tmp_path):
 
 
 def test_the_last_line_with_a_mark_is_found_across_the_steps_of_the_search(tmp_path, monkeypatch):
-    monkeypatch.setattr("jobrun.core.files.json_lines._STEP_BYTES", 7)
+    monkeypatch.setattr("jobrun.core.files.json_files._STEP_BYTES", 7)
     (tmp_path / "f").write_text("a mark 1\nanother\nthe mark 2\nlast\n")
 
     assert find_last_line(tmp_path / "f", b"mark") == b"the mark 2"
@@ -56,7 +56,7 @@ def test_a_torn_line_is_ended_before_the_next_one(tmp_path, monkeypatch):
     file = LineFile(tmp_path / "logs" / "a.jsonl")
     file.append(b"one\n")
     with monkeypatch.context() as patch:
-        patch.setattr(json_lines, "write_all", _full)
+        patch.setattr(json_files, "write_all", _full)
         with pytest.raises(OSError, match="No space"):
             file.append(b"two, torn\n")
     file.append(b"three\n")
@@ -98,8 +98,8 @@ def test_an_open_file_is_looked_at_for_a_snapshot_once_a_millisecond(tmp_path, m
     file.append(b"one\n")
     file.append(b"two\n")
     looked = []
-    look = json_lines.unshare
-    monkeypatch.setattr(json_lines, "unshare", lambda *a: (looked.append(a), look(*a))[1])
+    look = json_files.unshare
+    monkeypatch.setattr(json_files, "unshare", lambda *a: (looked.append(a), look(*a))[1])
     for _ in range(100):
         file.append(b"within the millisecond\n")
     assert not looked

@@ -20,7 +20,7 @@ from jobrun.core.events import (
     Noted,
     TaskLimited,
 )
-from jobrun.core.files import json_lines
+from jobrun.core.files import json_files
 from jobrun.graph.types import Cluster, Job, Node, Retry, Task, TaskGroup
 from jobrun.runner.rundir import logs
 from jobrun.runner.rundir.logs import LostLines, RunLogs, read_losses, trim_metrics
@@ -241,7 +241,7 @@ def test_a_lost_line_is_told_once_and_counted_with_those_of_earlier_starts(tmp_p
         run_logs = RunLogs(tmp_path, JOB)
         run_logs(Measured("loss", 1.0, 1))
         with monkeypatch.context() as patch:
-            patch.setattr(json_lines, "write_all", _full)
+            patch.setattr(json_files, "write_all", _full)
             for _ in range(3):
                 run_logs(Measured("loss", 2.0, 2))
         assert run_logs.take_losses() == [

@@ -15,7 +15,7 @@ from jobrun.core.errors import CheckpointError, TaskFailedError
 from jobrun.runtime.snapshots.node_objects import load_object_state
 from jobrun.testing.adapters import Adapted, AdapterContract
 from jobrun.values import container_flattening
-from jobrun.values.adapters import python_objects, registry
+from jobrun.values.adapters import registry
 from jobrun.values.blob_kinds import check_storable, is_object
 from jobrun.values.compare import same_bits
 from jobrun.values.container_flattening import flatten, is_tree, unflatten
@@ -227,7 +227,7 @@ def test_a_value_made_of_a_function_that_is_not_loaded_is_made_when_it_is(monkey
     parts = flatten(value)
     found = registry.find_by_name
     monkeypatch.setattr(
-        python_objects, "find_by_name", lambda name: None if "count" in name else found(name)
+        registry, "find_by_name", lambda name: None if "count" in name else found(name)
     )
     unbound = unflatten(parts.structure, parts.leaves)
 

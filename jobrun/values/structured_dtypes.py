@@ -1,4 +1,4 @@
-"""Compare record dtypes with all that ``==`` leaves out, and read their fields without padding."""
+"""Compare numpy's structured dtypes with all that ``==`` leaves out, and read their fields."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _X86_BITS = 63
 
 
 def same_dtype(first: DType, second: DType) -> bool:
-    """Return whether two (record) dtypes are equal, counting titles, alignment and metadata."""
+    """Return whether two dtypes are equal, as are titles and alignment of structured ones.
+
+    Their metadata count, too, which ``==`` leaves out.
+    """
     if first is second:
         return True
     if first != second or first.type is not second.type:
@@ -32,7 +35,7 @@ def same_dtype(first: DType, second: DType) -> bool:
 
 
 def iterate_fields(dtype: DType) -> Iterator[tuple[DType, int, Any]]:
-    """Yield the dtype, offset and title of each field of a record dtype."""
+    """Yield the dtype, offset and title of each field of a structured dtype."""
     fields: Any = dtype.fields or {}
     for name in dtype.names or ():
         field = fields[name]
@@ -40,10 +43,10 @@ def iterate_fields(dtype: DType) -> Iterator[tuple[DType, int, Any]]:
 
 
 def value_bytes(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield the bytes of an array field by field of its record dtype, without padding.
+    """Yield an array's bytes without padding, field by field of its structured dtype.
 
-    Left out is the padding between the fields of a record dtype and behind an x86 long double (10
-    bytes of number in 16 of memory): it holds whatever was there, and a copy need not keep it.
+    Left out is the padding between the fields of a structured dtype and behind an x86 long double
+    (10 bytes of number in 16 of memory): it holds whatever was there, and a copy need not keep it.
     """
     if array.dtype.names:
         for name in array.dtype.names:
@@ -56,3 +59,19 @@ def value_bytes(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
         number = slice(10) if array.dtype.isnative else slice(width - 10, None)
         raw = np.ascontiguousarray(raw.reshape(-1, width)[:, number]).reshape(-1)
     yield raw
+
+
+def is_structured_scalar(value: Any) -> bool:
+    """Return whether a value is a numpy scalar of a structured dtype, whose fields can be set.
+
+    Other scalars never change; the fields of this one can be set, and its memory may be that of an
+    array: ``np.asarray(value)`` is a view of it.
+    """
+    return isinstance(value, np.void) and value.dtype.names is not None
+
+
+def read_only_row(value: Any) -> Any:
+    """Return a read-only view of a numpy scalar of a structured dtype."""
+    row = np.asarray(value).view()
+    row.flags.writeable = False
+    return row[()]

@@ -1,4 +1,4 @@
-"""Adapt Python objects by ``__reduce_ex__``, as ``copy`` does, and functions and classes by name.
+"""Adapt Python objects by the reduce protocol (``__reduce_ex__``), as the module ``copy`` does.
 
 That is the protocol that ``copy`` and ``pickle`` use: the arguments from which a class makes an
 object, and its state. Only what is of the packages that an adapter names is made, and a name in a
@@ -10,35 +10,28 @@ from __future__ import annotations
 import copyreg
 from collections.abc import Iterable
 from functools import lru_cache
-from types import BuiltinFunctionType, FunctionType
 from typing import Any
-
-import numpy as np
 
 from jobrun.values.adapters.registry import (
     Adapter,
-    UnboundValue,
     UnsavableError,
     class_name,
     class_text,
-    find_adapter,
     find_by_name,
+    named_tree,
     package_of,
 )
 
 _PROTOCOL = 4
-_FUNCTIONS: tuple[type, ...] = (FunctionType, BuiltinFunctionType, type, np.ufunc)
 # What a class may extend, to be made with that content.
 _BASES: dict[str, Any] = {kind.__name__: kind for kind in (dict, list, set, frozenset)}
-# Each version of Cython has a class of its own.
-_CYTHON_FUNCTION = "cython_function_or_method"
 _reduce_newobj: Any = vars(copyreg)["__newobj__"]
 _reduce_reconstructor: Any = vars(copyreg)["_reconstructor"]
 
 
 @lru_cache
 def object_adapter(*packages: str, immutable: bool = False, inner: bool = False) -> Adapter:
-    """Build an adapter for Python objects that are rebuilt by functions of the given packages."""
+    """Build an adapter by ``__reduce_ex__`` for objects that functions of given packages make."""
 
     def make(kind: type, tree: Any) -> Any:
         return new_object(kind, tree, packages)
@@ -47,7 +40,7 @@ def object_adapter(*packages: str, immutable: bool = False, inner: bool = False)
 
 
 def object_tree(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Adapt a Python object: convert it by ``__reduce_ex__`` to dicts of arguments and of state.
+    """Convert a Python object by ``__reduce_ex__`` to a dict of arguments and one of its state.
 
     Raises:
         UnsavableError: It does not support that.
@@ -112,7 +105,7 @@ def new_object(kind: type, tree: Any, packages: Iterable[str]) -> Any:
 
 
 def fill_object(made: Any, rest: Any) -> None:
-    """Set the items and state of a rebuilt Python object, as ``copy.copy`` does."""
+    """Set the items and state of a Python object rebuilt from what ``__reduce_ex__`` returned."""
     if rest.get("items"):
         made.extend(rest["items"])
     for key, one in rest.get("pairs", ()):
@@ -129,45 +122,3 @@ def fill_object(made: Any, rest: Any) -> None:
         vars(made).update(attributes)
     for name, one in (slots or {}).items():
         setattr(made, name, one)
-
-
-def named_tree(value: Any) -> str:
-    """Return the name ``module:name`` by which a Python function or class is saved.
-
-    Raises:
-        UnsavableError: It is not found there: a lambda, or one defined inside a function.
-    """
-    name = find_name(value)
-    if name:
-        return name
-    title = getattr(value, "__qualname__", repr(value))
-    what = "class" if isinstance(value, type) else "function"
-    raise UnsavableError(
-        (),
-        f"the {what} {title}, which is not found by its name: define it at the top level of a "
-        "module",
-    )
-
-
-def find_name(value: Any) -> str:
-    """Return ``module:name`` of a Python function or class that an import finds there, else ""."""
-    if isinstance(value, np.ufunc):
-        name = f"numpy:{value.__name__}"
-    else:
-        name = f"{getattr(value, '__module__', None) or 'builtins'}:{value.__qualname__}"
-    return name if find_by_name(name) is value else ""
-
-
-NAMED = Adapter(named_tree, immutable=True, inner=True, by_name=True)
-
-
-def is_named(kind: type) -> bool:
-    """Return whether a type's instances are Python functions or classes, saved by name only."""
-    return issubclass(kind, _FUNCTIONS) or kind.__name__ == _CYTHON_FUNCTION
-
-
-def find_named_value(name: str) -> Any:
-    """Find a Python function or class by its saved name; return ``UnboundValue`` if missing."""
-    found = find_by_name(name)
-    adapter = find_adapter(type(found))
-    return found if adapter is not None and adapter.by_name else UnboundValue(name, 0, None)
