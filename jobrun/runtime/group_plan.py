@@ -8,7 +8,7 @@ from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.query import walk
-from jobrun.graph.readers import ReadQueue, ReadRecords, record_path
+from jobrun.graph.readers import ReadQueue, ReadRecords, record_fields, record_path
 from jobrun.graph.steps import CallPython
 from jobrun.graph.types import (
     NodeReport,
@@ -21,23 +21,24 @@ from jobrun.graph.types import (
 )
 from jobrun.runtime.codegen.alias_analysis import is_fresh
 from jobrun.runtime.codegen.compiler import Block, compile_block, compile_expression
+from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import (
     BlockNames,
     GroupUsage,
     Steps,
+    add_moved_names,
     collect_usage,
+    find_moved_names,
     find_opaque_names,
 )
 from jobrun.runtime.codegen.meter_protocol import Instrumenter
-from jobrun.runtime.codegen.record_statements import RecordAccess
+from jobrun.runtime.codegen.record_statements import RecordAccess, SentRecord
 from jobrun.runtime.codegen.statements import FLAG
 from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.records.queue_endpoints import (
     QueuePlan,
     QueueSink,
     QueueSource,
-    add_moved_names,
-    find_record_access,
     plan_queues,
 )
 from jobrun.runtime.records.record_loop import (
@@ -166,7 +167,7 @@ def _task_plan(task: Task, known: GroupUsage) -> TaskPlan:
         task,
         tuple(_setup_plan(task, one, known) for one in task.setup),
         tuple(_setup_plan(task, one, known) for one in task.instance_setup),
-        _block(task.steps, body_path(task), names, records=find_record_access(task, names)),
+        _block(task.steps, body_path(task), names, records=_record_access(task, names)),
         tuple(
             _report_plan(one, _beside(task, one.steps, known), _all(task)) for one in task.reports
         ),
@@ -283,6 +284,29 @@ def plan_records(task: Task, names: BlockNames) -> RecordPlan | None:
         return Streams(source, tuple(QueueSink(one, task, frame) for one in task.write))
 
     return RecordPlan(streams, shares_records(task), task.path)
+
+
+def _record_access(task: Task, names: BlockNames) -> RecordAccess | None:
+    """Plan which blobs a task's records bind and send; None if it has no reader and no queue.
+
+    Args:
+        task: The task.
+        names: What is known of the names of its body.
+    """
+    if task.read is None and not task.write:
+        return None
+    moved = find_moved_names(task, names)
+    sent = tuple(
+        SentRecord(
+            one.names,
+            moved & frozenset(one.names),
+            StepLocation(f"{task.path}/write.{one.queue.name}", task.origin),
+        )
+        for one in task.write
+    )
+    return RecordAccess(
+        record_fields(task.read), sent, StepLocation(f"{task.path}/read", task.origin)
+    )
 
 
 def shares_records(task: Task) -> bool:

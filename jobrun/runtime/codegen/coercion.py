@@ -113,31 +113,6 @@ def own_at_end(blobs: Blobs, name: str, *others: tuple[Blobs, str]) -> None:
         blobs[name] = value.copy(order="K")
 
 
-def copy_sent(blobs: Blobs, name: str) -> Value:
-    """Coerce a blob's value for a record to be sent: copy what other code may still change.
-
-    Raises:
-        MissingBlobError: There is none of that name.
-        TaskFailedError: E202 or E240, if no record can hold it.
-    """
-    return detach(blobs[name], name)
-
-
-def take_moved(blobs: Blobs, name: str) -> Value:
-    """Coerce a blob's value for a record to be sent: move an array out of the blob, else copy.
-
-    Raises:
-        MissingBlobError: There is none of that name.
-        TaskFailedError: E202 or E240, if no record can hold it.
-    """
-    value = blobs[name]
-    if type(value) is np.ndarray and value.base is None:
-        # Not even a later fault can make two tasks see one array.
-        del blobs[name]
-        return value
-    return detach(value, name)
-
-
 def as_blob_value(value: Value) -> Value:
     """Coerce a value to one that a blob may hold: copy a container, check any other value.
 

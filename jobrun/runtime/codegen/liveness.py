@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import cache
 
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.blob_access import AccessFinder
 from jobrun.graph.expressions import Call, Expr, Name
 from jobrun.graph.query import expressions, op_expressions, walk
-from jobrun.graph.readers import ReadQueue, ReadRecords
+from jobrun.graph.readers import record_fields
 from jobrun.graph.steps import CallPython, Net, Step
 from jobrun.graph.types import (
     Apart,
@@ -246,13 +246,7 @@ def _blocks(task: Task) -> Iterator[Steps]:
 def _carried(task: Task) -> set[str]:
     """Collect names that a task receives or sends in records, which are live beyond its blocks."""
     names = {name for one in task.write for name in one.names}
-    match task.read:
-        case ReadRecords(reader=reader):
-            return names | {field.name for field in reader.fields}
-        case ReadQueue(names=fields):
-            return names | set(fields)
-        case None:
-            return names
+    return names.union(record_fields(task.read))
 
 
 def _task_usage(task: Task) -> Usage:
@@ -287,6 +281,43 @@ def changed_views(expr: Expr) -> set[str]:
             views = aliased_leaves(expr.args[position])
             found |= {leaf.name for leaf in views if isinstance(leaf, Name)}
     return found
+
+
+def add_moved_names(task: Task, names: BlockNames) -> BlockNames:
+    """Mark blobs that a task moves into queues as changed: no other blob may share their memory.
+
+    They count as changed, so that no other name of the body shares memory with them.
+    """
+    given = find_moved_names(task, names)
+    return replace(names, changed=names.changed | given) if given else names
+
+
+def find_moved_names(task: Task, names: BlockNames) -> frozenset[str]:
+    """Find names whose values a task can move, not copy, into a queue, as nothing else reads them.
+
+    A name that only the body knows has certainly got another value there before the body looks
+    at it again: that nothing is read before it is made, the compiler has proven.
+    """
+    sent = Counter(name for one in task.write for name in one.names)
+    if not sent:
+        return frozenset()
+    own = {Scope.INSTANCE} if task.instances > 1 else {Scope.INSTANCE, Scope.TASK}
+    seen = _seen_beside(task)
+    return frozenset(
+        name
+        for name, count in sent.items()
+        if count == 1 and name not in seen and names.scope(name) in own
+    )
+
+
+def _seen_beside(task: Task) -> set[str]:
+    """Collect names that a task's outputs, setup and reports read: a queue gets copies of these."""
+    seen = set(collect_expression_usage(one.value for one in task.outputs).used)
+    for nets in (*task.setup, *task.instance_setup):
+        seen |= collect_usage(nets.init).used | collect_usage(nets.exit).used
+    for report in task.reports:
+        seen |= collect_usage(report.steps).used
+    return seen
 
 
 def find_opaque_names(group: TaskGroup) -> dict[str, frozenset[str]]:

@@ -20,11 +20,11 @@ from collections.abc import Collection, Iterable
 import numpy as np
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.runtime.codegen import coercion
 from jobrun.runtime.codegen.expressions import call, item, load, store
 from jobrun.runtime.codegen.line_table import StepLocation, locate
 from jobrun.runtime.codegen.statements import StatementBuilder
-from jobrun.values.blob_kinds import PLAIN_KINDS
+from jobrun.runtime.context.frame import Blobs
+from jobrun.values.blob_kinds import PLAIN_KINDS, Value
 from jobrun.values.copies import detach
 
 # The further arguments of the function that runs a task's steps for its records.
@@ -156,10 +156,27 @@ def _passed(statements: StatementBuilder, name: str, *, is_moved: bool) -> ast.e
 
 
 def _taken(statements: StatementBuilder, name: str, *, is_moved: bool) -> ast.expr:
-    """Generate code that moves or copies a blob out of its dict into a record to send."""
-    take = coercion.take_moved if is_moved else coercion.copy_sent
-    function = statements.globals.bind(take, take.__name__)
-    return call(function, statements.workspace(name), ast.Constant(name))
+    """Generate code that moves a blob's array into a record to send, or copies the blob's value."""
+    workspace, key = statements.workspace(name), ast.Constant(name)
+    if is_moved:
+        return call(statements.globals.bind(take_moved, "take_moved"), workspace, key)
+    copy = statements.globals.bind(detach, "detach")
+    return call(copy, item(workspace, key, ast.Load()), key)
+
+
+def take_moved(blobs: Blobs, name: str) -> Value:
+    """Move an array out of its blob into a record to send; return a copy of any other value.
+
+    Raises:
+        MissingBlobError: There is none of that name.
+        TaskFailedError: E202 or E240, if no record can hold it.
+    """
+    value = blobs[name]
+    if type(value) is np.ndarray and value.base is None:
+        # Not even a later fault can make two tasks see one array.
+        del blobs[name]
+        return value
+    return detach(value, name)
 
 
 def _leave_unless(sends: list[ast.expr]) -> list[ast.stmt]:

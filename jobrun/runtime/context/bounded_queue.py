@@ -28,7 +28,13 @@ from typing import Protocol, TypeVar
 from jobrun.runtime.context.cancel import CancelledError, CancelScope
 from jobrun.values.blob_kinds import Value
 
+# One value for each field of a record, in the fields' order; the receiver may change them.
 Values = tuple[Value, ...]
+# A record, after its place in the order in which its source gives records out, from 0: never a
+# matter of timing, unless the source is a queue of several writers.
+Numbered = tuple[int, Values]
+# The records of an instance: a generator, since that costs less per record than a call.
+Records = Iterator[Numbered]
 # The number of a take, counted from 0, and its record; None at the end of the queue.
 Taken = tuple[int, Values | None]
 
@@ -49,10 +55,10 @@ class RecordQueue(Protocol):
     def writer(self, scope: CancelScope) -> Put:
         """Return a function by which one thread puts records into the bounded queue."""
 
-    def take(self, scope: CancelScope) -> tuple[int, Values] | None:
+    def take(self, scope: CancelScope) -> Numbered | None:
         """Take the next record and its number out of the bounded queue; return None at its end."""
 
-    def records(self, scope: CancelScope) -> Iterator[tuple[int, Values]]:
+    def records(self, scope: CancelScope) -> Records:
         """Iterate over numbered records while taking them out of the bounded queue."""
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
@@ -112,7 +118,7 @@ class BoundedQueue(ABC):
         """Return the function that a thread calls to put its records into the bounded queue."""
         return partial(self.put, scope=scope)
 
-    def take(self, scope: CancelScope) -> tuple[int, Values] | None:
+    def take(self, scope: CancelScope) -> Numbered | None:
         """Take the next record of the queue and its number; None if it is closed and empty.
 
         Raises:
@@ -125,7 +131,7 @@ class BoundedQueue(ABC):
         number, values = taken
         return None if values is None else (number, values)
 
-    def records(self, scope: CancelScope) -> Iterator[tuple[int, Values]]:
+    def records(self, scope: CancelScope) -> Records:
         """Iterate over the records that one reader of a bounded queue takes, and their numbers.
 
         Raises:
@@ -373,7 +379,7 @@ class SpscQueue(FifoQueue):
 
         return write
 
-    def records(self, scope: CancelScope) -> Iterator[tuple[int, Values]]:
+    def records(self, scope: CancelScope) -> Records:
         """Iterate over a bounded queue's records; only in the thread of its single reader."""
         records, putters = self._records, self._putters
         while True:

@@ -14,11 +14,12 @@ import numpy as np
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import replace
+from jobrun.runtime.context.bounded_queue import Records
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import Blobs, Frame
 from jobrun.runtime.context.group_run_state import GroupRun
 from jobrun.runtime.context.safe_point import SafePoint, SafePointHooks
-from jobrun.runtime.records.record_loop import Records, Streams
+from jobrun.runtime.records.record_loop import Streams
 from jobrun.values.blob_kinds import is_object
 from jobrun.values.copies import boundary_form, detach
 from jobrun.values.object_state import generator_state

@@ -42,6 +42,7 @@ from jobrun.graph.readers import (
 from jobrun.runtime.codegen.compiler import compile_expression
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import BlockNames, collect_expression_usage
+from jobrun.runtime.context.bounded_queue import Numbered, Records
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.records.cursor import Cursor, MakeIterator, ZipCursor
@@ -51,7 +52,6 @@ from jobrun.runtime.records.reader_position import (
     encode_positions,
     share_bounds,
 )
-from jobrun.runtime.records.record_loop import Numbered, Records
 from jobrun.runtime.records.row_iterators import (
     ENDLESS,
     CounterRows,
