@@ -182,7 +182,7 @@ def _task_plan(task: Task, known: GroupUsage) -> TaskPlan:
 
 
 def body_path(task: Task) -> str:
-    """Return the path of a task's body in its plan: that of one record, if the task reads records.
+    """Return the path of a task's body in the group plan: ``TASK/record`` if the task reads.
 
     It is what ``stop`` ends.
     """
@@ -197,7 +197,7 @@ def _setup_plan(task: Task, nets: SetupNets, known: GroupUsage) -> SetupPlan:
 
 
 def _beside(task: Task, steps: Steps, known: GroupUsage) -> BlockNames:
-    """Plan how a report's steps access blobs beside a task's steps, which run at the same time."""
+    """Plan how a report's steps share blobs with a task's steps that run at the same time."""
     others = [one.steps for one in task.reports if one.steps is not steps]
     return known.task_block(task, steps, beside=(task.steps, *others))
 
@@ -236,9 +236,9 @@ def _node_report(report: NodeReport, known: GroupUsage) -> ReportPlan:
 
 
 def _report_plan(report: Report, names: BlockNames, beside: list[Steps]) -> ReportPlan:
-    """Plan a report: compile its steps, in which ``failed`` reads whether the body failed.
+    """Plan one of a group's reports: compile the steps that run at an interval.
 
-    Unless a blob has that name.
+    There ``failed`` says whether the body failed, unless a blob has that name.
     """
     is_blob = names.is_outer(FLAG) or any(FLAG in collect_usage(steps).bound for steps in beside)
     return ReportPlan(
@@ -310,7 +310,7 @@ def _record_access(task: Task, names: BlockNames) -> RecordAccess | None:
 
 
 def shares_records(task: Task) -> bool:
-    """Return whether the plan has a task's parallel copies take records from one common stream."""
+    """Return whether a plan lets a task's parallel copies share one stream of records."""
     if task.instances <= 1:
         return False
     return not (isinstance(task.read, ReadRecords) and task.read.reader.shard == "instance")

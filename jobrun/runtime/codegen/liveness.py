@@ -57,7 +57,7 @@ class Usage:
 
 @cache
 def access_finder() -> AccessFinder:
-    """Build an object that finds the names a step reads, binds or changes, to compute liveness."""
+    """Build the analyser that lists which names a step reads, binds or changes, for liveness."""
     mutating = {name: known.mutates for name, known in OPERATORS.items() if known.mutates}
     return AccessFinder(mutating, {name for name in mutating if OPERATORS[name].atomic})
 
@@ -164,11 +164,11 @@ class GroupUsage:
         self._changed.setdefault(node, set()).update(seen.changed)
 
     def changed(self, node: str) -> frozenset[str]:
-        """Return names of blobs live in several tasks of a node that generated code changes."""
+        """Return which live blobs of a node its tasks, setup or reports change in place."""
         return frozenset(self._changed.get(node, ()))
 
     def task_block(self, task: Task, block: Steps, beside: Iterable[Steps] = ()) -> BlockNames:
-        """Return which names of a task's block are live after it, and which other blocks use too.
+        """Return which names in a task's block are live after it, or used by other code.
 
         Args:
             task: The task.
@@ -204,7 +204,7 @@ class GroupUsage:
         )
 
     def node_block(self, part: NodeSetup | NodeReport, block: Steps) -> BlockNames:
-        """Return the liveness of names in a node's setup or report: all are live after that."""
+        """Return the liveness of names in a node's setup or report: all outlive the block."""
         found = collect_usage(block)
         changed = found.changed | self._changed.get(part.node, set())
         return BlockNames(
@@ -225,7 +225,7 @@ def _by_path(apart: Apart) -> dict[str, tuple[tuple[str, str], ...]]:
 
 
 def _without(block: Steps, blocks: Iterable[Steps]) -> Iterator[Steps]:
-    """Yield all of a task's blocks but the given one: their uses keep names live after it."""
+    """Yield a task's blocks except ``block``: the names that they use are live after it."""
     met = False
     for steps in blocks:
         if steps is block and not met:
@@ -284,7 +284,7 @@ def changed_views(expr: Expr) -> set[str]:
 
 
 def add_moved_names(task: Task, names: BlockNames) -> BlockNames:
-    """Mark blobs that a task moves into queues as changed: no other blob may share their memory.
+    """Add the names whose arrays move into queues to the changed names in a block's liveness.
 
     They count as changed, so that no other name of the body shares memory with them.
     """
@@ -293,7 +293,7 @@ def add_moved_names(task: Task, names: BlockNames) -> BlockNames:
 
 
 def find_moved_names(task: Task, names: BlockNames) -> frozenset[str]:
-    """Find names whose values a task can move, not copy, into a queue, as nothing else reads them.
+    """Find names that are not live once a record is sent: a queue gets their arrays uncopied.
 
     A name that only the body knows has certainly got another value there before the body looks
     at it again: that nothing is read before it is made, the compiler has proven.
@@ -311,7 +311,7 @@ def find_moved_names(task: Task, names: BlockNames) -> frozenset[str]:
 
 
 def _seen_beside(task: Task) -> set[str]:
-    """Collect names that a task's outputs, setup and reports read: a queue gets copies of these."""
+    """Collect names live outside a task's body: read by its outputs, setup and reports."""
     seen = set(collect_expression_usage(one.value for one in task.outputs).used)
     for nets in (*task.setup, *task.instance_setup):
         seen |= collect_usage(nets.init).used | collect_usage(nets.exit).used

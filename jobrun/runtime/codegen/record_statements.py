@@ -64,12 +64,12 @@ class RecordAccess:
 
     @property
     def names(self) -> frozenset[str]:
-        """Return the blobs that a task's generated record loop binds from records or sends."""
+        """Return the blobs that a generated record loop gets from records or sends."""
         return frozenset(self.fields).union(*(one.names for one in self.sent))
 
 
 def build_skip(access: RecordAccess) -> list[ast.stmt]:
-    """Generate the statement by which ``stop`` has a task's queues skip the present record."""
+    """Generate the statement by which ``stop`` skips a record in a task's output queues."""
     return [ast.Expr(call(load(SKIP), load(_NUMBER)))] if access.sent else []
 
 
@@ -110,7 +110,7 @@ def build_record_loop(
 
 
 def unbind(variables: Iterable[str]) -> list[ast.stmt]:
-    """Generate statements that unbind a record's variables, whether or not they are bound."""
+    """Generate statements that delete a record's Python variables, set or not."""
     names = list(variables)
     if not names:
         return []

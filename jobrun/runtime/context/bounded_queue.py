@@ -50,7 +50,7 @@ class RecordQueue(Protocol):
     """What tasks use of a queue of records, on whichever node it is; see ``BoundedQueue``."""
 
     def put(self, number: int, values: Values | None, scope: CancelScope) -> bool:
-        """Put a numbered record into the bounded queue, or None for a number without a record."""
+        """Put a record and its number into the bounded queue; None only skips the number."""
 
     def writer(self, scope: CancelScope) -> Put:
         """Return a function by which one thread puts records into the bounded queue."""
@@ -62,16 +62,16 @@ class RecordQueue(Protocol):
         """Iterate over numbered records while taking them out of the bounded queue."""
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
-        """Take up to ``most`` records from a bounded queue at once, with their batch's number."""
+        """Take up to ``most`` records from a bounded queue at once, and their batch's number."""
 
     def take_waited_s(self) -> float:
         """Return how many seconds tasks have waited for the bounded queue since the last call."""
 
     def leave_writer(self) -> None:
-        """Remove one writer from the bounded queue, which is closed after the last one."""
+        """Remove one writer from the bounded queue, which closes once it has no writer."""
 
     def leave_reader(self) -> None:
-        """Remove one reader from the bounded queue, which drops records after the last one."""
+        """Remove one reader from the bounded queue, which drops records once it has no reader."""
 
 
 class BoundedQueue(ABC):
@@ -100,7 +100,7 @@ class BoundedQueue(ABC):
         self._waited_s = [0.0, 0.0]
 
     def put(self, number: int, values: Values | None, scope: CancelScope) -> bool:
-        """Put a numbered record into the queue, None to skip a number; wait while it is full.
+        """Put a record and its number into the bounded queue, None to skip it; wait while full.
 
         Returns:
             False when no reader is left: the record is dropped.
@@ -119,7 +119,7 @@ class BoundedQueue(ABC):
         return partial(self.put, scope=scope)
 
     def take(self, scope: CancelScope) -> Numbered | None:
-        """Take the next record of the queue and its number; None if it is closed and empty.
+        """Take the bounded queue's next record and its number; None if it is closed and empty.
 
         Raises:
             CancelledError: The scope was cancelled before.
@@ -158,7 +158,7 @@ class BoundedQueue(ABC):
         return found
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
-        """Take up to ``most`` records at once out of a bounded queue, with the batch's number.
+        """Take up to ``most`` records from a bounded queue at once, and their batch's number.
 
         One reader at a time, or each would end with a few. None as of ``take``.
 
@@ -192,14 +192,14 @@ class BoundedQueue(ABC):
         return self._waited_s[0], self._waited_s[1]
 
     def leave_writer(self) -> None:
-        """Remove one writer from the bounded queue, which is closed after its last writer."""
+        """Remove one writer from the bounded queue, which closes once it has no writer."""
         with self._lock:
             self._writers -= 1
             if self._writers == 0:
                 _wake_all(self._takers)
 
     def leave_reader(self) -> None:
-        """Remove one reader from the bounded queue; after the last, no writer waits any more."""
+        """Remove one reader from the bounded queue; once it has none, no writer waits."""
         with self._lock:
             self._readers -= 1
             if self._readers == 0:
@@ -212,7 +212,10 @@ class BoundedQueue(ABC):
 
     @abstractmethod
     def _take(self) -> Taken | None:
-        """Take a record, or the end, out of the queue; None if neither has come. Needs the lock."""
+        """Take a record, or the end, from the bounded queue; return None if neither has come.
+
+        Needs the lock.
+        """
 
     @abstractmethod
     def _clear(self) -> None:

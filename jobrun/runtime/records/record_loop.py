@@ -43,7 +43,7 @@ class RecordSource(Protocol):
         """
 
     def close(self) -> None:
-        """Stop reading records for a task's record loop, even if that never began."""
+        """Stop reading records for a task's record loop, even if the loop never began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def run_records(plan: RecordPlan, block: Block, frame: Frame, streams: Streams) 
 
 
 def _divide(records: Records, frame: Frame, streams: Streams, *, by_record: bool) -> Records:
-    """Iterate over a parallel copy's records until another copy has ended the record loop."""
+    """Iterate over records for one copy of a task until another copy ends the record loop."""
     for number, values in records:
         if streams.ended:
             _skip(streams.sinks, number)
@@ -137,14 +137,17 @@ def _divide(records: Records, frame: Frame, streams: Streams, *, by_record: bool
 
 
 def _gated(records: Records, pass_gate: Callable[[], None]) -> Records:
-    """Iterate over a record loop's records; before each, wait until a save copied what changes."""
+    """Yield a record loop's records; before each, wait until a save has copied the blobs."""
     for record in records:
         pass_gate()
         yield record
 
 
 def _skip(sinks: Sequence[QueueSink], number: int) -> None:
-    """Skip one record's number in each queue that a record loop writes to: readers may await it."""
+    """Skip a record that the record loop does not send, in each queue that it writes to.
+
+    Readers may wait for its number.
+    """
     for sink in sinks:
         sink.skip(number)
 

@@ -105,7 +105,7 @@ def _held(name: str, value: Value, *, is_state: bool) -> Mapping[str, Value]:
 def load_object_state(
     name: str, value: Any, state: ObjectState, in_place: InPlace | None = None
 ) -> None:
-    """Load a saved state into a node's object; require that its state now equals the saved one.
+    """Load a saved state into a Python object of a node; raise if its state then differs.
 
     Args:
         name: The blob.
@@ -168,7 +168,7 @@ def restore_object_state(value: Any, state: ObjectState) -> None:
 
 
 def _expect_same_parts(name: str, own: ObjectState, state: ObjectState) -> None:
-    """Require that a node's object has arrays of the saved state's names, dtypes and shapes."""
+    """Require that a node's object has the arrays of its saved state: names, dtypes, shapes."""
     ours, theirs = trees.flatten(own.tree), trees.flatten(state.tree)
     facts = [
         {"/".join(path): _form(leaf) for path, leaf in parts.leaves.items() if path[0] != GRADIENTS}
@@ -228,20 +228,20 @@ class SharedParts:
     arrays: frozenset[Pair] = frozenset()
 
     def names(self) -> set[str]:
-        """Return the names of blobs found to share parts or array memory with another blob."""
+        """Return the names of a node's blobs that share arrays or objects with another blob."""
         pairs = (*self.parts, *self.arrays)
         return {one[0] for pair in pairs for one in pair}
 
     def gradients(self) -> frozenset[Pair]:
-        """Return the pairs of arrays that objects of a node share, one of them a gradient."""
+        """Return the pairs of arrays shared by a node's objects of which one is a gradient."""
         return frozenset(pair for pair in self.arrays if any(map(_is_gradient, pair)))
 
     def without_gradients(self) -> SharedParts:
-        """Return what objects of a node share, without the arrays that are gradients."""
+        """Return the parts that a node's objects share, except gradient arrays."""
         return SharedParts(self.parts, self.arrays - self.gradients())
 
     def fault(self, path: str = "") -> Fault | None:
-        """Build a fault for the first part that two objects share; None if they share nothing."""
+        """Build a ``Fault`` for the first part that a node's objects share; None without any."""
         for first, second in sorted(self.parts):
             ours, other = (second, first) if len(first) == 1 else (first, second)
             text = f"{render_place(ours)} is the object {render_place(other)}"
@@ -255,7 +255,7 @@ class SharedParts:
 def find_sharing(
     objects: Mapping[str, Any], values: Mapping[str, Value] | None = None
 ) -> SharedParts:
-    """Find which parts and memory the objects of a node share, with each other or other blobs.
+    """Find arrays and inner objects that a node's objects share with each other or other blobs.
 
     Args:
         objects: The node's, by name.
@@ -292,7 +292,7 @@ class SharingTracker:
         values: Mapping[str, Value],
         origins: Iterable[tuple[str, str]] = (),
     ) -> bool:
-        """Refuse a save if objects share parts now that they would not share after a resume.
+        """Refuse a save if a node's objects share parts that would be separate after a resume.
 
         Args:
             node: Whose they are.
@@ -342,7 +342,7 @@ class SharingTracker:
 
 
 def _changed_sharing(found: SharedParts, allowed: SharedParts) -> Fault | None:
-    """Return a fault if objects share more or fewer parts than ``allowed`` lists, else None."""
+    """Return a ``Fault`` if a node's objects share more or fewer parts than before, else None."""
     more = SharedParts(found.parts - allowed.parts, found.arrays - allowed.arrays).fault()
     if more is not None:
         return replace(more, message=f"{more.message}, and was not when it was made")
@@ -351,7 +351,7 @@ def _changed_sharing(found: SharedParts, allowed: SharedParts) -> Fault | None:
 
 
 def _unrestored_sharing(found: SharedParts, objects: Mapping[str, Any]) -> Fault | None:
-    """Return a fault if parts that objects share would be separate after a resume, else None."""
+    """Return a ``Fault`` if parts shared by a node's objects would be separate after a resume."""
     fault = found.fault()
     if fault is None:
         return None

@@ -144,7 +144,7 @@ def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) ->
 
 
 def _restore_settings(step: LoadState, frame: Frame) -> None:
-    """Set, in a step that loads checkpoint files, library settings as saved with them.
+    """Set library settings to those in the checkpoint files that a step loads.
 
     What their modules set when they are imported comes before that.
     """
