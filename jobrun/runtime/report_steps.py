@@ -38,7 +38,7 @@ class Reporter:
         self._left: SimpleQueue[None] = SimpleQueue()
 
     def start(self) -> None:
-        """Start the thread that runs a report's steps at intervals, beside its task or group."""
+        """Start the thread that runs a report's steps at intervals."""
         self._run.start(self._at_intervals, lambda: self._left.put(None))
 
     def finish(self) -> None:

@@ -78,7 +78,7 @@ def as_view(value: Value, source: Value, *more: Value) -> Value:
 
 
 def is_viewable(source: Value) -> bool:
-    """Return whether a value is a writable array of real numbers: coercion need not copy slices."""
+    """Return whether a value is a writable real array, whose slices coercion need not copy."""
     return type(source) is _ARRAY and source.dtype.kind in _REAL and source.flags.behaved
 
 

@@ -179,7 +179,7 @@ def _transfer_each(
     views: Views,
     left: frozenset[str],
 ) -> list[ast.stmt]:
-    """Assemble the compiled body for a record: load blobs into variables, run steps, store blobs.
+    """Assemble the compiled body for a record: load blobs into variables, run steps, store.
 
     Other threads run meanwhile, so that there is no memory to reuse. What is bound is unbound
     again: no record sees what the one before has bound, nor keeps its memory.
@@ -254,7 +254,7 @@ def _compiled(same: _ByIdentity) -> Callable[[Any], Value]:
 def make_function(
     body: list[ast.stmt], table: dict[str, Any], origin: Origin, more: tuple[str, ...] = ()
 ) -> FunctionType:
-    """Compile statements (``ast`` nodes) to a Python function of a ``Frame`` and further values."""
+    """Compile statements (``ast`` nodes) to a Python function that takes a ``Frame``."""
     arguments = ast.arguments([], [*map(ast.arg, ("f", *more))], None, [], [], None, [])
     define = ast.FunctionDef(_FUNCTION, arguments, body, [], None, None)
     if "type_params" in define._fields:  # a field since Python 3.12

@@ -398,7 +398,7 @@ class ControlFlow:
 
 
 def inlined_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
-    """Yield the steps whose control flow is generated inline, in the function of their block."""
+    """Yield the steps whose control flow is generated inline, in their block's function."""
     for step in steps:
         if isinstance(step, Net | Stop):
             yield step
@@ -414,7 +414,7 @@ def inlined_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
 
 
 def called_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
-    """Yield a block's steps for which its control flow calls a function: they are not inlined."""
+    """Yield the steps of a block for which generated control flow calls a function."""
     for step in steps:
         if isinstance(step, Net | Stop):
             continue
@@ -435,7 +435,7 @@ def _build_early_return() -> ast.stmt:
 
 
 def _augmented(steps: tuple[Step, ...]) -> Iterator[str]:
-    """Yield names that a loop's steps change by ``+=`` or the like, and so from pass to pass."""
+    """Yield names that a loop's steps change by ``+=`` or a similar operator."""
     for step in walk(steps):
         for op in step.ops if isinstance(step, Net) else ():
             if isinstance(op, Augment) and isinstance(op.target, NameTarget):

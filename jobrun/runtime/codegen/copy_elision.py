@@ -153,7 +153,7 @@ def _last_uses(net: Net, names: set[str]) -> dict[str, Op]:
 
 
 def _handed_on(net: Net, last: Mapping[str, Op]) -> list[Assign]:
-    """Find assignments ``blob = name`` whose copy is elided: nothing reads ``name`` any more."""
+    """Find assignments ``blob = name`` whose copy is elided: nothing reads ``name`` later."""
     return [
         op
         for op in net.ops
@@ -355,7 +355,7 @@ class _Analysis:
         self._visits = 0
 
     def settle(self) -> bool:
-        """Undo elisions of copies until no write to a view is seen; False for too large a block."""
+        """Undo elided copies until no view sees a write; return False for too large a block."""
         while True:
             if not self._propagate():
                 return False
@@ -419,7 +419,7 @@ class _Analysis:
         return frozenset(found)
 
     def _join(self, point: Point, more: _Sharing) -> bool:
-        """Add names that share an array by elided copies to a flow graph point; return if new."""
+        """Add names that share an array by elided copies to a flow point; return if any is new."""
         known = self._before.get(id(point))
         if known is None:
             self._before[id(point)] = {name: dict(others) for name, others in more.items()}
@@ -485,7 +485,7 @@ class _Analysis:
         return found
 
     def _let_out(self, made: _Sharing, point: Point, before: _Sharing) -> None:
-        """Mark arrays whose copies are elided as shared with a called step that may keep them."""
+        """Mark arrays with elided copies as shared with a called step, which may keep them."""
         reads, makes = point.reads & self._relevant, point.makes & self._relevant
         self._visits += len(reads) * len(makes)
         for name in reads:

@@ -269,7 +269,7 @@ def _beside_a_number(expr: Expr, *, names: bool) -> ReuseChain | None:
 
 
 def _link(expr: Expr) -> tuple[ReuseStep, Expr] | None:
-    """Split ``exp(a)`` into its elementwise operator and its operand ``a``, to overwrite ``a``."""
+    """Split ``exp(a)`` into its elementwise operator and ``a``, whose memory it may reuse."""
     match expr:
         case Unary(operator="-", operand=operand):
             return ReuseStep(expr, np.negative), operand

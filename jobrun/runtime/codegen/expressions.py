@@ -79,7 +79,7 @@ class Globals:
         self._names: dict[int, str] = {}
 
     def bind(self, value: object, hint: str) -> ast.expr:
-        """Bind an object to a global variable of generated expressions; return its ``ast`` node."""
+        """Bind an object to a name of generated expressions; return that name's ``ast`` node."""
         name = self._names.get(id(value))
         if name is None:
             name = f"_{hint}_{len(self._names)}"

@@ -519,7 +519,7 @@ def _count_of_one(called: Callable[..., int]) -> int:
 
 
 def _measured() -> int:
-    """Measure the reference count that a fused kernel sees of one variable's value, -1: unknown."""
+    """Measure the reference count that a fused kernel sees for one variable; -1 if unknown."""
     is_locked: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     # From 3.14 on, variables that are only looked at may not count, here or there.
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 14) or not is_locked():

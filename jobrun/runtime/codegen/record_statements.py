@@ -156,7 +156,7 @@ def _passed(statements: StatementBuilder, name: str, *, is_moved: bool) -> ast.e
 
 
 def _taken(statements: StatementBuilder, name: str, *, is_moved: bool) -> ast.expr:
-    """Generate code that moves a blob's array into a record to send, or copies the blob's value."""
+    """Generate code that moves a blob's array into a record to send, or copies its value."""
     workspace, key = statements.workspace(name), ast.Constant(name)
     if is_moved:
         return call(statements.globals.bind(take_moved, "take_moved"), workspace, key)

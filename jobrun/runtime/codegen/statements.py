@@ -137,7 +137,7 @@ class StatementBuilder:
                 assert_never(op)
 
     def statement(self, make: Callable[[], list[ast.stmt]]) -> list[ast.stmt]:
-        """Generate an assignment's statements, after statements that read the blobs it needs."""
+        """Generate an assignment's statements, after those that read the blobs it needs."""
         self._prelude, self._loaded = [], {}
         made = make()
         return self._prelude + made
@@ -259,7 +259,10 @@ class StatementBuilder:
         return [*bound, assign(spare, ast.Constant(None))] if spare else bound
 
     def _bind_checked(self, op: Assign, target: str, plain: ast.expr) -> list[ast.stmt]:
-        """Generate statements that assign a value to a blob; only a float or array is unchecked."""
+        """Generate statements that check a value and assign it to a blob.
+
+        A float or array needs no check.
+        """
         made = self._checked(op, target, plain)
         if not isinstance(made, ast.Call) or made is plain or not is_fresh(op.value):
             return [self.bind(target, made)]
@@ -438,7 +441,7 @@ def load_variables(
 
 
 def release_workspaces(statements: StatementBuilder, names: Collection[str]) -> list[ast.stmt]:
-    """Generate statements that delete blobs from their dicts, as Python variables now hold them.
+    """Generate statements that delete blobs from their dicts; Python variables hold them now.
 
     So what a name held before is free when it gets its next value, and not when the code ends.
     """

@@ -172,7 +172,7 @@ class Meter:
         return instrumentation.block(body, begin, table.bind(time.perf_counter, "clock"))
 
     def has_room(self) -> bool:
-        """Count one more block run for the step meter to keep; return False above its maximum."""
+        """Count a block's run in the step meter; return False beyond its maximum of runs."""
         self._room -= 1
         return self._room >= 0
 

@@ -80,7 +80,7 @@ class Frame:
         return other
 
     def for_cleanup(self, place: str, *, failed: bool) -> Frame:
-        """Return a copy of the frame for ``exit`` steps or last reports, run after failures too."""
+        """Return a frame for ``exit`` steps and last reports, which run even after a failure."""
         other = self.at(place)
         other.cancel = self.run.cleanup
         other.failed = failed
@@ -114,7 +114,7 @@ class Frame:
         return self.run.emit
 
     def gate(self, changes: frozenset[str]) -> Snapshot | None:
-        """Return the snapshot that the frame's steps await before they change blobs, or None."""
+        """Return the snapshot to wait for before the frame's steps change blobs, or None."""
         return self.run.gates.get(self.node.name) if changes else None
 
     def wait(self, seconds: float) -> None:
@@ -189,5 +189,5 @@ class Blobs(dict[str, Value]):
 
 
 def display_name(name: str) -> str:
-    """Return a blob's name as written in the spec, without the prefix that it has in a frame."""
+    """Return a blob's name in the spec, from its prefixed name in a frame."""
     return name.rpartition(":")[2]

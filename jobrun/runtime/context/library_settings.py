@@ -329,7 +329,7 @@ class LibrarySettings:
         return self._require_variables().watch()
 
     def within(self, work: Callable[[], None]) -> None:
-        """Call ``work`` under the library settings of all threads; then record what it changed."""
+        """Call ``work`` under all threads' library settings, then record how it changed them."""
         self.adopt()
         work()
         self.collect()
@@ -403,7 +403,7 @@ class LibrarySettings:
             self._require_variables().restore(captured)
 
     def _require_variables(self) -> EnvironmentVariables:
-        """Return the environment variables of these library settings; create them if missing."""
+        """Return the ``EnvironmentVariables`` of the library settings; create it if missing."""
         if self._variables is None:
             # Only jobs with callables need it.
             from jobrun.runtime.context import environment_variables  # noqa: PLC0415

@@ -476,7 +476,7 @@ class _Worker:
         start(self._work, self._done.set)
 
     def next(self, cancel: CancelScope) -> _Item:
-        """Return the record that the cursor's thread read next; its exception; None at the end."""
+        """Return the next record read by the cursor's thread, or its exception, or None."""
         if self._last:
             # Asked again after the end.
             return self._last[0]

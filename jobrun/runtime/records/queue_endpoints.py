@@ -102,7 +102,7 @@ class QueueSource:
         self._batch = read.queue.batch
 
     def begin(self, frame: Frame) -> None:
-        """Begin at a queue's reading end: do nothing, as it needs no preparation to read."""
+        """Begin reading at a queue's end: do nothing, as a queue needs no preparation."""
 
     def connect(self, frame: Frame) -> Records:
         """Iterate over records, or batches of them, at the reading end of a queue.
@@ -145,7 +145,7 @@ class QueueSink:
         return self._queue.writer(frame.cancel)
 
     def skip(self, number: int) -> None:
-        """Skip a record's number at a queue's writing end, so the reading end does not await it."""
+        """Skip a record's number at a queue's writing end, so that no reader waits for it."""
         if self._may_skip:
             self._queue.put(number, None, self._scope)
 

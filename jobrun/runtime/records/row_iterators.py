@@ -390,7 +390,7 @@ class _Keyed:
         self._known: Array = np.empty(0, np.int64)
 
     def rows(self, start: int, stop: int) -> Array:
-        """Compute row numbers at positions ``start`` to ``stop`` of an order shuffled by a key."""
+        """Compute shuffled row numbers ``start`` to ``stop`` from a key; no order is stored."""
         first = start - self._known_from
         if first < 0 or stop - self._known_from > len(self._known):
             # Many at once, since computing a few takes nearly as long.

@@ -351,7 +351,7 @@ def _changed_sharing(found: SharedParts, allowed: SharedParts) -> Fault | None:
 
 
 def _unrestored_sharing(found: SharedParts, objects: Mapping[str, Any]) -> Fault | None:
-    """Return a ``Fault`` if parts shared by a node's objects would be separate after a resume."""
+    """Return a ``Fault`` if a resume would separate parts shared by a node's objects, else None."""
     fault = found.fault()
     if fault is None:
         return None

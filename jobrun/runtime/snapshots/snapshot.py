@@ -196,7 +196,7 @@ class Snapshot:
             self.gate_s += time.perf_counter() - started
 
     def copy_unannounced(self, changed: Names) -> None:
-        """Copy into the snapshot blobs that a group will change, unless ``protect`` listed them."""
+        """Copy into the snapshot blobs that a group changes but ``protect`` did not list."""
         if any(changed is one for one in self._announced):
             return
         with self._turn:

@@ -244,7 +244,7 @@ class KeptValues:
                 self._entries[node, blob] = entry
 
     def follow(self, node: str, blob: str, before: Value, after: Value) -> None:
-        """Continue to watch references kept to a blob's value when a copy replaces the value."""
+        """Continue to watch references kept to a blob's value after a copy has replaced it."""
         entry = self._entries.get((node, blob))
         if entry is not None and entry.bound is before:
             entry.bound = after
