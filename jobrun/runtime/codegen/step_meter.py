@@ -112,7 +112,7 @@ class StepTimers:
         return now
 
     def is_counted(self, loop: int, place: int, one: int) -> bool:
-        """Return whether a step ran in every pass of a loop that the step meter times in part."""
+        """Return whether a step ran once per pass of a loop that the step meter times in part."""
         half = len(self.calls) // 2
         if not (self._passes[loop] or self._unfinished[loop]):
             return True
