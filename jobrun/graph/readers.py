@@ -230,6 +230,17 @@ class WriteQueue:
     names: tuple[str, ...]
 
 
+def record_fields(read: ReadRecords | ReadQueue | None) -> tuple[str, ...]:
+    """Return the names to which a task's reader or queue binds the values of each record."""
+    match read:
+        case ReadRecords(reader=reader):
+            return tuple(field.name for field in reader.fields)
+        case ReadQueue(names=names):
+            return names
+        case None:
+            return ()
+
+
 def source_expressions(reader: Reader) -> tuple[Expr, ...]:
     """Return the expressions in a reader's source: values of blobs, arguments of a class."""
     match reader.source:

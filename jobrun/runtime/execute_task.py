@@ -176,7 +176,7 @@ class NodeRun:
     _reporters: list[report_steps.RunningReport] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Execute a node's ``init`` blocks before its first task, and start the node's reports."""
+        """Execute a node's ``init`` steps before its tasks, then start its report threads."""
 
         def work() -> bool:
             for setup in self.plan.setup:
@@ -189,7 +189,7 @@ class NodeRun:
         attempt(self.frame.run, work)
 
     def end(self) -> None:
-        """Execute what follows a node's last task: each report once more, then ``exit`` blocks."""
+        """Execute a node's closing steps: each report once more, then ``exit`` steps."""
         run = self.frame.run
         went_well = not run.body.cancelled
         went_well = (

@@ -8,7 +8,7 @@ from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.query import walk
-from jobrun.graph.readers import ReadQueue, ReadRecords, record_path
+from jobrun.graph.readers import ReadQueue, ReadRecords, record_fields, record_path
 from jobrun.graph.steps import CallPython
 from jobrun.graph.types import (
     NodeReport,
@@ -21,23 +21,24 @@ from jobrun.graph.types import (
 )
 from jobrun.runtime.codegen.alias_analysis import is_fresh
 from jobrun.runtime.codegen.compiler import Block, compile_block, compile_expression
+from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import (
     BlockNames,
     GroupUsage,
     Steps,
+    add_moved_names,
     collect_usage,
+    find_moved_names,
     find_opaque_names,
 )
 from jobrun.runtime.codegen.meter_protocol import Instrumenter
-from jobrun.runtime.codegen.record_statements import RecordAccess
+from jobrun.runtime.codegen.record_statements import RecordAccess, SentRecord
 from jobrun.runtime.codegen.statements import FLAG
 from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.records.queue_endpoints import (
     QueuePlan,
     QueueSink,
     QueueSource,
-    add_moved_names,
-    find_record_access,
     plan_queues,
 )
 from jobrun.runtime.records.record_loop import (
@@ -166,7 +167,7 @@ def _task_plan(task: Task, known: GroupUsage) -> TaskPlan:
         task,
         tuple(_setup_plan(task, one, known) for one in task.setup),
         tuple(_setup_plan(task, one, known) for one in task.instance_setup),
-        _block(task.steps, body_path(task), names, records=find_record_access(task, names)),
+        _block(task.steps, body_path(task), names, records=_record_access(task, names)),
         tuple(
             _report_plan(one, _beside(task, one.steps, known), _all(task)) for one in task.reports
         ),
@@ -181,7 +182,7 @@ def _task_plan(task: Task, known: GroupUsage) -> TaskPlan:
 
 
 def body_path(task: Task) -> str:
-    """Return the path of a task's body in its plan: that of one record, if the task reads records.
+    """Return the path of a task's body in the group plan: ``TASK/record`` if the task reads.
 
     It is what ``stop`` ends.
     """
@@ -196,7 +197,7 @@ def _setup_plan(task: Task, nets: SetupNets, known: GroupUsage) -> SetupPlan:
 
 
 def _beside(task: Task, steps: Steps, known: GroupUsage) -> BlockNames:
-    """Plan how a report's steps access blobs beside a task's steps, which run at the same time."""
+    """Plan how a report's steps share blobs with a task's steps that run at the same time."""
     others = [one.steps for one in task.reports if one.steps is not steps]
     return known.task_block(task, steps, beside=(task.steps, *others))
 
@@ -235,9 +236,9 @@ def _node_report(report: NodeReport, known: GroupUsage) -> ReportPlan:
 
 
 def _report_plan(report: Report, names: BlockNames, beside: list[Steps]) -> ReportPlan:
-    """Plan a report: compile its steps, in which ``failed`` reads whether the body failed.
+    """Plan one of a group's reports: compile the steps that run at an interval.
 
-    Unless a blob has that name.
+    There ``failed`` says whether the body failed, unless a blob has that name.
     """
     is_blob = names.is_outer(FLAG) or any(FLAG in collect_usage(steps).bound for steps in beside)
     return ReportPlan(
@@ -285,8 +286,31 @@ def plan_records(task: Task, names: BlockNames) -> RecordPlan | None:
     return RecordPlan(streams, shares_records(task), task.path)
 
 
+def _record_access(task: Task, names: BlockNames) -> RecordAccess | None:
+    """Plan which blobs a task's records bind and send; None if it has no reader and no queue.
+
+    Args:
+        task: The task.
+        names: What is known of the names of its body.
+    """
+    if task.read is None and not task.write:
+        return None
+    moved = find_moved_names(task, names)
+    sent = tuple(
+        SentRecord(
+            one.names,
+            moved & frozenset(one.names),
+            StepLocation(f"{task.path}/write.{one.queue.name}", task.origin),
+        )
+        for one in task.write
+    )
+    return RecordAccess(
+        record_fields(task.read), sent, StepLocation(f"{task.path}/read", task.origin)
+    )
+
+
 def shares_records(task: Task) -> bool:
-    """Return whether the plan has a task's parallel copies take records from one common stream."""
+    """Return whether a plan lets a task's parallel copies share one stream of records."""
     if task.instances <= 1:
         return False
     return not (isinstance(task.read, ReadRecords) and task.read.reader.shard == "instance")

@@ -38,7 +38,7 @@ class Reporter:
         self._left: SimpleQueue[None] = SimpleQueue()
 
     def start(self) -> None:
-        """Start the thread that runs a report's steps each time that its interval has passed."""
+        """Start the thread that runs a report's steps at intervals."""
         self._run.start(self._at_intervals, lambda: self._left.put(None))
 
     def finish(self) -> None:

@@ -41,7 +41,7 @@ _SHAPES = "look at the shapes and dtypes of the blobs it reads; a log step befor
 
 
 def run_block(block: Block, frame: Frame) -> bool:
-    """Run a block and explain its steps' errors; return whether a ``stop`` ended the block.
+    """Run a block of steps; explain an error by its step; return whether ``stop`` ended it.
 
     Raises:
         JobrunError: A step failed; every fault says where.
@@ -164,7 +164,7 @@ def _missing(error: Exception, variables: Mapping[str, str]) -> str | None:
 
 
 def attempt(run: GroupRun, work: Work) -> bool:
-    """Run ``work``; if a step fails, record its error, cancel the group run and return False."""
+    """Run ``work`` and catch a step's error: record it, cancel the group run, return False."""
     try:
         return work()
     except CancelledError:

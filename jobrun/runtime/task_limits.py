@@ -32,7 +32,7 @@ _PACKAGE = str(Path(__file__).parent.parent)
 
 
 def has_own_scope(task: Task) -> bool:
-    """Return whether a task has a limit that can end it alone: timeout, retry, ``on_error``."""
+    """Return whether a limit can end a task alone: a timeout, ``retry`` or ``on_error: warn``."""
     return bool(task.timeout_s) or task.retry is not None or task.on_error == "warn"
 
 
@@ -217,7 +217,7 @@ def _generated_frame(top: FrameType) -> tuple[FrameType, Frame] | None:
 
 
 def _warn_of_failure(task: Task, node: Node, own: GroupRun, run: GroupRun) -> None:
-    """Emit a warning for a task that failed under ``on_error: warn``; pass other errors on."""
+    """Warn of a failure that ``on_error: warn`` limits to its task; pass other errors on."""
     for error in own.errors:
         if not isinstance(error, JobrunError):
             run.fail(error)

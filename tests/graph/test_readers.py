@@ -4,9 +4,13 @@ from jobrun.graph.readers import (
     POSITION,
     CounterSource,
     Field,
+    Queue,
     Reader,
+    ReadQueue,
+    ReadRecords,
     ZipSource,
     readers_in,
+    record_fields,
     record_path,
 )
 
@@ -34,3 +38,9 @@ def test_whoever_reads_side_by_side_has_a_position_too():
 
 def test_a_record_is_a_block_of_its_task():
     assert record_path("epoch/t") == "epoch/t/record"
+
+
+def test_a_record_has_the_fields_of_its_reader_or_queue():
+    assert record_fields(ReadRecords(_reader("train"))) == ("train",)
+    assert record_fields(ReadQueue(Queue("q"), ("a", "b"))) == ("a", "b")
+    assert record_fields(None) == ()

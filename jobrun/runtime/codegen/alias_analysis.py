@@ -41,7 +41,7 @@ _REDUCTIONS = frozenset(
 
 
 def aliased_leaves(expr: Expr) -> Iterator[Leaf]:
-    """Analyse of which blobs and outputs an expression's value may be an alias."""
+    """Yield the blobs and outputs of which an expression's value may be an alias."""
     match expr:
         case Name() | OutputRead() | NodeBlob():
             yield expr

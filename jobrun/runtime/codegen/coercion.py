@@ -78,7 +78,7 @@ def as_view(value: Value, source: Value, *more: Value) -> Value:
 
 
 def is_viewable(source: Value) -> bool:
-    """Return whether a value is a writable real array, so that slices of it need no coercion."""
+    """Return whether a value is a writable real array, whose slices coercion need not copy."""
     return type(source) is _ARRAY and source.dtype.kind in _REAL and source.flags.behaved
 
 
@@ -113,31 +113,6 @@ def own_at_end(blobs: Blobs, name: str, *others: tuple[Blobs, str]) -> None:
         blobs[name] = value.copy(order="K")
 
 
-def copy_sent(blobs: Blobs, name: str) -> Value:
-    """Coerce a blob's value for a record to be sent: copy what other code may still change.
-
-    Raises:
-        MissingBlobError: There is none of that name.
-        TaskFailedError: E202 or E240, if no record can hold it.
-    """
-    return detach(blobs[name], name)
-
-
-def take_moved(blobs: Blobs, name: str) -> Value:
-    """Coerce a blob's value for a record to be sent: move an array out of the blob, else copy.
-
-    Raises:
-        MissingBlobError: There is none of that name.
-        TaskFailedError: E202 or E240, if no record can hold it.
-    """
-    value = blobs[name]
-    if type(value) is np.ndarray and value.base is None:
-        # Not even a later fault can make two tasks see one array.
-        del blobs[name]
-        return value
-    return detach(value, name)
-
-
 def as_blob_value(value: Value) -> Value:
     """Coerce a value to one that a blob may hold: copy a container, check any other value.
 
@@ -158,7 +133,7 @@ def as_blob_value(value: Value) -> Value:
 
 
 def as_operand(value: Value) -> Value:
-    """Coerce an operand at run time to what a blob holds: tuples are copied, lists refused.
+    """Coerce an operand to what a blob may hold: copy a tuple, refuse a list.
 
     Raises:
         TaskFailedError: E248, it is a list: these are not computed with.
@@ -232,7 +207,7 @@ def as_count(value: Value) -> int:
 
 
 def are_numbers(*values: Any) -> bool:
-    """Return whether values are floats, numpy numbers or arrays, which need no coercion or check.
+    """Return whether all values are floats, numpy numbers or arrays, which need no coercion.
 
     Sums, products and quotients of such values are such values, so none of them needs a check.
     """
@@ -245,32 +220,32 @@ def are_numbers(*values: Any) -> bool:
 
 
 def are_scalars(*values: Any) -> bool:
-    """Return whether values are all floats or numpy numbers, which need no coercion or check."""
+    """Return whether all values are floats or numpy numbers, which need no coercion."""
     return all(type(value) is float or isinstance(value, np.number) for value in values)
 
 
 def attribute_t(value: Value) -> Value:
-    """Coerce a value to an array to get its transpose ``T``; return a number as it is."""
+    """Coerce an operand of generated code: return an array's transpose ``T``, or a number."""
     return value.T if isinstance(value, np.ndarray) else value
 
 
 def attribute_shape(value: Value) -> tuple[int, ...]:
-    """Coerce a value to an array to get its ``shape``, which is ``()`` for a Python number."""
+    """Coerce an operand of generated code to an array; return its ``shape``."""
     return value.shape if isinstance(value, np.ndarray) else np.shape(value)
 
 
 def attribute_size(value: Value) -> int:
-    """Coerce a value to an array to get its ``size``, which is 1 for a Python number."""
+    """Coerce an operand of generated code to an array; return its ``size``."""
     return value.size if isinstance(value, np.ndarray) else int(np.size(value))
 
 
 def attribute_ndim(value: Value) -> int:
-    """Coerce a value to an array to get its ``ndim``, which is 0 for a Python number."""
+    """Coerce an operand of generated code to an array; return its ``ndim``."""
     return value.ndim if isinstance(value, np.ndarray) else np.ndim(value)
 
 
 def attribute_dtype(value: Value) -> np.dtype[Any]:
-    """Coerce a value to an array to get its ``dtype``, also of a Python number."""
+    """Coerce an operand of generated code to an array; return its ``dtype``."""
     found: np.dtype[Any] = value.dtype if isinstance(value, np.ndarray) else np.asarray(value).dtype
     return found
 
@@ -322,7 +297,7 @@ def metric_number(value: Value, name: str) -> float | int | bool | str:
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """Compute ``base ** exponent`` in generated code; refuse an integer of over a million bits.
+    """Compute ``base ** exponent`` for generated code; refuse an integer of over a million bits.
 
     Raises:
         OverflowError: The result would have more than a million bits.
@@ -332,7 +307,7 @@ def power(base: Any, exponent: Any) -> Any:
 
 
 def shift_left(value: Any, bits: Any) -> Any:
-    """Compute ``value << bits`` in generated code; refuse an integer of over a million bits.
+    """Compute ``value << bits`` for generated code; refuse an integer of over a million bits.
 
     Raises:
         OverflowError: The result would have more than a million bits.
@@ -342,7 +317,7 @@ def shift_left(value: Any, bits: Any) -> Any:
 
 
 def modulo(value: Any, divisor: Any) -> Any:
-    """Compute ``value % divisor`` in generated code; refuse a text, which ``%`` would format.
+    """Compute ``value % divisor`` for generated code; refuse text, which ``%`` would format.
 
     Raises:
         TypeError: ``value`` is text: a width in it may be of any size.
@@ -352,7 +327,7 @@ def modulo(value: Any, divisor: Any) -> Any:
 
 
 def require_bounded(value: Any) -> Any:
-    """Return a product from generated arithmetic; refuse an integer of over a million bits.
+    """Return a product that generated code computed; refuse an integer of over a million bits.
 
     Raises:
         OverflowError: It has more than a million bits.

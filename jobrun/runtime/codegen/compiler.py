@@ -179,7 +179,7 @@ def _transfer_each(
     views: Views,
     left: frozenset[str],
 ) -> list[ast.stmt]:
-    """Assemble the compiled body for one record: load blobs into Python variables, run, store.
+    """Assemble the compiled body for a record: load blobs into variables, run steps, store.
 
     Other threads run meanwhile, so that there is no memory to reuse. What is bound is unbound
     again: no record sees what the one before has bound, nor keeps its memory.
@@ -196,7 +196,7 @@ def _transfer_each(
 def compile_expression(
     expr: Expr, names: BlockNames, *, in_exit: bool = False
 ) -> Callable[[Any], Value]:
-    """Compile one expression to a Python function of a frame."""
+    """Compile one expression to a Python function, to be called with a ``Frame``."""
     statements = StatementBuilder(names, (), in_exit=in_exit)
     body = statements.statement(lambda: [ast.Return(statements.expressions.of(expr))])
     levels = [assign(level, load(f"f.{level}")) for level in sorted(statements.levels)]
@@ -204,7 +204,7 @@ def compile_expression(
 
 
 def evaluate(expr: Expr, read: Read, *, epoch: int = 0) -> Value:
-    """Compile and evaluate an expression outside tasks, over nodes' blobs and tasks' outputs.
+    """Compile an expression outside all tasks, such as a stop condition, and return its value.
 
     Args:
         expr: Its leaves are ``NodeBlob`` and ``OutputRead``; it draws no random numbers.
@@ -254,7 +254,7 @@ def _compiled(same: _ByIdentity) -> Callable[[Any], Value]:
 def make_function(
     body: list[ast.stmt], table: dict[str, Any], origin: Origin, more: tuple[str, ...] = ()
 ) -> FunctionType:
-    """Compile statements (``ast`` nodes) to a Python function of a frame and further arguments."""
+    """Compile statements (``ast`` nodes) to a Python function that takes a ``Frame``."""
     arguments = ast.arguments([], [*map(ast.arg, ("f", *more))], None, [], [], None, [])
     define = ast.FunctionDef(_FUNCTION, arguments, body, [], None, None)
     if "type_params" in define._fields:  # a field since Python 3.12
@@ -306,7 +306,7 @@ def _find_outer_names(
 
 
 def _find_passing_names(names: BlockNames, outer: _OuterNames, views: Views) -> frozenset[str]:
-    """Find names that compiled code holds only in Python variables, until a record sends them.
+    """Find names that compiled code keeps in Python variables only, until it sends them.
 
     Not those that may hold a view, or the array of another name: it is seen there, and copied.
     """
@@ -317,7 +317,7 @@ def _find_passing_names(names: BlockNames, outer: _OuterNames, views: Views) -> 
 def _find_reusable_arrays(
     steps: tuple[Step, ...], outer: _OuterNames
 ) -> list[tuple[int, str, str]]:
-    """Choose, when a block is compiled, assignments that may overwrite their name's old array.
+    """Choose assignments to compile so that they overwrite the array that their name held.
 
     With each a name, and a variable for what it held before: nothing ever looks at that.
     """

@@ -105,7 +105,7 @@ class ControlFlow:
 
     @property
     def has_loops(self) -> bool:
-        """Return whether the control flow that is generated for a block contains a loop step."""
+        """Return whether the control flow generated for a block of steps contains a loop."""
         return self._loops > 0
 
     def block(self, steps: tuple[Step, ...]) -> list[ast.stmt]:
@@ -179,7 +179,7 @@ class ControlFlow:
         return self._with_location([*made, act], step.path, step.origin)
 
     def _outermost(self, step: Loop | While) -> list[ast.stmt]:
-        """Generate an outermost loop, and before it tests whether its slices need copies."""
+        """Generate an outermost loop, after tests whether the slices in it need copies."""
         self._statements.rebound = {*collect_usage(step.steps).bound, *_augmented(step.steps)}
         made = self._loop(step) if isinstance(step, Loop) else self._while(step)
         made = [*self._statements.look_ahead(), *made]
@@ -225,7 +225,7 @@ class ControlFlow:
         build: Callable[[], list[ast.stmt]],
         made: list[ast.stmt],
     ) -> list[ast.stmt]:
-        """Generate an ``if`` that runs a loop without type checks if its inputs are numbers."""
+        """Generate an ``if`` that runs a loop without type checks when its inputs are numbers."""
         worth, self._expressions.worth = self._expressions.worth, None
         self._statements.checked = False
         # A location of its own: the profiler scales the samples of each form by its own passes.
@@ -272,7 +272,7 @@ class ControlFlow:
     def _body(
         self, step: Loop | While, head: list[ast.stmt], number: str, *, ahead: bool
     ) -> list[ast.stmt]:
-        """Generate the control flow inside a loop: head, nested steps, next pass number."""
+        """Generate the control flow inside a loop: its header, steps and pass counter."""
         self._around.append(step.path)
         self._depth += 1
         # A loop inside of a record's steps may be over numbers.
@@ -384,7 +384,7 @@ class ControlFlow:
         return call(self._globals.bind(function, function.__name__), *values)
 
     def _check(self) -> ast.stmt:
-        """Generate the check between two steps by which a cancelled run leaves the control flow."""
+        """Generate the control flow between two steps that raises if the run is cancelled."""
         kind = self._globals.bind(CancelledError, "Cancelled")
         return ast.If(load("c.cancelled"), [ast.Raise(kind, None)], [])
 
@@ -398,7 +398,7 @@ class ControlFlow:
 
 
 def inlined_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
-    """Iterate over the steps whose control flow is generated inline, in a block's function."""
+    """Yield the steps whose control flow is generated inline, in their block's function."""
     for step in steps:
         if isinstance(step, Net | Stop):
             yield step
@@ -414,7 +414,7 @@ def inlined_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
 
 
 def called_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
-    """Iterate over a block's steps that its control flow runs by a function call, not inline."""
+    """Yield the steps of a block for which generated control flow calls a function."""
     for step in steps:
         if isinstance(step, Net | Stop):
             continue
@@ -435,7 +435,7 @@ def _build_early_return() -> ast.stmt:
 
 
 def _augmented(steps: tuple[Step, ...]) -> Iterator[str]:
-    """Iterate over names that the steps of a loop change by ``+=`` or another such operator."""
+    """Yield names that a loop's steps change by ``+=`` or a similar operator."""
     for step in walk(steps):
         for op in step.ops if isinstance(step, Net) else ():
             if isinstance(op, Augment) and isinstance(op.target, NameTarget):
@@ -482,7 +482,7 @@ def _chunk(source: ast.expr, body: list[ast.stmt], ended: list[ast.stmt]) -> ast
 
 
 def find_inputs(steps: tuple[Step, ...], variables: Collection[str]) -> tuple[str, ...] | None:
-    """Return the names that a generated loop of plain arithmetic reads; None for any other loop.
+    """Return the names read by a loop that only computes with ``+ - * /``; None for other loops.
 
     Args:
         steps: Of the loop's body.

@@ -99,7 +99,7 @@ NO_MOVES = Moves()
 
 
 def find_moves(steps: tuple[Step, ...], temporaries: frozenset[str]) -> Moves:
-    """Find a block's assignments that elide a copy: the array moves, and its old name loses it.
+    """Find assignments that can move an array from name to name instead of copying it.
 
     Args:
         steps: The block.
@@ -119,7 +119,7 @@ def find_moves(steps: tuple[Step, ...], temporaries: frozenset[str]) -> Moves:
 
 
 def _nets_with_own_names(steps: tuple[Step, ...]) -> Iterator[tuple[Net, set[str]]]:
-    """Yield each net with its names that no other step uses, for which copies can be elided."""
+    """Yield each ``Net`` (list of assignments) with names that only it uses, to elide copies."""
     uses: Counter[str] = Counter()
     nets: list[tuple[Net, set[str]]] = []
     look = access_finder()
@@ -134,7 +134,7 @@ def _nets_with_own_names(steps: tuple[Step, ...]) -> Iterator[tuple[Net, set[str
 
 
 def _last_uses(net: Net, names: set[str]) -> dict[str, Op]:
-    """Find each name's last use in a net, where the copy of its array may be elided."""
+    """Find the last assignment of a ``Net`` that uses each name: its copy may be elided."""
     if len({id(op) for op in net.ops}) < len(net.ops):
         # Made by hand: an operator that occurs twice has no last use.
         return {}
@@ -153,7 +153,7 @@ def _last_uses(net: Net, names: set[str]) -> dict[str, Op]:
 
 
 def _handed_on(net: Net, last: Mapping[str, Op]) -> list[Assign]:
-    """Find assignments ``blob = name`` whose copy is elided, as the name is dead after them."""
+    """Find assignments ``blob = name`` whose copy is elided: nothing reads ``name`` later."""
     return [
         op
         for op in net.ops
@@ -355,7 +355,7 @@ class _Analysis:
         self._visits = 0
 
     def settle(self) -> bool:
-        """Restore elided copies until no write to a view is seen; False for too large a block."""
+        """Undo elided copies until no view sees a write; return False for too large a block."""
         while True:
             if not self._propagate():
                 return False
@@ -365,7 +365,7 @@ class _Analysis:
             self._sites -= seen
 
     def at_end(self) -> dict[str, tuple[str, ...]]:
-        """Map names left with views by elided copies at a block's end to names of the same array.
+        """Map each name that an elided copy leaves as a view to names that may hold its array.
 
         These are the ones that may hold the same array at some point.
         """
@@ -419,7 +419,7 @@ class _Analysis:
         return frozenset(found)
 
     def _join(self, point: Point, more: _Sharing) -> bool:
-        """Add names that hold one array by elided copies to a point; return if any was new."""
+        """Add names that share an array by elided copies to a flow point; return if any is new."""
         known = self._before.get(id(point))
         if known is None:
             self._before[id(point)] = {name: dict(others) for name, others in more.items()}
@@ -456,7 +456,7 @@ class _Analysis:
         gone: set[str],
         live: Collection[str],
     ) -> None:
-        """Record names that hold the same array as an assignment's targets if it elides a copy."""
+        """Record which names share an assignment's array if its copy is elided."""
         found = [
             (one.target, self._shared_by(one, before))
             for one in parts
@@ -485,7 +485,7 @@ class _Analysis:
         return found
 
     def _let_out(self, made: _Sharing, point: Point, before: _Sharing) -> None:
-        """Record that a called step may keep references to arrays whose copies were elided."""
+        """Mark arrays with elided copies as shared with a called step, which may keep them."""
         reads, makes = point.reads & self._relevant, point.makes & self._relevant
         self._visits += len(reads) * len(makes)
         for name in reads:
@@ -502,7 +502,7 @@ class _Analysis:
                         _add(made, result, other, sites)
 
     def _seen_at(self, point: Point) -> Iterator[Site]:
-        """Yield assignments whose copy must be made, as a write here would change another name."""
+        """Yield assignments whose copy cannot be elided: a write at ``point`` would show it."""
         if not point.changes:
             return
         state = self._before.get(id(point), {})
@@ -549,7 +549,7 @@ def _reads_while_writing(op: Op | None) -> bool:
 
 
 def _visible_layouts(steps: tuple[Step, ...], parts: Mapping[int, tuple[_Part, ...]]) -> set[str]:
-    """Collect names whose copies cannot be elided, since results depend on their memory layout."""
+    """Collect all names whose copies cannot be elided, as memory layout changes results."""
     visible: set[str] = set()
     for step in walk(steps):
         if isinstance(step, Net):
@@ -568,7 +568,7 @@ def _visible_layouts(steps: tuple[Step, ...], parts: Mapping[int, tuple[_Part, .
 
 
 def names_with_visible_layout(op: Op | None, exprs: Iterable[Expr]) -> Iterator[str]:
-    """Yield names whose copies cannot be elided, as an operator's result depends on their layout.
+    """Yield names whose copies cannot be elided, as memory layout changes an operator's result.
 
     Args:
         op: The operator; None for a condition.

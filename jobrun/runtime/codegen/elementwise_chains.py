@@ -130,7 +130,7 @@ def _tree(expr: Expr, chain: Chain) -> _Tree:
 
 
 def _value(tree: _Tree, chain: Chain, known: dict[tuple[Any, ...], int]) -> int:
-    """Add instructions that compute a value to an elementwise ``Chain``; return its index there."""
+    """Add instructions that compute a value to an elementwise ``Chain``; return its index."""
     if isinstance(tree, int):
         return tree
     ufunc, plain, operands = tree
@@ -175,7 +175,7 @@ def elementwise() -> frozenset[str]:
 
 
 def square(value: Any) -> Any:
-    """Compute ``value ** 2``, as it is written, for a squaring operator in an elementwise chain."""
+    """Compute ``value ** 2`` with Python's ``**``, for squaring in an elementwise chain."""
     return value**2
 
 
@@ -248,7 +248,7 @@ def find_reuse_chain(expr: Expr, *, names: bool = False) -> ReuseChain | None:
 
 
 def _beside_a_number(expr: Expr, *, names: bool) -> ReuseChain | None:
-    """Return an elementwise operator of array and number (``a * 2``) as a chain of one, or None."""
+    """Return a chain of one elementwise operator on array and number, as ``a * 2``, or None."""
     match expr:
         case Compare(left=left, operators=(one,), rest=(right,)):
             ufunc, operands, is_dear = _COMPARE[one][0], (left, right), False
@@ -269,7 +269,7 @@ def _beside_a_number(expr: Expr, *, names: bool) -> ReuseChain | None:
 
 
 def _link(expr: Expr) -> tuple[ReuseStep, Expr] | None:
-    """Split ``exp(a)`` into an elementwise operator that may overwrite, and its operand ``a``."""
+    """Split ``exp(a)`` into its elementwise operator and ``a``, whose memory it may reuse."""
     match expr:
         case Unary(operator="-", operand=operand):
             return ReuseStep(expr, np.negative), operand

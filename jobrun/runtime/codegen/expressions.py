@@ -79,7 +79,7 @@ class Globals:
         self._names: dict[int, str] = {}
 
     def bind(self, value: object, hint: str) -> ast.expr:
-        """Bind an object to a global name of generated expressions; return its ``ast`` node."""
+        """Bind an object to a name of generated expressions; return that name's ``ast`` node."""
         name = self._names.get(id(value))
         if name is None:
             name = f"_{hint}_{len(self._names)}"
@@ -119,7 +119,7 @@ class ExpressionBuilder:
         self._standing: dict[int, str] = {}
 
     def value_of(self, name: str, expr: e.Expr, spare: str = "") -> ast.expr:
-        """Build the syntax tree of an expression for a blob's new value, maybe in reused memory."""
+        """Build the ``ast`` of an expression that may overwrite the old array of its name."""
         self._replaced = (expr, name, spare)
         made = self.of(expr)
         self._replaced = None
@@ -366,7 +366,7 @@ def _is_harmless(exponent: e.Expr) -> bool:
 
 
 def _may_be_text(value: e.Expr) -> bool:
-    """Return whether code generated for an operand of an expression may yield a text."""
+    """Return whether the code generated for an expression's operand may yield a ``str``."""
     match value:
         case e.Const():
             return isinstance(value.value, str)
@@ -449,12 +449,12 @@ _DIRECT: dict[Function, Function] = {
 
 
 def _has_name(tree: ast.expr) -> bool:
-    """Return whether code built for an expression refers to a variable, so is no literal."""
+    """Return whether an expression's generated ``ast`` has a variable, so is no literal."""
     return any(isinstance(node, ast.Name) for node in ast.walk(tree))
 
 
 def format_value(value: Value, spec: str) -> str:
-    """Format an expression's value within a text such as ``loss {loss:.3f}``, by its format.
+    """Format a value in a text expression: in ``loss {loss:.3f}``, ``loss`` by ``.3f``.
 
     Raises:
         TaskFailedError: E213, if the format does not suit the value.
@@ -477,7 +477,7 @@ def format_value(value: Value, spec: str) -> str:
 
 
 def join_text(*parts: object) -> str:
-    """Join the pieces of a text expression, literals and formatted values, when its code runs."""
+    """Join the literals and formatted values of a text expression, for generated code."""
     return "".join(map(str, parts))
 
 

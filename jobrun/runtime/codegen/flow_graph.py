@@ -87,7 +87,7 @@ class _Flow:
         return made
 
     def left(self, path: str) -> list[Point]:
-        """Return the points of the control-flow graph at which the block is left, each once."""
+        """Return the control-flow graph's points whose ``stop`` leaves the block at ``path``."""
         return self.stops.pop(path, [])
 
     def steps(self, steps: tuple[Step, ...], ends: list[Point]) -> list[Point]:

@@ -266,7 +266,7 @@ def _may_overwrite(old: Any, shape: tuple[int, ...], dtype: np.dtype[Any], count
 
 
 def _kind(leaf: Any) -> Any:
-    """Return an input's dtype, or a Python number's class: for these a fused kernel is planned."""
+    """Return an input's dtype or Python number class, by which a fused kernel is planned."""
     kind = type(leaf)
     return kind if kind in {int, float, complex} else np.asarray(leaf).dtype
 
@@ -310,7 +310,10 @@ def _with_numbers(
     wanted: Sequence[tuple[np.dtype[Any], ...]],
     roles: tuple[str, ...],
 ) -> tuple[list[Instruction], tuple[_Number, ...]]:
-    """Rewrite a fused kernel's instructions to use converted copies of its numbers; return both."""
+    """Replace scalar operands in a fused kernel's instructions by copies of other dtypes.
+
+    Return the new instructions, and the copies that they need.
+    """
     leaves = len(roles)
     pairs = [
         list(zip(one.operands, dtypes, strict=False))
@@ -410,7 +413,7 @@ def _run(
 def _pieces(
     plan: _Plan, whole: Sequence[Any], cut: Mapping[int, _Array], rows: int, starts: Iterator[int]
 ) -> None:
-    """Compute a fused kernel in pieces of rows, maybe beside other threads, until none is left.
+    """Compute a fused kernel in blocks of rows; other threads may compute some of them.
 
     Args:
         plan: The plan.
@@ -441,7 +444,7 @@ def _pieces(
 
 
 def _rows(shape: tuple[int, ...], items: int) -> int:
-    """Return the number of rows in a piece of a fused kernel: about ``items`` numbers together."""
+    """Return how many rows a fused kernel computes at a time: about ``items`` numbers."""
     width = max(1, math.prod(shape[1:]))
     rows = max(1, min(items, _MOST_ITEMS) // width)
     return min(shape[0], rows if rows < _LANES else rows + -rows % _LANES)
@@ -459,7 +462,7 @@ def elides_temporaries() -> bool:
 
 
 def _is_elided(one: Instruction, operand: Any, other: Any) -> bool:
-    """Return whether numpy would reuse an operand's memory: a fused kernel must do likewise."""
+    """Return whether numpy would overwrite this operand: a fused kernel then must, too."""
     if type(operand) is not np.ndarray or operand.nbytes < _ELIDED_BYTES:
         return False
     kind, dtype = operand.dtype.kind, operand.dtype
@@ -485,7 +488,7 @@ def _number(leaf: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def count_references(values: Sequence[Any], index: int) -> int:
-    """Count the references to one input of a fused kernel, including that of its ``*values``."""
+    """Count the references to one input of a fused kernel, including the one in ``values``."""
     return sys.getrefcount(values[index])
 
 
@@ -516,7 +519,7 @@ def _count_of_one(called: Callable[..., int]) -> int:
 
 
 def _measured() -> int:
-    """Measure how many references a fused kernel counts of a value in one variable; -1: unknown."""
+    """Measure the reference count that a fused kernel sees for one variable; -1 if unknown."""
     is_locked: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     # From 3.14 on, variables that are only looked at may not count, here or there.
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 14) or not is_locked():

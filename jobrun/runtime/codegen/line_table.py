@@ -35,7 +35,7 @@ class StepLocation:
 
 
 def locate(made: Iterable[ast.AST], origin: Origin, number: int) -> None:
-    """Set a step's line and column in generated statements without one, to form the line table."""
+    """Set a step's line and column in its generated ``ast`` nodes, to form the line table."""
     line, column = max(1, origin.line), min(max(0, origin.column - 1), _FIRST)
     for statement in made:
         for node in ast.walk(statement):

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import cache
 
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.blob_access import AccessFinder
 from jobrun.graph.expressions import Call, Expr, Name
 from jobrun.graph.query import expressions, op_expressions, walk
-from jobrun.graph.readers import ReadQueue, ReadRecords
+from jobrun.graph.readers import record_fields
 from jobrun.graph.steps import CallPython, Net, Step
 from jobrun.graph.types import (
     Apart,
@@ -57,7 +57,7 @@ class Usage:
 
 @cache
 def access_finder() -> AccessFinder:
-    """Build an object that finds the names a step reads, binds or changes, to compute liveness."""
+    """Build the analyser of the names that a step reads, binds or changes, for liveness."""
     mutating = {name: known.mutates for name, known in OPERATORS.items() if known.mutates}
     return AccessFinder(mutating, {name for name in mutating if OPERATORS[name].atomic})
 
@@ -164,11 +164,11 @@ class GroupUsage:
         self._changed.setdefault(node, set()).update(seen.changed)
 
     def changed(self, node: str) -> frozenset[str]:
-        """Return names of blobs live in several tasks of a node that generated code changes."""
+        """Return which live blobs of a node its tasks, setup or reports change in place."""
         return frozenset(self._changed.get(node, ()))
 
     def task_block(self, task: Task, block: Steps, beside: Iterable[Steps] = ()) -> BlockNames:
-        """Return which names of a task's block are live after it, and which other blocks use too.
+        """Return which names in a task's block are live after it, or used by other code.
 
         Args:
             task: The task.
@@ -204,7 +204,7 @@ class GroupUsage:
         )
 
     def node_block(self, part: NodeSetup | NodeReport, block: Steps) -> BlockNames:
-        """Return the liveness of names in a node's setup or report: all are live after that."""
+        """Return the liveness of names in a node's setup or report: all outlive the block."""
         found = collect_usage(block)
         changed = found.changed | self._changed.get(part.node, set())
         return BlockNames(
@@ -225,7 +225,7 @@ def _by_path(apart: Apart) -> dict[str, tuple[tuple[str, str], ...]]:
 
 
 def _without(block: Steps, blocks: Iterable[Steps]) -> Iterator[Steps]:
-    """Yield all of a task's blocks but the given one: their uses keep names live after it."""
+    """Yield a task's blocks except ``block``: the names that they use are live after it."""
     met = False
     for steps in blocks:
         if steps is block and not met:
@@ -246,13 +246,7 @@ def _blocks(task: Task) -> Iterator[Steps]:
 def _carried(task: Task) -> set[str]:
     """Collect names that a task receives or sends in records, which are live beyond its blocks."""
     names = {name for one in task.write for name in one.names}
-    match task.read:
-        case ReadRecords(reader=reader):
-            return names | {field.name for field in reader.fields}
-        case ReadQueue(names=fields):
-            return names | set(fields)
-        case None:
-            return names
+    return names.union(record_fields(task.read))
 
 
 def _task_usage(task: Task) -> Usage:
@@ -287,6 +281,43 @@ def changed_views(expr: Expr) -> set[str]:
             views = aliased_leaves(expr.args[position])
             found |= {leaf.name for leaf in views if isinstance(leaf, Name)}
     return found
+
+
+def add_moved_names(task: Task, names: BlockNames) -> BlockNames:
+    """Add the names whose arrays move into queues to the changed names in a block's liveness.
+
+    They count as changed, so that no other name of the body shares memory with them.
+    """
+    given = find_moved_names(task, names)
+    return replace(names, changed=names.changed | given) if given else names
+
+
+def find_moved_names(task: Task, names: BlockNames) -> frozenset[str]:
+    """Find names that are not live once a record is sent: a queue gets their arrays uncopied.
+
+    A name that only the body knows has certainly got another value there before the body looks
+    at it again: that nothing is read before it is made, the compiler has proven.
+    """
+    sent = Counter(name for one in task.write for name in one.names)
+    if not sent:
+        return frozenset()
+    own = {Scope.INSTANCE} if task.instances > 1 else {Scope.INSTANCE, Scope.TASK}
+    seen = _seen_beside(task)
+    return frozenset(
+        name
+        for name, count in sent.items()
+        if count == 1 and name not in seen and names.scope(name) in own
+    )
+
+
+def _seen_beside(task: Task) -> set[str]:
+    """Collect names live outside a task's body: read by its outputs, setup and reports."""
+    seen = set(collect_expression_usage(one.value for one in task.outputs).used)
+    for nets in (*task.setup, *task.instance_setup):
+        seen |= collect_usage(nets.init).used | collect_usage(nets.exit).used
+    for report in task.reports:
+        seen |= collect_usage(report.steps).used
+    return seen
 
 
 def find_opaque_names(group: TaskGroup) -> dict[str, frozenset[str]]:

@@ -76,10 +76,10 @@ class Instrumenter(Protocol):
     def instrument(
         self, body: list[ast.stmt], places: Sequence[StepLocation], path: str, table: Globals
     ) -> list[ast.stmt]:
-        """Add clock reads between the statements of a block (protocol of a step meter)."""
+        """Declare the step meter protocol's method that adds clock reads to statements."""
 
     def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
-        """Add the step times that another process has measured (protocol of a step meter).
+        """Declare the step meter protocol's method that adds another process's step times.
 
         Args:
             teller: No two processes of an invocation have the same.
@@ -91,4 +91,4 @@ class StepProfiler(Protocol):
     """A profiler that measures the steps of a job."""
 
     def meter_for(self, job: Job) -> Instrumenter:
-        """Return the step meter that measures a job's steps (protocol of a profiler)."""
+        """Declare the profiler protocol's method that returns the step meter of a job."""

@@ -20,11 +20,11 @@ from collections.abc import Collection, Iterable
 import numpy as np
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.runtime.codegen import coercion
 from jobrun.runtime.codegen.expressions import call, item, load, store
 from jobrun.runtime.codegen.line_table import StepLocation, locate
 from jobrun.runtime.codegen.statements import StatementBuilder
-from jobrun.values.blob_kinds import PLAIN_KINDS
+from jobrun.runtime.context.frame import Blobs
+from jobrun.values.blob_kinds import PLAIN_KINDS, Value
 from jobrun.values.copies import detach
 
 # The further arguments of the function that runs a task's steps for its records.
@@ -64,12 +64,12 @@ class RecordAccess:
 
     @property
     def names(self) -> frozenset[str]:
-        """Return the blobs that a task's generated record loop binds from records or sends."""
+        """Return the blobs that a generated record loop gets from records or sends."""
         return frozenset(self.fields).union(*(one.names for one in self.sent))
 
 
 def build_skip(access: RecordAccess) -> list[ast.stmt]:
-    """Generate the statement by which ``stop`` has a task's queues skip the present record."""
+    """Generate the statement by which ``stop`` skips a record in a task's output queues."""
     return [ast.Expr(call(load(SKIP), load(_NUMBER)))] if access.sent else []
 
 
@@ -110,7 +110,7 @@ def build_record_loop(
 
 
 def unbind(variables: Iterable[str]) -> list[ast.stmt]:
-    """Generate statements that unbind a record's variables, whether or not they are bound."""
+    """Generate statements that delete a record's Python variables, set or not."""
     names = list(variables)
     if not names:
         return []
@@ -156,10 +156,27 @@ def _passed(statements: StatementBuilder, name: str, *, is_moved: bool) -> ast.e
 
 
 def _taken(statements: StatementBuilder, name: str, *, is_moved: bool) -> ast.expr:
-    """Generate code that moves or copies a blob out of its dict into a record to send."""
-    take = coercion.take_moved if is_moved else coercion.copy_sent
-    function = statements.globals.bind(take, take.__name__)
-    return call(function, statements.workspace(name), ast.Constant(name))
+    """Generate code that moves a blob's array into a record to send, or copies its value."""
+    workspace, key = statements.workspace(name), ast.Constant(name)
+    if is_moved:
+        return call(statements.globals.bind(take_moved, "take_moved"), workspace, key)
+    copy = statements.globals.bind(detach, "detach")
+    return call(copy, item(workspace, key, ast.Load()), key)
+
+
+def take_moved(blobs: Blobs, name: str) -> Value:
+    """Move an array out of its blob into a record to send; return a copy of any other value.
+
+    Raises:
+        MissingBlobError: There is none of that name.
+        TaskFailedError: E202 or E240, if no record can hold it.
+    """
+    value = blobs[name]
+    if type(value) is np.ndarray and value.base is None:
+        # Not even a later fault can make two tasks see one array.
+        del blobs[name]
+        return value
+    return detach(value, name)
 
 
 def _leave_unless(sends: list[ast.expr]) -> list[ast.stmt]:

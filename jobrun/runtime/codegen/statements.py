@@ -137,7 +137,7 @@ class StatementBuilder:
                 assert_never(op)
 
     def statement(self, make: Callable[[], list[ast.stmt]]) -> list[ast.stmt]:
-        """Generate an assignment's statements, preceded by reads of blobs that they need."""
+        """Generate an assignment's statements, after those that read the blobs it needs."""
         self._prelude, self._loaded = [], {}
         made = make()
         return self._prelude + made
@@ -221,7 +221,7 @@ class StatementBuilder:
         return self.rebound is not None and name in self.shareable and name not in self.rebound
 
     def look_ahead(self) -> list[ast.stmt]:
-        """Generate statements that test, before a loop, which arrays it can slice uncopied."""
+        """Generate statements before a loop that test which arrays need no copy when sliced."""
         unbound = self.globals.bind(UnboundLocalError, "Unbound")
         made: list[ast.stmt] = []
         for variable, flag in self.viewable.items():
@@ -259,7 +259,10 @@ class StatementBuilder:
         return [*bound, assign(spare, ast.Constant(None))] if spare else bound
 
     def _bind_checked(self, op: Assign, target: str, plain: ast.expr) -> list[ast.stmt]:
-        """Generate statements that bind a new value, checked unless it is a float or array."""
+        """Generate statements that check a value and assign it to a blob.
+
+        A float or array needs no check.
+        """
         made = self._checked(op, target, plain)
         if not isinstance(made, ast.Call) or made is plain or not is_fresh(op.value):
             return [self.bind(target, made)]
@@ -392,7 +395,7 @@ class StatementBuilder:
         return quick
 
     def _is_float_or_array(self, variable: str) -> ast.expr:
-        """Generate the test for a float or array, with which a statement needs no check.
+        """Generate a statement's test for a float or array, which need no check.
 
         Then a sum or product with it is no list, tuple or int, and there is nothing to check: a
         check takes longer than a small operator itself.
@@ -438,7 +441,7 @@ def load_variables(
 
 
 def release_workspaces(statements: StatementBuilder, names: Collection[str]) -> list[ast.stmt]:
-    """Generate statements that drop blobs from their dicts while Python variables hold them.
+    """Generate statements that delete blobs from their dicts; Python variables hold them now.
 
     So what a name held before is free when it gets its next value, and not when the code ends.
     """
@@ -533,7 +536,7 @@ def _has_slice(index: ast.expr) -> bool:
 
 
 def _multiplies(expr: Expr) -> bool:
-    """Return whether a statement's expression has ``*`` or ``**``: integers may become huge."""
+    """Return whether a statement multiplies (``*`` or ``**``), so must refuse huge integers."""
     return any(
         isinstance(one, Binary)
         and (

@@ -83,20 +83,20 @@ class StepTimers:
         return number % SAMPLED == 0
 
     def add_plain_chunk(self, loop: int, passes: int, last: float) -> float:
-        """Add a loop's chunk of passes, timed as a whole, to the step meter; return the time."""
+        """Add to the step meter a chunk of loop passes timed as a whole; return the time now."""
         now = time.perf_counter()
         self._passes[loop] += min(passes, PASSES)
         self._spent[loop] += now - last
         return now
 
     def add_unfinished_chunk(self, loop: int, last: float) -> float:
-        """Add to the step meter a loop's chunk of passes that ended early; return the time now."""
+        """Add to the step meter a chunk of loop passes that ended early; return the time now."""
         now = time.perf_counter()
         self._unfinished[loop] += now - last
         return now
 
     def add_plain_passes(self, loop: int, number: int, last: float) -> float:
-        """Add loop passes that were timed as a whole to the step meter; return the time now."""
+        """Add to the step meter some loop passes timed as a whole; return the time now."""
         now = time.perf_counter()
         if number:
             self._passes[loop] += SAMPLED - 1
@@ -104,7 +104,7 @@ class StepTimers:
         return now
 
     def add_last_passes(self, loop: int, number: int, last: float) -> float:
-        """Add a loop's passes after the last sampled one to the step meter; return the time now."""
+        """Add to the step meter a loop's passes since its last sample; return the time now."""
         now = time.perf_counter()
         if number >= 0:
             self._passes[loop] += number % SAMPLED
@@ -112,7 +112,7 @@ class StepTimers:
         return now
 
     def is_counted(self, loop: int, place: int, one: int) -> bool:
-        """Return whether a step surely ran once in each pass of a loop that the meter samples."""
+        """Return whether a step ran once per pass of a loop that the step meter times in part."""
         half = len(self.calls) // 2
         if not (self._passes[loop] or self._unfinished[loop]):
             return True
@@ -172,7 +172,7 @@ class Meter:
         return instrumentation.block(body, begin, table.bind(time.perf_counter, "clock"))
 
     def has_room(self) -> bool:
-        """Count one more block run that the step meter keeps; return False beyond its maximum."""
+        """Count a block's run in the step meter; return False beyond its maximum of runs."""
         self._room -= 1
         return self._room >= 0
 
@@ -231,7 +231,7 @@ class _MeteredBlock:
         return timers
 
     def times(self, read_s: float, spans_of: Callable[[list[Span]], list[Span]]) -> list[BlockTime]:
-        """Return a block's step times from the step meter, per task and its parallel copies."""
+        """Return the step meter's times of a block, for each copy of a task that ran it."""
         return [
             BlockTime(
                 owner,
@@ -302,7 +302,7 @@ class RemoteTimes:
         self._spans: dict[str, dict[tuple[Owner, str], list[Span]]] = {}
 
     def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
-        """Replace the step times last received from another process's step meter by newer ones.
+        """Replace the step times received from another process's step meter by its newest ones.
 
         Args:
             teller: No two processes of an invocation have the same, nor one that is lost and the
@@ -419,7 +419,7 @@ class Instrumentation:
         return [*self._clock_read(place, counts=False), *self._list(body, place)]
 
     def _chunks(self, whole: ast.While, chunk: ast.For, place: int) -> list[ast.stmt]:
-        """Add the step meter's clock reads to a loop that runs its passes in chunks."""
+        """Add the step meter's clock reads to a loop generated to run in chunks of passes."""
         loop = self._register(chunk.body, place)
         passes: ast.expr = ast.Constant(PASSES)
         if isinstance(chunk.iter, ast.IfExp) and isinstance(chunk.iter.test, ast.Compare):

@@ -28,7 +28,13 @@ from typing import Protocol, TypeVar
 from jobrun.runtime.context.cancel import CancelledError, CancelScope
 from jobrun.values.blob_kinds import Value
 
+# One value for each field of a record, in the fields' order; the receiver may change them.
 Values = tuple[Value, ...]
+# A record, after its place in the order in which its source gives records out, from 0: never a
+# matter of timing, unless the source is a queue of several writers.
+Numbered = tuple[int, Values]
+# The records of an instance: a generator, since that costs less per record than a call.
+Records = Iterator[Numbered]
 # The number of a take, counted from 0, and its record; None at the end of the queue.
 Taken = tuple[int, Values | None]
 
@@ -44,28 +50,28 @@ class RecordQueue(Protocol):
     """What tasks use of a queue of records, on whichever node it is; see ``BoundedQueue``."""
 
     def put(self, number: int, values: Values | None, scope: CancelScope) -> bool:
-        """Put a numbered record into the bounded queue, or None for a number without a record."""
+        """Put a record and its number into the bounded queue; None only skips the number."""
 
     def writer(self, scope: CancelScope) -> Put:
         """Return a function by which one thread puts records into the bounded queue."""
 
-    def take(self, scope: CancelScope) -> tuple[int, Values] | None:
+    def take(self, scope: CancelScope) -> Numbered | None:
         """Take the next record and its number out of the bounded queue; return None at its end."""
 
-    def records(self, scope: CancelScope) -> Iterator[tuple[int, Values]]:
+    def records(self, scope: CancelScope) -> Records:
         """Iterate over numbered records while taking them out of the bounded queue."""
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
-        """Take up to ``most`` records from a bounded queue at once, with their batch's number."""
+        """Take up to ``most`` records from a bounded queue at once, and their batch's number."""
 
     def take_waited_s(self) -> float:
         """Return how many seconds tasks have waited for the bounded queue since the last call."""
 
     def leave_writer(self) -> None:
-        """Remove one writer from the bounded queue, which is closed after the last one."""
+        """Remove one writer from the bounded queue, which closes once it has no writer."""
 
     def leave_reader(self) -> None:
-        """Remove one reader from the bounded queue, which drops records after the last one."""
+        """Remove one reader from the bounded queue, which drops records once it has no reader."""
 
 
 class BoundedQueue(ABC):
@@ -94,7 +100,7 @@ class BoundedQueue(ABC):
         self._waited_s = [0.0, 0.0]
 
     def put(self, number: int, values: Values | None, scope: CancelScope) -> bool:
-        """Put a numbered record into the queue, None to skip a number; wait while it is full.
+        """Put a record and its number into the bounded queue, None to skip it; wait while full.
 
         Returns:
             False when no reader is left: the record is dropped.
@@ -112,8 +118,8 @@ class BoundedQueue(ABC):
         """Return the function that a thread calls to put its records into the bounded queue."""
         return partial(self.put, scope=scope)
 
-    def take(self, scope: CancelScope) -> tuple[int, Values] | None:
-        """Take the next record of the queue and its number; None if it is closed and empty.
+    def take(self, scope: CancelScope) -> Numbered | None:
+        """Take the bounded queue's next record and its number; None if it is closed and empty.
 
         Raises:
             CancelledError: The scope was cancelled before.
@@ -125,7 +131,7 @@ class BoundedQueue(ABC):
         number, values = taken
         return None if values is None else (number, values)
 
-    def records(self, scope: CancelScope) -> Iterator[tuple[int, Values]]:
+    def records(self, scope: CancelScope) -> Records:
         """Iterate over the records that one reader of a bounded queue takes, and their numbers.
 
         Raises:
@@ -152,7 +158,7 @@ class BoundedQueue(ABC):
         return found
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
-        """Take up to ``most`` records at once out of a bounded queue, with the batch's number.
+        """Take up to ``most`` records from a bounded queue at once, and their batch's number.
 
         One reader at a time, or each would end with a few. None as of ``take``.
 
@@ -186,14 +192,14 @@ class BoundedQueue(ABC):
         return self._waited_s[0], self._waited_s[1]
 
     def leave_writer(self) -> None:
-        """Remove one writer from the bounded queue, which is closed after its last writer."""
+        """Remove one writer from the bounded queue, which closes once it has no writer."""
         with self._lock:
             self._writers -= 1
             if self._writers == 0:
                 _wake_all(self._takers)
 
     def leave_reader(self) -> None:
-        """Remove one reader from the bounded queue; after the last, no writer waits any more."""
+        """Remove one reader from the bounded queue; once it has none, no writer waits."""
         with self._lock:
             self._readers -= 1
             if self._readers == 0:
@@ -206,7 +212,10 @@ class BoundedQueue(ABC):
 
     @abstractmethod
     def _take(self) -> Taken | None:
-        """Take a record, or the end, out of the queue; None if neither has come. Needs the lock."""
+        """Take a record, or the end, from the bounded queue; return None if neither has come.
+
+        Needs the lock.
+        """
 
     @abstractmethod
     def _clear(self) -> None:
@@ -373,7 +382,7 @@ class SpscQueue(FifoQueue):
 
         return write
 
-    def records(self, scope: CancelScope) -> Iterator[tuple[int, Values]]:
+    def records(self, scope: CancelScope) -> Records:
         """Iterate over a bounded queue's records; only in the thread of its single reader."""
         records, putters = self._records, self._putters
         while True:

@@ -49,7 +49,7 @@ class EnvironmentVariables:
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
-        """Record changes of environment variables in a ``with`` block as made by callables."""
+        """Record environment variables that callables change inside a ``with`` block."""
         self._seen = _read()
         self._is_watched = True
         try:
@@ -59,7 +59,10 @@ class EnvironmentVariables:
             self._is_watched = False
 
     def note(self) -> Sequence[str]:
-        """Record environment variables that callables changed since the last call; return names."""
+        """Record environment variables that callables have changed; return their names.
+
+        Those since the last call, inside of ``watch``.
+        """
         if not self._is_watched:
             return ()
         with self._lock:
@@ -70,7 +73,7 @@ class EnvironmentVariables:
         return [os.fsdecode(name) for name in changed]
 
     def note_import(self) -> None:
-        """Ignore environment variables that a module sets on import: each process imports it.
+        """Exclude environment variables that a module's import sets: each process imports it.
 
         One that a callable has set before gets the new value.
         """
@@ -118,7 +121,7 @@ class EnvironmentVariables:
         return new
 
     def _look(self) -> dict[bytes, tuple[bytes | None, bytes | None]]:
-        """Compare environment variables with the last look; return changed ones, old and new."""
+        """Return environment variables changed since the last call: old and new values."""
         now, seen = _read(), self._seen
         # By identity: a value that the command's environment has too may be missing at a resume.
         if now == seen and not any(map(is_not, now.values(), seen.values())):

@@ -80,7 +80,7 @@ class Frame:
         return other
 
     def for_cleanup(self, place: str, *, failed: bool) -> Frame:
-        """Return a frame for an exit block or a last report, which runs even after a failure."""
+        """Return a frame for ``exit`` steps and last reports, which run even after a failure."""
         other = self.at(place)
         other.cancel = self.run.cleanup
         other.failed = failed
@@ -110,11 +110,11 @@ class Frame:
 
     @property
     def emit(self) -> Listener:
-        """Return the function that sends an event of the frame's block to the listeners."""
+        """Return the function by which the frame's steps send events, such as log lines."""
         return self.run.emit
 
     def gate(self, changes: frozenset[str]) -> Snapshot | None:
-        """Return the snapshot for which the frame's block must wait to change blobs, or None."""
+        """Return the snapshot to wait for before the frame's steps change blobs, or None."""
         return self.run.gates.get(self.node.name) if changes else None
 
     def wait(self, seconds: float) -> None:
@@ -129,7 +129,7 @@ class Frame:
         self.cancel.check()
 
     def take(self, workspace: Blobs, *names: str) -> None:
-        """Delete blobs from one of a frame's dicts of blobs, unless other threads may read them."""
+        """Delete blobs from one dict of the frame, unless other threads may read that dict."""
         if self.run.is_alone:
             for name in names:
                 workspace.pop(name, None)
@@ -143,7 +143,7 @@ class Frame:
         return str(Path(self.run.folder, folder)) if folder else self.run.folder
 
     def output(self, ref: OutputRef) -> Value:
-        """Return another task's output, for the steps that run on this frame.
+        """Return the value of another task's output to steps that run on this frame.
 
         Raises:
             TaskFailedError: E218, when that task has not ended.
@@ -178,7 +178,7 @@ class Blobs(dict[str, Value]):
         raise MissingBlobError(name)
 
     def drop(self, name: str) -> None:
-        """Delete a blob, which must exist, from the one of a frame's dicts that contains it.
+        """Delete a blob from this dict of a frame's blobs; raise if it is not there.
 
         Raises:
             MissingBlobError: There is none of that name.
@@ -189,5 +189,5 @@ class Blobs(dict[str, Value]):
 
 
 def display_name(name: str) -> str:
-    """Return a blob's name as in the spec, without the prefix of a net that it has in a frame."""
+    """Return a blob's name in the spec, from its prefixed name in a frame."""
     return name.rpartition(":")[2]

@@ -123,7 +123,10 @@ def _nowhere(nodes: Sequence[str], name: str) -> Iterator[Value]:
 
 
 def run_all(start: Start, works: Sequence[Work]) -> list[BaseException | None]:
-    """Run functions in threads of a group run, the first in this one; return what each raised."""
+    """Run functions in threads of a group run; return each one's exception, or None.
+
+    The calling thread runs the first.
+    """
     outcomes: list[BaseException | None] = [None] * len(works)
     ended: SimpleQueue[None] = SimpleQueue()
 

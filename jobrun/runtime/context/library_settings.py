@@ -257,13 +257,13 @@ class _Thread(threading.local):
         self.seen: Settings = {}
 
     def read(self) -> dict[str, Any]:
-        """Read one thread's library settings, also those in its callables' ``contextvars``."""
+        """Read one thread's library settings, including those in its ``contextvars``."""
         values = _read(_LOCAL)
         # Nothing has been changed in one that is empty.
         return values | self.context.run(_read, _CONTEXT) if self.context else values
 
     def write(self, wanted: Settings) -> None:
-        """Set one thread's library settings, such as torch's number of threads, to those wanted."""
+        """Set one thread's library settings, such as torch's number of threads, as given."""
         _write(_LOCAL, wanted)
         self.context.run(_write, _CONTEXT, wanted)
 
@@ -304,14 +304,14 @@ class LibrarySettings:
         self._note(_read(_SHARED) | _read(_LOCAL) | _read(_CONTEXT), {}, self._made)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a user's function with library settings (numpy, torch) that other callables made."""
+        """Call a user's function under library settings (numpy, torch) of earlier calls."""
         self.adopt()
         here = self._here
         here.is_used = True
         return here.context.run(function, *args, **kwargs)
 
     def load(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Import a user's module; do not save library settings that every import of it makes."""
+        """Import a user's module; do not record library settings that each import makes."""
         self.collect()
         self._note_shared()
         made = self.call(function, *args, **kwargs)
@@ -329,7 +329,7 @@ class LibrarySettings:
         return self._require_variables().watch()
 
     def within(self, work: Callable[[], None]) -> None:
-        """Call ``work`` with all threads' library settings in force, then record its changes."""
+        """Call ``work`` under all threads' library settings, then record how it changed them."""
         self.adopt()
         work()
         self.collect()
@@ -403,7 +403,7 @@ class LibrarySettings:
             self._require_variables().restore(captured)
 
     def _require_variables(self) -> EnvironmentVariables:
-        """Return the ``EnvironmentVariables`` beside library settings, created if there is none."""
+        """Return the ``EnvironmentVariables`` of the library settings; create it if missing."""
         if self._variables is None:
             # Only jobs with callables need it.
             from jobrun.runtime.context import environment_variables  # noqa: PLC0415
@@ -423,7 +423,7 @@ class LibrarySettings:
             return self._imported | self._made
 
     def _note(self, values: Settings, known: Settings, into: dict[str, Any]) -> list[str]:
-        """Record library settings whose values differ from the known ones; return their names."""
+        """Record library settings that differ from their known values; return their names."""
         names = [
             name
             for name, value in values.items()
@@ -436,7 +436,7 @@ class LibrarySettings:
         return names
 
     def _warn_of_timing(self, names: list[str]) -> None:
-        """Warn of changed library settings that tasks running at the same time see or miss."""
+        """Warn of changed library settings that also affect tasks running at the same time."""
         if not names or self._has_warned:
             return
         if self._nodes > 1:

@@ -61,7 +61,7 @@ class RecordBudget:
 
     @property
     def is_spent(self) -> bool:
-        """Return whether the limit of records or of time permits the cursor no more record."""
+        """Return whether a cursor has reached its limit of records or of time."""
         if self.is_used_up:
             return True
         limit_s = self._time_limit_s
@@ -175,7 +175,7 @@ class Cursor:
         return values
 
     def next(self, frame: Frame) -> tuple[int, tuple[Value, ...]] | None:
-        """Take the cursor's next record and its number in the run, as ``peek`` and ``take`` do.
+        """Return the cursor's next record and its number in the run; None at its end or limit.
 
         Raises:
             CancelledError: The run was cancelled.
@@ -197,7 +197,7 @@ class Cursor:
         return number, values
 
     def records(self, frame: Frame) -> Iterator[tuple[int, tuple[Value, ...]]]:
-        """Iterate over a cursor's records and their numbers, where no parallel copy shares it.
+        """Iterate over the records, with their numbers, of a cursor that only one thread uses.
 
         Raises:
             CancelledError: The run was cancelled.
@@ -220,7 +220,10 @@ class Cursor:
                 return
 
     def end(self, frame: Frame) -> None:
-        """End a cursor's use in a group run; at its limit, look whether one more record exists."""
+        """End a cursor's use in a group run: stop its prefetching thread.
+
+        At the limit of records, look first whether one more exists.
+        """
         if self._ahead is not None:
             if self._allowance.is_used_up:
                 self.look_ahead(frame)
@@ -256,7 +259,7 @@ class Cursor:
     def _resumed_position(
         self, now: Position, own: Position, stored: Sequence[Position], length: int
     ) -> Position:
-        """Return at which position the cursor continues a pass that an earlier run began."""
+        """Return the position where the cursor continues a pass that an earlier run began."""
         name = self.reader.name
         if own.length != length:
             raise TaskFailedError.of(
@@ -279,7 +282,7 @@ class Cursor:
         return found
 
     def _stored_position(self, stored: Sequence[Position]) -> Position:
-        """Choose where a cursor resumes: its portion's stored position, else the first stored."""
+        """Choose the stored position where a cursor resumes: its own share's, else the first."""
         same = (one for one in stored if (one.part, one.parts) == self.share)
         return next(same, stored[0] if stored else Position())
 
@@ -298,7 +301,7 @@ class ZipCursor:
 
     @property
     def position(self) -> Position:
-        """Return the position of a cursor over zipped readers; its ``rows`` are records."""
+        """Return the position of a cursor over zipped readers; its ``rows`` counts records."""
         given = self._allowance.given
         return replace(self._begin.after(given, given), finished=int(self._finished))
 
@@ -343,7 +346,7 @@ class ZipCursor:
         return (number, self.take()) if self.peek(frame) else None
 
     def records(self, frame: Frame) -> Iterator[tuple[int, tuple[Value, ...]]]:
-        """Iterate over a zip cursor's records and their numbers, as ``Cursor.records`` does.
+        """Iterate over the records of a cursor over zipped readers, with their numbers.
 
         Raises:
             CancelledError: The run was cancelled.
@@ -357,7 +360,7 @@ class ZipCursor:
         return sum(cursor.take_waited_s() for cursor in self.cursors)
 
     def end(self, frame: Frame) -> None:
-        """End the use of a ``zip`` reader's cursors in a group run, as ``Cursor.end`` does."""
+        """End the use of all cursors of a ``zip`` reader in a group run."""
         for cursor in self.cursors:
             if self._allowance.is_used_up and not self._finished:
                 cursor.look_ahead(frame)
@@ -473,7 +476,7 @@ class _Worker:
         start(self._work, self._done.set)
 
     def next(self, cancel: CancelScope) -> _Item:
-        """Return the next record that the thread has prefetched, None at the end, or an error."""
+        """Return the next record read by the cursor's thread, or its exception, or None."""
         if self._last:
             # Asked again after the end.
             return self._last[0]

@@ -1,8 +1,4 @@
-"""Connect tasks with queues: read records into a task's workspaces, and write them out.
-
-What is sent has no owner but the receiver: a value is moved where no other step can read its
-name before that is bound to another one, and copied everywhere else.
-"""
+"""Connect tasks with queues: read records into a task's workspaces, and write them out."""
 
 from __future__ import annotations
 
@@ -11,24 +7,21 @@ from collections import Counter
 import numpy as np
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.core.lazy_dataclass import dataclass, replace
+from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
-from jobrun.graph.types import Scope, Task, TaskGroup
-from jobrun.runtime.codegen.line_table import StepLocation
-from jobrun.runtime.codegen.liveness import BlockNames, collect_expression_usage, collect_usage
-from jobrun.runtime.codegen.record_statements import RecordAccess, SentRecord
+from jobrun.graph.types import Task, TaskGroup
 from jobrun.runtime.context.bounded_queue import (
     BoundedQueue,
     FifoQueue,
     OrderedQueue,
     Put,
     RecordQueue,
+    Records,
     SpscQueue,
     Values,
 )
 from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.context.group_run_state import GroupRun, Waited
-from jobrun.runtime.records.record_loop import Record, Records, field_names
 from jobrun.values.blob_kinds import Value, describe
 from jobrun.values.container_flattening import is_tree
 
@@ -98,43 +91,6 @@ def _queues_of(task: Task) -> list[Queue]:
     return [*found, task.read.queue] if isinstance(task.read, ReadQueue) else found
 
 
-def add_moved_names(task: Task, names: BlockNames) -> BlockNames:
-    """Mark blobs that a task moves into queues as changed: no other blob may share their memory.
-
-    They count as changed, so that no other name of the body shares memory with them.
-    """
-    given = find_moved_names(task, names)
-    return replace(names, changed=names.changed | given) if given else names
-
-
-def find_moved_names(task: Task, names: BlockNames) -> frozenset[str]:
-    """Find names whose values a task can move, not copy, into a queue, as nothing else reads them.
-
-    A name that only the body knows has certainly got another value there before the body looks
-    at it again: that nothing is read before it is made, the compiler has proven.
-    """
-    sent = Counter(name for one in task.write for name in one.names)
-    if not sent:
-        return frozenset()
-    own = {Scope.INSTANCE} if task.instances > 1 else {Scope.INSTANCE, Scope.TASK}
-    seen = _seen_beside(task)
-    return frozenset(
-        name
-        for name, count in sent.items()
-        if count == 1 and name not in seen and names.scope(name) in own
-    )
-
-
-def _seen_beside(task: Task) -> set[str]:
-    """Collect names that a task's outputs, setup and reports read: a queue gets copies of these."""
-    seen = set(collect_expression_usage(one.value for one in task.outputs).used)
-    for nets in (*task.setup, *task.instance_setup):
-        seen |= collect_usage(nets.init).used | collect_usage(nets.exit).used
-    for report in task.reports:
-        seen |= collect_usage(report.steps).used
-    return seen
-
-
 class QueueSource:
     """The end of a queue that a task reads from."""
 
@@ -146,7 +102,7 @@ class QueueSource:
         self._batch = read.queue.batch
 
     def begin(self, frame: Frame) -> None:
-        """Begin at a queue's reading end: do nothing, as a queue needs no preparation."""
+        """Begin reading at a queue's end: do nothing, as a queue needs no preparation."""
 
     def connect(self, frame: Frame) -> Records:
         """Iterate over records, or batches of them, at the reading end of a queue.
@@ -159,33 +115,12 @@ class QueueSource:
         """Iterate over batches at a queue's reading end, each made of several records."""
         while (gathered := self._queue.gather(self._batch, frame.cancel)) is not None:
             number, records = gathered
-            yield Record(number, join_records(records, self._read))
+            yield number, join_records(records, self._read)
 
     def close(self) -> None:
         """Close a task's reading endpoint of a queue, and record how long it waited there."""
         self._queue.leave_reader()
         _note_wait(self._run, self._task, self._read.queue, self._queue)
-
-
-def find_record_access(task: Task, names: BlockNames) -> RecordAccess | None:
-    """Find which blobs a task's queue endpoints, or its reader, bind and send; None without any.
-
-    Args:
-        task: The task.
-        names: What is known of the names of its body.
-    """
-    if task.read is None and not task.write:
-        return None
-    moved = find_moved_names(task, names)
-    sent = tuple(
-        SentRecord(
-            one.names,
-            moved & frozenset(one.names),
-            StepLocation(f"{task.path}/write.{one.queue.name}", task.origin),
-        )
-        for one in task.write
-    )
-    return RecordAccess(field_names(task), sent, StepLocation(f"{task.path}/read", task.origin))
 
 
 class QueueSink:
@@ -201,11 +136,16 @@ class QueueSink:
         self._run = frame.run
 
     def connect(self, frame: Frame) -> Put:
-        """Return the function that puts a task's numbered records into the queue."""
+        """Return the function that puts a task's numbered records into the queue.
+
+        Its arguments are the number of the record that was read, in a task that reads none that of
+        the instance, and the values, which are the receiver's afterwards. It may block, and returns
+        False when no reader is left: the task ends.
+        """
         return self._queue.writer(frame.cancel)
 
     def skip(self, number: int) -> None:
-        """Skip a number at a queue's writing end, so that the reading end does not wait for it."""
+        """Skip a record's number at a queue's writing end, so that no reader waits for it."""
         if self._may_skip:
             self._queue.put(number, None, self._scope)
 

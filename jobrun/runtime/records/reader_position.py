@@ -43,7 +43,7 @@ class Position:
 
     @classmethod
     def of(cls, row: Array) -> Position:
-        """Build a reader's position in a portion of rows from its row in blob ``readers/NAME``."""
+        """Build a reader's position from one row of the state blob ``readers/NAME``."""
         passes, records, rows, finished, part, parts, length = (int(value) for value in row)
         return cls(passes, records, rows, finished, part, parts, length)
 
@@ -121,7 +121,7 @@ def _left(one: Position) -> Iterator[Stretch]:
 
 
 def slice_stretches(stretches: Iterable[Stretch], first: int, last: int) -> Iterator[Stretch]:
-    """Yield row ranges of a reader's position: its unread rows number ``first`` to ``last``."""
+    """Yield unread rows ``first`` to ``last`` of a reader's position, as ranges of rows."""
     at = 0
     for start, stop in stretches:
         begin, end = max(first - at, 0), min(last - at, stop - start)

@@ -13,39 +13,18 @@ closed when the task ends, in whatever way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.readers import ReadQueue, ReadRecords
-from jobrun.graph.types import Task
 from jobrun.runtime.codegen.compiler import Block
 from jobrun.runtime.codegen.control_flow import StopBlock
-from jobrun.runtime.context.bounded_queue import Put
+from jobrun.runtime.context.bounded_queue import Records
 from jobrun.runtime.context.frame import Frame
+from jobrun.runtime.records.queue_endpoints import QueueSink
 from jobrun.runtime.step_errors import raise_explained
-from jobrun.values.blob_kinds import Value
-
-
-class Record(NamedTuple):
-    """One record.
-
-    Attributes:
-        number: Its place in the order in which the source gives records out, from 0; never a
-            matter of timing, unless the source is a queue of several writers.
-        values: One for each field, in the fields' order; the receiver may change them.
-    """
-
-    number: int
-    values: tuple[Value, ...]
-
-
-# A record as the loop sees it: a source of many records may give bare pairs, which cost less.
-Numbered = tuple[int, tuple[Value, ...]]
-# The records of an instance: a generator, since that costs less per record than a call.
-Records = Iterator[Numbered]
 
 
 class RecordSource(Protocol):
@@ -64,25 +43,7 @@ class RecordSource(Protocol):
         """
 
     def close(self) -> None:
-        """Stop reading records for a task's record loop, even if that never began."""
-
-
-class RecordSink(Protocol):
-    """The destination of a task's records; all its instances share it."""
-
-    def connect(self, frame: Frame) -> Put:
-        """Return the function by which a record loop writes to this sink, such as a queue.
-
-        Its arguments are the number of the record that was read, in a task that reads none that of
-        the instance, and the values, which are the receiver's afterwards. It may block as a source
-        does, and returns False when no reader is left: the task ends.
-        """
-
-    def skip(self, number: int) -> None:
-        """Skip, in a queue that a record loop writes to, a record's number after a ``stop``."""
-
-    def close(self) -> None:
-        """Close the end of a queue to which a record loop writes, after its task has ended."""
+        """Stop reading records for a task's record loop, even if the loop never began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +56,7 @@ class Streams:
     """
 
     source: RecordSource | None = None
-    sinks: tuple[RecordSink, ...] = ()
+    sinks: tuple[QueueSink, ...] = ()
     ended: list[int] = field(default_factory=list)
 
     def begin(self, frame: Frame) -> None:
@@ -105,7 +66,7 @@ class Streams:
 
     def close(self) -> None:
         """Close the source and all sinks of a task's record loop, also when one fails."""
-        everything: list[RecordSource | RecordSink] = [*self.sinks]
+        everything: list[RecordSource | QueueSink] = [*self.sinks]
         if self.source is not None:
             everything.insert(0, self.source)
         _close_all(everything)
@@ -125,17 +86,6 @@ class RecordPlan:
     streams: Callable[[Frame], Streams]
     by_record: bool
     body: str
-
-
-def field_names(task: Task) -> tuple[str, ...]:
-    """Return the names that a task's record loop binds to the values of each record."""
-    match task.read:
-        case ReadRecords(reader=reader):
-            return tuple(field.name for field in reader.fields)
-        case ReadQueue(names=names):
-            return names
-        case None:
-            return ()
 
 
 def run_records(plan: RecordPlan, block: Block, frame: Frame, streams: Streams) -> None:
@@ -175,7 +125,7 @@ def run_records(plan: RecordPlan, block: Block, frame: Frame, streams: Streams) 
 
 
 def _divide(records: Records, frame: Frame, streams: Streams, *, by_record: bool) -> Records:
-    """Iterate over a parallel copy's records until another copy has ended the record loop."""
+    """Iterate over records for one copy of a task until another copy ends the record loop."""
     for number, values in records:
         if streams.ended:
             _skip(streams.sinks, number)
@@ -187,19 +137,22 @@ def _divide(records: Records, frame: Frame, streams: Streams, *, by_record: bool
 
 
 def _gated(records: Records, pass_gate: Callable[[], None]) -> Records:
-    """Iterate over a record loop's records; before each, wait until a save copied what changes."""
+    """Yield a record loop's records; before each, wait until a save has copied the blobs."""
     for record in records:
         pass_gate()
         yield record
 
 
-def _skip(sinks: Sequence[RecordSink], number: int) -> None:
-    """Skip one record's number in each queue that a record loop writes to: readers may await it."""
+def _skip(sinks: Sequence[QueueSink], number: int) -> None:
+    """Skip a record that the record loop does not send, in each queue that it writes to.
+
+    Readers may wait for its number.
+    """
     for sink in sinks:
         sink.skip(number)
 
 
-def _close_all(streams: Sequence[RecordSource | RecordSink]) -> None:
+def _close_all(streams: Sequence[RecordSource | QueueSink]) -> None:
     if not streams:
         return
     try:

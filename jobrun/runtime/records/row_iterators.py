@@ -149,7 +149,7 @@ class RowIterator:
         return 1 if record_bytes >= _LARGE_BYTES else _BLOCK_BYTES // record_bytes
 
     def _reach(self, start: int, stop: int) -> None:
-        """Read the iterator's next block of rows, which begins at the same row in every run."""
+        """Read the row iterator's next block of rows; its bounds are the same in every run."""
         if self._block and self._block_start <= start and stop <= self._block_stop:
             return
         begin = start - start % self._per_block if start % max(1, self._batch) == 0 else start
@@ -390,7 +390,7 @@ class _Keyed:
         self._known: Array = np.empty(0, np.int64)
 
     def rows(self, start: int, stop: int) -> Array:
-        """Compute from a key which rows are at ``start`` to ``stop`` of the shuffled rows."""
+        """Compute shuffled row numbers ``start`` to ``stop`` from a key; no order is stored."""
         first = start - self._known_from
         if first < 0 or stop - self._known_from > len(self._known):
             # Many at once, since computing a few takes nearly as long.

@@ -14,11 +14,12 @@ import numpy as np
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import replace
+from jobrun.runtime.context.bounded_queue import Records
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import Blobs, Frame
 from jobrun.runtime.context.group_run_state import GroupRun
 from jobrun.runtime.context.safe_point import SafePoint, SafePointHooks
-from jobrun.runtime.records.record_loop import Records, Streams
+from jobrun.runtime.records.record_loop import Streams
 from jobrun.values.blob_kinds import is_object
 from jobrun.values.copies import boundary_form, detach
 from jobrun.values.object_state import generator_state
@@ -81,7 +82,7 @@ class SafePointSource:
 
 
 def _capture_safe_point(frame: Frame, source: ReaderSource) -> SafePoint:
-    """Return a task's state between two records: a safe point, at which the run may stop.
+    """Copy a task's state between two records: the run can stop at this safe point.
 
     The form is part of what a step can see (sums add in the order of memory), so that a run
     which continues and one which starts here must find the same.
@@ -113,7 +114,7 @@ def _restore_stream(state: Mapping[str, Any]) -> np.random.Generator:
 
 
 def _workspaces(frame: Frame) -> Iterator[tuple[str, Blobs]]:
-    """Iterate over the dicts of blobs (task, group, node) that a stop at a safe point saves."""
+    """Iterate over the dicts of blobs to save when a run stops at a safe point."""
     yield "t", frame.t
     if frame.g is not frame.n:
         yield "g", frame.g

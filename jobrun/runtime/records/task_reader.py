@@ -42,6 +42,7 @@ from jobrun.graph.readers import (
 from jobrun.runtime.codegen.compiler import compile_expression
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import BlockNames, collect_expression_usage
+from jobrun.runtime.context.bounded_queue import Numbered, Records
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.records.cursor import Cursor, MakeIterator, ZipCursor
@@ -51,7 +52,6 @@ from jobrun.runtime.records.reader_position import (
     encode_positions,
     share_bounds,
 )
-from jobrun.runtime.records.record_loop import Numbered, Records
 from jobrun.runtime.records.row_iterators import (
     ENDLESS,
     CounterRows,
@@ -97,7 +97,7 @@ class ReaderPlan:
         return ReaderSource(self, self._cursors, frame)
 
     def share(self, at: int) -> tuple[int, int]:
-        """Return which portion of a reader's rows a task's copy reads, and how many there are."""
+        """Return which share of a task reader's rows a parallel copy reads, and of how many."""
         return self.read.part * self.shares + at, self.read.parts * self.shares
 
     def _cursor(self, at: int) -> Cursor | ZipCursor:
@@ -286,7 +286,7 @@ class OpenSource:
         self._unsteady = bool(used & names.changed)
 
     def open(self, frame: Frame) -> bool:
-        """Open the reader's data source again; return whether its rows may have changed since.
+        """Open the task reader's data source; return whether its rows may differ from last time.
 
         Raises:
             JobrunError: The data cannot be read.
@@ -310,7 +310,7 @@ class OpenSource:
         return True
 
     def iterator_factory(self, frame: Frame, share: tuple[int, int]) -> MakeIterator:
-        """Return a function that iterates over one portion of the task reader's data source.
+        """Return a function that iterates over one share of the rows of a task reader.
 
         Args:
             frame: The task's.

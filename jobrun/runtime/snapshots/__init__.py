@@ -1,7 +1,6 @@
 """Take snapshots of a node's state for a save while the next group runs; capture its objects.
 
 - ``snapshot``: copy-on-write snapshots of blobs, and the files that they are written to.
-- ``node_objects``: states of Python objects, taken and restored. ``sharing_tracker``: what objects
-  share, kept through a resume or refused. ``values_kept_by_code``: what callables keep, found by
-  counting references.
+- ``node_objects``: states of Python objects, taken and restored, and what the objects share.
+- ``values_kept_by_code``: what callables keep, found by counting references.
 """

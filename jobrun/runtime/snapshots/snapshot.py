@@ -29,8 +29,7 @@ from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import JobrunError, TaskFailedError
 from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.steps import SaveState
-from jobrun.runtime.snapshots.node_objects import collect_state
-from jobrun.runtime.snapshots.sharing_tracker import SharingTracker
+from jobrun.runtime.snapshots.node_objects import SharingTracker, collect_state
 from jobrun.runtime.snapshots.values_kept_by_code import KeptValues
 from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.change_detection import ChangeDetector
@@ -57,7 +56,7 @@ class NodeSaver:
         self._at_risk = _NO_NAMES
 
     def types_of(self, values: Mapping[str, Value]) -> ArrayTypes:
-        """Return the dtypes and shapes of a snapshot's arrays: the same object if unchanged."""
+        """Return the dtypes and shapes of a snapshot's arrays; reuse the last result if equal."""
         if self._types is None or not self._types.fits(values):
             self._types = ArrayTypes(values)
         return self._types
@@ -95,7 +94,7 @@ class DirtyTracker:
                 self._changed_after_hold |= changed
 
     def begin(self, values: Mapping[str, Value]) -> tuple[Mapping[str, Array], Names]:
-        """Return weak references to a snapshot's large arrays, and names of unchanged ones."""
+        """Return weak references to a snapshot's large arrays, and which are on disk already."""
         if self._asked != len(values):
             # What is small once and large later is only written without being asked about.
             self._asked = len(values)
@@ -181,7 +180,7 @@ class Snapshot:
 
     @property
     def has_parts(self) -> bool:
-        """Return whether the snapshot holds containers or objects, copied when it was taken."""
+        """Return whether the snapshot has containers or objects, which any code may change."""
         return bool(self._parts)
 
     def pass_gate(self, names: Iterable[str] | None = None) -> None:
@@ -197,7 +196,7 @@ class Snapshot:
             self.gate_s += time.perf_counter() - started
 
     def copy_unannounced(self, changed: Names) -> None:
-        """Copy blobs into the snapshot that a group changes but ``protect`` did not list."""
+        """Copy into the snapshot blobs that a group changes but ``protect`` did not list."""
         if any(changed is one for one in self._announced):
             return
         with self._turn:
@@ -297,7 +296,7 @@ class Snapshot:
 
 
 def _first_of(turns: Iterable[tuple[str, ...]], names: Names | None) -> tuple[str, ...]:
-    """Return a snapshot's first turn (blobs copied together) that has one of ``names`` in it."""
+    """Return a snapshot's first batch of blobs to copy that contains one of ``names``."""
     return next((one for one in turns if names is None or not names.isdisjoint(one)), ())
 
 
@@ -359,7 +358,7 @@ class Snapshots:
             self._held[ticket].protect(names, opaque.get(ticket.node, _NO_NAMES))
 
     def gates(self, changed: NodeNames) -> Mapping[str, Snapshot]:
-        """Return for each node the snapshot that must copy blobs before a group changes them.
+        """Return each node's snapshot that must still copy blobs before a group changes them.
 
         Asked before each group runs.
         """
@@ -375,11 +374,11 @@ class Snapshots:
         return found
 
     def persist(self, ticket: Ticket, directory: str) -> NodeSave:
-        """Write the snapshot of the pending save with this ticket to its node's file."""
+        """Write the snapshot that ``ticket`` identifies to its node's file."""
         return self._held[ticket].write(directory)
 
     def release(self, tickets: Iterable[Ticket]) -> None:
-        """Drop saves' snapshots, found by ticket, to free their memory; ignore unknown tickets."""
+        """Drop the snapshots with these tickets to free their memory; ignore unknown tickets."""
         for ticket in tickets:
             self._held.pop(ticket, None)
 

@@ -37,7 +37,7 @@ _WITHOUT_PARTS: frozenset[type] = frozenset({bool, int, float, complex, str, byt
 
 
 def count_others(owner: dict[str, Any] | list[Any], key: Any) -> int:
-    """Count who else keeps an item of a dict or list: references beside the container's own.
+    """Count the references to an item of a dict or list that code keeps: not the container's.
 
     It is asked by its place: from Python 3.14 on, a variable that is only looked at, or handed on
     to a function, counts or does not, as the compiler sees fit. To take an item out of a container
@@ -51,7 +51,7 @@ _of_owner = count_others([np.empty(0)], 0)
 
 
 def count_owner_references(values: Mapping[str, Value]) -> dict[str, int]:
-    """Count, for each value that is a view, references to its array, which code may have kept."""
+    """Count references to the array behind each value that is a view; code may keep some."""
     return {
         name: sys.getrefcount(value.base)
         for name, value in values.items()
@@ -103,7 +103,7 @@ def _is_view(value: Any) -> bool:
 
 
 def _collect_parts(value: Value, *, arrays: bool) -> dict[int, _Found]:
-    """Collect by ``id`` the mutable objects inside a value, which callables may have kept."""
+    """Collect by ``id`` the mutable objects in a value, to which code may keep references."""
     found: dict[int, _Found] = {}
     if arrays and isinstance(value, np.ndarray):
         # The caller has counted the references to the array itself.
@@ -211,7 +211,7 @@ class KeptValues:
     def note(
         self, node: str, blob: str, bound: Value, parts: Parts, title: str, *, is_new: bool
     ) -> None:
-        """Record to which parts of a blob's value user code kept references after a ``call``.
+        """Record parts of a blob's value to which user code keeps references after a ``call``.
 
         Args:
             node: Whose blob it is.
@@ -244,7 +244,7 @@ class KeptValues:
                 self._entries[node, blob] = entry
 
     def follow(self, node: str, blob: str, before: Value, after: Value) -> None:
-        """Continue to check what callables kept of a blob's value that a copy has replaced."""
+        """Continue to watch references kept to a blob's value after a copy has replaced it."""
         entry = self._entries.get((node, blob))
         if entry is not None and entry.bound is before:
             entry.bound = after
@@ -252,7 +252,7 @@ class KeptValues:
     def follow_all(
         self, node: str, before: Mapping[str, Value], after: Mapping[str, Value]
     ) -> None:
-        """Continue to check what callables kept after an epoch has replaced a node's blobs."""
+        """Continue to watch references kept to a node's blobs when an epoch copies them."""
         for other, blob in list(self._entries):
             if other == node and blob in before and blob in after:
                 self.follow(node, blob, before[blob], after[blob])
@@ -260,7 +260,7 @@ class KeptValues:
     def require_same(
         self, node: str, blob: str, value: Value, when: str, *, wholly: bool = False
     ) -> None:
-        """Refuse a blob's value if code changed a part to which a callable kept a reference.
+        """Raise an error if code changed a part of a blob's value by a reference that it kept.
 
         Args:
             node: Whose blob it is.
@@ -289,7 +289,7 @@ class KeptValues:
                 self._entries.pop((node, blob), None)
 
     def require_all_same(self, node: str, blobs: Mapping[str, Value]) -> None:
-        """Refuse a save if code has changed values that callables kept of a node's blobs.
+        """Refuse a save if code changed parts of a node's blobs by references that it kept.
 
         Raises:
             TaskFailedError: E246.
@@ -312,7 +312,7 @@ def _changed_error(blob: str, part: _Part, when: str) -> TaskFailedError:
 
 
 def is_watched(value: Value) -> bool:
-    """Return whether callables can keep a value, or mutable parts of it, and change it later."""
+    """Return whether user code can keep a reference to a value, or its parts, and change it."""
     if isinstance(value, np.ndarray):
         return not value.dtype.hasobject
     adapter = find_adapter(type(value))

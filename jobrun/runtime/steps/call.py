@@ -237,7 +237,7 @@ class _Call:
                 raise self._changed(name, path)
 
     def _require_kept_unchanged(self, frame: Frame) -> None:
-        """Refuse a ``call`` step if values that callables kept of its blobs have changed.
+        """Refuse a ``call`` step whose callable changed blobs by references that it had kept.
 
         Raises:
             TaskFailedError: E246.
@@ -265,7 +265,7 @@ class _Call:
     def _require_apart(
         self, values: Mapping[str, Value], parts: list[Any], held: set[str], frame: Frame
     ) -> None:
-        """Refuse, after a ``call``, arguments and results by which two blobs share memory.
+        """Refuse a ``call`` whose arguments and results let two blobs share memory.
 
         Args:
             values: The arguments.
@@ -497,7 +497,7 @@ def _invoke(target: str, function: Callable[..., Any], values: Mapping[str, Any]
 
 
 def explain_exception(target: str, error: BaseException) -> TaskFailedError:
-    """Build the error of a ``call`` step whose callable raised, with the callable's line."""
+    """Build a ``call`` step's error from its callable's exception, with file and line."""
     frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename != __file__]
     text = str(error).partition("\n")[0]
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -30,8 +30,11 @@ from jobrun.graph.steps import (
     SaveState,
 )
 from jobrun.runtime.context.frame import Frame
-from jobrun.runtime.snapshots.node_objects import load_object_state, require_state_taken
-from jobrun.runtime.snapshots.sharing_tracker import find_sharing
+from jobrun.runtime.snapshots.node_objects import (
+    find_sharing,
+    load_object_state,
+    require_state_taken,
+)
 from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.axis_order import axis_order, dense_copy, empty_in_order
 from jobrun.values.blob_kinds import Value, is_object
@@ -143,7 +146,7 @@ def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) ->
 
 
 def _restore_settings(step: LoadState, frame: Frame) -> None:
-    """Set, in a step that loads checkpoint files, library settings as saved with them.
+    """Set library settings to those in the checkpoint files that a step loads.
 
     What their modules set when they are imported comes before that.
     """

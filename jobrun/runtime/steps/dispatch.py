@@ -56,7 +56,7 @@ class Actions:
         self._in_exit = in_exit
 
     def __call__(self, step: Step) -> Action:
-        """Build the function of a step, by dispatch on the step's kind."""
+        """Build the function that executes a step, by dispatch on the step's kind."""
         match step:
             case DeclaredEffect():
                 return step.action(self)
@@ -68,16 +68,16 @@ class Actions:
                 return self._nested(step)
 
     def text(self, text: Text) -> Callable[[Frame], str]:
-        """Build the function that renders the text of a dispatched step such as ``log``."""
+        """Dispatch a step such as ``log``: build the function that renders its text."""
         return self._getter(text)
 
     def condition(self, expr: Expr) -> Callable[[Frame], bool]:
-        """Build the function that tests the condition of a dispatched step such as ``assert``."""
+        """Dispatch a step such as ``assert``: build the function that tests its condition."""
         value = self._getter(expr)
         return lambda frame: as_bool(value(frame))
 
     def number(self, expr: Expr, name: str) -> Callable[[Frame], float | int | bool | str]:
-        """Build the function that computes a number for a dispatched step such as ``metric``."""
+        """Dispatch a step such as ``metric``: build the function that computes its number."""
         value = self._getter(expr)
         return lambda frame: metric_number(value(frame), name)
 
@@ -85,7 +85,7 @@ class Actions:
         return compile_expression(expr, self._names, in_exit=self._in_exit)
 
     def _nested(self, step: Step) -> Action:
-        """Dispatch a step nested too deeply for one function: build one that runs it as a block."""
+        """Dispatch a step nested too deeply: build a function that runs it as its own block."""
         block = self._block((step,), "", self._names.shared)
 
         def run(frame: Frame) -> None:
@@ -132,7 +132,7 @@ def _branch(block: Any, frame: Frame) -> Callable[[], None]:
 
 
 def _raise_first_error(outcomes: list[BaseException | None]) -> None:
-    """Raise one error of a dispatched ``parallel`` step: a failure before a cancel or ``stop``."""
+    """Raise one error of a dispatched ``parallel`` step: a failure rather than a cancel."""
     raised = [one for one in outcomes if one is not None]
     if not raised:
         return

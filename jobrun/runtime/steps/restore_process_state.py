@@ -68,7 +68,7 @@ class ProcessState:
                     self._tell(name)
 
     def _compare_generators(self, before: dict[str, object]) -> None:
-        """Warn if tasks drew from the process's random generators, which no resume restores."""
+        """Warn if tasks drew from the process's random generators: no resume restores them."""
         after = _read_generators()
         for name, state in before.items():
             if after[name] == state:
@@ -93,7 +93,7 @@ class ProcessState:
 
 
 def _read_generators() -> dict[str, object]:
-    """Return states of the process's random generators, to see whether tasks draw from them."""
+    """Read process state: the global random generators of random, numpy and torch."""
     found: dict[str, object] = {}
     if (module := sys.modules.get("random")) is not None:
         found["random"] = module.getstate()

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from jobrun.graph.readers import Queue, WriteQueue
 from jobrun.graph.steps import Loop, Parallel
-from jobrun.graph.types import NodeReport, NodeSetup, Scope
+from jobrun.graph.types import NodeReport, NodeSetup, Scope, TaskGroup
 from jobrun.runtime.codegen.liveness import (
     BlockNames,
     GroupUsage,
     collect_expression_usage,
     collect_usage,
+    find_moved_names,
 )
 from jobrun.testing.graphs import call, expr, group, report, setup, steps, task
 
@@ -115,3 +117,13 @@ def test_a_block_of_the_node_shares_all_its_names():
 
 def test_names_without_a_scope_are_the_tasks_own():
     assert BlockNames().scope("anything") is Scope.TASK
+
+
+def test_only_what_nobody_else_knows_is_handed_over():
+    send = (WriteQueue(Queue("q"), ("x", "y", "z", "w")), WriteQueue(Queue("r"), ("z",)))
+    one = task(
+        "t", "x = 2.0 * w", "y = y + 1", "z = x", node_blobs="w", write=send, outputs={"y": "y"}
+    )
+    names = GroupUsage(TaskGroup("epoch", (one,))).task_block(one, one.steps)
+
+    assert find_moved_names(one, names) == {"x"}

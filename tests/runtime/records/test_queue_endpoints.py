@@ -11,11 +11,10 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import Logged
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
 from jobrun.graph.types import TaskGroup
-from jobrun.runtime.codegen.liveness import GroupUsage
+from jobrun.runtime.codegen.liveness import GroupUsage, find_moved_names
 from jobrun.runtime.group_plan import plan_group
 from jobrun.runtime.records.queue_endpoints import (
     QueuePlan,
-    find_moved_names,
     join_records,
     plan_queues,
 )
@@ -150,16 +149,6 @@ def test_who_receives_gets_what_was_sent_though_the_sender_is_far_ahead(run, bod
     found, _ = run(sending(body, f"[{name}]", keep, capacity=100))
 
     assert np.array_equal(found["use.got"][:, 0], found["make.sent"][:, "xy".index(name)])
-
-
-def test_only_what_nobody_else_knows_is_handed_over():
-    send = (WriteQueue(Queue("q"), ("x", "y", "z", "w")), WriteQueue(Queue("r"), ("z",)))
-    one = task(
-        "t", "x = 2.0 * w", "y = y + 1", "z = x", node_blobs="w", write=send, outputs={"y": "y"}
-    )
-    names = GroupUsage(TaskGroup("epoch", (one,))).task_block(one, one.steps)
-
-    assert find_moved_names(one, names) == {"x"}
 
 
 def test_what_is_handed_over_is_gone_from_the_workspace_of_the_sender(tmp_path):

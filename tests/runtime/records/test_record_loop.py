@@ -3,9 +3,7 @@ from __future__ import annotations
 import pytest
 
 from jobrun.graph.effects import NOWHERE
-from jobrun.graph.readers import Queue, ReadQueue
 from jobrun.graph.steps import Guard, Stop
-from jobrun.graph.types import Task
 from jobrun.runtime.codegen.compiler import compile_block
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import BlockNames, collect_usage
@@ -14,7 +12,6 @@ from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.records.record_loop import (
     RecordPlan,
     Streams,
-    field_names,
     run_records,
 )
 from jobrun.runtime.steps.dispatch import Actions
@@ -175,9 +172,3 @@ def test_everything_is_closed_whatever_one_of_them_says():
 
     assert (source.closed, broken.closed, sink.closed) == (1, 1, 1)
     Streams().close()
-
-
-def test_the_fields_are_those_that_the_task_reads():
-    task = Task("t", "n", (), read=ReadQueue(Queue("q"), ("a", "b")), path="e/t")
-
-    assert field_names(task) == ("a", "b")
