@@ -10,11 +10,10 @@ import importlib
 import math
 import os
 import stat
-import struct
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.file_formats import FileFormat, format_of, suffix_of
@@ -27,12 +26,9 @@ from jobrun.formats.csv_header import (
     csv_columns,
     first_fields,
 )
+from jobrun.formats.npy_header import npz_members, open_zip, read_npy_header
 
 HDF5 = frozenset({".h5", ".hdf5"})
-
-NPY_MAGIC = b"\x93NUMPY"
-# numpy writes at most 64 KiB; ``ast`` would take very long for very long texts.
-_MOST_HEADER_BYTES = 1 << 16
 
 # A dtype as ``numpy.dtype.str`` has it, or the text of its ``descr``; and the lengths of the axes.
 Form = tuple[str, tuple[int, ...]]
@@ -192,12 +188,12 @@ def _describe_npy(path: str, member: str) -> MemberInfo:
         raise faults.unreadable(path, error.strerror or error) from error
     if header.objects:
         raise faults.holds_objects(path)
-    item_size = item_bytes(header.info.dtype)
+    item_size = item_bytes(header.dtype)
     if item_size is not None:
-        expected = header.size + item_size * math.prod(header.info.shape)
+        expected = header.size + item_size * math.prod(header.shape)
         if size_bytes < expected:
             raise faults.cut_short(path, size_bytes, expected)
-    return header.info
+    return MemberInfo(header.dtype, header.shape)
 
 
 def _describe_npz(path: str, member: str) -> MemberInfo:
@@ -211,7 +207,7 @@ def _describe_npz(path: str, member: str) -> MemberInfo:
             raise faults.unreadable(f"{path}::{name}", error) from error
     if header.objects:
         raise faults.holds_objects(path, name)
-    return header.info
+    return MemberInfo(header.dtype, header.shape)
 
 
 def _describe_table(path: str, member: str) -> MemberInfo:
@@ -230,80 +226,6 @@ def format_module(file_format: FileFormat) -> Any:
     # h5py and pyarrow take long to import.
     name = "npy" if file_format == "npz" else file_format
     return importlib.import_module(f"jobrun.formats.{name}")
-
-
-@dataclass(frozen=True, slots=True)
-class NpyHeader:
-    """The header of an npy file, or of a member of an npz file.
-
-    Attributes:
-        info: Dtype and shape.
-        size: How many bytes the header has; the data follow.
-        objects: Python objects follow rather than numbers.
-    """
-
-    info: MemberInfo
-    size: int
-    objects: bool
-
-
-def read_npy_header(file: IO[bytes], what: str) -> NpyHeader:
-    """Read only the header of an npy stream: dtype, shape, and whether Python objects follow.
-
-    Raises:
-        EnvironmentFaultError: It is not one.
-    """
-    start = file.read(8)
-    if len(start) < 8 or not start.startswith(NPY_MAGIC):
-        raise faults.unreadable(what, "it does not start as an npy file does")
-    width, form = (2, "<H") if start[6] == 1 else (4, "<I")
-    raw = file.read(width)
-    length = struct.unpack(form, raw)[0] if len(raw) == width else 0
-    text = file.read(length) if length <= _MOST_HEADER_BYTES else b""
-    if not length or len(text) != length:
-        raise faults.unreadable(what, "its npy header is cut short")
-    try:
-        fields: Any = ast.literal_eval(text.decode("utf-8" if start[6] >= 3 else "latin1"))
-        info = MemberInfo(_descr_text(fields["descr"]), tuple(fields["shape"]))
-        objects = _has_objects(fields["descr"])
-    except (ValueError, SyntaxError, TypeError, LookupError, RecursionError, MemoryError) as error:
-        raise faults.unreadable(what, "its npy header is damaged") from error
-    if not all(type(length) is int and length >= 0 for length in info.shape):
-        raise faults.unreadable(what, "its npy header is damaged")
-    return NpyHeader(info, 8 + width + length, objects)
-
-
-def open_zip(path: str) -> zipfile.ZipFile:
-    """Open an npz file as a zip archive, to read the npy headers of its members.
-
-    Raises:
-        EnvironmentFaultError: It is not a zip file, or cut short.
-    """
-    try:
-        return zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, OSError, ValueError) as error:
-        raise faults.unreadable(path, error) from error
-
-
-def npz_members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Map the member names of an npz file to zip entries, which contain the arrays' headers."""
-    return {
-        info.filename.removesuffix(".npy"): info
-        for info in archive.infolist()
-        if info.filename.endswith(".npy")
-    }
-
-
-def _descr_text(descr: Any) -> str:
-    return descr if isinstance(descr, str) else repr(descr)
-
-
-def _has_objects(descr: Any) -> bool:
-    if isinstance(descr, str):
-        return "O" in descr
-    if isinstance(descr, tuple):
-        return _has_objects(descr[0])
-    return any(_has_objects(field[1]) for field in descr)
 
 
 def name_splits(member: str, *, alone: bool) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -14,8 +14,7 @@ import numpy as np
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.formats import errors as faults
-from jobrun.formats.array_rows import ArrayRows
-from jobrun.formats.rows import Array, Column, Rows, common_length, sort_rows
+from jobrun.formats.rows import Array, ArrayRows, Column, Rows, common_length, sort_rows
 
 # Opens members of one length; any number of times.
 OpenMembers = Callable[[tuple[str, ...]], Rows]
