@@ -36,10 +36,9 @@ from jobrun.session.processes.group_run import RemoteGroupRun, TaskCompletions
 from jobrun.session.processes.remote_queue import serve_queue_request
 from jobrun.session.threads.work_items import require_valid_needs
 from jobrun.session.wire.file_messages import Probe, WorkerFileSetup
-from jobrun.session.wire.launch import LocalProcess
 from jobrun.session.wire.partition_group import PartitionedGroup, partition_group
 from jobrun.session.wire.rpc import Reply, wait_all
-from jobrun.session.wire.worker_handle import WorkerHandle, WorkerProcess
+from jobrun.session.wire.worker_handle import LocalProcess, WorkerHandle, WorkerProcess
 from jobrun.values.blob_kinds import Value
 
 _KEPT_GROUPS = 8

@@ -13,7 +13,9 @@ does not (no PR_SET_PDEATHSIG), the end of the connection does.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
+import signal
 import socket
 import sys
 import threading
@@ -26,9 +28,11 @@ from queue import SimpleQueue
 from types import MappingProxyType
 from typing import Any
 
+from jobrun.core.captured_output import STREAMS, OutputFile
 from jobrun.core.errors import JobrunError
 from jobrun.core.events import Event, ProcessMeasured
 from jobrun.core.resource_usage import CostBudget, MemoryWatch, measure_process
+from jobrun.core.system_calls import die_with_parent
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.codegen.step_meter import Meter
 from jobrun.runtime.context.bounded_queue import RecordQueue
@@ -41,7 +45,7 @@ from jobrun.session.node_files import NodeDirectory, is_visible
 from jobrun.session.processes.remote_queue import RemoteQueue
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.session.threads.work_items import ExternalDeps, TaskOnNode
-from jobrun.session.wire.codec import serialize_error
+from jobrun.session.wire.codec import SocketChannel, serialize_error
 from jobrun.session.wire.file_messages import NO_FILE_SETUP, WorkerFileSetup
 from jobrun.session.wire.partition_group import Partition
 from jobrun.session.wire.peer_transfer import (
@@ -51,7 +55,7 @@ from jobrun.session.wire.peer_transfer import (
     RequestConnection,
 )
 from jobrun.session.wire.rpc import RpcClient
-from jobrun.session.wire.worker_handle import MessageChannel
+from jobrun.session.wire.worker_handle import NOT_FOR_NODES, MessageChannel
 from jobrun.values.blob_kinds import Value
 
 _LOST_MASTER = 1
@@ -417,14 +421,41 @@ def _address(node: str, name: str) -> str:
     return f"{node}{_NODE_SEPARATOR}{name}"
 
 
+def prepare_worker(descriptor: int, master: int) -> SocketChannel | None:
+    """Set up this process, launched for a node; return its channel to the master, or None.
+
+    Args:
+        descriptor: Of the inherited socket.
+        master: The process that started this one.
+    """
+    if not die_with_parent(master):
+        return None
+    for number in NOT_FOR_NODES:
+        # A no-op handler: SIG_IGN would be inherited by the programs that tasks start.
+        signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, NOT_FOR_NODES)
+    # To the terminal: descriptor 2 will lead to what is logged.
+    faulthandler.enable(os.dup(2))
+    channel = SocketChannel(socket.socket(fileno=descriptor))
+    first = channel.receive()
+    if first is None:
+        return None
+    _, paths, before, STREAMS.is_shown, files = first
+    STREAMS.use_files([OutputFile(*one) for one in files])
+    sys.path[:] = paths
+    if before is None:
+        os.environ.pop("PYTHONPATH", None)
+    else:
+        os.environ["PYTHONPATH"] = before
+    return channel
+
+
 def main(arguments: list[str]) -> int:
     """Run this process as the worker of a node.
 
     Args:
         arguments: The numbers of the inherited sockets, and that of the master's process.
     """
-    from jobrun.session.wire.launch import prepare_worker  # noqa: PLC0415 - its counterpart there
-
     channel = prepare_worker(int(arguments[0]), int(arguments[2]))
     if channel is None:
         return _LOST_MASTER
