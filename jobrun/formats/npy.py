@@ -15,7 +15,7 @@ import numpy as np
 from jobrun.core.file_formats import suffix_of
 from jobrun.formats import errors as faults
 from jobrun.formats.headers import choose_member
-from jobrun.formats.npy_header import NpyHeader, npz_members, open_zip, read_npy_header
+from jobrun.formats.npy_header import NpyHeader, descr, npz_members, open_zip, read_npy_header
 from jobrun.formats.rows import Array, ArrayRows, Extent
 
 _SHORT_HEADER = 1 << 15
@@ -126,12 +126,6 @@ def expect_data(path: str, member: str, header: NpyHeader, size: int) -> None:
     expected = header.size + math.prod(header.shape) * dtype.itemsize
     if size < expected:
         raise faults.unreadable(what, f"it is cut short: {size} bytes, expected {expected}")
-
-
-def descr(header: NpyHeader) -> Any:
-    """Return an npy header's dtype as a ``descr``, for ``numpy.lib.format.descr_to_dtype``."""
-    text = header.dtype
-    return ast.literal_eval(text) if text.startswith(("[", "(")) else text
 
 
 def _read_array(file: Any, what: str) -> Array:

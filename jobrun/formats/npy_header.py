@@ -79,6 +79,12 @@ def npz_members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     }
 
 
+def descr(header: NpyHeader) -> Any:
+    """Return an npy header's dtype as a ``descr``, for ``numpy.lib.format.descr_to_dtype``."""
+    text = header.dtype
+    return ast.literal_eval(text) if text.startswith(("[", "(")) else text
+
+
 def _descr_text(descr: Any) -> str:
     return descr if isinstance(descr, str) else repr(descr)
 

@@ -36,7 +36,6 @@ from jobrun.session.processes.worker import Worker
 from jobrun.session.ray.code_upload import make_importable
 from jobrun.session.wire.codec import (
     Frame,
-    Resequencer,
     SerializedError,
     decode_frame,
     deserialize_error,
@@ -242,6 +241,28 @@ def _summarize(error: RayError) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = lines[-1] if lines else type(error).__name__
     return said.partition(" Some common causes")[0].rstrip(". ")
+
+
+class Resequencer:
+    """Passes on numbered messages in order 0, 1, …; those that come too early wait.
+
+    Args:
+        put: Takes each frame; must not block.
+    """
+
+    def __init__(self, put: Callable[[Frame], None]) -> None:
+        self._put = put
+        self._lock = threading.Lock()
+        self._early: dict[int, Frame] = {}
+        self._next = 0
+
+    def receive(self, number: int, frame: Frame) -> None:
+        """Keep encoded messages that arrive too early; pass on each one when its turn has come."""
+        with self._lock:
+            self._early[number] = frame
+            while self._next in self._early:
+                self._put(self._early.pop(self._next))
+                self._next += 1
 
 
 class ActorChannel:

@@ -636,25 +636,3 @@ def decode_frame(frame: Frame) -> Any:
         memory[:] = next(left).data
 
     return decode(head, WIRE_TYPES, fill)
-
-
-class Resequencer:
-    """Passes on numbered messages in order 0, 1, …; those that come too early wait.
-
-    Args:
-        put: Takes each frame; must not block.
-    """
-
-    def __init__(self, put: Callable[[Frame], None]) -> None:
-        self._put = put
-        self._lock = threading.Lock()
-        self._early: dict[int, Frame] = {}
-        self._next = 0
-
-    def receive(self, number: int, frame: Frame) -> None:
-        """Keep encoded messages that arrive too early; pass on each one when its turn has come."""
-        with self._lock:
-            self._early[number] = frame
-            while self._next in self._early:
-                self._put(self._early.pop(self._next))
-                self._next += 1
