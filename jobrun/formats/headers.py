@@ -100,7 +100,7 @@ def describe(path: str, member: str = "") -> MemberInfo:
 def resolve_member(
     path: str, member: str, error: EnvironmentFaultError
 ) -> tuple[str, tuple[str, ...]]:
-    """Split a column's name into member and nested fields, which a data file's header lists."""
+    """Split a column's name into a member and nested fields, by a data file's header."""
     if error.faults[0].code != "E281":
         raise error
     try:
@@ -113,7 +113,7 @@ def resolve_member(
 def split_field_name(
     path: str, member: str, error: EnvironmentFaultError
 ) -> tuple[str, tuple[str, ...]]:
-    """Split ``member/field`` where a data file's header has such a member, or raise ``error``.
+    """Split ``member/field`` by the members in a data file's header, or raise ``error``.
 
     Args:
         path: The file.
@@ -163,7 +163,7 @@ def describe_member(path: str, member: str) -> MemberInfo:
 
 
 def choose_member(path: str, member: str, known: tuple[str, ...]) -> str:
-    """Return the member that is named, or else the only member in a data file's header.
+    """Return the named member of a data file's header, or its only member if none is named.
 
     Raises:
         EnvironmentFaultError: There is no such member, or several, or none.
@@ -219,7 +219,7 @@ def _describe_table(path: str, member: str) -> MemberInfo:
 
 
 def format_module(file_format: FileFormat) -> Any:
-    """Import the module of a data file's format, such as ``hdf5``, to read its header or rows.
+    """Import the module that reads the headers and rows of a data format, such as ``hdf5``.
 
     One that ``headers`` has no rule of its own for has ``members`` and ``describe`` there.
     """
@@ -229,7 +229,7 @@ def format_module(file_format: FileFormat) -> Any:
 
 
 def name_splits(member: str, *, alone: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each split of a name at ``/`` into a member and fields of the dtype in its header.
+    """Yield each way to split a name at ``/`` into a member in a header and fields of its dtype.
 
     Args:
         member: The name.
@@ -262,7 +262,7 @@ def field_names(member: str, form: Form) -> tuple[str, ...]:
 def locate_field(
     member: str, form_of: Callable[[str], Form | None], *, alone: bool
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Find the member and nested fields that a name refers to, by a data file's header, or None.
+    """Find which array in a data file's header, and which of its fields, a name means, or None.
 
     Args:
         member: The name.
@@ -277,7 +277,7 @@ def locate_field(
 
 
 def item_bytes(form: str) -> int | None:
-    """Compute the bytes of one item from the text of a dtype in a header; None if unknown."""
+    """Return the size in bytes of the dtype that a header gives as text; None if unknown."""
     return _item_bytes(_descr(form))
 
 
@@ -302,7 +302,7 @@ def _leaves(descr: Any) -> Iterator[str]:
 
 
 def _fields(descr: Any) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
-    """Yield name, dtype and shape of each field of the structured ``descr`` in an npy header."""
+    """Yield the name, dtype and shape of each field of a structured dtype in a file's header."""
     if isinstance(descr, str):
         return
     for one in descr:

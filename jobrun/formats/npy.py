@@ -104,7 +104,7 @@ def _version(array: Array) -> tuple[int, int]:
 
 
 def expect_data(path: str, member: str, header: NpyHeader, size: int) -> None:
-    """Require that an npy file holds as many bytes of data as its header says, and no objects.
+    """Refuse an npy file that is cut short or holds Python objects, before its array is read.
 
     Args:
         path: The file.
@@ -185,7 +185,7 @@ class _RecordingFile:
         self.last = b""
 
     def read(self, count: int) -> bytes:
-        """Read bytes of an npy file's header; keep those read last in the attribute ``last``."""
+        """Read bytes of an npy file, and keep them in ``last`` until the next read."""
         self.last = self._file.read(count)
         return self.last
 

@@ -33,7 +33,7 @@ class NpyHeader:
 
 
 def read_npy_header(file: IO[bytes], what: str) -> NpyHeader:
-    """Read only the header of an npy stream: dtype, shape, and whether Python objects follow.
+    """Read the header of an npy stream: dtype, shape, and whether Python objects follow.
 
     Raises:
         EnvironmentFaultError: It is not one.
@@ -71,7 +71,7 @@ def open_zip(path: str) -> zipfile.ZipFile:
 
 
 def npz_members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Map the member names of an npz file to zip entries, which contain the arrays' headers."""
+    """Map each array's name in an npz file to its zip entry, which begins with an npy header."""
     return {
         info.filename.removesuffix(".npy"): info
         for info in archive.infolist()

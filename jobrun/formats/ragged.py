@@ -89,7 +89,7 @@ class RaggedRows:
         return self._length
 
     def take(self, start: int, stop: int) -> tuple[Any, ...]:
-        """Read consecutive rows; cut each ragged column's values into rows by their lengths."""
+        """Read consecutive rows, with each ragged column's values divided by the rows' lengths."""
         plain = () if self._plain is None else self._plain.take(start, stop)
         runs = []
         for values, bounds in self._cuts:
@@ -99,7 +99,7 @@ class RaggedRows:
         return self._sorted(plain, runs)
 
     def pick(self, rows: Array) -> tuple[Any, ...]:
-        """Read rows in a given order; cut each ragged column's values into rows by lengths."""
+        """Read rows in a given order, with each ragged column's values divided by their lengths."""
         plain = () if self._plain is None else self._plain.pick(rows)
         runs = []
         for values, bounds in self._cuts:
@@ -183,7 +183,7 @@ def open_ragged(
 def _refuse_flat_values(
     open_members: OpenMembers, what: str, plain: tuple[str, ...], lengths: Sequence[str]
 ) -> None:
-    """Refuse to read the values of ragged rows without the array of the rows' lengths (E515).
+    """Refuse a spec that reads the values of ragged rows but not the rows' lengths (E515).
 
     Names alone prove nothing, for each record may have a length besides; and numbers alone prove
     nothing: the labels 0, 1 and 2 of 150 rows, 50 each, add up to 150, too.

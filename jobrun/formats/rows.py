@@ -1,4 +1,4 @@
-"""Open the rows of data files of any format, to be read in order or in any order.
+"""Read rows of data files of any format, or of arrays in memory, in order or in any order.
 
 The rows of a file are the first axis of its members, all of one length; a nested field of rows of a
 structured dtype is a column of its own. A piece is read into memory of its own, so a file may be
@@ -88,7 +88,7 @@ class Rows(Protocol):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Return name, dtype and row shape of each requested column of the rows of a data file."""
+        """Return the name, dtype and shape of each column of the open rows of a data file."""
 
     def __len__(self) -> int:
         """Return the number of rows in the data file."""
@@ -110,7 +110,7 @@ class Rows(Protocol):
 
 
 def common_length(path: str, lengths: Sequence[tuple[str, int]]) -> int:
-    """Return the number of rows of columns that are read together; refuse unequal ones (E288).
+    """Return the number of rows that all columns have; raise E288 if their lengths differ.
 
     Raises:
         EnvironmentFaultError: E288, they differ.
@@ -131,7 +131,7 @@ def sort_rows(rows: Array) -> tuple[Array, Array]:
 
 
 def restore_order(piece: Piece, place: Array) -> Piece:
-    """Put rows that were read in file order into the order in which they were requested."""
+    """Reorder rows that were read in file order to the order in which they were requested."""
     return tuple(column.take(place, axis=0) for column in piece)
 
 
@@ -178,11 +178,11 @@ class FieldRows:
         return len(self._rows)
 
     def take(self, start: int, stop: int) -> Piece:
-        """Read consecutive rows of a structured dtype, and cut the wanted nested fields out."""
+        """Read consecutive rows; return only the requested fields of their structured dtype."""
         return self._chosen(self._rows.take(start, stop))
 
     def pick(self, rows: Array) -> Piece:
-        """Read rows of a structured dtype by row numbers, and cut the wanted nested fields out."""
+        """Read rows by row numbers; return only the requested fields of their structured dtype."""
         return self._chosen(self._rows.pick(rows))
 
     def close(self) -> None:
@@ -194,7 +194,7 @@ class FieldRows:
 
 
 def extract_field(records: Array, fields: Sequence[str]) -> Array:
-    """Copy a nested field out of rows of a structured dtype."""
+    """Copy a nested field out of rows that were read, which have a structured dtype."""
     if not fields:
         return records
     for name in fields:
@@ -256,7 +256,7 @@ class ArrayRows:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Return the name, dtype and row shape of each contiguous array whose rows are read."""
+        """Return the name, dtype and row shape of each contiguous array to read rows from."""
         return self._columns
 
     def __len__(self) -> int:
@@ -264,19 +264,22 @@ class ArrayRows:
 
     @property
     def is_indexable(self) -> bool:
-        """Return whether rows of all arrays can be indexed: in memory, or in a file's mapping."""
+        """Return whether all arrays whose rows are read are in memory, or can be mapped to memory.
+
+        Then any of the rows can be had by indexing.
+        """
         return all(source.is_indexable for source in self._sources)
 
     def take(self, start: int, stop: int) -> Piece:
-        """Read consecutive rows of each contiguous array."""
+        """Read consecutive rows of each array of an open data file, or in memory."""
         return tuple(source.take(start, stop) for source in self._sources)
 
     def pick(self, rows: Array) -> Piece:
-        """Read rows of each contiguous array by row numbers, in the order given."""
+        """Read rows of each array, in a file or in memory, by row numbers in the order given."""
         return tuple(source.pick(rows) for source in self._sources)
 
     def close(self) -> None:
-        """Close the file, of any format, that holds the contiguous arrays whose rows were read."""
+        """Close the file with the contiguous arrays whose rows were read."""
         for source in self._sources:
             source.close()
         if self._file >= 0:
@@ -323,7 +326,7 @@ class _Extent:
 
     @property
     def is_indexable(self) -> bool:
-        """Return whether an array's rows in a file can be indexed in a mapping: up to 256 MiB."""
+        """Return whether an array in a file is small enough (256 MiB) to map its rows to memory."""
         return self._row_bytes * self._extent.shape[0] <= _MAPPED_BYTES
 
     def take(self, start: int, stop: int) -> Array:
@@ -377,7 +380,10 @@ class _Extent:
             offset += count
 
     def _mapped(self) -> Any:
-        """Map an array in a file to memory; return it, as rows of raw bytes if in C order."""
+        """Map an array in a file to memory, and return the mapping to read rows from.
+
+        In C order each of its rows is a row of raw bytes.
+        """
         if self._map is None:
             extent = self._extent
             if extent.fortran and len(extent.shape) > 1:
@@ -394,7 +400,7 @@ class _Extent:
         return self._rows
 
     def _release_pages(self, touched_bytes: int) -> None:
-        """Release mapped pages of array rows after 128 MiB; the page cache still holds them."""
+        """Release the mapped memory of an array's rows after 128 MiB of them were read."""
         self._touched_bytes += touched_bytes
         if self._touched_bytes > _GIVE_BACK_BYTES:
             self._touched_bytes = 0

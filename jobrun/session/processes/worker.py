@@ -181,11 +181,11 @@ class Worker:
         self._enqueue(number, work)
 
     def on_partition(self, key: int, partition: Partition) -> None:
-        """Store this worker's tasks of a group under a key, on the master's command."""
+        """Store the tasks of a group that the master has sent to this worker process."""
         self._partitions[key] = partition
 
     def on_forget(self, key: int) -> None:
-        """Delete this worker's copy of a group's partition, on the master's command."""
+        """Delete the stored tasks of a group in this worker process, on the master's command."""
         self._partitions.pop(key, None)
 
     def on_run(
@@ -197,17 +197,17 @@ class Worker:
         outputs: Mapping[OutputRef, Value],
         points: tuple[int, SafePoint | None] | None,
     ) -> None:
-        """Run this worker's tasks of a group, on the master's command."""
+        """Execute the master's command to run the tasks of a group in this worker process."""
         current = self._current = PartitionRun(self, run, self._partitions[key], outputs)
         self._enqueue(number, partial(current.run, self._session, epoch, points))
 
     def on_ended(self, run: int, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Record in this worker that a task has ended on other nodes, as the master reports."""
+        """Receive the master's message to this worker process: another node's task has ended."""
         if self._current is not None and self._current.number == run:
             self._current.deps.mark_ended(task, outputs)
 
     def on_cancel(self, run: int) -> None:
-        """Cancel this worker's group run of the given number, on the master's command."""
+        """Execute the master's command to cancel a group run in this worker process."""
         if self._current is not None and self._current.number == run:
             self._current.deps.cancel()
 
@@ -231,7 +231,7 @@ class Worker:
     def on_settle(
         self, number: int, names: tuple[str, ...], others: Mapping[str, tuple[str, ...]] = _NOTHING
     ) -> None:
-        """Keep only the named blobs in this worker process, and copy any that share memory."""
+        """Execute the master's command to delete all but the named blobs in this worker process."""
         self._enqueue(number, lambda: self._session.settle({self._node: names, **others}))
 
     def on_names(self, number: int, node: str = "") -> None:
@@ -243,12 +243,12 @@ class Worker:
         self._enqueue(number, lambda: self._session.read(node or self._node, names))
 
     def on_protect(self, number: int, tickets: tuple[Any, ...], keys: tuple[int, ...]) -> None:
-        """Let this worker run groups while it writes files of a save, on the master's command."""
+        """Execute the master's command to copy blobs in this worker that are still being saved."""
         groups = [self._partitions[key].group for key in keys if key in self._partitions]
         self._enqueue(number, lambda: self._session.protect(tickets, groups))
 
     def on_persist(self, number: int, tickets: tuple[Any, ...], directory: str) -> None:
-        """Write this worker's files of a save, on the master's command."""
+        """Execute the master's command to write files of a save in this worker process."""
 
         def work() -> Any:
             saves = self._session.persist(tickets, self.files.stage(directory))
@@ -261,11 +261,11 @@ class Worker:
         self._run_in_thread(number, lambda: self.files.read_chunk(token, name, offset))
 
     def on_forget_save(self, token: str) -> None:
-        """Delete this worker's local files of a save, on the master's command."""
+        """Execute the master's command to delete a save's local files in this worker process."""
         self.files.forget(token)
 
     def on_release(self, tickets: tuple[Any, ...]) -> None:
-        """Free the memory of a save's snapshots in this worker, on the master's command."""
+        """Execute the master's command to free a save's snapshots in this worker process."""
         self._session.release(tickets)
 
     def on_answer(self, number: int, outcome: tuple[bool, Any]) -> None:
@@ -294,7 +294,7 @@ class Worker:
 
     @property
     def here(self) -> frozenset[str]:
-        """Return the names of the nodes that this worker process runs."""
+        """Return the names of all nodes that run in this worker process."""
         return self._here
 
     def measure(self, *, grown: bool = False) -> None:
@@ -341,7 +341,7 @@ class PartitionRun:
     def run(
         self, session: ThreadsSession, epoch: int, points: tuple[int, SafePoint | None] | None
     ) -> Any:
-        """Run this worker's tasks of a group to their end, and send their step times."""
+        """Run this worker process's tasks of a group, and return their outputs."""
         group: TaskGroup = self._partition.group
         reported = None
         if points is not None:
@@ -397,7 +397,7 @@ class PartitionRun:
         self._worker.send("failing", self.number)
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue | None:
-        """Open a ``RemoteQueue`` in this worker if other workers use it too; return None if not."""
+        """Open this worker process's end of a queue that other workers use; None if none does."""
         if plan.key not in self._queues:
             return None
         return RemoteQueue(
@@ -422,7 +422,9 @@ def _address(node: str, name: str) -> str:
 
 
 def prepare_worker(descriptor: int, master: int) -> SocketChannel | None:
-    """Set up this process, launched for a node; return its channel to the master, or None.
+    """Set up this worker process at its start; return its channel to the master.
+
+    Returns None if the master has ended.
 
     Args:
         descriptor: Of the inherited socket.

@@ -114,7 +114,7 @@ class RayWorker:
         )
 
     def kill(self) -> None:
-        """Kill the actor of this handle at once."""
+        """Kill the Ray actor of this handle at once."""
         self._is_killed = True
         with contextlib.suppress(RayError):
             ray.kill(self.actor, no_restart=True)
@@ -136,10 +136,10 @@ class RayWorker:
         return self._wire.how or "was closed"
 
     def take_output(self, emit: Listener) -> None:
-        """Emit nothing: prints that a Ray actor has not sent are lost when it ends."""
+        """Do nothing: output that a Ray actor printed but had not sent when it ended is lost."""
 
     def release(self) -> None:
-        """Give the handle's actor back to the factory that made it."""
+        """Return the handle's actor to the factory that made it, which may kill or reuse it."""
         self._dismiss(self.actor, not (self._is_killed or self._wire.how or self._wire.wrong))
 
     def connect_peer(self, asker: str, owner: str, other: RayWorker) -> None:
@@ -257,7 +257,7 @@ class Resequencer:
         self._next = 0
 
     def receive(self, number: int, frame: Frame) -> None:
-        """Keep encoded messages that arrive too early; pass on each one when its turn has come."""
+        """Pass messages that arrive at this actor on in the order of their numbers."""
         with self._lock:
             self._early[number] = frame
             while self._next in self._early:
@@ -309,7 +309,7 @@ class ActorChannel:
         self._inbox.put(None)
 
     def poll(self) -> list[Frame]:
-        """Wait in the actor until its node has messages, and return all; none if the node ended."""
+        """Wait until the node in this actor has messages, and return them; none after its end."""
         with self._change:
             # The next poll acknowledges what the last one returned.
             self._counts[2] = self._counts[1]

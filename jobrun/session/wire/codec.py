@@ -272,7 +272,7 @@ class _Writer:
             (self._write_item if type(item) in _CONTAINERS else self.write)(item)
 
     def _write_item(self, value: Any) -> None:
-        """Encode a container's item into a message; an object it has twice is decoded as one."""
+        """Encode one item of a container into a message; an object that occurs twice stays one."""
         if self._is_plain or type(value) not in _CONTAINERS or not value:
             self.write(value)
         elif _shares_parts(value) and (parts := _parts_of(value)) is not None:
@@ -284,7 +284,7 @@ class _Writer:
 
 
 def _shares_parts(value: Any) -> bool:
-    """Return whether a value to encode in a message contains a mutable object more than once."""
+    """Return whether a value to encode for a message contains a mutable object twice."""
     seen = set[int]()
     rest = [value]
     while rest:
@@ -409,7 +409,10 @@ class _Reader:
         return pytorch.from_array(self.read(), facts)
 
     def tree(self) -> Any:
-        """Decode a container from a message; records whose class is not imported get stand-ins."""
+        """Decode a container, such as a list or a dataclass, from a message.
+
+        An instance of a class that is not imported here gets a stand-in.
+        """
         structure = json.loads(self.read())
         return trees.unflatten(structure, self.read())
 
@@ -579,7 +582,10 @@ class SocketChannel:
                 self._end.sendall(memory)
 
     def receive(self) -> tuple[Any, ...] | None:
-        """Receive the next message from the socket, or None at its end; by one thread only."""
+        """Receive the next message from the socket; return None after the socket's end.
+
+        For one thread only.
+        """
         try:
             length = self._input.read(_LENGTH.size)
             if len(length) < _LENGTH.size:

@@ -94,34 +94,34 @@ class LocalProcess:
 
     @property
     def channel(self) -> SocketChannel:
-        """Return the master's end of the message channel to the launched process."""
+        """Return the master's end of the message channel to the local worker process."""
         return self._channel
 
     @property
     def pid(self) -> int:
-        """Return the process ID of the launched process."""
+        """Return the process ID of the local worker process."""
         return self._process.pid
 
     def kill(self) -> None:
-        """Kill the launched process with SIGKILL."""
+        """Kill the local worker process with SIGKILL."""
         self._process.kill()
 
     def abort(self) -> None:
-        """Abort the launched process: SIGABRT to print its stack traces, after 5 s SIGKILL."""
+        """Make a local worker process print its stack traces and end; kill it after 5 s."""
         self._process.send_signal(signal.SIGABRT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
         self._process.kill()
 
     def connect_peer(self, asker: str, owner: str, other: LocalProcess) -> None:
-        """Connect two launched processes by a socket pair, for one to request the other's blobs."""
+        """Connect two local worker processes by a socket pair, for this one to request blobs."""
         asking, serving = socket.socketpair()
         with asking, serving:
             send_connection(other.handoff, SERVE, asker, serving)
             send_connection(self.handoff, ASK, owner, asking)
 
     def release(self) -> None:
-        """Close the sockets of the launched process, once no thread uses them."""
+        """Close the master's sockets to the local worker process, once no thread uses them."""
         self.channel.release()
         self.handoff.close()
         output, self._output = self._output, ()
@@ -129,7 +129,7 @@ class LocalProcess:
             file.close()
 
     def wait_for_exit(self) -> None:
-        """Wait until the launched process has exited or was killed; kill it if it stays stopped.
+        """Wait until the local worker process has ended; kill it if it stays stopped (SIGSTOP).
 
         Can be called from any thread.
 
@@ -145,7 +145,7 @@ class LocalProcess:
                 self._wait_while_stopped()
 
     def _wait_while_stopped(self) -> None:
-        """Wait until a launched process that SIGSTOP stopped continues; kill it after 30 s."""
+        """Wait until a worker process that was stopped (SIGSTOP) continues; kill it after 30 s."""
         # Counted in own sleeps: if the whole job was stopped, no time has passed for any process.
         for _ in range(round(STOPPED_S / _MOMENT_S)):
             time.sleep(_MOMENT_S)
@@ -160,7 +160,7 @@ class LocalProcess:
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT | more)
 
     def take_output(self, emit: Listener) -> None:
-        """Emit, as events, lines that a launched process printed but had not sent when it ended."""
+        """Emit as events the lines that an ended local worker process printed but had not sent."""
         for left in take_left_output(self._output):
             for line in left.lines if left.task else ():
                 emit(
@@ -168,7 +168,7 @@ class LocalProcess:
                 )
 
     def join(self) -> str:
-        """Wait for the launched process to end, by force if needed; return how it ended."""
+        """Wait until the local worker process ends, or kill it after 5 s; return how it ended."""
         try:
             status = self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
@@ -236,13 +236,13 @@ class WorkerHandle:
             self.send("partition", key, partition)
 
     def forget_partition(self, key: int) -> None:
-        """Send the worker process a command to delete the tasks of a group that it was sent."""
+        """Ask the worker process to delete the tasks of a group that it has stored."""
         if key in self._known:
             self._known.remove(key)
             self.send("forget", key)
 
     def answer(self, number: int, *, value: Any = None, error: BaseException | None = None) -> None:
-        """Reply through this worker handle to a request, with a value or an error."""
+        """Reply to a request of this handle's worker process, with a value or an error."""
         if error is not None:
             self.send("answer", number, (False, serialize_error(error)))
         else:
@@ -368,11 +368,11 @@ class WorkerProcess(Protocol):
 
     @property
     def channel(self) -> MessageChannel:
-        """Return the master's end of the message channel to this worker process."""
+        """Return the master's end of the message channel to any worker process."""
 
     @property
     def pid(self) -> int:
-        """Return the process ID of this worker process; 0 until it is known."""
+        """Return the process ID of a worker process of any kind; 0 until it is known."""
 
     def kill(self) -> None:
         """Kill this worker process at once, be it a local process or a Ray actor."""
@@ -384,10 +384,10 @@ class WorkerProcess(Protocol):
         """Wait until a worker process has ended, by itself or by a signal."""
 
     def join(self) -> str:
-        """Wait until a worker process ends, kill it if it takes long; return how it ended."""
+        """Wait until a worker process ends, or kill it if it takes long; return how it ended."""
 
     def take_output(self, emit: Listener) -> None:
-        """Emit, as events, lines that a worker process printed but had not sent when it ended."""
+        """Emit as events the lines that an ended worker process printed but had not sent."""
 
     def release(self) -> None:
         """Free what the master holds for an ended worker process, such as its sockets."""
