@@ -89,7 +89,7 @@ class RaggedRows:
         return self._length
 
     def take(self, start: int, stop: int) -> tuple[Any, ...]:
-        """Read consecutive rows, with each ragged column's values divided by the rows' lengths."""
+        """Read consecutive rows; cut each ragged column's values into rows by their lengths."""
         plain = () if self._plain is None else self._plain.take(start, stop)
         runs = []
         for values, bounds in self._cuts:
@@ -99,7 +99,7 @@ class RaggedRows:
         return self._sorted(plain, runs)
 
     def pick(self, rows: Array) -> tuple[Any, ...]:
-        """Read rows in a given order, with each ragged column's values divided by their lengths."""
+        """Read rows in a given order; cut each ragged column's values into rows by lengths."""
         plain = () if self._plain is None else self._plain.pick(rows)
         runs = []
         for values, bounds in self._cuts:

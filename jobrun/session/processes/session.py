@@ -146,7 +146,7 @@ class ProcessesSession:
             run_.scope.cancel()
 
     def snapshot(self, group: TaskGroup) -> RemoteSnapshot:
-        """Ask the session's processes to copy the blobs that a group may change to snapshots."""
+        """Ask the session's processes to take snapshots of the blobs that a group may change."""
         key, partitions = self._partition(group)
         kept = RemoteSnapshot(next(self._numbers))
         links = [self._worker_of(node) for node in partitions.by_node]

@@ -257,7 +257,10 @@ class Resequencer:
         self._next = 0
 
     def receive(self, number: int, frame: Frame) -> None:
-        """Pass messages that arrive at this actor on in the order of their numbers."""
+        """Put messages that this Ray actor receives into the order of their numbers.
+
+        Each is passed on when all with lower numbers have been.
+        """
         with self._lock:
             self._early[number] = frame
             while self._next in self._early:

@@ -514,7 +514,7 @@ def _start_thread(work: Callable[[], None], done: Callable[[], None]) -> None:
 
 
 def copy_for_reading(value: Value, name: str) -> Value:
-    """Return a copy of a ``threads`` session's blob, or the class's name if it is an object."""
+    """Return a copy of a ``threads`` session's blob, or for an object only its class's name."""
     return ObjectFacts(class_name(value)) if is_object(value) else detach(value, name)
 
 

@@ -114,7 +114,7 @@ class LocalProcess:
         self._process.kill()
 
     def connect_peer(self, asker: str, owner: str, other: LocalProcess) -> None:
-        """Connect two local worker processes by a socket pair, for this one to request blobs."""
+        """Connect a local worker process to another one by a socket pair, to request its blobs."""
         asking, serving = socket.socketpair()
         with asking, serving:
             send_connection(other.handoff, SERVE, asker, serving)
