@@ -2,8 +2,7 @@
 
 - ``load_save``: whole members, by the ending of the name. ``rows``: records one after another, for
   readers; ``ragged``: rows that differ in length.
-- ``npy`` (and npz), ``hdf5``, ``csv``, ``parquet``: one format each. ``array_rows``: rows of
-  arrays that lie in one piece, whatever the format.
-- ``headers``: what a file holds, without its data; ``csv_header``: names of columns. ``errors``:
-  what is refused.
+- ``npy`` (and npz), ``hdf5``, ``csv``, ``parquet``: one format each.
+- ``headers``: what a file holds, without its data; ``npy_header``: dtype and shape of an npy array;
+  ``csv_header``: names of columns. ``errors``: what is refused.
 """

@@ -44,7 +44,7 @@ def unnamed_member(path: str, known: Iterable[str]) -> EnvironmentFaultError:
 
 
 def no_members(path: str, member: str) -> EnvironmentFaultError:
-    """Build the error for naming a member in a data file whose format has no members."""
+    """Build the error for a spec that names a member of a data file that is one array."""
     return EnvironmentFaultError.of(
         "E281", f"{path} holds one array and has no member '{member}'", f"write '{path}' alone"
     )
@@ -63,7 +63,7 @@ def cut_short(path: str, size_bytes: int, expected_bytes: int) -> EnvironmentFau
 
 
 def no_format(path: str) -> EnvironmentFaultError:
-    """Build the error for a file name suffix that no data format has."""
+    """Build the error for a data file whose name ends with no known format's suffix."""
     suffix = Path(path).suffix
     kind = f"'{suffix}' files" if suffix else "a name without an ending"
     return EnvironmentFaultError.of(
@@ -101,12 +101,12 @@ def uneven(path: str, one: tuple[str, int], other: tuple[str, int]) -> Environme
 
 
 def lengths(path: str, name: str, why: str, mend: str) -> EnvironmentFaultError:
-    """Build the data file error E514: lengths that do not fit the values of a ragged field."""
+    """Build error E514: lengths in a data file do not fit the values of a ragged field."""
     return EnvironmentFaultError.of("E514", f"'{name}' of {path} {why}", mend)
 
 
 def flat_values(path: str, values: str, name: str) -> EnvironmentFaultError:
-    """Build error E515: ragged values are to be read without the array of their rows' lengths."""
+    """Build error E515: a spec reads ragged values of a data file but not their row lengths."""
     return EnvironmentFaultError.of(
         "E515",
         f"'{values}' of {path} would be read row by row, but '{name}' adds up to as many values: "
@@ -117,7 +117,7 @@ def flat_values(path: str, values: str, name: str) -> EnvironmentFaultError:
 
 
 def no_rows(path: str, member: str) -> EnvironmentFaultError:
-    """Build the error for a data file's member that is a single value where rows are needed."""
+    """Build error E288: an array in a data file is a single value and has no rows."""
     what = f"{path}::{member}" if member else path
     return EnvironmentFaultError.of(
         "E288", f"{what} is a single value and has no rows", "load it in init instead"

@@ -19,11 +19,12 @@ from h5py import h5d, h5l, h5t
 
 from jobrun.core.errors import JobrunError
 from jobrun.formats import errors as faults
-from jobrun.formats.array_rows import ArrayRows, Extent
 from jobrun.formats.headers import MemberInfo, choose_member
 from jobrun.formats.rows import (
     Array,
+    ArrayRows,
     Column,
+    Extent,
     Piece,
     Rows,
     common_length,

@@ -10,11 +10,10 @@ import importlib
 import math
 import os
 import stat
-import struct
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.file_formats import FileFormat, format_of, suffix_of
@@ -27,12 +26,9 @@ from jobrun.formats.csv_header import (
     csv_columns,
     first_fields,
 )
+from jobrun.formats.npy_header import npz_members, open_zip, read_npy_header
 
 HDF5 = frozenset({".h5", ".hdf5"})
-
-NPY_MAGIC = b"\x93NUMPY"
-# numpy writes at most 64 KiB; ``ast`` would take very long for very long texts.
-_MOST_HEADER_BYTES = 1 << 16
 
 # A dtype as ``numpy.dtype.str`` has it, or the text of its ``descr``; and the lengths of the axes.
 Form = tuple[str, tuple[int, ...]]
@@ -104,7 +100,7 @@ def describe(path: str, member: str = "") -> MemberInfo:
 def resolve_member(
     path: str, member: str, error: EnvironmentFaultError
 ) -> tuple[str, tuple[str, ...]]:
-    """Split a column's name into member and nested fields, which a data file's header lists."""
+    """Split a column's name into a member and nested fields, by a data file's header."""
     if error.faults[0].code != "E281":
         raise error
     try:
@@ -117,7 +113,7 @@ def resolve_member(
 def split_field_name(
     path: str, member: str, error: EnvironmentFaultError
 ) -> tuple[str, tuple[str, ...]]:
-    """Split ``member/field`` where a data file's header has such a member, or raise ``error``.
+    """Split ``member/field`` by the members in a data file's header, or raise ``error``.
 
     Args:
         path: The file.
@@ -167,7 +163,7 @@ def describe_member(path: str, member: str) -> MemberInfo:
 
 
 def choose_member(path: str, member: str, known: tuple[str, ...]) -> str:
-    """Return the member that is named, or else the only member in a data file's header.
+    """Return the named member of a data file's header, or its only member if none is named.
 
     Raises:
         EnvironmentFaultError: There is no such member, or several, or none.
@@ -192,12 +188,12 @@ def _describe_npy(path: str, member: str) -> MemberInfo:
         raise faults.unreadable(path, error.strerror or error) from error
     if header.objects:
         raise faults.holds_objects(path)
-    item_size = item_bytes(header.info.dtype)
+    item_size = item_bytes(header.dtype)
     if item_size is not None:
-        expected = header.size + item_size * math.prod(header.info.shape)
+        expected = header.size + item_size * math.prod(header.shape)
         if size_bytes < expected:
             raise faults.cut_short(path, size_bytes, expected)
-    return header.info
+    return MemberInfo(header.dtype, header.shape)
 
 
 def _describe_npz(path: str, member: str) -> MemberInfo:
@@ -211,7 +207,7 @@ def _describe_npz(path: str, member: str) -> MemberInfo:
             raise faults.unreadable(f"{path}::{name}", error) from error
     if header.objects:
         raise faults.holds_objects(path, name)
-    return header.info
+    return MemberInfo(header.dtype, header.shape)
 
 
 def _describe_table(path: str, member: str) -> MemberInfo:
@@ -223,7 +219,7 @@ def _describe_table(path: str, member: str) -> MemberInfo:
 
 
 def format_module(file_format: FileFormat) -> Any:
-    """Import the module of a data file's format, such as ``hdf5``, to read its header or rows.
+    """Import the module that reads the headers and rows of a data format, such as ``hdf5``.
 
     One that ``headers`` has no rule of its own for has ``members`` and ``describe`` there.
     """
@@ -232,82 +228,8 @@ def format_module(file_format: FileFormat) -> Any:
     return importlib.import_module(f"jobrun.formats.{name}")
 
 
-@dataclass(frozen=True, slots=True)
-class NpyHeader:
-    """The header of an npy file, or of a member of an npz file.
-
-    Attributes:
-        info: Dtype and shape.
-        size: How many bytes the header has; the data follow.
-        objects: Python objects follow rather than numbers.
-    """
-
-    info: MemberInfo
-    size: int
-    objects: bool
-
-
-def read_npy_header(file: IO[bytes], what: str) -> NpyHeader:
-    """Read only the header of an npy stream: dtype, shape, and whether Python objects follow.
-
-    Raises:
-        EnvironmentFaultError: It is not one.
-    """
-    start = file.read(8)
-    if len(start) < 8 or not start.startswith(NPY_MAGIC):
-        raise faults.unreadable(what, "it does not start as an npy file does")
-    width, form = (2, "<H") if start[6] == 1 else (4, "<I")
-    raw = file.read(width)
-    length = struct.unpack(form, raw)[0] if len(raw) == width else 0
-    text = file.read(length) if length <= _MOST_HEADER_BYTES else b""
-    if not length or len(text) != length:
-        raise faults.unreadable(what, "its npy header is cut short")
-    try:
-        fields: Any = ast.literal_eval(text.decode("utf-8" if start[6] >= 3 else "latin1"))
-        info = MemberInfo(_descr_text(fields["descr"]), tuple(fields["shape"]))
-        objects = _has_objects(fields["descr"])
-    except (ValueError, SyntaxError, TypeError, LookupError, RecursionError, MemoryError) as error:
-        raise faults.unreadable(what, "its npy header is damaged") from error
-    if not all(type(length) is int and length >= 0 for length in info.shape):
-        raise faults.unreadable(what, "its npy header is damaged")
-    return NpyHeader(info, 8 + width + length, objects)
-
-
-def open_zip(path: str) -> zipfile.ZipFile:
-    """Open an npz file as a zip archive, to read the npy headers of its members.
-
-    Raises:
-        EnvironmentFaultError: It is not a zip file, or cut short.
-    """
-    try:
-        return zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, OSError, ValueError) as error:
-        raise faults.unreadable(path, error) from error
-
-
-def npz_members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Map the member names of an npz file to zip entries, which contain the arrays' headers."""
-    return {
-        info.filename.removesuffix(".npy"): info
-        for info in archive.infolist()
-        if info.filename.endswith(".npy")
-    }
-
-
-def _descr_text(descr: Any) -> str:
-    return descr if isinstance(descr, str) else repr(descr)
-
-
-def _has_objects(descr: Any) -> bool:
-    if isinstance(descr, str):
-        return "O" in descr
-    if isinstance(descr, tuple):
-        return _has_objects(descr[0])
-    return any(_has_objects(field[1]) for field in descr)
-
-
 def name_splits(member: str, *, alone: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each split of a name at ``/`` into a member and fields of the dtype in its header.
+    """Yield each way to split a name at ``/`` into a member in a header and fields of its dtype.
 
     Args:
         member: The name.
@@ -340,7 +262,7 @@ def field_names(member: str, form: Form) -> tuple[str, ...]:
 def locate_field(
     member: str, form_of: Callable[[str], Form | None], *, alone: bool
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Find the member and nested fields that a name refers to, by a data file's header, or None.
+    """Find which array in a data file's header, and which of its fields, a name means, or None.
 
     Args:
         member: The name.
@@ -355,7 +277,7 @@ def locate_field(
 
 
 def item_bytes(form: str) -> int | None:
-    """Compute the bytes of one item from the text of a dtype in a header; None if unknown."""
+    """Return the size in bytes of the dtype that a header gives as text; None if unknown."""
     return _item_bytes(_descr(form))
 
 
@@ -380,7 +302,7 @@ def _leaves(descr: Any) -> Iterator[str]:
 
 
 def _fields(descr: Any) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
-    """Yield name, dtype and shape of each field of the structured ``descr`` in an npy header."""
+    """Yield the name, dtype and shape of each field of a structured dtype in a file's header."""
     if isinstance(descr, str):
         return
     for one in descr:

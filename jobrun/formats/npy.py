@@ -14,9 +14,9 @@ import numpy as np
 
 from jobrun.core.file_formats import suffix_of
 from jobrun.formats import errors as faults
-from jobrun.formats.array_rows import ArrayRows, Extent
-from jobrun.formats.headers import NpyHeader, choose_member, npz_members, open_zip, read_npy_header
-from jobrun.formats.rows import Array
+from jobrun.formats.headers import choose_member
+from jobrun.formats.npy_header import NpyHeader, descr, npz_members, open_zip, read_npy_header
+from jobrun.formats.rows import Array, ArrayRows, Extent
 
 _SHORT_HEADER = 1 << 15
 # The oldest a zip file knows: equal values give equal bytes.
@@ -104,7 +104,7 @@ def _version(array: Array) -> tuple[int, int]:
 
 
 def expect_data(path: str, member: str, header: NpyHeader, size: int) -> None:
-    """Require that an npy file holds as many bytes of data as its header says, and no objects.
+    """Refuse an npy file that is cut short or holds Python objects, before its array is read.
 
     Args:
         path: The file.
@@ -123,15 +123,9 @@ def expect_data(path: str, member: str, header: NpyHeader, size: int) -> None:
     except (ValueError, TypeError, SyntaxError) as error:
         raise faults.unreadable(what, "its npy header is damaged") from error
     # Before memory is asked for: a damaged header may promise terabytes.
-    expected = header.size + math.prod(header.info.shape) * dtype.itemsize
+    expected = header.size + math.prod(header.shape) * dtype.itemsize
     if size < expected:
         raise faults.unreadable(what, f"it is cut short: {size} bytes, expected {expected}")
-
-
-def descr(header: NpyHeader) -> Any:
-    """Return an npy header's dtype as a ``descr``, for ``numpy.lib.format.descr_to_dtype``."""
-    text = header.info.dtype
-    return ast.literal_eval(text) if text.startswith(("[", "(")) else text
 
 
 def _read_array(file: Any, what: str) -> Array:
@@ -173,7 +167,7 @@ def _npz_part(archive: zipfile.ZipFile, path: str, member: str) -> Extent | Arra
 
 def _extent(member: str, header: NpyHeader, offset: int, *, fortran: bool) -> Extent:
     dtype = np.lib.format.descr_to_dtype(descr(header))
-    return Extent(member, dtype, header.info.shape, offset, fortran)
+    return Extent(member, dtype, header.shape, offset, fortran)
 
 
 def _header(file: Any, what: str) -> tuple[NpyHeader, bool]:
@@ -191,7 +185,7 @@ class _RecordingFile:
         self.last = b""
 
     def read(self, count: int) -> bytes:
-        """Read bytes of an npy file's header; keep those read last in the attribute ``last``."""
+        """Read bytes of an npy file, and keep them in ``last`` until the next read."""
         self.last = self._file.read(count)
         return self.last
 

@@ -14,8 +14,7 @@ import numpy as np
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.formats import errors as faults
-from jobrun.formats.array_rows import ArrayRows
-from jobrun.formats.rows import Array, Column, Rows, common_length, sort_rows
+from jobrun.formats.rows import Array, ArrayRows, Column, Rows, common_length, sort_rows
 
 # Opens members of one length; any number of times.
 OpenMembers = Callable[[tuple[str, ...]], Rows]
@@ -184,7 +183,7 @@ def open_ragged(
 def _refuse_flat_values(
     open_members: OpenMembers, what: str, plain: tuple[str, ...], lengths: Sequence[str]
 ) -> None:
-    """Refuse to read the values of ragged rows without the array of the rows' lengths (E515).
+    """Refuse a spec that reads the values of ragged rows but not the rows' lengths (E515).
 
     Names alone prove nothing, for each record may have a length besides; and numbers alone prove
     nothing: the labels 0, 1 and 2 of 150 rows, 50 each, add up to 150, too.

@@ -105,12 +105,12 @@ class Session(Protocol):
     """A place to run task groups."""
 
     def open(self, cluster: Cluster, context: RunContext) -> None:
-        """Start the session: create an empty workspace of blobs per node, as every session must."""
+        """Start any kind of session, with an empty workspace of blobs for each node."""
 
     def run(
         self, group: TaskGroup, epoch: int, outputs: Outputs, points: SafePointHooks | None = None
     ) -> Outputs:
-        """Run a task group to its end and return its tasks' outputs, as every session must.
+        """Run a task group in any kind of session, and return its tasks' outputs.
 
         A task that takes longer than its ``timeout_s`` fails (E220). The group's ``remote``
         nets are for sessions whose nodes answer requests; others leave them alone.
@@ -132,19 +132,19 @@ class Session(Protocol):
         """
 
     def snapshot(self, group: TaskGroup) -> Snapshot:
-        """Copy all blobs that the next group run may change, as every session must to retry it.
+        """Copy the blobs that the next group run may change, in any kind of session, for a retry.
 
         Called right before the run. Takes memory for what the group changes in place.
         """
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore all blobs from a snapshot, to retry a group run, as every session must.
+        """Restore all blobs of any kind of session from a snapshot, to retry a group run.
 
         Any number of times: each run that follows starts from the same bits.
         """
 
     def protect(self, tickets: Sequence[Ticket], groups: Sequence[TaskGroup]) -> None:
-        """Let further groups run while files of a save are being written, as every session must.
+        """Copy blobs still being saved before other groups change them, in any kind of session.
 
         The tickets are what running a ``checkpoint.plan.save_group`` has given out: at most
         one per node at a time. What the groups change in place is copied, in the background;
@@ -157,7 +157,7 @@ class Session(Protocol):
         """
 
     def persist(self, tickets: Sequence[Ticket], directory: str) -> tuple[NodeSave, ...]:
-        """Write the snapshots of a pending save to files in a directory, as every session must.
+        """Write the snapshots of a pending save to files, in any kind of session.
 
         Blocks; any thread, also while a group runs. It may be tried again elsewhere. The files
         have the values that the blobs had when the tickets were given out.
@@ -171,10 +171,10 @@ class Session(Protocol):
         """
 
     def release(self, tickets: Sequence[Ticket]) -> None:
-        """Free the memory of snapshots that a save made on the nodes, as every session must."""
+        """Free the memory of the snapshots that a save made, in any kind of session."""
 
     def read(self, node: str, names: tuple[str, ...]) -> dict[str, Value]:
-        """Return copies of named blobs of one node, between group runs, as every session must.
+        """Return copies of named blobs of one node, in any kind of session, between group runs.
 
         Of an object, which has no copy, there are the ``ObjectFacts``.
 
@@ -183,10 +183,10 @@ class Session(Protocol):
         """
 
     def names(self, node: str) -> tuple[str, ...]:
-        """Return the sorted names of one node's blobs, as every session must."""
+        """Return the sorted names of one node's blobs, in any kind of session."""
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Keep only named blobs of each node; copy any that share memory, as every session must.
+        """Delete all but the named blobs of each node, in any kind of session.
 
         Afterwards it holds exactly the names in ``keep[node]``, each owning its memory, in
         C order, aligned and writable. Names not in ``keep`` end here.
@@ -196,7 +196,7 @@ class Session(Protocol):
         """
 
     def renew(self) -> tuple[str, ...]:
-        """Replace lost nodes and delete the blobs of all nodes, as every session must.
+        """Replace lost nodes, and delete the blobs of all nodes, in any kind of session.
 
         After a ``NodeLostError``, which any other method may raise.
 
@@ -208,18 +208,18 @@ class Session(Protocol):
         """
 
     def request_stop(self) -> None:
-        """Ask the running group to end at its next step, as every session must.
+        """Request that the running group end at its next step, in any kind of session.
 
         Also from a signal handler. Exit blocks and last reports still run. Does nothing
         while no group runs, nor to the groups that follow.
         """
 
     def close(self) -> None:
-        """Shut down all nodes, even if called a second time, as every session must."""
+        """Shut down all nodes of any kind of session; may be called twice."""
 
 
 def session_names() -> tuple[str, ...]:
-    """List the names of all kinds of sessions that ``open_session`` can create, sorted."""
+    """List the names of all kinds of sessions, built-in or installed, sorted."""
     return tuple(sorted({*BUILT_IN, *_entry_points().names}))
 
 
@@ -287,7 +287,7 @@ class NodeLostError(EnvironmentFaultError):
 
     @classmethod
     def of_node(cls, node: str, how: str) -> NodeLostError:
-        """Build error E395: the session has lost a node, as the node's process has ended."""
+        """Build error E395 of any kind of session: the process of a node has ended."""
         error = cls.of(
             "E395",
             f"node '{node}' is lost: its process {how}",

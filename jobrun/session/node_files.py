@@ -110,7 +110,7 @@ def collect_from_nodes(
 def upload_from_nodes(
     tickets: Sequence[Ticket], directory: str, objects: str, link: Callable[[str], WorkerHandle]
 ) -> tuple[NodeSave, ...]:
-    """Ask each node to upload, from its own machine, its files of a save to the object store.
+    """Ask each node to upload the checkpoint files on its own disk to the object store.
 
     Args:
         tickets: Of one save.
@@ -167,7 +167,7 @@ def _collect_file(link: WorkerHandle, written: Reply, directory: str, answer: Re
 
 
 def _collect_save(link: WorkerHandle, save: NodeSave, directory: Path) -> NodeSave:
-    """Collect a node's file of a save, chunk by chunk, in the master's directory; verify it there.
+    """Copy a node's file of a save to the master's directory in chunks, and verify the copy.
 
     Raises:
         EnvironmentFaultError: It is not what its node wrote, or cannot be written here.
@@ -185,7 +185,7 @@ def _collect_save(link: WorkerHandle, save: NodeSave, directory: Path) -> NodeSa
 
 
 def serve_chunk(part: Partition, path: str, offset: int) -> FileChunk:
-    """Reply to a node with a chunk of a file on the master's disk that the node loads.
+    """Return a chunk of a checkpoint file on the master's disk, for a node that loads it.
 
     Raises:
         CheckpointError: It is not there, or cannot be read.
@@ -195,7 +195,7 @@ def serve_chunk(part: Partition, path: str, offset: int) -> FileChunk:
 
 
 def serve_reference(part: Partition, path: str) -> Reference | None:
-    """Reply to a node with the object-store reference of a file to load; None if it is on disk.
+    """Return where in the object store a node finds a file to load; None if the master has it.
 
     Raises:
         CheckpointError: What is said of it is damaged.
@@ -217,7 +217,7 @@ FILE_REQUESTS: dict[str, Callable[..., Any]] = {"file": serve_chunk, "where": se
 
 @contextlib.contextmanager
 def write_probe(directory: str) -> Iterator[Probe | None]:
-    """Write a probe file for nodes to look for, to check that they see the master's files.
+    """Write a test file in the master's directory, to check that nodes on other machines see it.
 
     Raises:
         EnvironmentFaultError: E313, it cannot be made.
@@ -237,7 +237,7 @@ def write_probe(directory: str) -> Iterator[Probe | None]:
 
 
 def is_visible(probe: Probe | None) -> bool:
-    """Return whether this node sees the master's probe file and may write files beside it."""
+    """Return whether this node sees the master's test file and can write files beside it."""
     if probe is None:
         return True
     path = Path(probe.path)
@@ -251,7 +251,7 @@ def is_visible(probe: Probe | None) -> bool:
 
 
 def require_visible(seen: Mapping[str, bool], directory: str) -> None:
-    """Refuse (E397) nodes that cannot write files in the master's directory but would have to.
+    """Refuse nodes that must write files in the master's directory but cannot (E397).
 
     Raises:
         EnvironmentFaultError: E397.
@@ -291,7 +291,7 @@ class NodeDirectory:
                 self._lock_descriptor = _make_locked(self._root)
 
     def stage(self, directory: str) -> str:
-        """Return where a node writes a save's files: in its own directory, or in the master's.
+        """Return the directory where this node writes a save's files: its own or the master's.
 
         Args:
             directory: Its staging directory; its name alone, if files are collected.
@@ -304,7 +304,7 @@ class NodeDirectory:
         return str(path)
 
     def read_chunk(self, token: str, name: str, offset: int) -> FileChunk:
-        """Read a chunk of a saved file from this node directory, as the master has requested.
+        """Read a chunk of a saved file in this node's local directory, to send it to the master.
 
         Raises:
             EnvironmentFaultError: E327, it is not there any more, or cannot be read.
@@ -318,7 +318,7 @@ class NodeDirectory:
     def upload(
         self, token: str, epoch: int, saves: tuple[NodeSave, ...]
     ) -> tuple[NodeSave, ...] | UploadedSave:
-        """Upload a save's files from the node directory to the object store, if one is set.
+        """Upload a save's files from this node's local directory to the object store, if any.
 
         Args:
             token: The save's.
@@ -351,7 +351,10 @@ class NodeDirectory:
         return replace(save, file=replace(file, seconds=seconds))
 
     def forget(self, token: str) -> None:
-        """Delete a save's files from the node directory; thread-safe and repeatable."""
+        """Delete the files of one save from this node's local directory.
+
+        Can be called from any thread, and repeatedly.
+        """
         if self._root is not None:
             shutil.rmtree(self._staged(token), ignore_errors=True)
 
@@ -359,7 +362,7 @@ class NodeDirectory:
     def local_copy(
         self, path: str, ask: Callable[[int], Reply], where: Callable[[], Reply]
     ) -> Iterator[str]:
-        """Fetch a master's file into the node directory for a ``with`` block; yield its path.
+        """Copy a master's file to this node's local directory for a ``with`` block; yield the path.
 
         Args:
             path: There.
@@ -384,7 +387,7 @@ class NodeDirectory:
             shutil.rmtree(place, ignore_errors=True)
 
     def close(self) -> None:
-        """Delete the node's directory, and its parents if they are empty then."""
+        """Delete this node's local directory, and the directories above that are then empty."""
         if self._root is not None:
             shutil.rmtree(self._root, ignore_errors=True)
             self.unlock()
@@ -392,7 +395,7 @@ class NodeDirectory:
                 _remove_node(self._root.parent)
 
     def unlock(self) -> None:
-        """Release the lock on a node's directory, which the process's end would release too."""
+        """Release the lock on this node's local directory, as the end of the process would."""
         held, self._lock_descriptor = self._lock_descriptor, -1
         if held >= 0:
             os.close(held)
@@ -428,7 +431,7 @@ def _make_locked(root: Path) -> int:
 
 
 def _remove_abandoned(node: Path) -> None:
-    """Remove directories that ended processes of a node left beside its own node directory."""
+    """Remove local directories that earlier processes of a node, which have ended, have left."""
     for left in node.iterdir():
         if not is_locked(left):
             shutil.rmtree(left, ignore_errors=True)
@@ -468,7 +471,7 @@ def _require_owned(path: Path) -> None:
 
 
 def read_chunk(path: str, offset: int, token: str = "", incarnation: int = 0) -> FileChunk:
-    """Read up to 4 MiB of a node's checkpoint file at an offset, as a chunk to be sent.
+    """Read up to 4 MiB of a checkpoint file at an offset, to be sent between node and master.
 
     Raises:
         CheckpointError: There is no such file, or it cannot be read.
@@ -491,7 +494,7 @@ def write_chunks(
     incarnation: int = 0,
     size_bytes: int | None = None,
 ) -> int:
-    """Write a node's file from arriving chunks, sync it to disk, and return its size in bytes.
+    """Write a file from the chunks that a node or the master sends; return its size in bytes.
 
     Args:
         target: Where to; its name is that of the file.
@@ -564,7 +567,7 @@ def _describe_source(token: str, incarnation: int, name: str) -> str:
 
 
 def collection_error(name: str, how: str) -> EnvironmentFaultError:
-    """Build the error of a file whose arrived chunks differ from what the node wrote (E327)."""
+    """Build error E327: a file that arrived in chunks differs from what the node wrote."""
     return EnvironmentFaultError.of(
         "E327",
         f"{name} was damaged on its way from the node that wrote it: {how}",

@@ -58,7 +58,7 @@ class AdapterContract:
 
     @pytest.fixture
     def adapted(self) -> Adapted:
-        """Return functions that make and change a value of the tested adapter; to be overridden."""
+        """Return functions to create and change a value of the tested adapter; override this."""
         raise AssertionError("a subclass supplies the fixture 'adapted'")
 
     def test_a_blob_can_hold_it(self, adapted: Adapted) -> None:

@@ -67,13 +67,16 @@ def op(text: str, path: str = "e/t/steps[0]") -> s.Op:
 
 
 def net(text: str, path: str = "e/t") -> s.Net:
-    """Build a net from statements separated by semicolons or newlines, for a test's graph."""
+    """Build a sequence of steps (net) of a test's graph from statements separated by ``;``."""
     lines = [one.strip() for one in text.replace("\n", ";").split(";") if one.strip()]
     return s.Net(tuple(op(one, f"{path}/steps[{i}]") for i, one in enumerate(lines)), path)
 
 
 def text(*parts: str | tuple[str, str]) -> e.Text:
-    """Build a text, as of a log line, for a test's graph: strings, (expression, format) pairs."""
+    """Build a text of a test's graph, such as a log line, from strings and expressions.
+
+    Each part is a string, or the text of an expression with its format.
+    """
     return e.Text(
         tuple(one if isinstance(one, str) else e.Hole(expr(one[0]), one[1]) for one in parts)
     )

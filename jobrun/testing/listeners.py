@@ -43,12 +43,12 @@ class ListenerContract:
 
     @pytest.fixture
     def name(self) -> str:
-        """Return the name by which the tested listener is installed; to be overridden."""
+        """Return the name by which the tested listener is installed; override this."""
         raise AssertionError("a subclass supplies the fixture 'name'")
 
     @pytest.fixture
     def read(self) -> Reader:
-        """Provide a function that reads back what the tested listener wrote; to be overridden."""
+        """Return a function that reads what the tested listener has written; override this."""
         raise AssertionError("a subclass supplies the fixture 'read'")
 
     def test_all_points_are_there_after_the_end(

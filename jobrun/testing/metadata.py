@@ -19,7 +19,7 @@ class MetadataContract:
 
     @pytest.fixture
     def handler(self) -> MetadataHandler:
-        """Return a metadata handler to test, which knows no epoch yet; override it."""
+        """Return a metadata handler to test, without any epoch yet; override this."""
         raise AssertionError("a subclass supplies the fixture 'handler'")
 
     def save_epoch(self, handler: MetadataHandler, epoch: int) -> None:

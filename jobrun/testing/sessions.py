@@ -180,7 +180,7 @@ class SessionHarness:
         return [event.text for event in self.events if isinstance(event, Logged)]
 
     def flag(self, name: str) -> str:
-        """Return the quoted path of a flag file, for which tasks wait in the tested session."""
+        """Return a string literal of the path of a file for which a session's test waits."""
         return repr(str(self.folder / name))
 
     def wait_for(self, name: str) -> Step:

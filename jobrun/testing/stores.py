@@ -23,7 +23,7 @@ class StoreContract:
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> CheckpointStore:
-        """Return an empty checkpoint store to test; to be overridden."""
+        """Return an empty checkpoint store to test; override this."""
         raise AssertionError("a subclass supplies the fixture 'store'")
 
     def test_a_new_store_has_no_epochs(self, store: CheckpointStore) -> None:

@@ -17,8 +17,8 @@ from jobrun.core.errors import EnvironmentFaultError
 from jobrun.session import node_files
 from jobrun.session.base import NodeFiles, NodeLostError
 from jobrun.session.processes.session import ProcessesSession
-from jobrun.session.wire.launch import LocalProcess
 from jobrun.session.wire.rpc import Reply
+from jobrun.session.wire.worker_handle import LocalProcess
 from jobrun.testing.graphs import call, group, task
 from jobrun.testing.sessions import SessionHarness, read_saved, saving_group
 from jobrun.values.compare import same_bits

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from jobrun.core.errors import EnvironmentFaultError, JobrunError, TaskFailedError
-from jobrun.formats.array_rows import ArrayRows
 from jobrun.formats.hdf5 import members, read, render_hdf5
-from jobrun.formats.rows import open_rows
+from jobrun.formats.rows import ArrayRows, open_rows
 
 PLAIN = arrays.arrays(
     arrays.boolean_dtypes()

@@ -1,4 +1,4 @@
-"""Tests of ``formats.nested``."""
+"""Tests of the nested fields that ``formats.headers`` finds in structured dtypes."""
 
 from __future__ import annotations
 

@@ -8,9 +8,8 @@ import pytest
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.formats import ragged
-from jobrun.formats.array_rows import ArrayRows
 from jobrun.formats.ragged import open_ragged
-from jobrun.formats.rows import open_rows
+from jobrun.formats.rows import ArrayRows, open_rows
 
 WORDS = [[1, 2, 3], [], [4], [5, 6], [], [7, 8, 9, 10], [11]]
 LENGTHS = np.array([len(one) for one in WORDS], np.uint8)

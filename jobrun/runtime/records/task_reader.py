@@ -24,10 +24,9 @@ from jobrun.core.captured_output import collect
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import Noted
 from jobrun.core.file_formats import suffix_of
-from jobrun.formats.array_rows import ArrayRows
 from jobrun.formats.headers import HDF5, members
 from jobrun.formats.ragged import OpenMembers, open_ragged
-from jobrun.formats.rows import Rows, open_rows
+from jobrun.formats.rows import ArrayRows, Rows, open_rows
 from jobrun.graph.expressions import Expr
 from jobrun.graph.readers import (
     BlobSource,

@@ -68,16 +68,16 @@ class RemoteGroupRun:
     _limits: dict[tuple[str, str], tuple[float, TaskLimited]] = field(default_factory=dict)
 
     def receive_event(self, node: str, event: Event) -> None:
-        """Queue a node's event for the group run if a task has ended or hit its time limit."""
+        """Queue a node's event for the group run if the event concerns a task's time limit."""
         if isinstance(event, _Limit):
             self._inbox.put((node, event))
 
     def receive_outcome(self, node: str, outcome: Outcome | None) -> None:
-        """Queue one node's outputs or error for the group run; None if tasks there are failing."""
+        """Queue a node's outputs or error for the group run, or None as soon as a task fails."""
         self._inbox.put((node, outcome))
 
     def request_stop(self) -> None:
-        """Request the end of this group run in each process; safe in signal handlers."""
+        """Request the end of this group run in each process; may be called in signal handlers."""
         self._inbox.put(("", None))
 
     def wait(self, cancel: Callable[[], None], kill: Callable[[str], None]) -> Outputs:
@@ -138,7 +138,7 @@ class RemoteGroupRun:
                 self._limits = {key: one for key, one in self._limits.items() if key[1] != node}
 
     def _kill_unresponsive(self, waiting: Mapping[str, None], kill: Callable[[str], None]) -> None:
-        """Kill the group run's processes that overran a time limit; if none did, all that run."""
+        """Kill the group run's unfinished processes, or only those that exceeded a time limit."""
         now = time.monotonic()
         for at, event in self._limits.values():
             if at <= now:
@@ -172,7 +172,7 @@ class RemoteGroupRun:
 
 
 def _merge_node_errors(errors: list[BaseException]) -> BaseException:
-    """Merge the errors of all nodes in a group run into one, which names the tasks to retry."""
+    """Merge the errors that several processes sent for one group run into one error."""
     tasks = [one.tasks if isinstance(one, JobrunError) else () for one in errors]
     stuck = next((one for one in errors if isinstance(one, TasksStuckError)), None)
     if stuck is not None and errors[0] is not stuck:

@@ -113,7 +113,7 @@ class RemoteQueue:
         return value
 
     def leave_writer(self) -> None:
-        """Sign off a writer of the master's queue; the last writer first sends all its records."""
+        """Remove one writer from the master's queue; the last one first sends all its records."""
         if self._outgoing is not None:
             self._outgoing.leave_writer()
         with self._lock:

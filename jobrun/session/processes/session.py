@@ -36,10 +36,9 @@ from jobrun.session.processes.group_run import RemoteGroupRun, TaskCompletions
 from jobrun.session.processes.remote_queue import serve_queue_request
 from jobrun.session.threads.work_items import require_valid_needs
 from jobrun.session.wire.file_messages import Probe, WorkerFileSetup
-from jobrun.session.wire.launch import LocalProcess
 from jobrun.session.wire.partition_group import PartitionedGroup, partition_group
 from jobrun.session.wire.rpc import Reply, wait_all
-from jobrun.session.wire.worker_handle import WorkerHandle, WorkerProcess
+from jobrun.session.wire.worker_handle import LocalProcess, WorkerHandle, WorkerProcess
 from jobrun.values.blob_kinds import Value
 
 _KEPT_GROUPS = 8
@@ -119,7 +118,7 @@ class ProcessesSession:
     def run(
         self, group: TaskGroup, epoch: int, outputs: Outputs, points: SafePointHooks | None = None
     ) -> Outputs:
-        """Run a group in the ``processes`` session: send each node its tasks, return all outputs.
+        """Run a task group in the ``processes`` session, and return the outputs of all its tasks.
 
         Raises:
             NodeLostError: The process of a node has ended.
@@ -147,7 +146,7 @@ class ProcessesSession:
             run_.scope.cancel()
 
     def snapshot(self, group: TaskGroup) -> RemoteSnapshot:
-        """Let the session's processes take snapshots of the blobs that a group may change."""
+        """Ask the session's processes to take snapshots of the blobs that a group may change."""
         key, partitions = self._partition(group)
         kept = RemoteSnapshot(next(self._numbers))
         links = [self._worker_of(node) for node in partitions.by_node]
@@ -158,11 +157,11 @@ class ProcessesSession:
         return kept
 
     def restore(self, snapshot: RemoteSnapshot) -> None:
-        """Let all of the session's processes restore their blobs from their snapshots."""
+        """Ask all of the session's processes to restore their blobs from a snapshot."""
         self._call_all("restore", snapshot.number)
 
     def protect(self, tickets: Sequence[Ticket], groups: Sequence[TaskGroup]) -> None:
-        """Let the session's processes run groups while files of a save are being written."""
+        """Ask the session's processes to copy blobs still being saved before groups change them."""
         known = [self._partition(group) for group in groups]
         answers = {}
         for node, own in self._group_by_worker(tickets).items():
@@ -174,7 +173,7 @@ class ProcessesSession:
         wait_all(answers)
 
     def persist(self, tickets: Sequence[Ticket], directory: str) -> tuple[NodeSave, ...]:
-        """Ask each process of the session to write its files of a save; collect or upload them.
+        """Write a save's files in the session's processes, and return what each has written.
 
         Raises:
             NodeLostError: The process of a node has ended.
@@ -195,7 +194,7 @@ class ProcessesSession:
         return tuple(save for ticket in tickets for save in found[ticket])
 
     def release(self, tickets: Sequence[Ticket]) -> None:
-        """Let the session's processes free the memory of the snapshots that a save has made."""
+        """Ask the session's processes to free the memory of a save's snapshots."""
         for node, own in self._group_by_worker(tickets).items():
             if node in self._workers:
                 self._workers[node].send("release", own)
@@ -210,12 +209,12 @@ class ProcessesSession:
         return values
 
     def names(self, node: str) -> tuple[str, ...]:
-        """Return the names of a node's blobs, requested from the node's process in the session."""
+        """Request the names of a node's blobs from its process in the ``processes`` session."""
         names: tuple[str, ...] = self._worker_of(node).rpc.call("names", node).wait()
         return names
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Let the session's processes keep only the named blobs, and copy any that share memory.
+        """Ask the session's processes to delete all blobs but the named ones.
 
         Raises:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.
@@ -238,7 +237,7 @@ class ProcessesSession:
             run_.request_stop()
 
     def close(self) -> None:
-        """Shut down the session's processes of all nodes. May be called twice."""
+        """Shut down all processes of the session; may be called twice."""
         links, self._workers = self._workers, {}
         for link in links.values():
             link.request_close()
@@ -249,7 +248,7 @@ class ProcessesSession:
     # What nodes send unasked; see ``WorkerListener``.
 
     def part_failed(self, node: str, run: int) -> None:
-        """Forward to the session's active group run that tasks of a node have failed."""
+        """Notify the session's active group run that tasks on a node have failed."""
         run_ = self._active_run
         if run_ is not None and run_.number == run:
             run_.receive_outcome(node, None)
@@ -277,7 +276,7 @@ class ProcessesSession:
     def handle_request(
         self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
     ) -> None:
-        """Serve a node's request, as for a file, in a new thread of the ``processes`` session."""
+        """Serve a request that a node sends to the ``processes`` session, such as for a file."""
         run_ = self._active_run
         if run_ is None or run_.number != run:
             link.answer(number, error=CancelledError())

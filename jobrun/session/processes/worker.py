@@ -13,7 +13,9 @@ does not (no PR_SET_PDEATHSIG), the end of the connection does.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
+import signal
 import socket
 import sys
 import threading
@@ -26,9 +28,11 @@ from queue import SimpleQueue
 from types import MappingProxyType
 from typing import Any
 
+from jobrun.core.captured_output import STREAMS, OutputFile
 from jobrun.core.errors import JobrunError
 from jobrun.core.events import Event, ProcessMeasured
 from jobrun.core.resource_usage import CostBudget, MemoryWatch, measure_process
+from jobrun.core.system_calls import die_with_parent
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.codegen.step_meter import Meter
 from jobrun.runtime.context.bounded_queue import RecordQueue
@@ -41,7 +45,7 @@ from jobrun.session.node_files import NodeDirectory, is_visible
 from jobrun.session.processes.remote_queue import RemoteQueue
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.session.threads.work_items import ExternalDeps, TaskOnNode
-from jobrun.session.wire.codec import serialize_error
+from jobrun.session.wire.codec import SocketChannel, serialize_error
 from jobrun.session.wire.file_messages import NO_FILE_SETUP, WorkerFileSetup
 from jobrun.session.wire.partition_group import Partition
 from jobrun.session.wire.peer_transfer import (
@@ -51,7 +55,7 @@ from jobrun.session.wire.peer_transfer import (
     RequestConnection,
 )
 from jobrun.session.wire.rpc import RpcClient
-from jobrun.session.wire.worker_handle import MessageChannel
+from jobrun.session.wire.worker_handle import NOT_FOR_NODES, MessageChannel
 from jobrun.values.blob_kinds import Value
 
 _LOST_MASTER = 1
@@ -177,11 +181,11 @@ class Worker:
         self._enqueue(number, work)
 
     def on_partition(self, key: int, partition: Partition) -> None:
-        """Store this worker's tasks of a group under a key, on the master's command."""
+        """Store the tasks of a group that the master has sent to this worker process."""
         self._partitions[key] = partition
 
     def on_forget(self, key: int) -> None:
-        """Delete this worker's copy of a group's partition, on the master's command."""
+        """Delete the stored tasks of a group in this worker process, on the master's command."""
         self._partitions.pop(key, None)
 
     def on_run(
@@ -193,17 +197,17 @@ class Worker:
         outputs: Mapping[OutputRef, Value],
         points: tuple[int, SafePoint | None] | None,
     ) -> None:
-        """Run this worker's tasks of a group, on the master's command."""
+        """Execute the master's command to run the tasks of a group in this worker process."""
         current = self._current = PartitionRun(self, run, self._partitions[key], outputs)
         self._enqueue(number, partial(current.run, self._session, epoch, points))
 
     def on_ended(self, run: int, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Record in this worker that a task has ended on other nodes, as the master reports."""
+        """Receive the master's message to this worker process: another node's task has ended."""
         if self._current is not None and self._current.number == run:
             self._current.deps.mark_ended(task, outputs)
 
     def on_cancel(self, run: int) -> None:
-        """Cancel this worker's group run of the given number, on the master's command."""
+        """Execute the master's command to cancel a group run in this worker process."""
         if self._current is not None and self._current.number == run:
             self._current.deps.cancel()
 
@@ -227,7 +231,7 @@ class Worker:
     def on_settle(
         self, number: int, names: tuple[str, ...], others: Mapping[str, tuple[str, ...]] = _NOTHING
     ) -> None:
-        """Keep only the named blobs in this worker process, and copy any that share memory."""
+        """Execute the master's command to delete all but the named blobs in this worker process."""
         self._enqueue(number, lambda: self._session.settle({self._node: names, **others}))
 
     def on_names(self, number: int, node: str = "") -> None:
@@ -239,12 +243,12 @@ class Worker:
         self._enqueue(number, lambda: self._session.read(node or self._node, names))
 
     def on_protect(self, number: int, tickets: tuple[Any, ...], keys: tuple[int, ...]) -> None:
-        """Let this worker run groups while it writes files of a save, on the master's command."""
+        """Execute the master's command to copy blobs in this worker that are still being saved."""
         groups = [self._partitions[key].group for key in keys if key in self._partitions]
         self._enqueue(number, lambda: self._session.protect(tickets, groups))
 
     def on_persist(self, number: int, tickets: tuple[Any, ...], directory: str) -> None:
-        """Write this worker's files of a save, on the master's command."""
+        """Execute the master's command to write files of a save in this worker process."""
 
         def work() -> Any:
             saves = self._session.persist(tickets, self.files.stage(directory))
@@ -257,11 +261,11 @@ class Worker:
         self._run_in_thread(number, lambda: self.files.read_chunk(token, name, offset))
 
     def on_forget_save(self, token: str) -> None:
-        """Delete this worker's local files of a save, on the master's command."""
+        """Execute the master's command to delete a save's local files in this worker process."""
         self.files.forget(token)
 
     def on_release(self, tickets: tuple[Any, ...]) -> None:
-        """Free the memory of a save's snapshots in this worker, on the master's command."""
+        """Execute the master's command to free a save's snapshots in this worker process."""
         self._session.release(tickets)
 
     def on_answer(self, number: int, outcome: tuple[bool, Any]) -> None:
@@ -290,7 +294,7 @@ class Worker:
 
     @property
     def here(self) -> frozenset[str]:
-        """Return the names of the nodes that this worker process runs."""
+        """Return the names of all nodes that run in this worker process."""
         return self._here
 
     def measure(self, *, grown: bool = False) -> None:
@@ -337,7 +341,7 @@ class PartitionRun:
     def run(
         self, session: ThreadsSession, epoch: int, points: tuple[int, SafePoint | None] | None
     ) -> Any:
-        """Run this worker's tasks of a group to their end, and send their step times."""
+        """Run this worker process's tasks of a group, and return their outputs."""
         group: TaskGroup = self._partition.group
         reported = None
         if points is not None:
@@ -393,7 +397,7 @@ class PartitionRun:
         self._worker.send("failing", self.number)
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue | None:
-        """Open a ``RemoteQueue`` in this worker if other workers use it too; return None if not."""
+        """Open this worker process's end of a queue that other workers use; None if none does."""
         if plan.key not in self._queues:
             return None
         return RemoteQueue(
@@ -417,14 +421,43 @@ def _address(node: str, name: str) -> str:
     return f"{node}{_NODE_SEPARATOR}{name}"
 
 
+def prepare_worker(descriptor: int, master: int) -> SocketChannel | None:
+    """Set up this worker process at its start; return its channel to the master.
+
+    Returns None if the master has ended.
+
+    Args:
+        descriptor: Of the inherited socket.
+        master: The process that started this one.
+    """
+    if not die_with_parent(master):
+        return None
+    for number in NOT_FOR_NODES:
+        # A no-op handler: SIG_IGN would be inherited by the programs that tasks start.
+        signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, NOT_FOR_NODES)
+    # To the terminal: descriptor 2 will lead to what is logged.
+    faulthandler.enable(os.dup(2))
+    channel = SocketChannel(socket.socket(fileno=descriptor))
+    first = channel.receive()
+    if first is None:
+        return None
+    _, paths, before, STREAMS.is_shown, files = first
+    STREAMS.use_files([OutputFile(*one) for one in files])
+    sys.path[:] = paths
+    if before is None:
+        os.environ.pop("PYTHONPATH", None)
+    else:
+        os.environ["PYTHONPATH"] = before
+    return channel
+
+
 def main(arguments: list[str]) -> int:
     """Run this process as the worker of a node.
 
     Args:
         arguments: The numbers of the inherited sockets, and that of the master's process.
     """
-    from jobrun.session.wire.launch import prepare_worker  # noqa: PLC0415 - its counterpart there
-
     channel = prepare_worker(int(arguments[0]), int(arguments[2]))
     if channel is None:
         return _LOST_MASTER

@@ -36,7 +36,6 @@ from jobrun.session.processes.worker import Worker
 from jobrun.session.ray.code_upload import make_importable
 from jobrun.session.wire.codec import (
     Frame,
-    Resequencer,
     SerializedError,
     decode_frame,
     deserialize_error,
@@ -115,7 +114,7 @@ class RayWorker:
         )
 
     def kill(self) -> None:
-        """Kill the actor of this handle at once."""
+        """Kill the Ray actor of this handle at once."""
         self._is_killed = True
         with contextlib.suppress(RayError):
             ray.kill(self.actor, no_restart=True)
@@ -137,10 +136,10 @@ class RayWorker:
         return self._wire.how or "was closed"
 
     def take_output(self, emit: Listener) -> None:
-        """Emit nothing: prints that a Ray actor has not sent are lost when it ends."""
+        """Do nothing: output that a Ray actor printed but had not sent when it ended is lost."""
 
     def release(self) -> None:
-        """Give the handle's actor back to the factory that made it."""
+        """Return the handle's actor to the factory that made it, which may kill or reuse it."""
         self._dismiss(self.actor, not (self._is_killed or self._wire.how or self._wire.wrong))
 
     def connect_peer(self, asker: str, owner: str, other: RayWorker) -> None:
@@ -244,6 +243,31 @@ def _summarize(error: RayError) -> str:
     return said.partition(" Some common causes")[0].rstrip(". ")
 
 
+class Resequencer:
+    """Passes on numbered messages in order 0, 1, …; those that come too early wait.
+
+    Args:
+        put: Takes each frame; must not block.
+    """
+
+    def __init__(self, put: Callable[[Frame], None]) -> None:
+        self._put = put
+        self._lock = threading.Lock()
+        self._early: dict[int, Frame] = {}
+        self._next = 0
+
+    def receive(self, number: int, frame: Frame) -> None:
+        """Put messages that this Ray actor receives into the order of their numbers.
+
+        Each is passed on when all with lower numbers have been.
+        """
+        with self._lock:
+            self._early[number] = frame
+            while self._next in self._early:
+                self._put(self._early.pop(self._next))
+                self._next += 1
+
+
 class ActorChannel:
     """The node's end of the message channel; the master polls for messages."""
 
@@ -288,7 +312,7 @@ class ActorChannel:
         self._inbox.put(None)
 
     def poll(self) -> list[Frame]:
-        """Wait in the actor until its node has messages, and return all; none if the node ended."""
+        """Wait until the node in this actor has messages, and return them; none after its end."""
         with self._change:
             # The next poll acknowledges what the last one returned.
             self._counts[2] = self._counts[1]

@@ -212,7 +212,7 @@ def _connect(address: str, folder: Path, digest: str) -> None:
 
 
 def _wait_for_hosts(address: str, count: int) -> None:
-    """Wait, before the ``ray`` session starts actors, until all hosts have joined its cluster.
+    """Wait until enough hosts for the ``ray`` session have joined its cluster.
 
     Nodes of the job that are placed before would all be on the first ones.
 

@@ -34,7 +34,7 @@ class WorkspaceSnapshot:
 
 
 def take_snapshot(workspaces: Workspaces, changed: Mapping[str, Set[str]]) -> WorkspaceSnapshot:
-    """Copy blobs that a group run may change to a snapshot of workspaces, to retry the run.
+    """Return a snapshot of all nodes' blobs, to restore them when a group run is retried.
 
     With copies from the first run on, so that each run starts from values of the same form.
     Values that are only rebound are shared, since nothing changes them.
@@ -55,7 +55,10 @@ def take_snapshot(workspaces: Workspaces, changed: Mapping[str, Set[str]]) -> Wo
 
 
 def restore_snapshot(kept: WorkspaceSnapshot, workspaces: Workspaces) -> None:
-    """Restore workspaces from a snapshot, to retry a group run; may be called repeatedly."""
+    """Restore the blobs of all nodes from a snapshot, to retry a group run.
+
+    May be called repeatedly.
+    """
     for node, states in kept.states.items():
         for name, state in states.items():
             restore_object_state(kept.blobs[node][name], state)

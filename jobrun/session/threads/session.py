@@ -139,7 +139,9 @@ class ThreadsSession:
     def run_part(
         self, group: TaskGroup, epoch: int, deps: ExternalDeps, points: SafePointHooks | None = None
     ) -> Outputs:
-        """Run a group's tasks on this threads session's nodes; the caller has checked ``needs``.
+        """Run the tasks of a group that are on this ``threads`` session's nodes; return outputs.
+
+        The caller has checked what tasks need.
 
         Args:
             group: What of it runs here.
@@ -237,7 +239,7 @@ class ThreadsSession:
         )
 
     def protect(self, tickets: Sequence[Ticket], groups: Sequence[TaskGroup]) -> None:
-        """Let the ``threads`` session run groups while the files of a save are being written."""
+        """Copy blobs that the ``threads`` session is still saving before groups change them."""
         changed, opaque = collect_changes([self._plan(group) for group in groups])
         self._savings.protect(tickets, changed, opaque)
 
@@ -295,7 +297,9 @@ class ThreadsSession:
         return tuple(sorted(self._workspaces[node]))
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Keep only the named blobs in the ``threads`` session, and copy any that share memory.
+        """Delete all but the named blobs in the ``threads`` session.
+
+        Of those, one that shares memory with another is copied.
 
         Raises:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.
@@ -369,7 +373,7 @@ class ThreadsSession:
         return plan
 
     def _build_items(self, plan: GroupPlan, run: GroupRun, deps: ExternalDeps) -> list[WorkItem]:
-        """Convert a group's plan to what this ``threads`` session executes: work items."""
+        """Convert a group's plan to the work items that this ``threads`` session runs."""
         begins: dict[str, WorkItem] = {}
         ends: dict[str, WorkItem] = {}
         groups: dict[str, Blobs] = {}
@@ -422,7 +426,7 @@ def _collect_outputs(plan: GroupPlan, run: GroupRun) -> Outputs:
 
 
 def _settle_blobs(node: str, workspace: Blobs, keep: tuple[str, ...]) -> dict[str, Value]:
-    """Return the threads session's blobs to keep, in the form that loading a checkpoint gives."""
+    """Convert a ``threads`` session's named blobs to the form that a loaded checkpoint has."""
     settled: dict[str, Value] = {}
     try:
         for name in sorted(keep):
@@ -445,7 +449,7 @@ def _settle_blobs(node: str, workspace: Blobs, keep: tuple[str, ...]) -> dict[st
 
 
 def _separate_values(settled: dict[str, Value]) -> dict[str, Value]:
-    """Copy values that two blobs of a threads session have in common; refuse shared objects."""
+    """Copy values that two blobs of a ``threads`` session share; refuse objects (E256)."""
     separated: dict[str, Value] = {}
     seen: dict[int, str] = {}
     for name, value in settled.items():
@@ -464,7 +468,7 @@ NodeNames = Mapping[str, frozenset[str]]
 
 
 def collect_changes(plans: Sequence[GroupPlan]) -> tuple[tuple[NodeNames, ...], NodeNames]:
-    """List which blobs groups of a ``threads`` session change, and which callables may change."""
+    """Return the names of the blobs that groups of a ``threads`` session may change."""
     opaque: dict[str, frozenset[str]] = {}
     for plan in plans:
         for node, names in plan.opaque.items():
@@ -475,7 +479,7 @@ def collect_changes(plans: Sequence[GroupPlan]) -> tuple[tuple[NodeNames, ...], 
 def persist_all(
     savings: Snapshots, tickets: Sequence[Ticket], directory: str
 ) -> tuple[NodeSave, ...]:
-    """Write each node's file of a save from the threads session, each in its own thread.
+    """Write the files of a save from the ``threads`` session, one thread for each node.
 
     Raises:
         TaskFailedError: A blob holds what cannot be stored.
@@ -510,12 +514,12 @@ def _start_thread(work: Callable[[], None], done: Callable[[], None]) -> None:
 
 
 def copy_for_reading(value: Value, name: str) -> Value:
-    """Copy a blob of the ``threads`` session for its caller; of an object only the class's name."""
+    """Return a copy of a ``threads`` session's blob, or for an object only its class's name."""
     return ObjectFacts(class_name(value)) if is_object(value) else detach(value, name)
 
 
 def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
-    """Make the ``threads`` session's process keep freed memory (``mallopt``); return if it does.
+    """Make the process of a ``threads`` session keep freed memory; return whether it will.
 
     Args:
         environment: Where a user may have set the thresholds; then they are left as they are.

@@ -61,13 +61,13 @@ class WorkItem:
     followers: list[WorkItem] = field(default_factory=list)
 
     def run_after(self, earlier: WorkItem) -> None:
-        """Let this work item start only after another one, ``earlier``, has ended."""
+        """Make this work item wait until another one, ``earlier``, has ended."""
         self.pending += 1
         earlier.followers.append(self)
 
 
 def run_all_after(later: Sequence[WorkItem], earlier: Sequence[WorkItem]) -> None:
-    """Let all ``later`` work items start only after all ``earlier`` ones have ended.
+    """Make all ``later`` work items wait until all ``earlier`` ones have ended.
 
     A task on thousands of nodes may need another one on thousands: they meet in one item, not in
     a pair for each two of them.
@@ -92,7 +92,7 @@ def find_ready(items: Sequence[WorkItem]) -> list[WorkItem]:
 
 
 def iter_released(item: WorkItem) -> Iterator[WorkItem]:
-    """Yield the work items that can start, as ``item``, the last they waited for, has ended."""
+    """Yield the work items that can start now because the work item ``item`` has ended."""
     for later in item.followers:
         later.pending -= 1
         if later.pending:
@@ -135,16 +135,16 @@ class RemoteNotifier(Protocol):
     """Notifies other nodes of the local tasks, and opens the queues shared with them."""
 
     def notify_task_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Notify nodes, whose work items wait for a task here, that the task has ended."""
+        """Notify nodes with waiting work items that a task of this node has ended."""
 
     def notify_failure(self) -> None:
-        """Notify nodes whose work items depend on tasks of this node that such a task has failed.
+        """Notify nodes with dependent work items that a task of this node has failed.
 
         Can be called from any thread.
         """
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue | None:
-        """Open a queue for this node's work items if other nodes use it too; else return None."""
+        """Open a queue shared with other nodes' work items; return None if none shares it."""
 
 
 class ExternalDeps:
@@ -183,11 +183,11 @@ class ExternalDeps:
 
     @property
     def awaited(self) -> Iterable[WorkItem]:
-        """Return the work items that represent other nodes' tasks for which items here wait."""
+        """Return the work items that represent tasks of other nodes for which this node waits."""
         return self._items.values()
 
     def is_awaited(self, item: WorkItem) -> bool:
-        """Return whether a work item represents another node's task, for which items here wait."""
+        """Return whether a work item represents another node's task for which this node waits."""
         return any(item is one for one in self._items.values())
 
     def items_for(self, task: str) -> list[WorkItem]:
@@ -195,7 +195,10 @@ class ExternalDeps:
         return [self._items[task]] if task in self._items else []
 
     def mark_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Complete the work item that awaits a task on another node; store the task's outputs."""
+        """Mark a task of another node as ended, so that work items that wait for it can start.
+
+        Its outputs are kept for them.
+        """
         self.outputs.update(outputs)
         part = self._items.get(task)
         if part is not None:
@@ -226,12 +229,12 @@ class ExternalDeps:
             self._run = None
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue:
-        """Open a queue that work items read or write: across nodes if others use it, else local."""
+        """Open a queue for work items: across nodes if other nodes use the queue, else local."""
         shared = self._notifier.open_queue(plan, run) if self._notifier is not None else None
         return plan.open() if shared is None else shared
 
     def wrap_work(self, task: Task, work: Callable[[], None], run: GroupRun) -> Callable[[], None]:
-        """Wrap a task's work: when it ends, notify nodes whose work items wait for the task."""
+        """Wrap a task's function to notify other nodes' waiting work items when the task ends."""
         notifier = self._notifier
         if notifier is None or task.name not in self._announced:
             return work

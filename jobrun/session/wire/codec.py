@@ -272,7 +272,7 @@ class _Writer:
             (self._write_item if type(item) in _CONTAINERS else self.write)(item)
 
     def _write_item(self, value: Any) -> None:
-        """Encode a container's item into a message; an object it has twice is decoded as one."""
+        """Encode one item of a container into a message; an object that occurs twice stays one."""
         if self._is_plain or type(value) not in _CONTAINERS or not value:
             self.write(value)
         elif _shares_parts(value) and (parts := _parts_of(value)) is not None:
@@ -284,7 +284,7 @@ class _Writer:
 
 
 def _shares_parts(value: Any) -> bool:
-    """Return whether a value to encode in a message contains a mutable object more than once."""
+    """Return whether a value to encode for a message contains a mutable object twice."""
     seen = set[int]()
     rest = [value]
     while rest:
@@ -409,7 +409,10 @@ class _Reader:
         return pytorch.from_array(self.read(), facts)
 
     def tree(self) -> Any:
-        """Decode a container from a message; records whose class is not imported get stand-ins."""
+        """Decode a container, such as a list or a dataclass, from a message.
+
+        An instance of a class that is not imported here gets a stand-in.
+        """
         structure = json.loads(self.read())
         return trees.unflatten(structure, self.read())
 
@@ -579,7 +582,10 @@ class SocketChannel:
                 self._end.sendall(memory)
 
     def receive(self) -> tuple[Any, ...] | None:
-        """Receive the next message from the socket, or None at its end; by one thread only."""
+        """Receive the next message from the socket; return None after the socket's end.
+
+        For one thread only.
+        """
         try:
             length = self._input.read(_LENGTH.size)
             if len(length) < _LENGTH.size:
@@ -636,25 +642,3 @@ def decode_frame(frame: Frame) -> Any:
         memory[:] = next(left).data
 
     return decode(head, WIRE_TYPES, fill)
-
-
-class Resequencer:
-    """Passes on numbered messages in order 0, 1, …; those that come too early wait.
-
-    Args:
-        put: Takes each frame; must not block.
-    """
-
-    def __init__(self, put: Callable[[Frame], None]) -> None:
-        self._put = put
-        self._lock = threading.Lock()
-        self._early: dict[int, Frame] = {}
-        self._next = 0
-
-    def receive(self, number: int, frame: Frame) -> None:
-        """Keep encoded messages that arrive too early; pass on each one when its turn has come."""
-        with self._lock:
-            self._early[number] = frame
-            while self._next in self._early:
-                self._put(self._early.pop(self._next))
-                self._next += 1

@@ -150,7 +150,7 @@ def _by_node(things: Iterable[_Placed], at: Mapping[str, str]) -> dict[str, list
 
 
 def _is_elsewhere(own: Mapping[str, None], node: str) -> bool:
-    """Return whether a task of a group divided by nodes runs on any node other than ``node``."""
+    """Return whether a partitioned group's task runs on at least one node besides ``node``."""
     return len(own) > 1 or node not in own
 
 
@@ -186,7 +186,7 @@ def _find_reachable(name: str, after: dict[str, set[str]]) -> set[str]:
 def _find_shared_queues(
     group: TaskGroup, at: Mapping[str, str]
 ) -> dict[QueueKey, tuple[frozenset[str], frozenset[str]]]:
-    """Find the queues that cross the partition, and for each which nodes use and read it."""
+    """Map each queue that several nodes of a partitioned group use to its users and readers."""
     users: dict[QueueKey, set[str]] = {}
     readers: dict[QueueKey, set[str]] = {}
     for task in group.tasks:

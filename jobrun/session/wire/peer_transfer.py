@@ -40,7 +40,7 @@ class PeerReader(Protocol):
     """Reads blobs of other nodes, for one node."""
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Iterate over a blob's values that peer nodes transfer, by sockets or calls of Ray.
+        """Iterate over the values of a blob that peer nodes send directly, not via the master.
 
         Raises:
             EnvironmentFaultError: E395, a node is lost.

@@ -1,25 +1,187 @@
-"""Control one node's worker process from the master: send it requests, dispatch its messages.
+"""Launch, control and end a node's worker process from the master; dispatch its messages.
 
 The process, its message channel and the listener to its messages are protocols: a process of this
-machine and an actor of Ray are such processes.
+machine (``LocalProcess``) and an actor of Ray are such processes. The former is a fresh
+interpreter, not a fork: this process has threads, and BLAS has its own. Nothing is left behind,
+since there is nothing but a pair of sockets that both processes inherit: no file, no directory, no
+port.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
-from jobrun.core.events import Listener
+from jobrun.core.captured_output import STREAMS, open_output_files, take_left_output
+from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.events import Listener, Logged
+from jobrun.core.system_calls import open_message_sockets
 from jobrun.graph.types import OutputRef
 from jobrun.runtime.codegen.meter_protocol import BlockTime
 from jobrun.session.base import NodeLostError
-from jobrun.session.wire.codec import serialize_error
-from jobrun.session.wire.launch import LocalProcess
+from jobrun.session.wire.codec import SocketChannel, serialize_error
 from jobrun.session.wire.partition_group import Partition
+from jobrun.session.wire.peer_transfer import ASK, SERVE, send_connection
 from jobrun.session.wire.rpc import RpcClient
 from jobrun.values.blob_kinds import Value
+
+_ROOT = str(Path(__file__).parent.parent.parent)
+# A terminal or a batch system sends them to the process group; only the master acts on them.
+NOT_FOR_NODES = frozenset(
+    (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+)
+_END_S = 5.0
+# How long a stopped process (SIGSTOP) is waited for, while this one runs.
+STOPPED_S = 30.0
+_MOMENT_S = 0.1
+
+
+class LocalProcess:
+    """A node's process on this machine, seen from its master.
+
+    Args:
+        node: Its name, shown in the list of processes.
+    """
+
+    def __init__(self, node: str) -> None:
+        ours, theirs = socket.socketpair()
+        # Each message comes with one descriptor of a connection to another node.
+        self.handoff, inside = open_message_sockets()
+        before = os.environ.get("PYTHONPATH")
+        paths = _ROOT if before is None else os.pathsep.join((_ROOT, before))
+        # Where the process lets its descriptors lead; what it leaves there is read after its end.
+        self._output = open_output_files()
+        inherited = [number for file in self._output for number in file.inheritable]
+        command = [
+            sys.executable, *subprocess._args_from_interpreter_flags(), "-P",  # type: ignore[attr-defined]
+            "-m", "jobrun.session.processes.worker", str(theirs.fileno()),
+            str(inside.fileno()), str(os.getpid()), node,
+        ]  # fmt: skip
+        # Blocked until its handlers are installed; it unblocks them itself.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, NOT_FOR_NODES)
+        try:
+            with theirs, inside:
+                self._process = subprocess.Popen(  # noqa: S603 - ourselves
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(), inside.fileno(), *inherited),
+                    env={**os.environ, "PYTHONPATH": paths},
+                )
+        except OSError as error:
+            ours.close()
+            self.handoff.close()
+            raise EnvironmentFaultError.of(
+                "E396",
+                f"the process of node '{node}' could not be started: {error.strerror}",
+                "see the limits (ulimit -a) and the memory, or use the session 'threads'",
+            ) from error
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        self._was_stopped = False
+        self._channel = SocketChannel(ours)
+        with contextlib.suppress(OSError):
+            files = [(one.descriptors, one.inheritable) for one in self._output]
+            self.channel.send("begin", tuple(sys.path), before, STREAMS.is_shown, files)
+
+    @property
+    def channel(self) -> SocketChannel:
+        """Return the master's end of the message channel to the local worker process."""
+        return self._channel
+
+    @property
+    def pid(self) -> int:
+        """Return the process ID of the local worker process."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """Kill the local worker process with SIGKILL."""
+        self._process.kill()
+
+    def abort(self) -> None:
+        """Make a local worker process print its stack traces and end; kill it after 5 s."""
+        self._process.send_signal(signal.SIGABRT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+        self._process.kill()
+
+    def connect_peer(self, asker: str, owner: str, other: LocalProcess) -> None:
+        """Connect a local worker process to another one by a socket pair, to request its blobs."""
+        asking, serving = socket.socketpair()
+        with asking, serving:
+            send_connection(other.handoff, SERVE, asker, serving)
+            send_connection(self.handoff, ASK, owner, asking)
+
+    def release(self) -> None:
+        """Close the master's sockets to the local worker process, once no thread uses them."""
+        self.channel.release()
+        self.handoff.close()
+        output, self._output = self._output, ()
+        for file in output:
+            file.close()
+
+    def wait_for_exit(self) -> None:
+        """Wait until the local worker process has ended; kill it if it stays stopped (SIGSTOP).
+
+        Can be called from any thread.
+
+        One that is stopped (SIGSTOP) would never answer: it is killed if it stays stopped.
+        waitid(WSTOPPED) reports that; one that only computes long, and holds the GIL, is not
+        mistaken for it. Where there is no ``waitid``, a stopped process is waited for.
+        """
+        if not hasattr(os, "waitid"):
+            self._process.wait()
+            return
+        with contextlib.suppress(ChildProcessError):
+            while (state := self._state(0)) is not None and state.si_code == os.CLD_STOPPED:
+                self._wait_while_stopped()
+
+    def _wait_while_stopped(self) -> None:
+        """Wait until a worker process that was stopped (SIGSTOP) continues; kill it after 30 s."""
+        # Counted in own sleeps: if the whole job was stopped, no time has passed for any process.
+        for _ in range(round(STOPPED_S / _MOMENT_S)):
+            time.sleep(_MOMENT_S)
+            state = self._state(os.WNOHANG)
+            if state is None or state.si_code != os.CLD_STOPPED:
+                return
+        self._was_stopped = True
+        self._process.kill()
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
+    def _state(self, more: int) -> os.waitid_result | None:
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT | more)
+
+    def take_output(self, emit: Listener) -> None:
+        """Emit as events the lines that an ended local worker process printed but had not sent."""
+        for left in take_left_output(self._output):
+            for line in left.lines if left.task else ():
+                emit(
+                    Logged(line, left.task, left.node, left.instance, left.epoch, "", printed=True)
+                )
+
+    def join(self) -> str:
+        """Wait until the local worker process ends, or kill it after 5 s; return how it ended."""
+        try:
+            status = self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            status = self._process.wait()
+        if self._was_stopped:
+            return f"was stopped by a signal and did not continue for {STOPPED_S:g} s"
+        if status >= 0:
+            return f"ended with exit code {status}"
+        try:
+            return f"was ended by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"was ended by signal {-status}"
 
 
 class WorkerHandle:
@@ -74,13 +236,13 @@ class WorkerHandle:
             self.send("partition", key, partition)
 
     def forget_partition(self, key: int) -> None:
-        """Send the worker process a command to delete the tasks of a group that it was sent."""
+        """Ask the worker process to delete the tasks of a group that it has stored."""
         if key in self._known:
             self._known.remove(key)
             self.send("forget", key)
 
     def answer(self, number: int, *, value: Any = None, error: BaseException | None = None) -> None:
-        """Reply through this worker handle to a request, with a value or an error."""
+        """Reply to a request of this handle's worker process, with a value or an error."""
         if error is not None:
             self.send("answer", number, (False, serialize_error(error)))
         else:
@@ -206,11 +368,11 @@ class WorkerProcess(Protocol):
 
     @property
     def channel(self) -> MessageChannel:
-        """Return the master's end of the message channel to this worker process."""
+        """Return the master's end of the message channel to any worker process."""
 
     @property
     def pid(self) -> int:
-        """Return the process ID of this worker process; 0 until it is known."""
+        """Return the process ID of a worker process of any kind; 0 until it is known."""
 
     def kill(self) -> None:
         """Kill this worker process at once, be it a local process or a Ray actor."""
@@ -222,10 +384,10 @@ class WorkerProcess(Protocol):
         """Wait until a worker process has ended, by itself or by a signal."""
 
     def join(self) -> str:
-        """Wait until a worker process ends, kill it if it takes long; return how it ended."""
+        """Wait until a worker process ends, or kill it if it takes long; return how it ended."""
 
     def take_output(self, emit: Listener) -> None:
-        """Emit, as events, lines that a worker process printed but had not sent when it ended."""
+        """Emit as events the lines that an ended worker process printed but had not sent."""
 
     def release(self) -> None:
         """Free what the master holds for an ended worker process, such as its sockets."""

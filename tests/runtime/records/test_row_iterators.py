@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import JobrunError
-from jobrun.formats.array_rows import ArrayRows
+from jobrun.formats.rows import ArrayRows
 from jobrun.graph.readers import CounterSource
 from jobrun.runtime.records.row_iterators import (
     CounterRows,

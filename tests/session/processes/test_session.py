@@ -98,7 +98,7 @@ def test_a_callable_that_ends_its_process_loses_its_node(harness, name, said):
 
 @pytest.mark.long
 def test_a_node_that_is_stopped_for_good_is_lost_and_replaced(harness, monkeypatch):
-    monkeypatch.setattr("jobrun.session.wire.launch.STOPPED_S", 0.3)
+    monkeypatch.setattr("jobrun.session.wire.worker_handle.STOPPED_S", 0.3)
     a, b = asked(harness, "pid", "a", "b")
     os.kill(b, signal.SIGSTOP)
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from jobrun.session.processes.worker import Worker, main
+from jobrun.session.processes.worker import Worker, main, prepare_worker
 from jobrun.session.wire.codec import SerializedError, SocketChannel, deserialize_error
 from jobrun.session.wire.peer_transfer import PeerConnections
 from jobrun.session.wire.rpc import unwrap_outcome
@@ -63,6 +63,12 @@ def test_news_of_a_run_that_is_over_are_of_no_use(master, tmp_path):
 
 
 def test_a_worker_without_a_master_does_nothing(monkeypatch):
-    monkeypatch.setattr("jobrun.session.wire.launch.prepare_worker", lambda *_: None)
+    monkeypatch.setattr("jobrun.session.processes.worker.prepare_worker", lambda *_: None)
 
     assert main(["3", "4", "1", "n"]) == 1
+
+
+def test_a_process_whose_master_died_before_it_began_ends(monkeypatch):
+    monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: type("C", (), {"prctl": lambda *_: 0})())
+
+    assert prepare_worker(0, master=-1) is None

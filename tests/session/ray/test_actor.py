@@ -251,3 +251,16 @@ def test_a_node_that_ends_before_it_begins_is_refused_at_first_and_lost_if_it_re
 
     assert "cancelled before it started" in one.refusal("n").faults[0].message
     assert one.refusal("n", again=True) is None
+
+
+def test_frames_that_overtook_others_wait_for_them():
+    from jobrun.session.ray.actor import Resequencer
+
+    found = []
+    line = Resequencer(found.append)
+    frames = [encode_frame(number) for number in range(4)]
+
+    for number in (2, 0, 3, 1):
+        line.receive(number, frames[number])
+
+    assert [decode_frame(one) for one in found] == [0, 1, 2, 3]

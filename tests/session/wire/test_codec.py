@@ -11,7 +11,6 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.graph.types import OutputRef, Scope
 from jobrun.session.wire.codec import (
     OUT_OF_BAND_BYTES,
-    Resequencer,
     SocketChannel,
     TypeTable,
     decode,
@@ -247,14 +246,3 @@ def test_a_copied_frame_does_not_change_with_the_value():
     large += 1
 
     assert decode_frame(frame).sum() == 0
-
-
-def test_frames_that_overtook_others_wait_for_them():
-    found = []
-    line = Resequencer(found.append)
-    frames = [encode_frame(number) for number in range(4)]
-
-    for number in (2, 0, 3, 1):
-        line.receive(number, frames[number])
-
-    assert [decode_frame(one) for one in found] == [0, 1, 2, 3]
