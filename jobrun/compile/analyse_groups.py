@@ -61,7 +61,7 @@ class Analysis:
         self._apart: dict[str, UnsharedPairs] = {}
 
     def check_tasks(self) -> None:
-        """Check the tasks of all analysed groups for misuse of names and of task outputs."""
+        """Check the tasks of all groups for reads of deleted blobs and of missing task outputs."""
         epoch = self._groups["epoch"]
         if not epoch.tasks:
             place = Place("epoch", epoch.origin)
@@ -75,7 +75,7 @@ class Analysis:
                     self.outputs.check_reads(task, task.nodes)
 
     def check_init(self, there: Names) -> dict[str, KeptNames]:
-        """Analyse the group ``init``; return each node's state and constants (blobs) after it.
+        """Analyse the group ``init``; return the blobs it leaves per node: state and constants.
 
         Args:
             there: Per node, the names that exist before.
@@ -87,7 +87,7 @@ class Analysis:
     def keep_saved(
         self, left: Mapping[str, KeptNames], policy: CheckpointPolicy
     ) -> dict[str, KeptNames]:
-        """Select what groups after ``init`` start with: constants, and state where it is saved."""
+        """Select the blobs that groups after ``init`` start with: constants, saved nodes' state."""
         kept = {}
         saved = set(policy.nodes)
         for node, one in left.items():
@@ -99,7 +99,7 @@ class Analysis:
         return kept
 
     def check_other_groups(self, kept: Mapping[str, KeptNames]) -> None:
-        """Analyse epoch, download and exit, given the state and constants that ``init`` left."""
+        """Analyse the groups after ``init``: add faults of missing blobs and data races."""
         names = self._kept = names_of(kept)
         owned = {
             node: ProtectedNames(
@@ -115,7 +115,7 @@ class Analysis:
         self._check_group("exit", after, owned)
 
     def assemble_group(self, name: GroupName) -> TaskGroup:
-        """Assemble an analysed group: build the graph's ``TaskGroup`` from its draft."""
+        """Assemble a group after its analysis: build the ``TaskGroup`` of the compiled job."""
         return assemble_group(
             self._groups[name],
             self._views[name],
@@ -125,7 +125,7 @@ class Analysis:
         )
 
     def _unshared_pairs(self, node: str) -> UnsharedPairs:
-        """Find, over all analysed groups, which pairs of a node's blobs must not share memory."""
+        """Analyse all groups for pairs of a node's blobs that callables must not make aliases."""
         if node not in self._apart:
             kept = self._kept.get(node, frozenset())
             objects = self._callables.get(node, frozenset())
@@ -135,7 +135,7 @@ class Analysis:
         return self._apart[node]
 
     def exactness(self, stop: Iterable[StopCondition], *probes: Probe) -> Exactness:
-        """Analyse whether all groups and probes are exact: collect why a resumed run may differ."""
+        """Analyse all groups and conditions for reasons why a resumed run may give other bits."""
         return add_probes(find_inexactness(self._groups, self._views), stop, *probes)
 
     def _check_group(
@@ -153,12 +153,12 @@ class Analysis:
 
 
 def names_of(kept: Mapping[str, KeptNames]) -> dict[str, frozenset[str]]:
-    """Map each node to the names of its state and constants, as the analysis of groups needs."""
+    """Map each node to the set of its state and constants, the blobs that outlast an epoch."""
     return {node: frozenset((*one.state, *one.constants)) for node, one in kept.items()}
 
 
 def sort_by_node(nodes: Cluster, names: Mapping[str, tuple[str, ...]]) -> NamesInOrder:
-    """List, in the cluster's order of nodes, the state or constants that group analysis found."""
+    """Sort the nodes' state (or constants) in the cluster's order of nodes; omit empty ones."""
     return tuple((node.name, names[node.name]) for node in nodes if names.get(node.name))
 
 
@@ -169,7 +169,7 @@ def assemble_group(
     callables: Mapping[str, frozenset[str]],
     apart: Callable[[str], UnsharedPairs],
 ) -> TaskGroup:
-    """Assemble an analysed group as a ``TaskGroup``; its tasks keep the spec's order, then nodes'.
+    """Assemble an analysed group as a ``TaskGroup``, its tasks in spec order, then node order.
 
     Args:
         group: The drafts.

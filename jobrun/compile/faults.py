@@ -34,7 +34,7 @@ class Faults:
         self._found: dict[tuple[str, str, Origin | None], Fault] = {}
 
     def error(self, code: Code, message: str, mend: str, place: Place, name: str = "") -> None:
-        """Add an error to the compilation's faults, at a place in the spec or at ``name`` in it."""
+        """Add an error to the compilation's faults, at a place or at a name's mention there."""
         where = self._find_mention(place.origin, name) if name else place.origin
         self._add(Fault(code, message, mend, where, place.path))
 

@@ -71,7 +71,7 @@ def compile_job(loaded: LoadedSpec) -> Compiled:
 
 
 def complete(job: Job) -> Compiled:
-    """Run the pipeline that compiles specs on a ``Job`` built in Python, to fill in what it lacks.
+    """Run the compile pipeline on a ``Job`` built in Python; return the checked job.
 
     Filled in are the paths of tasks and steps, the workspace of every name, the node of every
     blob and output that is read, state and constants, the nodes to checkpoint, and whether the
@@ -120,7 +120,7 @@ class _Analysed:
 
 
 def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
-    """Run the compile pipeline's first stage: analyse all groups, decide what is checkpointed."""
+    """Run the compile pipeline's analysis: of groups, state, and nodes to checkpoint."""
     analysis = Analysis(draft, faults)
     analysis.check_tasks()
     state_dirs = find_state_dirs(draft.groups)
@@ -136,7 +136,7 @@ def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
 
 
 def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
-    """Run the pipeline's stage of checks: of queues, readers, state and probable mistakes."""
+    """Run the compile pipeline's checks: of queues, readers, state, and probable mistakes."""
     policy, saved_at = analysed.policy, draft.saved_nodes_at
     check_pipelines(draft.groups, draft.job.queues, faults)
     check_reader_order(draft.groups, faults)

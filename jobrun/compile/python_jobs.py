@@ -313,7 +313,7 @@ def _common_part(task: Task, node: str) -> Task:
 def _build_draft(
     tasks: list[Task], group: GroupName, position: int, *, is_global: bool
 ) -> TaskDraft:
-    """Lower the tasks of a Python job that have one name, on several nodes, to one draft."""
+    """Lower a task of a Python job, given once for each of its nodes, to a ``TaskDraft``."""
     task = tasks[0]
     place = Place(task.path, task.origin)
     return TaskDraft(
@@ -341,7 +341,7 @@ def _build_draft(
 
 
 def build_records(task: Task) -> Records:
-    """Build the draft of the records that a task of a Python job reads and writes."""
+    """Build, for a task of a Python job, the ``Records`` of what it reads and writes."""
     return Records(
         task.read,
         Place(f"{task.path}/read", task.origin),

@@ -309,7 +309,7 @@ def task_label(task: Task, nodes: tuple[str, ...], more: ExtraLines) -> list[str
 
 
 def remote_label(net: RemoteNet, nodes: tuple[str, ...]) -> list[str]:
-    """Return the label of a remote net in a drawing: its name, then its nodes."""
+    """Return the label of a remote net (steps run on request): its name and nodes."""
     return [f"remote net {net.name}", f"on {_node_text(nodes)}"]
 
 

@@ -40,7 +40,7 @@ class Effect:
     __slots__ = ()
 
     def expressions(self) -> tuple[Expr, ...]:
-        """Return the expressions that an effect evaluates; kinds of effects override this."""
+        """Return the expressions that an effect, a step such as ``log``, evaluates."""
         return ()
 
     def reads(self) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ class Effect:
         return ()
 
     def binds(self) -> tuple[str, ...]:
-        """Return the blobs that an effect binds; kinds of effects override this."""
+        """Return the blobs that an effect, a step such as ``load``, binds."""
         return ()
 
     def lends(self) -> tuple[str, ...]:
@@ -78,12 +78,12 @@ class Key:
 
 
 def key(name: str, kind: KeyKind, description: str, default: Any = REQUIRED) -> dict[str, Key]:
-    """Declare that a field of an effect class (a kind of step) is set by a key in the spec."""
+    """Declare the key of the spec that sets a field of an effect class such as ``Log``."""
     return {_KEY: Key(name, kind, description, default)}
 
 
 def source_of(other: str) -> dict[str, str]:
-    """Declare that a field of an effect class keeps the spec's text of the field ``other``."""
+    """Declare a field of an effect class such as ``Log`` as the spec's text of another field."""
     return {_SOURCE: other}
 
 
@@ -111,12 +111,12 @@ class Surroundings(Protocol):
 
     @property
     def node_name(self) -> str:
-        """Return the name of the node on which an effect's action runs."""
+        """Return the name of the node on which an effect step, such as ``log``, runs."""
         ...
 
     @property
     def emit(self) -> Listener:
-        """Return the listener to which an effect's action sends events of the run."""
+        """Return the function to which an effect step, such as ``metric``, passes its event."""
         ...
 
     def wait(self, seconds: float) -> None:
@@ -135,7 +135,7 @@ class ExpressionCompiler(Protocol):
     """Compiles the expressions of an effect to functions of its ``Surroundings``."""
 
     def text(self, text: Text) -> Callable[[Any], str]:
-        """Compile the text of an effect, such as ``log``, to a function that fills it in."""
+        """Compile the text of an effect, as of ``log``, to a function that fills in its ``{x}``."""
         ...
 
     def condition(self, expr: Expr) -> Callable[[Any], bool]:
@@ -178,14 +178,14 @@ class DeclaredEffect(Effect):
         return tuple(found)
 
     def line(self) -> str:
-        """Render this effect as one line of text, as ``sleep 2s``: its first key and that value."""
+        """Render this effect step as a spec would write it, as ``sleep 2s``, by its first key."""
         kind: Any = type(self)
         name, first = next(iter(declared_keys(kind).items()))
         return f"{first.name} {_render(first.kind, getattr(self, name))}"
 
 
 def _render(kind: KeyKind, value: Any) -> str:
-    """Render one key's value in an effect, such as a condition, as a spec would write it."""
+    """Render the value of a key of an effect step, such as a condition, as a spec has it."""
     match kind:
         case "text":
             return render_text(value)

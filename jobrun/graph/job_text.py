@@ -322,7 +322,7 @@ def read_name(task: Task) -> str | None:
 
 
 def limit_notes(task: Task) -> list[str]:
-    """Describe in short notes a task's options for when it takes too long or fails."""
+    """Describe in the text of a job, as short notes, a task's time limit and retries."""
     return list(_limit_notes(task))
 
 

@@ -73,7 +73,7 @@ class _Point:
     after: list[_Point] = field(default_factory=list)
 
     def is_over(self, name: str) -> bool:
-        """Return whether aliases of a blob by callables end here: this step rebinds or drops it."""
+        """Return whether a step rebinds or drops a blob, which ends aliases made by callables."""
         if self.keeps is not None and name not in self.keeps:
             return True
         return name in self.binds or name in self.ends
@@ -294,7 +294,7 @@ class _ControlFlow:
         return [head]
 
     def find_pairs(self) -> Iterator[tuple[str, set[Pair]]]:
-        """Yield each ``call`` step's path, and pairs of blobs that its callable must not alias."""
+        """Yield each ``call`` step's path, and the pairs of blobs that it must not make aliases."""
         calls = [one for one in self._points if one.call is not None]
         relevant = self._relevant_names(calls)
         visits = 0
@@ -313,7 +313,7 @@ class _ControlFlow:
                 yield one.call.path, pairs
 
     def _relevant_names(self, calls: list[_Point]) -> set[str]:
-        """Find the blobs whose aliases, made by callables, could change a result.
+        """Find the blobs whose aliases by callables matter: they may be changed in place.
 
         Those are the blobs that are changed in place, and the inputs of calls that make such blobs.
         """
@@ -341,7 +341,7 @@ def _touched(point: _Point) -> frozenset[str]:
 
 
 def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
-    """Search the control flow after a callable for a read that aliasing of two blobs would change.
+    """Search the steps after a ``call`` for a read of a blob that its alias may have changed.
 
     Returns:
         Whether there is such a path, and the number of visited points.
@@ -370,7 +370,7 @@ def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
 
 
 def _find_stale(point: _Point, pair: Pair) -> str:
-    """Return the blob that a step changes through an alias made by a callable, or ""."""
+    """Return the blob whose alias, made by a callable, a step changes in place, or ""."""
     first, second = pair
     if first in point.changes:
         return second
@@ -378,7 +378,7 @@ def _find_stale(point: _Point, pair: Pair) -> str:
 
 
 def _propagate(point: _Point, pair: Pair) -> Iterator[Pair]:
-    """Yield the pairs of aliases that a callable may add when it reads one blob of a given pair."""
+    """Yield the further aliases that a callable makes if it returns one blob of a given pair."""
     if point.call is None:
         return
     for ours, other in (pair, pair[::-1]):
@@ -388,7 +388,7 @@ def _propagate(point: _Point, pair: Pair) -> Iterator[Pair]:
 
 
 def _changed_views(exprs: Iterable[Expr]) -> Iterator[str]:
-    """Yield the blobs that operators change in place, and with them aliases made by callables."""
+    """Yield the blobs that operators change in place, so that aliases by callables matter."""
     for whole in exprs:
         for expr in walk_expr(whole):
             known = OPERATORS.get(expr.function) if isinstance(expr, Call) else None

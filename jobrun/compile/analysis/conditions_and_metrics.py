@@ -138,7 +138,7 @@ class ProbeResolver:
                 self._owners.setdefault(name, []).append(node)
 
     def resolve(self, probe: Probe, path: str) -> Probe | None:
-        """Fill in each blob's node in a condition or metric; return None if it has a fault."""
+        """Set the node of each blob that a condition or metric reads; return None if invalid."""
         place = Place(probe.path or path, probe.origin)
         parts: list[Expr] = []
         for expr in probe.parts:
@@ -277,7 +277,7 @@ def _without_node(expr: Expr) -> Expr:
 
 
 def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[StopWhen, ...]:
-    """Derive the stop condition that ends a job once all readers of ``epoch`` have no data left.
+    """Analyse when all readers of ``epoch`` end; return this as a stop condition, if ever.
 
     It is added if every task of ``epoch`` depends on records of readers that do not restart: with
     other tasks an epoch without records may be intended, as it is with ``endless``.
@@ -300,7 +300,7 @@ def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[Sto
 
 
 def _find_fed_tasks(groups: Groups) -> set[str]:
-    """Find the tasks of ``epoch`` that need a reader's records, to derive when the job ends.
+    """Find the tasks of ``epoch`` that need readers' data, for a condition that ends the job.
 
     They read these, or get them by queues, or read outputs of such a task, which are made in each
     epoch. A task that reads state may have something to do without records, too.
@@ -407,7 +407,7 @@ def check_conditions_change(
 
 
 def _find_finite_readers(group: GroupDraft) -> list[str]:
-    """Return the names of a group's readers if all end, so that stop conditions may rely on it."""
+    """List a group's readers if none is endless, so that a stop condition can wait for them."""
     tops = [reader for reader, _ in walk_readers({group.name: group})]
     sources = [one.source for top in tops for one in readers_in(top)]
     ends = all(one.restart == "never" for one in tops) and not any(

@@ -115,7 +115,7 @@ class MissingBlobs:
     def _explain_other_task(
         self, view: NodeView, task: TaskDraft | None, position: int | None, name: str
     ) -> _Explanation | None:
-        """Explain a missing blob that another task shares, but may make too late."""
+        """Explain a missing blob that another task on the node makes, but perhaps too late."""
         if view.shared_scope(name) is None:
             return None
         others = (other for other in self._writers.get(name, []) if other is not task)
@@ -138,7 +138,7 @@ class MissingBlobs:
     def _explain_other_workspace(
         self, view: NodeView, task: TaskDraft | None, name: str
     ) -> _Explanation | None:
-        """Explain a missing blob that is made only in a workspace that this task does not have."""
+        """Explain a missing blob that only another task, node or group of tasks has."""
         others = (other for other in self._writers.get(name, []) if other is not task)
         for other in others:
             hand_over = f"give '{other.name}' outputs: [{name}] and read {other.name}.{name}"

@@ -42,7 +42,7 @@ class OutputTable:
         return name in self._tasks
 
     def task_names(self) -> Iterable[str]:
-        """Return the names of the tasks that declare outputs, which may be read elsewhere."""
+        """Return the names of the tasks that declare ``outputs``."""
         return [name for name, outputs in self._outputs.items() if outputs]
 
     def resolve(
@@ -54,7 +54,7 @@ class OutputTable:
         *,
         in_probe: bool = False,
     ) -> OutputRead | None:
-        """Find the task output, and its node, that a read means; add a fault if there is none.
+        """Find the node of a task output that is read; add a fault if there is no such output.
 
         Args:
             read: The read, as written.
@@ -127,7 +127,7 @@ class OutputTable:
     def _check_outside(
         self, reads: Mapping[tuple[str, str], Place], node: str, group: GroupDraft, *, at_end: bool
     ) -> None:
-        """Check that a group's set-ups and reports read outputs only of tasks that have ended."""
+        """Check that task outputs read in set-ups and reports are of tasks that have ended."""
         earlier = GROUPS[: GROUPS.index(group.name)]
         for (name, output), place in reads.items():
             if not self._check_task_exists(name, output, place):
@@ -160,7 +160,7 @@ class OutputTable:
 
     @staticmethod
     def _is_rebuilt(group: GroupDraft, node: str) -> bool:
-        """Return whether a resume runs ``init`` again on a node, so that it reads outputs again."""
+        """Return whether a resume repeats the reads of task outputs in a node's ``init``."""
         return group.name == "init" and any(
             task.rebuild and node in task.nodes for task in group.tasks
         )

@@ -253,7 +253,7 @@ class _DeadlockCheck:
             self._check_needs()
 
     def _check_records(self) -> bool:
-        """Check that queues bring no record back to its own task; return whether that holds."""
+        """Add a fault if queues bring a task's records back to it; return whether none do."""
         positions = sorted(self._next)
         index = {position: number for number, position in enumerate(positions)}
         after = [tuple(index[one] for one in self._next[position]) for position in positions]

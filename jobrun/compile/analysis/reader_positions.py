@@ -33,7 +33,7 @@ _SETUP = "readers"
 
 
 def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
-    """Return a task's ``read`` on one node: its share of the rows, from its own reader position."""
+    """Set in a task's ``read`` which share of the reader's rows a node reads."""
     read = draft.records.read
     if not isinstance(read, ReadRecords) or read.reader.shard == "none":
         return read
@@ -43,7 +43,7 @@ def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
 def find_state_nodes(
     groups: Groups, cluster: Cluster, others: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """List the nodes to checkpoint: those with tasks in init, reader positions, or other state."""
+    """List the nodes that hold state: those with tasks in init, readers, or other state."""
     used = dict.fromkeys(groups["init"].nodes())
     read_on = {node for _, task in walk_readers(groups) for node in task.nodes}
     late = read_on.union(others) - used.keys()
@@ -61,7 +61,7 @@ def add_positions(kept: Mapping[str, KeptNames], groups: Groups) -> dict[str, Ke
 
 
 def add_position_setup(init: TaskGroup, groups: Groups) -> TaskGroup:
-    """Add set-up steps to init that create the blob of each reader position, set to the start."""
+    """Add to init the steps that set each reader position (a state blob) to the start."""
     setups = tuple(
         NodeSetup(
             node,

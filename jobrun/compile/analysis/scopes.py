@@ -53,13 +53,13 @@ class NodeView:
         return Scope.INSTANCE
 
     def shared_scope(self, name: str) -> Scope | None:
-        """Return the scope in which a node's tasks share a name (node or group), or else None."""
+        """Return the scope in which tasks on this node share a name: node, group, or None."""
         if name in self.start or name in self.global_names:
             return Scope.NODE
         return Scope.GROUP if name in self.group_names else None
 
     def report_uses(self, report: Report) -> NameUses:
-        """Collect the names that a periodic report reads and writes, to find the scope of each."""
+        """Collect the names that a periodic report uses, to look up the scope of each."""
         finder = FlowAnalysis()
         finder.block(report.steps, report.path)
         return finder.uses
@@ -90,7 +90,7 @@ class NodeView:
 
 
 def build_node_views(group: GroupDraft, start: Mapping[str, frozenset[str]]) -> dict[str, NodeView]:
-    """Build the ``NodeView`` of each node of a group, which finds the scope of each name on it.
+    """Build each node's view of a group, which finds the scope (workspace) of each name.
 
     Args:
         group: The tasks, lowered.
@@ -144,13 +144,13 @@ def _global_names(task: TaskDraft) -> set[str]:
 
 
 def _is_temporary(task: TaskDraft, name: str) -> bool:
-    """Return whether a name needs no scope outside its task, since the task always deletes it."""
+    """Return whether a name has no scope outside its task, which always deletes it."""
     total = task.flow.total
     return total.end.get(name) is Status.GONE and name not in total.needs
 
 
 def find_write_place(task: TaskDraft, name: str) -> Place:
-    """Return where in the spec a task first writes a name of wider scope; else the task's place."""
+    """Return the place in the spec where a task first writes a name; else the task's own."""
     flow = task.flow
     for uses in (flow.once, flow.inner, flow.reporting):
         place = uses.writes.get(name) or uses.atomic.get(name)

@@ -51,12 +51,12 @@ class _Name:
 
 
 def find_state(views: Mapping[str, NodeView], faults: Faults) -> dict[str, KeptNames]:
-    """Find each node's state and constants: blobs that init leaves; add faults for unsure ones."""
+    """Find the state and constants that init leaves per node; refuse blobs it may not leave."""
     return {node: _classify(view, faults) for node, view in views.items()}
 
 
 def find_left_names(view: NodeView) -> frozenset[str]:
-    """Find the blobs that surely exist on a node after a group, to be state or constants."""
+    """Find the blobs that certainly exist on a node after a group, as state or constants."""
     names = _walk_tasks(view)
     return frozenset(name for name, one in names.items() if one.status is Status.SET)
 
@@ -91,7 +91,7 @@ def _classify(view: NodeView, faults: Faults) -> KeptNames:
 
 
 def _walk_tasks(view: NodeView) -> dict[str, _Name]:
-    """Find the blobs that a group's tasks and set-up may leave on a node: candidates for state."""
+    """Find the blobs that a group may leave on a node, from which its state is chosen."""
     names: dict[str, _Name] = {}
     _walk_setup(view, view.init.end, names)
     for position in sorted(view.tasks, key=view.group.order.rank.__getitem__):
@@ -159,7 +159,7 @@ def check_layouts(
 
 
 def check_types(job: Job, faults: Faults) -> None:
-    """Check declared state layouts: a blob divided by rows (``layout: rows``) must be no scalar."""
+    """Check declared state: a blob with ``layout: rows`` must be an array, not a scalar."""
     types = infer_job_types(job)
     owned = types.owned
     for one in job.layouts:
@@ -179,7 +179,7 @@ def check_types(job: Job, faults: Faults) -> None:
 
 
 def find_state_dirs(groups: Mapping[GroupName, GroupDraft]) -> StateDirs:
-    """Find by node the state directories (``state_dir``) that the programs of a job have."""
+    """Map each node to the state blobs that hold the ``state_dir`` of its ``run`` steps."""
     found: dict[str, dict[str, RunProgram]] = {}
     for nodes, steps in _walk_job(groups):
         for step in walk(steps):
@@ -199,7 +199,7 @@ def add_state_dirs(kept: Mapping[str, KeptNames], state_dirs: StateDirs) -> dict
 
 
 def add_state_dir_setup(init: TaskGroup, state_dirs: StateDirs) -> TaskGroup:
-    """Add set-up steps to init that create an empty state blob for each program's ``state_dir``."""
+    """Add to init the steps that make the state of each ``state_dir``, empty at first."""
     setups = tuple(
         NodeSetup(
             node,
@@ -212,14 +212,14 @@ def add_state_dir_setup(init: TaskGroup, state_dirs: StateDirs) -> TaskGroup:
 
 
 def remove_state_dir_setup(init: TaskGroup) -> TaskGroup:
-    """Remove from init the set-up steps that create the state blobs of programs' ``state_dir``."""
+    """Remove from init the steps by which ``add_state_dir_setup`` makes empty state."""
     return replace(init, setup=tuple(one for one in init.setup if one.nets.name != _SETUP))
 
 
 def check_state_dirs(
     state_dirs: StateDirs, policy: CheckpointPolicy, saved_at: Origin, faults: Faults
 ) -> None:
-    """Add a fault if a program keeps state in a ``state_dir`` on a node without checkpoints."""
+    """Check that each node whose ``run`` steps keep state in a ``state_dir`` is checkpointed."""
     for node, blobs in state_dirs.items():
         if node not in policy.nodes:
             name = next(iter(blobs.values())).state_dir
@@ -239,7 +239,7 @@ def _build_empty(blob: str, step: RunProgram) -> Assign:
 def _walk_job(
     groups: Mapping[GroupName, GroupDraft],
 ) -> Iterator[tuple[tuple[str, ...], tuple[Step, ...]]]:
-    """Yield the steps of a drafted job, with their nodes, to find each program's ``state_dir``."""
+    """Yield all steps of a job with their nodes, to find the state in each ``state_dir``."""
     for group in groups.values():
         for task in group.tasks:
             yield task.nodes, task.steps

@@ -117,7 +117,7 @@ def _expression_reasons(exprs: Iterable[Expr], path: str) -> Iterator[tuple[str,
 
 
 def _report_reasons(task: TaskDraft, view: NodeView) -> Iterator[tuple[str, str]]:
-    """Yield writes of a timed report to names that other steps use, which make a task inexact."""
+    """Yield why a task is not exact: a timed report writes a blob that other steps use."""
     flow = task.flow
     used = {*flow.inner.names(), *flow.once.names(), *flow.outputs}
     for name, place in {**flow.reporting.atomic, **flow.reporting.writes}.items():
@@ -126,7 +126,7 @@ def _report_reasons(task: TaskDraft, view: NodeView) -> Iterator[tuple[str, str]
 
 
 def _find_counting_tasks(view: NodeView) -> dict[str, int]:
-    """Map each counter to a bit set of the tasks that change it, to find inexact counts."""
+    """Map each counter blob to the tasks (a bit set) that count with it, to check exactness."""
     found: dict[str, int] = {}
     for position, task in view.tasks.items():
         for name in {**task.flow.inner.atomic, **task.flow.once.atomic}:
@@ -168,7 +168,7 @@ def _is_counted_concurrently(
 
 
 def _used_expressions(step: Step) -> Iterator[tuple[Expr, str]]:
-    """Yield a step's expressions whose values are used: only these can make a resume inexact."""
+    """Yield a step's expressions without dropped results, which make no resume inexact."""
     if not isinstance(step, Net):
         for expr in expressions(step):
             yield expr, step.path
@@ -233,7 +233,7 @@ def _writer_reasons(group: GroupDraft, ends: QueueEnds) -> Reasons:
 
 
 def _queue_reader_reasons(ends: QueueEnds) -> Reasons:
-    """Yield why reads of a queue are inexact: tasks share it, or a task stops before its end."""
+    """Yield why a resumed run may read other records from a queue, and so is not exact."""
     queue = ends.queue
     if len(ends.readers) > 1 or any(queue.shared and len(t.nodes) > 1 for t, _ in ends.readers):
         task, place = ends.readers[-1]
@@ -270,7 +270,7 @@ def _instance_reasons(task: TaskDraft, view: NodeView) -> Reasons:
 
 
 def _find_distinguishing_steps(task: TaskDraft) -> Iterator[tuple[Step, str]]:
-    """Yield steps that make a task's instances (parallel copies) differ, so that it is inexact."""
+    """Yield steps that make a task's instances differ, so that a resumed run is not exact."""
     for step in walk(task.steps):
         if _reads_builtin(step, "instance"):
             yield step, "this step reads the number of the instance"

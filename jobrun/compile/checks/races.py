@@ -97,7 +97,7 @@ def check_pulls(
 
 
 def _find_uses(view: NodeView, task: TaskDraft) -> dict[str, tuple[str, Place]]:
-    """Map each shared name that a task uses to its use that most risks a race, such as a write."""
+    """Map each blob that tasks share to one task's most race-prone use of it: write or read."""
     flow, shared = task.flow, view.shared
     reads, atomic, writes = flow.inner.reads, flow.inner.atomic, flow.inner.writes
     if not flow.has_body_only:
@@ -195,7 +195,7 @@ def _pulls(steps: tuple[Step, ...]) -> Iterator[_Pulled]:
 
 
 def _is_made_before(view: NodeView, position: int, name: str, reader: TaskDraft) -> bool:
-    """Return whether a task that ends before the ``pull`` always makes the blob to be pulled."""
+    """Return whether a ``pull`` follows a task that makes its blob, so that they do not race."""
     order = view.group.order
     return name in view.global_names and any(
         name in task.flow.made()

@@ -145,7 +145,7 @@ class VisibilityCheck:
                 )
 
     def _written_names(self, flow: TaskFlow) -> dict[str, Place]:
-        """Map each blob that a task writes to the place; omit objects only passed to callables.
+        """Map each blob that a task writes to the place of the write, to check if it is protected.
 
         To lend is to pass to a callable, which may change an object that ``init`` left.
         """

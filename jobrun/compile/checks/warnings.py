@@ -56,7 +56,7 @@ def warn_of_mistakes(
 
 
 def _warn_of_remote_results(groups: Groups, faults: Faults) -> None:
-    """Warn of a probable mistake: a node writes to ``${run.dir}``, which it may not see."""
+    """Warn of a probable mistake: a node writes to a ``${run.dir}`` on another machine."""
     for task in (task for group in groups.values() for task in group.tasks):
         if any(_writes_into_run(task)):
             faults.warn(

@@ -59,7 +59,7 @@ class CallFaults:
     faults: list[CallFault] = field(default_factory=list)
 
     def add(self, code: Code, message: str, mend: str, argument: int | str | None = None) -> None:
-        """Add a fault of a call whose arguments do not match its signature to the list."""
+        """Add to the list a fault of a call whose arguments do not match the signature."""
         self.faults.append(CallFault(code, message, mend, argument))
 
 
@@ -163,7 +163,7 @@ def _resolve_dtypes(call: _CallOrDraw, signature: Signature, faults: CallFaults)
 
 
 def _resolve_dtype(value: Expr, argument: int | str, faults: CallFaults) -> Expr:
-    """Resolve a call's argument that must be a dtype: ``float32``, a text or ``x.dtype``."""
+    """Check a call's argument that must be a dtype; return it: ``float32`` for "float32"."""
     match value:
         case Dtype() | Const(value=None, ellipsis=False) | Attribute(name="dtype"):
             return value

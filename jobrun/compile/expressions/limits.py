@@ -117,7 +117,7 @@ def _max_length(expr: Expr) -> float:
 
 
 def _max_repeats(expr: Expr) -> float:
-    """Return ``n`` of ``list * n`` if it is a constant within the size limit; else infinity."""
+    """Return the factor ``n`` of ``list * n``; infinity if it is unknown or beyond the limit."""
     value = expr.value if isinstance(expr, Const) else None
     if isinstance(value, float):
         return 0

@@ -87,7 +87,7 @@ class SourceText:
         return start + self._characters(node.col_offset)
 
     def length(self, node: ast.expr | ast.stmt | ast.keyword) -> int:
-        """Return how many characters of source text a node of Python's ``ast`` takes."""
+        """Return the length in the source text of a node of Python's ``ast``."""
         end, end_line = node.end_col_offset, node.end_lineno
         if node.lineno != 1 or end is None or end_line != 1:
             return 1
@@ -168,7 +168,7 @@ def is_plain(text: str) -> bool:
 
 
 def _require_parsable(scalar: SourceText) -> None:
-    """Refuse a text that Python's ``ast.parse`` must not get: empty, long, control characters."""
+    """Refuse a text that is empty, too long or too deep for Python's ``ast`` to parse."""
     text = scalar.text
     if is_plain(text):
         return
@@ -197,7 +197,7 @@ def _require_parsable(scalar: SourceText) -> None:
 
 
 def _require_normal_form(scalar: SourceText) -> None:
-    """Refuse identifiers in which Python's parser would replace letters (Unicode NFKC)."""
+    """Refuse names that Python's ``ast`` would hold in other letters (Unicode NFKC)."""
     for word in _WORD.finditer(scalar.text):
         read = unicodedata.normalize("NFKC", word[0])
         if read != word[0]:
@@ -287,7 +287,7 @@ class Findings:
     def add(
         self, code: Code, message: str, mend: str, node: ast.expr | ast.stmt | ast.keyword | None
     ) -> None:
-        """Add a fault at a node of Python's ``ast``, or about the whole text of an expression."""
+        """Add a fault at a node of Python's ``ast``; without a node, about the whole text."""
         at = None if node is None else self.scalar.at(node)
         length = 1 if node is None else self.scalar.length(node)
         self.faults.append(self.scalar.fault(code, message, mend, at, length))
@@ -303,7 +303,7 @@ class Findings:
 
 
 def split_placeholders(text: str, scalar: SourceText, at: int | None) -> list[Part]:
-    """Split a string of a Python ``ast``, or a text, at ``${run.dir}`` and similar placeholders.
+    """Split a Python ``ast`` string at placeholders such as ``${run.dir}``.
 
     Args:
         text: The text to split.
@@ -334,7 +334,7 @@ def split_placeholders(text: str, scalar: SourceText, at: int | None) -> list[Pa
 
 
 def merge_literals(parts: list[Part]) -> list[Part]:
-    """Merge adjacent literals of a Python ``ast`` string that was split at placeholders."""
+    """Merge adjacent string parts of a Python ``ast`` string split at placeholders."""
     joined: list[Part] = []
     for part in parts:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):

@@ -254,7 +254,7 @@ def explain_unknown_draw(name: str) -> Refusal:
 
 
 def find_name_refusal(name: str, params: Container[str]) -> NameRefusal | None:
-    """Return the ``NameRefusal`` of a blob's name, with message and fix; None if it is allowed."""
+    """Return why a blob's name is refused, as a ``NameRefusal``; None if it is allowed."""
     if name in params:
         message = f"'{name}' is a param, so a blob cannot have this name"
         return NameRefusal("E150", message, "rename the blob")

@@ -97,7 +97,7 @@ class TextShapes:
         self._shapes: dict[tuple[str, ...], _Shapes] = {}
 
     def known(self, text: str) -> Layout | None:
-        """Return the layout (places of words) that an earlier text of this form had, or None."""
+        """Return the layout (places of words) of a repeated text; None for the first of a form."""
         return self._layouts.get(text.translate(_FLAT))
 
     def layout(self, text: str) -> Layout:
@@ -133,7 +133,7 @@ class TextShapes:
 
 
 def _getter(spans: list[slice]) -> Callable[[str], _Words]:
-    """Build the function that cuts the words at the given slices out of a repeated text."""
+    """Build the function that cuts the words out of a repeated text, at the given slices."""
     if len(spans) > 1:
         return itemgetter(*spans)
     return lambda text: tuple([text[span] for span in spans])
@@ -213,7 +213,7 @@ class RepeatedTexts:
         return expr
 
     def _layout(self, text: str) -> Layout | None:
-        """Find the layout of a text simple enough to be repeated with other names; else None.
+        """Find where the words of a repeated text are; None if the text is not plain enough.
 
         Which text is plain does not depend on its letters and digits.
         """
@@ -235,7 +235,7 @@ class Learner:
         self._is_exact = True
 
     def learn(self, tree: Op | Expr, kind: Callable[..., Any], skip: int = 0) -> Make | None:
-        """Build the function that copies this parsed tree for a text with other names, or None.
+        """Build the function that copies a tree for repeated texts; None if that is unsafe.
 
         Returns:
             None where not each word of the text is a name in the tree: one is a keyword, say.
@@ -245,11 +245,11 @@ class Learner:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether each name of the text was found in its tree, so that copies are right."""
+        """Return whether a repeated text's names are all in its tree: else no copy is made."""
         return self._is_exact and not any(self._unseen.values())
 
     def node(self, node: Any, kind: Callable[..., Any], skip: int = 0) -> Make | Constant:
-        """Build the function that copies a node of the parsed tree for a text with other names."""
+        """Build the function that copies a tree node for a repeated text with other names."""
         # As for other nodes, but faster: most are one of these.
         if type(node) is Name:
             return self.name(node)
@@ -276,7 +276,7 @@ class Learner:
         return self.node(value, type(value)) if field_types(value.__class__) else Constant(value)
 
     def name(self, node: Name) -> Make:
-        """Build the function that copies a ``Name`` of the parsed tree with another text's word."""
+        """Build the function that copies a ``Name`` of the tree with a repeated text's name."""
         self.position(node.name)
         self.offset(node.at)
         position = self._positions.get(node.at, 0)
@@ -301,7 +301,7 @@ class Learner:
 
 
 def tuple_of(*values: Any) -> tuple[Any, ...]:
-    """Return the arguments as a tuple, to build tuples inside the copies of expression trees."""
+    """Build a tuple of the arguments, for tuples in the syntax tree of a repeated text."""
     return values
 
 

@@ -240,7 +240,7 @@ class Translator:
         return checked
 
     def _cast(self, node: ast.Call, dtype: str) -> Expr:
-        """Translate Python's ``float32(x)``, a cast, into an expression: a call of ``astype``."""
+        """Translate a cast from Python's syntax, ``float32(x)``, into a call of ``astype``."""
         args, kwargs = self._arguments(node)
         if len(args) != 1 or kwargs:
             message = f"{dtype} takes 1 argument"
@@ -398,7 +398,7 @@ _TRANSLATIONS: dict[type[ast.expr], Callable[[Translator, Any], Expr]] = {
 
 
 def _root_name(node: ast.expr) -> str:
-    """Return the first name of a dotted name to translate (``a`` of ``a.b``), or "" if none."""
+    """Return ``a`` of a dotted name ``a.b`` to translate; "" if it begins with no name."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -424,7 +424,7 @@ class StatementTranslator:
         self._params = params
 
     def translate(self, node: ast.stmt) -> Op:
-        """Translate a Python statement into an ``Op``: an assignment, effect or deletion.
+        """Translate the Python syntax tree of a spec's statement into an ``Op`` of the graph.
 
         Raises:
             SpecError: It is not valid; with all its faults.

@@ -99,7 +99,7 @@ class NameUses:
                 into.setdefault(name, place)
 
     def add(self, other: NameUses) -> None:
-        """Merge names that further steps read or write into those analysed for assignment."""
+        """Merge the uses of names by further steps into these, for definite assignment."""
         self.reads = {**other.reads, **self.reads}
         self.writes = {**other.writes, **self.writes}
         self.atomic = {**other.atomic, **self.atomic}
@@ -142,7 +142,7 @@ class Summary:
     dead: bool = False
 
     def read(self, names: Iterable[str], place: Place, problems: list[FlowProblem]) -> None:
-        """Add names read before their assignment to the needs; add a problem for deleted ones."""
+        """Add names that steps read: unassigned ones to ``needs``, deleted ones to the problems."""
         find = self.end.get
         for name in names:
             status = find(name)
@@ -165,12 +165,12 @@ class Summary:
         self.dead = other.dead
 
     def take_stops(self, other: Summary) -> None:
-        """Add the assignments at a following block's ``stop`` steps to this block's summary."""
+        """Add to this summary what is assigned at the ``stop`` steps of the next block."""
         for target, state in other.stops.items():
             self.stop(target, {**self.end, **state})
 
     def leave(self, path: str) -> None:
-        """End a block: merge its assignments at the end with those where a ``stop`` leaves it."""
+        """End a block: combine the assignments at its end and at each ``stop`` that leaves it."""
         state = self.stops.pop(path, None)
         if state is not None:
             self.end = state if self.dead else meet(self.end, state)
@@ -303,7 +303,7 @@ class FlowAnalysis:
         self._join(body, paths, into)
 
     def _passes(self, body: Summary, again: Iterable[tuple[str, Place]]) -> list[_State]:
-        """Return the names that a loop's pass assigns; add a problem if the next lacks one."""
+        """Return what a loop's pass assigns; add a problem if the next reads a deleted name."""
         if body.dead:
             return []
         for name, where in again:
@@ -447,7 +447,7 @@ class RepeatedFlow:
         return make(self.names, self.places) if make is not None else None
 
     def learn(self, total: Summary, uses: NameUses) -> None:
-        """Store the assignment analysis of a task, to reuse it where only names differ."""
+        """Store a task's definite-assignment analysis, to copy it for tasks with other names."""
         if not self.shape.is_tried:
             self.shape.is_tried = True
             if not (total.stops or total.dead or uses.outputs):
@@ -457,7 +457,7 @@ class RepeatedFlow:
 def _learn(
     total: Summary, uses: NameUses, names: Sequence[str], places: Sequence[Place]
 ) -> Callable[[Sequence[str], Sequence[Place]], _Made] | None:
-    """Build the function that reuses this assignment analysis for a task with other names."""
+    """Build the function that copies a definite-assignment analysis, with other names."""
     numbers = {name: names.index(name) for name in names}
     steps = {place: number for number, place in enumerate(places)}
     kinds = (uses.reads, uses.writes, uses.atomic, uses.deletes, uses.called, uses.lent, uses.firm)

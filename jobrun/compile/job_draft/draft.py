@@ -72,15 +72,15 @@ class TaskFlow:
 
     @property
     def has_body_only(self) -> bool:
-        """Return whether only the steps of a drafted task use names, not its set-up or reports."""
+        """Return whether a task uses names in its steps only, not in its set-up or reports."""
         return self.once is _NO_USES and self.reporting is _NO_USES
 
     def made(self) -> set[str]:
-        """Return all names that a drafted task writes: in its steps, set-up and reports."""
+        """Return all names that a task writes: in its steps, set-up and reports."""
         return {*self.once.writes, *self.inner.writes, *self.reporting.writes}
 
     def names(self) -> set[str]:
-        """Return every name that a drafted task reads or writes: in steps, set-up and reports."""
+        """Return every name that a task reads or writes: in its steps, set-up and reports."""
         once, inner, reporting = self.once, self.inner, self.reporting
         if self.has_body_only:
             return {*inner.reads, *inner.writes, *inner.atomic, *self.outputs}
@@ -98,15 +98,15 @@ class TaskFlow:
         }
 
     def lent(self) -> set[str]:
-        """Return the names of blobs that a task, as drafted, passes to Python callables."""
+        """Return the names of blobs that a task passes to Python callables."""
         return {*self.once.lent, *self.inner.lent, *self.reporting.lent}
 
     def functions(self) -> set[str]:
-        """Return the operators that the reachable steps of a drafted task call."""
+        """Return the operators that the reachable steps of a task call."""
         return {*self.once.functions, *self.inner.functions, *self.reporting.functions}
 
     def is_only(self, kind: Literal["called", "lent"], name: str) -> bool:
-        """Return whether only callables, not a drafted task's own steps, make or change a blob."""
+        """Return whether only callables, and no other steps of the task, make or change a blob."""
         called = is_lent = False
         for uses in (self.once, self.inner, self.reporting):
             if name in uses.firm or name in uses.atomic:
@@ -156,18 +156,18 @@ class TaskDraft:
 
     @property
     def path(self) -> str:
-        """Return the path of the drafted task, such as ``epoch/lloyd``."""
+        """Return the path of the task, such as ``epoch/lloyd``."""
         return self.place.path
 
     @property
     def has_operators_only(self) -> bool:
-        """Return whether a drafted task has only operators as steps, no set-up and no reports."""
+        """Return whether all steps of a task are operators, without set-up and reports."""
         around = self.setup or self.instance_setup or self.reports
         return not around and {Net}.issuperset(map(type, self.steps))
 
     @cached_property
     def flow(self) -> TaskFlow:
-        """Return which names this task draft reads and writes, analysed once for all its nodes."""
+        """Return which names a task reads and writes, analysed once for all its nodes."""
         return _analyse_flow(self)
 
 
@@ -194,7 +194,7 @@ class GroupDraft:
     origin: Origin = NOWHERE
 
     def nodes(self) -> tuple[str, ...]:
-        """List the nodes of the tasks in a group's draft, in the order of first use."""
+        """List the nodes of a group's tasks, in the order of first use."""
         return tuple(dict.fromkeys(node for task in self.tasks for node in task.nodes))
 
 
@@ -226,7 +226,7 @@ class JobDraft:
 
 
 def walk_readers(groups: Groups) -> Iterator[tuple[Reader, TaskDraft]]:
-    """Walk through drafts of groups; yield each reader with the drafted task that reads it."""
+    """Walk through the tasks of groups; yield each reader with the task that reads it."""
     for group in groups.values():
         for task in group.tasks:
             if isinstance(task.records.read, ReadRecords):
@@ -291,7 +291,7 @@ def _analyse_flow(task: TaskDraft) -> TaskFlow:
 
 
 def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
-    """Summarise which names the reader of a drafted task reads when the task starts."""
+    """Summarise which blobs the reader of a task reads when the task starts."""
     summary = Summary()
     read = task.records.read
     if isinstance(read, ReadRecords):
@@ -302,7 +302,7 @@ def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
 
 
 def _summarise_setups(finder: FlowAnalysis, setups: tuple[SetupNets, ...], part: str) -> Summary:
-    """Summarise which names the init or exit steps of a drafted task's set-ups need and assign."""
+    """Summarise which names the set-ups of a task need and assign, in init or exit steps."""
     summary = Summary()
     for setup in setups if part == "init" else reversed(setups):
         steps = setup.init if part == "init" else setup.exit

@@ -30,7 +30,7 @@ class NodeNames:
         return name in self._single
 
     def find(self, text: str | None) -> tuple[str, ...]:
-        """Resolve a node name, or a pattern as ``worker-*``, to the nodes that it means, if any.
+        """Resolve a node's name or a pattern such as ``worker-*`` to node names, perhaps none.
 
         Without a text it is the only node, if there is only one.
         """

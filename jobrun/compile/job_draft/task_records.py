@@ -35,7 +35,7 @@ class Records:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Return the names of the fields in each record that a drafted task reads."""
+        """Return the names of the fields of each record that a task reads."""
         match self.read:
             case ReadRecords(reader=reader):
                 return tuple(field.name for field in reader.fields)
@@ -46,11 +46,11 @@ class Records:
 
     @property
     def are_unknown(self) -> bool:
-        """Return whether a drafted task's records have unknown fields: their source is invalid."""
+        """Return whether the fields of the records read are unknown, as the reader is invalid."""
         return self.is_loop and not self.fields
 
     def names(self) -> set[str]:
-        """Return the names of all fields that a drafted task reads, and of all blobs it sends."""
+        """Return the names of all fields of the records read, and of all blobs sent."""
         return {*self.fields, *(name for one in self.write for name in one.names)}
 
 

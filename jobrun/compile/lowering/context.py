@@ -44,7 +44,7 @@ class NetDef:
 
     @property
     def path(self) -> Path:
-        """Return the path of this net in the spec: ``nets``, then the net's name."""
+        """Return the spec path ``nets/NAME`` of a net in the lowering context's table."""
         return ("nets", self.name)
 
 
@@ -89,7 +89,7 @@ class NetRenaming:
     counters: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, name: str) -> str:
-        """Return what a net's blob is named in the context of this one use of the net."""
+        """Return a net's blob name as renamed in the lowering context of one use of the net."""
         if name in self.counters:
             return self.counters[name]
         return f"nets/{self.net}:{name}" if name in self.shared else f"{self.use}:{name}"
@@ -120,21 +120,21 @@ class Env:
     used: dict[str, None] = field(default_factory=dict)
 
     def block(self, name: str | None, path: str) -> Env:
-        """Return the lowering context of steps inside an inner block, which ``stop`` can leave."""
+        """Return the lowering context inside a block, which a ``stop`` step may leave."""
         return replace(self, blocks=(*self.blocks, (name or "", path)), depth=self.depth + 1)
 
     def loop(self, name: str | None, path: str, index: str | None) -> Env:
-        """Return the lowering context of steps inside a further loop."""
+        """Return the lowering context inside a loop, which defines a loop index."""
         inner = self.block(name, path)
         indices = {**self.indices, index: path} if index else self.indices
         return replace(inner, loops=(*self.loops, path), indices=indices)
 
     def branch(self) -> Env:
-        """Return the lowering context of steps inside an ``if``, which ``stop`` cannot leave."""
+        """Return the lowering context inside an ``if``, which is no block for ``stop`` to leave."""
         return replace(self, depth=self.depth + 1)
 
     def net(self, name: str, rename: NetRenaming | None) -> Env:
-        """Return the lowering context of steps inside a net, which renames the net's names."""
+        """Return the lowering context inside a net, in which the net's blobs are renamed."""
         indices = self.indices if rename is None else {}
         rename = rename or self.rename
         return replace(

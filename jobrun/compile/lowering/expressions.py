@@ -87,7 +87,7 @@ class ExpressionLowering:
         return expr
 
     def check_bool(self, expr: Expr, place: Place) -> None:
-        """Add a fault if a lowered expression is a condition, but can never be a bool."""
+        """Add a fault if a lowered expression, used as a condition, can never be a bool."""
         if is_never_bool(expr):
             mend = "write a comparison, such as 'x > 0'; any(…) and all(…) reduce an array of bools"
             self._faults.error("E152", "a condition must be true or false", mend, place)
@@ -106,7 +106,7 @@ class ExpressionLowering:
         return resolved if isinstance(resolved, Text) else text
 
     def statement(self, value: str, at: Path, place: Place, env: Env) -> Op:
-        """Lower a statement's text to an ``Op``, and replace names of nets and loops in it."""
+        """Lower a statement's text to an ``Op``: rename blobs of nets, resolve loop indices."""
         path, origin = place
         op = self._statements.get(at) if env.nets else None
         if op is not None:
@@ -127,7 +127,7 @@ class ExpressionLowering:
         return self.resolve_op(op, value, env)
 
     def resolve_op(self, op: Op, written: Any, env: Env) -> Op:
-        """Replace names of nets and loop variables in the expressions of a lowered statement."""
+        """Rename the blobs, and resolve the loop indices, in a statement's lowered expressions."""
         place = Place(op.path, op.origin)
         for name in _bound_names(op):
             self._context.check_blob_name(name, place)
@@ -203,7 +203,7 @@ def is_never_bool(expr: Expr) -> bool:
 
 
 def _needs_resolving(written: Any, env: Env) -> bool:
-    """Return whether names in a lowered expression may need replacing, as in nets and loops."""
+    """Return whether an expression may have loop indices or names that a net renames."""
     if env.rename is not None or env.indices:
         return True
     return "iter" in written if isinstance(written, str) else not isinstance(written, int | float)

@@ -45,7 +45,7 @@ class GroupLowering:
 
     @property
     def steps(self) -> StepLowering:
-        """Return what lowers the steps of all groups, and knows which nets these steps use."""
+        """Return the ``StepLowering`` that this lowering of groups uses."""
         return self._steps
 
     def drafts(self, spec: JobSpec) -> dict[GroupName, GroupDraft]:

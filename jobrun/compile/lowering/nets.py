@@ -105,7 +105,7 @@ def _all_of(net: Steps | NetSpec) -> Steps:
 
 
 def _all_steps(steps: Steps) -> Iterator[StepSpec]:
-    """Yield all steps of a net in the spec, nested ones too, to find its size and inner nets."""
+    """Yield all steps of a net in the spec, with the steps nested in them."""
     for step in steps:
         yield step
         for block in _inner_lists(step):
@@ -159,11 +159,11 @@ class Lowering(Protocol):
     """What lowers the steps of nets, and of their set-up."""
 
     def steps(self, specs: models.Steps, at: Path, prefix: str, env: Env) -> tuple[Step, ...]:
-        """Lower a list of steps."""
+        """Lower a list of steps of a net."""
         ...
 
     def setup(self, spec: models.SetupSpec, at: Path, path: str, env: Env) -> SetupNets:
-        """Lower the two lists of steps of a set-up."""
+        """Lower the init steps and the exit steps of a net's set-up."""
         ...
 
 
@@ -224,11 +224,11 @@ class Parameters:
 
     @property
     def counters(self) -> set[str]:
-        """Return the parameters that a net's steps only count with: they are passed uncopied."""
+        """Return the net's parameters that are used as counters only, so they are not copied."""
         return self.counted - self.changed.keys() - self.bound.keys()
 
     def dropped(self) -> dict[str, Place]:
-        """Map each parameter that a net assigns, but does not read after, to the assignment."""
+        """Map each parameter that a net assigns and then never reads to the last assignment."""
         return {name: place for name, place in self.bound.items() if place is not None}
 
 
@@ -263,12 +263,12 @@ class NetLowering:
         self._props = {node.name: node.props for node in context.nodes.cluster}
 
     def setups(self, used: dict[str, None], level: str) -> tuple[SetupNets, ...]:
-        """Lower the ``setup`` of all nets in use for one level: node, task or instance."""
+        """Lower the ``setup`` of each used net at a level: node, task or instance."""
         nets = [self._context.nets[name] for name in used]
         return tuple(self._setup(net, level)[0] for net in nets if level in net.setup)
 
     def _setup(self, net: NetDef, level: str) -> tuple[SetupNets, tuple[str, ...]]:
-        """Lower the ``setup`` of a net (named list of steps) once: for node, task or instance."""
+        """Lower a net's ``setup`` at one level (node, task or instance), and cache it."""
         key = (net.name, level)
         if key not in self._setups:
             names = self._shared_names(net)
@@ -320,7 +320,7 @@ class NetLowering:
         return self._inline(spec, net, at, place, origin, env)
 
     def check_all(self) -> None:
-        """Check all nets once all groups are lowered: each is used, its inputs' names are valid."""
+        """Check that all nets (named lists of steps) are used, and name valid parameters."""
         inner = {name for net in self._context.nets.values() for name in net.uses}
         for name, net in self._context.nets.items():
             for key, declared in (("in", net.inputs), ("out", net.outputs)):

@@ -39,7 +39,7 @@ class QueueTable:
         return None if queue is None else ReadQueue(queue, self.sent.get((group, name), ()))
 
     def check_read(self, name: str, place: Place, faults: Faults) -> None:
-        """Check that a task's ``read`` names a queue of the spec, or a reader."""
+        """Check that the queue or reader named in a task's ``read`` is in the spec."""
         if name not in self.queues and name not in self.readers:
             known = {**dict.fromkeys(self.readers), **self.queues}
             faults.error(
@@ -137,7 +137,7 @@ def collect_queues(groups: Iterable[TaskGroup], faults: Faults) -> tuple[Queue, 
 
 
 def check_names(queue: str, names: tuple[str, ...], place: Place, faults: Faults) -> None:
-    """Check the blobs that one ``write`` in a spec sends to a queue: at least one, none twice."""
+    """Check the names of the blobs that a task writes to a queue: some, and none twice."""
     if not names:
         faults.error(
             "E193",

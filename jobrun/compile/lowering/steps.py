@@ -75,7 +75,7 @@ class StepLowering:
 
     @property
     def nets(self) -> NetLowering:
-        """Return the object that lowers steps that use nets; import its module at the first use."""
+        """Return the object that lowers ``net`` steps; import its module at the first use."""
         if self._nets is None:
             from jobrun.compile.lowering.nets import NetLowering  # noqa: PLC0415 - of jobs with nets
 
@@ -83,7 +83,7 @@ class StepLowering:
         return self._nets
 
     def _look_ahead(self) -> StepLowering:
-        """Return what lowers a net's steps before they are used, and discards their faults."""
+        """Return the object that lowers the steps of a net in advance, without adding faults."""
         if self._is_ahead:
             return self
         ahead = StepLowering(replace(self._context, faults=Faults()))
@@ -115,7 +115,7 @@ class StepLowering:
         return (*found, _net(run)) if run else tuple(found)
 
     def expect(self, tasks: int) -> None:
-        """Enable the quicker lowering of repeated steps if the number of tasks is large."""
+        """Prepare to lower the steps of many tasks faster, by copying steps that are alike."""
         if tasks >= _MANY_TASKS and self._repeated is None:
             from jobrun.compile.lowering.repeated_steps import (  # noqa: PLC0415 - of large jobs
                 RepeatedSteps,
@@ -126,7 +126,7 @@ class StepLowering:
     def body(
         self, specs: models.Steps, at: Path, prefix: str, env: Env
     ) -> tuple[tuple[Step, ...], RepeatedFlow | None]:
-        """Lower the steps of a task, or copy them from an earlier task if only names differ."""
+        """Lower the steps of a task, by copying an earlier task's where only names differ."""
         text = self._repeated.text(specs) if self._repeated is not None else None
         if self._repeated is None or text is None:
             return self.steps(specs, at, prefix, env), None
@@ -370,7 +370,7 @@ class EffectLowering:
         return Assign(targets, value, path, origin) if targets else Perform(value, path, origin)
 
     def _checked(self, call: Call, definition: OpDef, place: Place) -> Expr:
-        """Check the arguments of an operator step, but not again where only names differ."""
+        """Check an operator step's arguments, unless a checked step differs in names only."""
         key = _kinds_of_arguments(call)
         if key in self._valid:
             return call
@@ -503,7 +503,7 @@ _LOWERING: Mapping[str, Callable[[EffectLowering, Any, Path, Place, Env], Step]]
 
 
 def _kinds_of_arguments(call: Call) -> tuple[object, ...] | None:
-    """Build a key for an operator step's call: its function and kinds of arguments, no names.
+    """Build the cache key of an operator step's call: function and kinds of arguments.
 
     Returns None for a call with keywords or with nested expressions.
 

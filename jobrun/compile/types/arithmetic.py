@@ -224,7 +224,7 @@ def _compare_values(left: Known, sign: str, right: Known) -> Known:
 
 
 def require_truth_value(known: Known) -> None:
-    """Refuse, in arithmetic of truth values (``not``, ``and``, ``or``), an array of several items.
+    """Refuse an array of several items as operand of ``not``, ``and`` or ``or``.
 
     Raises:
         MisfitError: It has more than one item.

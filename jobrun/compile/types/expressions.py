@@ -100,12 +100,12 @@ def infer_expression(
 
 
 def output_key(node: str, task: str, output: str) -> str:
-    """Return the key under which type inference of expressions finds a task's output."""
+    """Return the dict key of a task output's type, by which expressions look it up."""
     return f"{node}/{task}.{output}"
 
 
 def blob_key(node: str, name: str) -> str:
-    """Return the key under which type inference of expressions finds a node's blob."""
+    """Return the dict key of a blob's type on a node, by which expressions look it up."""
     return f"{node}//{name}"
 
 
@@ -135,7 +135,7 @@ class RuleCache:
         return found[1]
 
     def binary(self, left: Known, sign: str, right: Known) -> Known:
-        """Infer the type of an expression ``a + b`` from its operands' types, and cache it."""
+        """Return the type of an expression ``a + b`` from the cache, or infer it."""
         key = (id(left), sign, id(right))
         found = self._found.get(key)
         if found is None:

@@ -116,7 +116,7 @@ class _JobInference:
 
     @property
     def shared(self) -> Shared:
-        """Return the types of records in shared queues that inference of a whole job found."""
+        """Return the types of records in shared queues, inferred by this walk through the job."""
         return self._sent.shared
 
     def types(self) -> Types:

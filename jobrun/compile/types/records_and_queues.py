@@ -177,7 +177,7 @@ def _check_same_type(queue: Queue, name: str, sent: Sent, faults: Faults) -> Non
 
 
 def _compared_part(queue: Queue, known: Known) -> object:
-    """Return what must be equal in the types of a queue's records: dtype, rank, row shape."""
+    """Return what all records of a queue must share in their types: dtype, rank, row shape."""
     if known.shape is None:
         return known.dtype, None
     return known.dtype, known.shape[1:] if queue.batch else None, len(known.shape)

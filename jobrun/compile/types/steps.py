@@ -163,7 +163,7 @@ class StepInference:
         return self._inference.whole(expr)
 
     def output(self, expr: Expr, task: Task) -> Known:
-        """Infer the type of a task's output from the types of blobs after the task's last step."""
+        """Infer the type of a task's output from the blobs' types after the last step."""
         self._of = task
         return self._inference.whole(expr)
 
@@ -193,7 +193,7 @@ class StepInference:
         return self._frames[-1]
 
     def _leave(self) -> None:
-        """Leave a block in type inference: names that it changed count as changed outside too."""
+        """Leave a block of steps: names whose types it changed have changed outside it, too."""
         ended = self._frames.pop()
         around = self._frames[-1].before
         for name, known in ended.before.items():
