@@ -12,7 +12,7 @@ from jobrun.compile.analysis.missing_blobs import MissingBlobs
 from jobrun.compile.analysis.outputs import OutputTable
 from jobrun.compile.analysis.reader_positions import divide_read
 from jobrun.compile.analysis.scopes import NodeView, build_node_views
-from jobrun.compile.analysis.state import KeptNames, find_left_names, find_state
+from jobrun.compile.analysis.state import KeptNames, find_left_names, find_state, names_of
 from jobrun.compile.checks.exactness import add_probes, find_inexactness
 from jobrun.compile.checks.races import check_pulls, check_races
 from jobrun.compile.checks.visibility import (
@@ -23,14 +23,13 @@ from jobrun.compile.checks.visibility import (
     note_problems,
 )
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.draft import GroupDraft, JobDraft, TaskDraft
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, JobDraft, TaskDraft
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import Probe, StopCondition
 from jobrun.graph.query import walk
 from jobrun.graph.steps import Step
 from jobrun.graph.types import (
     Apart,
-    Cluster,
     Exactness,
     GroupName,
     NodeReport,
@@ -40,7 +39,6 @@ from jobrun.graph.types import (
 )
 
 Names = Mapping[str, frozenset[str]]
-NamesInOrder = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 class Analysis:
@@ -150,16 +148,6 @@ class Analysis:
             check_tolerant_writes(view, self._faults)
         check_pulls(self._groups[name], views, start, self._faults)
         return views
-
-
-def names_of(kept: Mapping[str, KeptNames]) -> dict[str, frozenset[str]]:
-    """Map each node to the set of its state and constants, the blobs that outlast an epoch."""
-    return {node: frozenset((*one.state, *one.constants)) for node, one in kept.items()}
-
-
-def sort_by_node(nodes: Cluster, names: Mapping[str, tuple[str, ...]]) -> NamesInOrder:
-    """Sort the nodes' state (or constants) in the cluster's order of nodes; omit empty ones."""
-    return tuple((node.name, names[node.name]) for node in nodes if names.get(node.name))
 
 
 def assemble_group(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jobrun.compile.analyse_groups import Analysis, names_of, sort_by_node
+from jobrun.compile.analyse_groups import Analysis
 from jobrun.compile.analysis.conditions_and_metrics import (
     Conditions,
     check_conditions_change,
@@ -23,7 +23,6 @@ from jobrun.compile.analysis.reader_positions import (
     add_positions,
     check_reader_order,
     check_saved_positions,
-    find_state_nodes,
 )
 from jobrun.compile.analysis.state import (
     KeptNames,
@@ -34,11 +33,14 @@ from jobrun.compile.analysis.state import (
     check_state_dirs,
     check_types,
     find_state_dirs,
+    find_state_nodes,
+    names_of,
+    sort_by_node,
 )
 from jobrun.compile.checks.mid_epoch_saves import check_mid_epoch_saves
 from jobrun.compile.checks.warnings import warn_of_mistakes
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.draft import JobDraft
+from jobrun.compile.job_draft.tasks_and_groups import JobDraft
 from jobrun.compile.lowering.job import lower_spec
 from jobrun.core.errors import Fault
 from jobrun.core.garbage_collection import collector_paused

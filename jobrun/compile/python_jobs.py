@@ -19,10 +19,9 @@ from jobrun.compile.expressions.calls import check_call, check_draw
 from jobrun.compile.expressions.refusals import find_name_refusal
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FINDER
-from jobrun.compile.job_draft.draft import GroupDraft, JobDraft, TaskDraft
 from jobrun.compile.job_draft.node_names import NodeNames
 from jobrun.compile.job_draft.task_order import PlaceOfNeed, resolve_needs
-from jobrun.compile.job_draft.task_records import Records
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, JobDraft, Records, TaskDraft
 from jobrun.compile.lowering.checkpoint import (
     add_manifest_upload,
     check_collection,

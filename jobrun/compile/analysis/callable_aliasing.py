@@ -17,7 +17,7 @@ from itertools import chain, combinations
 
 from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.job_draft.definite_assignment import FINDER
-from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.blob_access import Access
 from jobrun.graph.expressions import Call, Expr, Name

@@ -14,8 +14,8 @@ from jobrun.compile.analysis.outputs import OutputTable
 from jobrun.compile.analysis.queues import find_queue_ends
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FINDER, FlowAnalysis
-from jobrun.compile.job_draft.draft import GroupDraft, Groups, JobDraft, walk_readers
 from jobrun.compile.job_draft.node_names import NodeNames
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, Groups, JobDraft, walk_readers
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.conditions import (

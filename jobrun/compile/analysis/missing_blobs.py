@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from jobrun.compile.analysis.queues import must_run_concurrently
-from jobrun.compile.analysis.scopes import NodeView, find_write_place
+from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.draft import FAILED, GroupDraft, TaskDraft
+from jobrun.compile.job_draft.tasks_and_groups import FAILED, GroupDraft, TaskDraft
 from jobrun.core.codes import Code
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean, nearest
@@ -104,7 +104,7 @@ class MissingBlobs:
     def _explain_own_task(task: TaskDraft | None, name: str) -> _Explanation | None:
         if task is None or name not in task.flow.made():
             return None
-        made = find_write_place(task, name)
+        made = task.find_write_place(name)
         return _Explanation(
             "E181",
             f"'{name}' may be read before it is assigned; the task assigns it at {made.path}",

@@ -8,7 +8,7 @@ from typing import TypeVar
 from jobrun.compile.analysis.queues import must_run_concurrently
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FlowAnalysis
-from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import OutputRead

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft
 from jobrun.compile.job_draft.task_order import sort_topologically
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.readers import Queue, ReadQueue, ReadRecords, WriteQueue
 from jobrun.graph.types import GroupName

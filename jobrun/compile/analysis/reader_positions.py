@@ -5,11 +5,11 @@ The readers themselves are lowered by ``lowering.readers``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from jobrun.compile.analysis.state import KeptNames
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.draft import GroupDraft, Groups, TaskDraft, walk_readers
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, Groups, TaskDraft, walk_readers
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
@@ -27,7 +27,7 @@ from jobrun.graph.readers import (
     readers_in,
 )
 from jobrun.graph.steps import Assign, NameTarget, Net
-from jobrun.graph.types import Cluster, NodeSetup, Scope, SetupNets, TaskGroup
+from jobrun.graph.types import NodeSetup, Scope, SetupNets, TaskGroup
 
 _SETUP = "readers"
 
@@ -38,16 +38,6 @@ def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
     if not isinstance(read, ReadRecords) or read.reader.shard == "none":
         return read
     return replace(read, part=draft.nodes.index(node), parts=len(draft.nodes))
-
-
-def find_state_nodes(
-    groups: Groups, cluster: Cluster, others: Collection[str] = ()
-) -> tuple[str, ...]:
-    """List the nodes that hold state: those with tasks in init, readers, or other state."""
-    used = dict.fromkeys(groups["init"].nodes())
-    read_on = {node for _, task in walk_readers(groups) for node in task.nodes}
-    late = read_on.union(others) - used.keys()
-    return (*used, *(node.name for node in cluster if node.name in late))
 
 
 def add_positions(kept: Mapping[str, KeptNames], groups: Groups) -> dict[str, KeptNames]:

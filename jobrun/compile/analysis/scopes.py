@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from jobrun.compile.faults import Place
 from jobrun.compile.job_draft.definite_assignment import FlowAnalysis, NameUses, Status, Summary
-from jobrun.compile.job_draft.draft import FAILED, GroupDraft, TaskDraft
+from jobrun.compile.job_draft.tasks_and_groups import FAILED, GroupDraft, TaskDraft
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Report, Scope, Scopes
 
@@ -147,13 +146,3 @@ def _is_temporary(task: TaskDraft, name: str) -> bool:
     """Return whether a name has no scope outside its task, which always deletes it."""
     total = task.flow.total
     return total.end.get(name) is Status.GONE and name not in total.needs
-
-
-def find_write_place(task: TaskDraft, name: str) -> Place:
-    """Return the place in the spec where a task first writes a name; else the task's own."""
-    flow = task.flow
-    for uses in (flow.once, flow.inner, flow.reporting):
-        place = uses.writes.get(name) or uses.atomic.get(name)
-        if place is not None:
-            return place
-    return task.place

@@ -5,12 +5,12 @@ The state directories of programs (``state_dir``) are blobs of state, too, which
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
-from jobrun.compile.analysis.scopes import NodeView, find_write_place
+from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import Status
-from jobrun.compile.job_draft.draft import GroupDraft
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, Groups, walk_readers
 from jobrun.compile.types.job_types import infer_job_types
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass, replace
@@ -20,8 +20,18 @@ from jobrun.graph.expressions import Call, Const, Dtype, Sequence
 from jobrun.graph.query import walk
 from jobrun.graph.readers import POSITION_PREFIX
 from jobrun.graph.steps import Assign, NameTarget, Net, RunProgram, Step
-from jobrun.graph.types import GroupName, Job, NodeSetup, Scope, SetupNets, StateLayout, TaskGroup
+from jobrun.graph.types import (
+    Cluster,
+    GroupName,
+    Job,
+    NodeSetup,
+    Scope,
+    SetupNets,
+    StateLayout,
+    TaskGroup,
+)
 
+NamesInOrder = tuple[tuple[str, tuple[str, ...]], ...]
 # Node → blob of a state directory → the first step that uses it.
 StateDirs = Mapping[str, Mapping[str, RunProgram]]
 _SETUP = "state_dirs"
@@ -59,6 +69,26 @@ def find_left_names(view: NodeView) -> frozenset[str]:
     """Find the blobs that certainly exist on a node after a group, as state or constants."""
     names = _walk_tasks(view)
     return frozenset(name for name, one in names.items() if one.status is Status.SET)
+
+
+def names_of(kept: Mapping[str, KeptNames]) -> dict[str, frozenset[str]]:
+    """Map each node to the set of its state and constants, the blobs that outlast an epoch."""
+    return {node: frozenset((*one.state, *one.constants)) for node, one in kept.items()}
+
+
+def sort_by_node(nodes: Cluster, names: Mapping[str, tuple[str, ...]]) -> NamesInOrder:
+    """Sort the nodes' state (or constants) in the cluster's order of nodes; omit empty ones."""
+    return tuple((node.name, names[node.name]) for node in nodes if names.get(node.name))
+
+
+def find_state_nodes(
+    groups: Groups, cluster: Cluster, others: Collection[str] = ()
+) -> tuple[str, ...]:
+    """List the nodes that hold state: those with tasks in init, readers, or other state."""
+    used = dict.fromkeys(groups["init"].nodes())
+    read_on = {node for _, task in walk_readers(groups) for node in task.nodes}
+    late = read_on.union(others) - used.keys()
+    return (*used, *(node.name for node in cluster if node.name in late))
 
 
 def _classify(view: NodeView, faults: Faults) -> KeptNames:
@@ -106,9 +136,9 @@ def _walk_tasks(view: NodeView) -> dict[str, _Name]:
             one = _touch(names, name, task.flow.total.end.get(name))
             one.is_called = one.is_called and task.flow.is_only("called", name)
             if task.rebuild:
-                one.rebuilt = one.rebuilt or find_write_place(task, name)
+                one.rebuilt = one.rebuilt or task.find_write_place(name)
             else:
-                one.made = one.made or find_write_place(task, name)
+                one.made = one.made or task.find_write_place(name)
     _walk_setup(view, view.exit.end, names)
     return names
 

@@ -9,7 +9,7 @@ from jobrun.compile.analysis.queues import QueueEnds, find_queue_ends
 from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.checks.visibility import strip_prefix
 from jobrun.compile.job_draft.definite_assignment import FINDER
-from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.graph.conditions import Probe, StopCondition, StopWhen
 from jobrun.graph.expressions import Builtin, Call, Draw, Expr
 from jobrun.graph.query import expressions, op_expressions, walk

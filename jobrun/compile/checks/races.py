@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 
 from jobrun.compile.analysis.queues import must_run_concurrently
-from jobrun.compile.analysis.scopes import NodeView, find_write_place
+from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.checks.visibility import strip_prefix
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.query import walk
 from jobrun.graph.steps import Pull, Step
@@ -221,7 +221,7 @@ def _check_race(view: NodeView, position: int, name: str, place: Place, faults: 
         elif other == position:
             message = (
                 f"task '{task.name}' races with itself on '{name}': on one node it writes it at "
-                f"{find_write_place(task, name).path}, while on another it pulls it from there"
+                f"{task.find_write_place(name).path}, while on another it pulls it from there"
             )
             mend = (
                 "pull it in a separate task that returns it as an output, and let this task need it"
@@ -230,7 +230,7 @@ def _check_race(view: NodeView, position: int, name: str, place: Place, faults: 
         elif not (order.is_before(other, position) or order.is_before(position, other)):
             message = (
                 f"tasks '{task.name}' and '{reader.name}' race on '{name}' of node '{view.node}': "
-                f"the one writes it at {find_write_place(task, name).path}, the other pulls it"
+                f"the one writes it at {task.find_write_place(name).path}, the other pulls it"
             )
             mend = f"order them, for example with needs: [{task.name}]"
             faults.error("E272", message, mend, place)

@@ -13,10 +13,10 @@ from dataclasses import field
 from functools import cached_property
 
 from jobrun.compile.analysis.missing_blobs import MissingBlobs
-from jobrun.compile.analysis.scopes import NodeView, find_write_place
+from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FlowAnalysis, FlowProblem, Status
-from jobrun.compile.job_draft.draft import FAILED, GroupDraft, TaskDraft, TaskFlow
+from jobrun.compile.job_draft.tasks_and_groups import FAILED, GroupDraft, TaskDraft, TaskFlow
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.readers import BlobSource, ReadRecords
 from jobrun.graph.types import Scope
@@ -239,7 +239,7 @@ def check_tolerant_writes(view: NodeView, faults: Faults) -> None:
                     f"'{strip_prefix(name)}', {_OWNERS[scope]}: a failure could leave "
                     f"it incomplete",
                     "use another blob name in a private workspace, or remove 'on_error'",
-                    find_write_place(task, name),
+                    task.find_write_place(name),
                 )
 
 

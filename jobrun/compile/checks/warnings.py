@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from jobrun.compile.analysis.state import KeptNames
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.draft import Groups, JobDraft, TaskDraft
+from jobrun.compile.job_draft.tasks_and_groups import Groups, JobDraft, TaskDraft
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.expressions import Builtin

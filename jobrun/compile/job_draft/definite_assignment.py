@@ -15,7 +15,6 @@ from dataclasses import field
 from typing import assert_never
 
 from jobrun.compile.faults import Place
-from jobrun.compile.job_draft.task_records import Records
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.blob_access import Access, AccessFinder
 from jobrun.graph.effects import Effect
@@ -210,24 +209,35 @@ class FlowAnalysis:
         summary.leave(path)
         return summary
 
-    def body(self, steps: tuple[Step, ...], path: str, records: Records) -> Summary:
-        """Summarise which names a task's steps and records need, definitely assign and delete."""
+    def body(
+        self,
+        steps: tuple[Step, ...],
+        path: str,
+        fields: Mapping[str, Place] | None = None,
+        sent: Iterable[tuple[str, Place]] = (),
+    ) -> Summary:
+        """Summarise which names a task's steps and records need, definitely assign and delete.
+
+        Args:
+            steps: The steps of the task.
+            path: The path of the task.
+            fields: The names that each record binds, for which the steps run; None: they run once.
+            sent: The names that are sent after the steps.
+        """
         outer = self.uses
-        if records.is_loop:
+        if fields is not None:
             self.uses = NameUses()
         one = Summary()
-        for name in records.fields:
-            self.uses.writes.setdefault(name, records.read_at)
+        for name, at in (fields or {}).items():
+            self.uses.writes.setdefault(name, at)
             one.end[name] = Status.SET
         self._steps(steps, one)
-        for sent, place in zip(records.write, records.write_at, strict=True):
-            # After a certain stop nothing is sent.
-            for name in () if one.dead else sent.names:
-                at = records.sent_at.get((sent.queue.name, name), place)
-                self.uses.reads.setdefault(name, at)
-                one.read((name,), at, self.problems)
-        one.leave(record_path(path) if records.is_loop else path)
-        if not records.is_loop:
+        # After a certain stop nothing is sent.
+        for name, at in () if one.dead else sent:
+            self.uses.reads.setdefault(name, at)
+            one.read((name,), at, self.problems)
+        one.leave(path if fields is None else record_path(path))
+        if fields is None:
             return one
         own, self.uses = self.uses, outer
         outer.add(own)

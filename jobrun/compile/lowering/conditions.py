@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from jobrun.compile.expressions.translate import UNREADABLE
 from jobrun.compile.faults import Place
-from jobrun.compile.job_draft.draft import Groups, walk_readers
+from jobrun.compile.job_draft.tasks_and_groups import Groups, walk_readers
 from jobrun.compile.lowering.checkpoint import check_metric
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.expressions import ExpressionLowering

@@ -6,9 +6,14 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft, Workspace
 from jobrun.compile.job_draft.task_order import PlaceOfNeed, TaskOrder, resolve_needs
-from jobrun.compile.job_draft.task_records import NO_RECORDS, Records
+from jobrun.compile.job_draft.tasks_and_groups import (
+    NO_RECORDS,
+    GroupDraft,
+    Records,
+    TaskDraft,
+    Workspace,
+)
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.readers import ReaderTable
 from jobrun.compile.lowering.steps import StepLowering

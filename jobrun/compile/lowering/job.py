@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.draft import Groups, JobDraft, walk_readers
 from jobrun.compile.job_draft.node_names import NodeNames
+from jobrun.compile.job_draft.tasks_and_groups import Groups, JobDraft, walk_readers
 from jobrun.compile.lowering.checkpoint import lower_checkpoint, lower_saved_nodes
 from jobrun.compile.lowering.conditions import ConditionLowering, lower_deadline
 from jobrun.compile.lowering.context import Context, NetDef

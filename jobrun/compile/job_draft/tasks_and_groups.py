@@ -1,4 +1,7 @@
-"""Define drafts of tasks, groups and the job, which lowering makes and analysis reads."""
+"""Define drafts of tasks, groups and the job, which lowering makes and analysis reads.
+
+With a task goes what its steps read and write: names, and records of readers and queues.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,14 @@ from jobrun.compile.job_draft.definite_assignment import (
     Summary,
 )
 from jobrun.compile.job_draft.task_order import TaskOrder
-from jobrun.compile.job_draft.task_records import NO_RECORDS, Records
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.effects import NOWHERE
 from jobrun.graph.readers import (
     Reader,
+    ReadQueue,
     ReadRecords,
+    WriteQueue,
     source_expressions,
 )
 from jobrun.graph.steps import Net, Step
@@ -42,6 +46,7 @@ Workspace = Literal["private", "global"]
 FAILED = "failed"
 # Of all tasks without the part that would use names; never changed.
 _NO_USES = NameUses()
+_NO_PLACE = Place("", NOWHERE)
 
 
 @dataclass(slots=True)
@@ -116,6 +121,56 @@ class TaskFlow:
         return called if kind == "called" else is_lent and not called
 
 
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records for which a task's steps run, and those that each run sends.
+
+    Attributes:
+        read: The source of the records; None: the steps run once, or it is not known.
+        read_at: The place of ``read``.
+        write: What is sent, in the order of sending.
+        write_at: The place of each.
+        sent_at: The places of the names in each, by queue and name, where known.
+        is_loop: The steps run once for each record.
+    """
+
+    read: ReadRecords | ReadQueue | None = None
+    read_at: Place = _NO_PLACE
+    write: tuple[WriteQueue, ...] = ()
+    write_at: tuple[Place, ...] = ()
+    sent_at: Mapping[tuple[str, str], Place] = field(default_factory=dict)
+    is_loop: bool = False
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Return the names of the fields of each record that a task reads."""
+        match self.read:
+            case ReadRecords(reader=reader):
+                return tuple(field.name for field in reader.fields)
+            case ReadQueue(names=names):
+                return names
+            case None:
+                return ()
+
+    @property
+    def are_unknown(self) -> bool:
+        """Return whether the fields of the records read are unknown, as the reader is invalid."""
+        return self.is_loop and not self.fields
+
+    def sent(self) -> Iterator[tuple[str, Place]]:
+        """Yield the name of each blob that a task sends to a queue, and its place in the spec."""
+        for sent, place in zip(self.write, self.write_at, strict=True):
+            for name in sent.names:
+                yield name, self.sent_at.get((sent.queue.name, name), place)
+
+    def names(self) -> set[str]:
+        """Return the names of all fields of the records read, and of all blobs sent."""
+        return {*self.fields, *(name for one in self.write for name in one.names)}
+
+
+NO_RECORDS = Records()
+
+
 @dataclass(frozen=True, eq=False)
 class TaskDraft:
     """The draft of a task as declared, before there is one task for each of its nodes.
@@ -164,6 +219,14 @@ class TaskDraft:
         """Return whether all steps of a task are operators, without set-up and reports."""
         around = self.setup or self.instance_setup or self.reports
         return not around and {Net}.issuperset(map(type, self.steps))
+
+    def find_write_place(self, name: str) -> Place:
+        """Return the place in the spec where this task first writes a name; else the task's own."""
+        for uses in (self.flow.once, self.flow.inner, self.flow.reporting):
+            place = uses.writes.get(name) or uses.atomic.get(name)
+            if place is not None:
+                return place
+        return self.place
 
     @cached_property
     def flow(self) -> TaskFlow:
@@ -241,7 +304,7 @@ def _analyse_flow(task: TaskDraft) -> TaskFlow:
         if repeated is not None and (known := repeated.find()):
             return TaskFlow(known[0], {}, {}, {}, _NO_USES, known[1], _NO_USES, [])
         one = FlowAnalysis()
-        body = one.body(task.steps, task.path, task.records)
+        body = _summarise_body(one, task)
         if repeated is not None and not one.problems:
             repeated.learn(body, one.uses)
         return TaskFlow(body, {}, {}, {}, _NO_USES, one.uses, _NO_USES, one.problems, one.carried)
@@ -252,7 +315,7 @@ def _analyse_flow(task: TaskDraft) -> TaskFlow:
     at_start = Summary()
     at_start.then(inits, [])
     at_start.then(instance, [])
-    instance.then(inner.body(task.steps, task.path, task.records), inner.problems)
+    instance.then(_summarise_body(inner, task), inner.problems)
     instance.then(_summarise_setups(inner, task.instance_setup, "exit"), inner.problems)
     exits = _summarise_setups(once, task.setup, "exit")
     total = Summary()
@@ -288,6 +351,13 @@ def _analyse_flow(task: TaskDraft) -> TaskFlow:
         problems,
         inner.carried,
     )
+
+
+def _summarise_body(finder: FlowAnalysis, task: TaskDraft) -> Summary:
+    """Summarise which names the steps and records of a task need, assign and delete."""
+    records = task.records
+    fields = dict.fromkeys(records.fields, records.read_at) if records.is_loop else None
+    return finder.body(task.steps, task.path, fields, records.sent())
 
 
 def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
