@@ -59,7 +59,7 @@ class Analysis:
         self._apart: dict[str, UnsharedPairs] = {}
 
     def check_tasks(self) -> None:
-        """Check the tasks of all groups for reads of deleted blobs and of missing task outputs."""
+        """Check all groups' tasks for reads of deleted blobs or missing task outputs."""
         epoch = self._groups["epoch"]
         if not epoch.tasks:
             place = Place("epoch", epoch.origin)
@@ -73,7 +73,7 @@ class Analysis:
                     self.outputs.check_reads(task, task.nodes)
 
     def check_init(self, there: Names) -> dict[str, KeptNames]:
-        """Analyse the group ``init``; return the blobs it leaves per node: state and constants.
+        """Analyse the group ``init``; return the blobs it leaves: state and constants.
 
         Args:
             there: Per node, the names that exist before.
@@ -85,7 +85,7 @@ class Analysis:
     def keep_saved(
         self, left: Mapping[str, KeptNames], policy: CheckpointPolicy
     ) -> dict[str, KeptNames]:
-        """Select the blobs that groups after ``init`` start with: constants, saved nodes' state."""
+        """Select the blobs that later groups start with: constants and saved state."""
         kept = {}
         saved = set(policy.nodes)
         for node, one in left.items():
@@ -123,7 +123,7 @@ class Analysis:
         )
 
     def _unshared_pairs(self, node: str) -> UnsharedPairs:
-        """Analyse all groups for pairs of a node's blobs that callables must not make aliases."""
+        """Analyse all groups for pairs of blobs that callables must not make aliases."""
         if node not in self._apart:
             kept = self._kept.get(node, frozenset())
             objects = self._callables.get(node, frozenset())
@@ -133,7 +133,7 @@ class Analysis:
         return self._apart[node]
 
     def exactness(self, stop: Iterable[StopCondition], *probes: Probe) -> Exactness:
-        """Analyse all groups and conditions for reasons why a resumed run may give other bits."""
+        """Analyse groups and conditions for reasons why a resumed run may differ."""
         return add_probes(find_inexactness(self._groups, self._views), stop, *probes)
 
     def _check_group(

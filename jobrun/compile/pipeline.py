@@ -59,7 +59,7 @@ class Compiled:
 
 
 def compile_job(loaded: LoadedSpec) -> Compiled:
-    """Compile a spec to a checked ``Job`` by the whole pipeline: lower, analyse, check, assemble.
+    """Compile a spec to a checked ``Job``: the pipeline lowers, analyses and checks it.
 
     The same spec gives an equal job, any number of times; the work grows with the size of
     the spec and of the graph.
@@ -92,7 +92,7 @@ def complete(job: Job) -> Compiled:
 
 
 def _compile(draft: JobDraft, faults: Faults) -> Compiled:
-    """Run the pipeline's stages on the draft of a job, and raise the faults of them together."""
+    """Run the pipeline's stages on the draft of a job; raise their faults together."""
     analysed = _analyse(draft, faults)
     _check(draft, analysed, faults)
     conditions = _resolve_conditions(draft, analysed, faults)
@@ -149,7 +149,7 @@ def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
 
 
 def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) -> Conditions:
-    """Run the pipeline's stage for conditions: resolve them; add a stop when all data are read."""
+    """Run the pipeline's stage for conditions; add a stop when all data are read."""
     found = resolve_conditions(draft, names_of(analysed.kept), analysed.analysis.outputs, faults)
     check_readers_end(draft.groups, found.stop, faults)
     stop = (*found.stop, *find_end_of_data(draft.groups, found.stop))

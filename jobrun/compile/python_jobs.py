@@ -442,7 +442,7 @@ def _check_words(exprs: Iterable[Expr], place: Place, faults: Faults) -> None:
 
 
 def _check_call(call: Call | Draw, place: Place, faults: Faults) -> None:
-    """Validate a call in a job built in Python: the function exists and accepts its arguments."""
+    """Validate a call in a job built in Python: function and arguments."""
     if isinstance(call, Draw):
         draw = DRAWS.get(call.method)
         if draw is None:

@@ -38,11 +38,11 @@ class _Blocks:
     loops: tuple[str, ...] = ()
 
     def block(self, path: str) -> _Blocks:
-        """Return the paths of the blocks around a step in a block: the block's path is added."""
+        """Return the paths of the blocks around a step, and the path of an inner block."""
         return _Blocks((*self.blocks, path), self.loops)
 
     def loop(self, path: str) -> _Blocks:
-        """Return the paths of the blocks around a step in a loop: the loop's path is added."""
+        """Return the paths of the blocks around a step, and the path of an inner loop."""
         return _Blocks((*self.blocks, path), (*self.loops, path))
 
 
@@ -76,7 +76,7 @@ class PathAssignment:
         )
 
     def node_reports(self, reports: tuple[NodeReport, ...], group: str) -> tuple[NodeReport, ...]:
-        """Assign paths to the ``report`` steps of a Python job's group, numbered on each node."""
+        """Assign paths to the reports of a Python job's group, numbered on each node."""
         return tuple(
             replace(one, report=self._report(one.report, f"{group}/report[{number}]"))
             for one, number in _number_by_node(reports)

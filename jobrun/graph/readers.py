@@ -59,7 +59,7 @@ class Field:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Return the names of a reader field's columns: its values, and their lengths if ragged."""
+        """Return the names of a reader field's columns: its values, and lengths if ragged."""
         return (self.member,) if self.lengths is None else (self.member, self.lengths)
 
 

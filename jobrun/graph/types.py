@@ -281,7 +281,7 @@ class Exactness:
 
     @property
     def exact(self) -> bool:
-        """Return whether a ``Job`` is exact: a resumed run gives the bits of an unbroken one."""
+        """Return whether a ``Job`` is exact: a resumed run equals an unbroken one in bits."""
         return not self.reasons
 
 

@@ -73,7 +73,7 @@ class _Point:
     after: list[_Point] = field(default_factory=list)
 
     def is_over(self, name: str) -> bool:
-        """Return whether a step rebinds or drops a blob, which ends aliases made by callables."""
+        """Return whether a step rebinds or drops a blob, which ends aliases by callables."""
         if self.keeps is not None and name not in self.keeps:
             return True
         return name in self.binds or name in self.ends
@@ -86,7 +86,7 @@ def find_unshareable_blobs(
     kept: Collection[str],
     objects: frozenset[str],
 ) -> UnsharedPairs:
-    """Find for each ``call`` on a node the pairs of blobs that its callable must not make aliases.
+    """Find for each ``call`` on a node the pairs of blobs that it must not make aliases.
 
     Args:
         groups: All of the job.
@@ -173,7 +173,7 @@ class _ControlFlow:
         exprs: Iterable[Expr] = (),
         call: CallPython | None = None,
     ) -> _Point:
-        """Add a point to the control-flow graph on which aliasing by callables is searched for."""
+        """Add a step to the control-flow graph in which aliasing by callables is searched."""
         made = _Point(
             self._watched.union(access.reads, access.atomic),
             frozenset((*access.changes, *access.atomic, *_changed_views(exprs))),
@@ -243,7 +243,7 @@ class _ControlFlow:
         add: Callable[[list[_Point]], list[_Point]],
         ends: list[_Point],
     ) -> list[_Point]:
-        """Add periodic reports to the control-flow graph for the aliasing that callables cause."""
+        """Add periodic reports to the control-flow graph: they may read callables' aliases."""
         if not reports:
             return add(ends)
         outer = self._watched
@@ -294,7 +294,7 @@ class _ControlFlow:
         return [head]
 
     def find_pairs(self) -> Iterator[tuple[str, set[Pair]]]:
-        """Yield each ``call`` step's path, and the pairs of blobs that it must not make aliases."""
+        """Yield each ``call`` step's path, and pairs of blobs it must not make aliases."""
         calls = [one for one in self._points if one.call is not None]
         relevant = self._relevant_names(calls)
         visits = 0
@@ -378,7 +378,7 @@ def _find_stale(point: _Point, pair: Pair) -> str:
 
 
 def _propagate(point: _Point, pair: Pair) -> Iterator[Pair]:
-    """Yield the further aliases that a callable makes if it returns one blob of a given pair."""
+    """Yield further aliases that a callable makes if it returns one blob of a pair."""
     if point.call is None:
         return
     for ours, other in (pair, pair[::-1]):
@@ -388,7 +388,7 @@ def _propagate(point: _Point, pair: Pair) -> Iterator[Pair]:
 
 
 def _changed_views(exprs: Iterable[Expr]) -> Iterator[str]:
-    """Yield the blobs that operators change in place, so that aliases by callables matter."""
+    """Yield the blobs that operators change in place, where callables' aliases matter."""
     for whole in exprs:
         for expr in walk_expr(whole):
             known = OPERATORS.get(expr.function) if isinstance(expr, Call) else None

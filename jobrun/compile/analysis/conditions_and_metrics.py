@@ -138,7 +138,7 @@ class ProbeResolver:
                 self._owners.setdefault(name, []).append(node)
 
     def resolve(self, probe: Probe, path: str) -> Probe | None:
-        """Set the node of each blob that a condition or metric reads; return None if invalid."""
+        """Set the node of each blob in a condition or metric; return None if invalid."""
         place = Place(probe.path or path, probe.origin)
         parts: list[Expr] = []
         for expr in probe.parts:
@@ -149,7 +149,7 @@ class ProbeResolver:
         return replace(probe, parts=tuple(parts), path=probe.path or path)
 
     def _is_readable(self, expr: Expr, place: Place) -> bool:
-        """Check that a condition or metric can be evaluated outside any task; return whether."""
+        """Return whether a condition or metric can be evaluated outside any task."""
         for part in walk_expr(expr):
             if isinstance(part, Draw):
                 self._faults.error(
@@ -277,7 +277,7 @@ def _without_node(expr: Expr) -> Expr:
 
 
 def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[StopWhen, ...]:
-    """Analyse when all readers of ``epoch`` end; return this as a stop condition, if ever.
+    """Analyse whether a job ends by its data; return a stop condition for that.
 
     It is added if every task of ``epoch`` depends on records of readers that do not restart: with
     other tasks an epoch without records may be intended, as it is with ``endless``.
@@ -326,7 +326,7 @@ def _find_fed_tasks(groups: Groups) -> set[str]:
 
 
 def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Faults) -> None:
-    """Check that stop conditions can end the job: readers end, or epochs or time are limited."""
+    """Check that stop conditions end the job: by its readers, its epochs or its time."""
     if not stop or any(isinstance(one, _BOUNDS) for one in stop):
         return
     mend = _ENDLESS_MEND
@@ -359,7 +359,7 @@ def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Fau
 def check_conditions_change(
     groups: Groups, stop: Sequence[StopCondition], others: Sequence[Probe], faults: Faults
 ) -> None:
-    """Check that epochs change something that a stop condition reads: else the job never ends.
+    """Check that epochs change something that a stop condition reads.
 
     Args:
         groups: The groups of the job.
@@ -407,7 +407,7 @@ def check_conditions_change(
 
 
 def _find_finite_readers(group: GroupDraft) -> list[str]:
-    """List a group's readers if none is endless, so that a stop condition can wait for them."""
+    """List a group's readers, for stop conditions to wait for; none if one is endless."""
     tops = [reader for reader, _ in walk_readers({group.name: group})]
     sources = [one.source for top in tops for one in readers_in(top)]
     ends = all(one.restart == "never" for one in tops) and not any(

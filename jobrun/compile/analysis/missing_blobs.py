@@ -193,7 +193,7 @@ class MissingBlobs:
 
 
 def suggest_state(task: TaskDraft) -> str:
-    """Suggest where to make a missing blob, now private to another task, so that tasks share it."""
+    """Suggest where to make a missing blob that is now private to another task."""
     if task.group == "init":
         return "make it in a global task without instances"
     return "make it in init"

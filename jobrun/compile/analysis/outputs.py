@@ -38,7 +38,7 @@ class OutputTable:
         self._nodes = {node for task in self._tasks.values() for node in task.nodes}
 
     def has_task(self, name: str) -> bool:
-        """Return whether the table of outputs has a task of this name, even one without outputs."""
+        """Return whether the job has a task of this name, with outputs or without."""
         return name in self._tasks
 
     def task_names(self) -> Iterable[str]:
@@ -93,7 +93,7 @@ class OutputTable:
         return None
 
     def check_reads(self, reader: TaskDraft, nodes: Iterable[str]) -> None:
-        """Check that the outputs that a task reads exist, and are of tasks that end before it."""
+        """Check that the outputs that a task reads exist, and are of earlier tasks."""
         for (name, output), place in self._output_reads(reader).items():
             if not self._check_task_exists(name, output, place):
                 continue
@@ -178,7 +178,7 @@ class OutputTable:
         return False
 
     def bind_nodes(self, graph: _Graph, node: str) -> _Graph:
-        """Set, in each read of a task output in a group's graph, the node whose output is read."""
+        """Set in each read of a task output in a group the node whose output is read."""
         return rewrite_parts(graph, OutputRead, lambda read: self._bind_node(read, node))
 
     def _bind_node(self, read: OutputRead, node: str) -> OutputRead:

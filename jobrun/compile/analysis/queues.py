@@ -224,7 +224,7 @@ def _find_reachable(start: int, table: Mapping[int, list[int]]) -> list[int]:
 
 
 def _find_concurrent(task: int, table: Mapping[int, list[int]]) -> set[int]:
-    """Find the tasks that must run at the same time as a given one, since queues connect them."""
+    """Find the tasks that must run at the same time as a given one, by their queues."""
     previous: dict[int, list[int]] = {}
     for one, after in table.items():
         for other in after:
@@ -278,7 +278,7 @@ class _DeadlockCheck:
         return False
 
     def _find_cycle(self, start: int, among: set[int]) -> list[int]:
-        """Find a circle of tasks that wait for each other at queues or by ``needs``: a deadlock."""
+        """Find a circle of tasks that wait for each other at queues, or by ``needs``."""
         way = [start]
         while way.count(way[-1]) < 2:
             way.append(next(one for one in self._next[way[-1]] if one in among))

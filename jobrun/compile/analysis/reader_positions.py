@@ -86,7 +86,7 @@ def check_saved_positions(
 
 
 def check_reader_order(groups: Groups, faults: Faults) -> None:
-    """Check that tasks that advance the same reader's position on a node run in a fixed order."""
+    """Check that tasks that move one reader's position on a node have an order."""
     for group in groups.values():
         _check_group_order(group, faults)
 
@@ -98,7 +98,7 @@ def _build_first_position(reader: Reader, shares: int) -> Assign:
 
 
 def _count_shares(groups: Groups) -> dict[str, dict[str, tuple[Reader, int]]]:
-    """Map each node to its readers and how many positions each has: one, or one per instance."""
+    """Map each node to its readers and their number of positions: one per instance."""
     found: dict[str, dict[str, tuple[Reader, int]]] = {}
     for reader, task in walk_readers(groups):
         count = task.instances if reader.shard == "instance" else 1

@@ -64,7 +64,7 @@ class NodeView:
         return finder.uses
 
     def scopes(self, task: TaskDraft) -> Scopes:
-        """Find the scope (instance, task, group or node) of each name in a task on this node."""
+        """Find the scope (instance, task, group or node) of each name in a task."""
         names = sorted(task.flow.names())
         if task.instances > 1:
             return tuple([(name, self.scope(task, name)) for name in names])

@@ -61,7 +61,7 @@ class _Name:
 
 
 def find_state(views: Mapping[str, NodeView], faults: Faults) -> dict[str, KeptNames]:
-    """Find the state and constants that init leaves per node; refuse blobs it may not leave."""
+    """Find the state and constants that init leaves per node; refuse uncertain ones."""
     return {node: _classify(view, faults) for node, view in views.items()}
 
 
@@ -151,7 +151,7 @@ def _walk_setup(view: NodeView, end: Mapping[str, Status], names: dict[str, _Nam
 
 
 def _is_made_by_callables(known: _Name | None) -> bool:
-    """Return whether only callables of ``rebuild`` tasks make a blob, so that it is no state."""
+    """Return whether only callables of ``rebuild`` tasks make a blob: it is no state."""
     return known is not None and known.is_called and known.made is None
 
 
@@ -220,7 +220,7 @@ def find_state_dirs(groups: Mapping[GroupName, GroupDraft]) -> StateDirs:
 
 
 def add_state_dirs(kept: Mapping[str, KeptNames], state_dirs: StateDirs) -> dict[str, KeptNames]:
-    """Add the state directories of programs to the state that each node keeps between epochs."""
+    """Add the ``state_dir`` blobs of programs to the state that each node keeps."""
     found = dict(kept)
     for node, blobs in state_dirs.items():
         one = found.get(node, KeptNames())
@@ -249,7 +249,7 @@ def remove_state_dir_setup(init: TaskGroup) -> TaskGroup:
 def check_state_dirs(
     state_dirs: StateDirs, policy: CheckpointPolicy, saved_at: Origin, faults: Faults
 ) -> None:
-    """Check that each node whose ``run`` steps keep state in a ``state_dir`` is checkpointed."""
+    """Check that nodes whose ``run`` steps keep state in a ``state_dir`` are checkpointed."""
     for node, blobs in state_dirs.items():
         if node not in policy.nodes:
             name = next(iter(blobs.values())).state_dir

@@ -137,7 +137,7 @@ def _find_counting_tasks(view: NodeView) -> dict[str, int]:
 def _counter_reasons(
     task: TaskDraft, view: NodeView, counting: Mapping[str, int]
 ) -> Iterator[tuple[str, str]]:
-    """Yield where concurrent tasks use a counter's old value, so that a resume may not be exact.
+    """Yield where concurrent tasks use a counter's value, so that a resume is not exact.
 
     The final value of the counter does not depend on it.
     """
@@ -197,7 +197,7 @@ Reasons = Iterator[tuple[str, str]]
 
 
 def _record_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Reasons:
-    """Yield why a resumed run may give a record to another task or instance, and so be inexact.
+    """Yield why a resumed run may give a record to another task: it is inexact.
 
     Args:
         group: The group.
@@ -212,7 +212,7 @@ def _record_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Reasons
 
 
 def _writer_reasons(group: GroupDraft, ends: QueueEnds) -> Reasons:
-    """Yield a reason for inexactness if a queue without a fixed order has concurrent writers."""
+    """Yield why a queue's order is not exact: it has concurrent writers."""
     queue = ends.queue
     if queue.ordered:
         return
@@ -252,7 +252,7 @@ def _queue_reader_reasons(ends: QueueEnds) -> Reasons:
 
 
 def _instance_reasons(task: TaskDraft, view: NodeView) -> Reasons:
-    """Yield why a task with ``instances`` is inexact: timing decides which one gets a record."""
+    """Yield why ``instances`` make a task inexact: timing decides which gets a record."""
     gets = "which instance gets which record depends on timing"
     for name, place in task.flow.carried.items():
         if view.scope(task, name) is Scope.INSTANCE:
@@ -291,7 +291,7 @@ def _reads_builtin(step: Step, builtin: str) -> bool:
 
 
 def _shares_records(task: TaskDraft) -> bool:
-    """Return whether a task's instances compete for the same records, and so make it inexact."""
+    """Return whether a task's instances compete for records, and so are not exact."""
     read = task.records.read
     if task.instances <= 1 or read is None:
         return False

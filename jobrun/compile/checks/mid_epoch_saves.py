@@ -51,7 +51,7 @@ def check_mid_epoch_saves(job: Job, place: Place, faults: Faults) -> None:
 
 
 def find_obstacles(job: Job) -> Iterator[Obstacle]:
-    """Yield each reason why an epoch cannot be saved between two records, and how to fix that."""
+    """Yield each reason why an epoch cannot be saved between records, and the fix."""
     group = job.epoch
     if len(group.tasks) != 1:
         names = ", ".join(f"'{task.full_name}'" for task in group.tasks)

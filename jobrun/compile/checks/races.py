@@ -67,7 +67,7 @@ def check_pulls(
     start: Mapping[str, frozenset[str]],
     faults: Faults,
 ) -> None:
-    """Check every ``pull``: its blob exists on the source node, and no task writes it meanwhile.
+    """Check every ``pull``: its blob exists, and no task writes it meanwhile.
 
     Args:
         group: The group.
@@ -195,7 +195,7 @@ def _pulls(steps: tuple[Step, ...]) -> Iterator[_Pulled]:
 
 
 def _is_made_before(view: NodeView, position: int, name: str, reader: TaskDraft) -> bool:
-    """Return whether a ``pull`` follows a task that makes its blob, so that they do not race."""
+    """Return whether a ``pull`` follows a task that makes its blob: they do not race."""
     order = view.group.order
     return name in view.global_names and any(
         name in task.flow.made()

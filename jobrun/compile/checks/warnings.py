@@ -95,7 +95,7 @@ def _fetches(task: TaskDraft) -> Iterator[bool]:
 
 
 def _is_input(parts: tuple[object, ...]) -> bool:
-    """Return whether a step's file path is outside ``${run.dir}``, to warn of probable mistakes."""
+    """Return whether a step's file is outside ``${run.dir}``, to warn of mistakes."""
     return not any(isinstance(part, Builtin) and part.name == "run.dir" for part in parts)
 
 

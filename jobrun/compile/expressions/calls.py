@@ -64,7 +64,7 @@ class CallFaults:
 
 
 def check_call(call: Call, operator: OpDef) -> tuple[Call, list[CallFault]]:
-    """Check a call to an operator: number, names and kinds of arguments; look up named dtypes."""
+    """Check a call to an operator: number, names and kinds of its arguments."""
     title = f"{operator.name}{operator.signature}"
     faults = CallFaults(title)
     signature = operator.parameters
@@ -75,14 +75,14 @@ def check_call(call: Call, operator: OpDef) -> tuple[Call, list[CallFault]]:
 
 
 def check_draw(draw: Draw, method: DrawDef) -> tuple[Draw, list[CallFault]]:
-    """Check the arguments of a call to a method of ``rng`` in a spec; look up named dtypes."""
+    """Check the arguments of a call to a method of ``rng``, such as ``rng.random(3)``."""
     faults = CallFaults(f"rng.{method.name}{method.signature}")
     _check_count(draw.args, draw.kwargs, method.parameters, faults)
     return _resolve_dtypes(draw, method.parameters, faults), faults.faults
 
 
 def require_valid_call(call: Call, operator: OpDef, origin: Origin, path: str) -> Call:
-    """Check an operator call in an expression by its signature, and raise all its faults together.
+    """Check an operator call by its signature; raise all its faults together.
 
     Raises:
         SpecError: The call is not valid; with all its faults (E105, E114, E118).

@@ -117,7 +117,7 @@ def _max_length(expr: Expr) -> float:
 
 
 def _max_repeats(expr: Expr) -> float:
-    """Return the factor ``n`` of ``list * n``; infinity if it is unknown or beyond the limit."""
+    """Return the factor ``n`` of ``list * n``; infinity if unknown or beyond the limit."""
     value = expr.value if isinstance(expr, Const) else None
     if isinstance(value, float):
         return 0

@@ -20,7 +20,7 @@ _KINDS: dict[type, str] = {dict: "a mapping", set: "a set", bytes: "binary data"
 
 
 def parse_expression(value: Any, origin: Origin, path: str, params: Params) -> Expr:
-    """Parse a value of a spec, usually text, as an expression; return its immutable syntax tree.
+    """Parse a value of a spec, usually text, to an expression, an immutable tree.
 
     Names are kept as written; whether such a blob, task or loop exists is checked later.
 

@@ -75,7 +75,7 @@ class SourceText:
     def fault(
         self, code: Code, message: str, mend: str, at: int | None = None, length: int = 1
     ) -> Fault:
-        """Build a fault about the text of a Python ``ast``: at an offset, or about all of it."""
+        """Build a fault about the source text of a Python ``ast``, perhaps at an offset."""
         where = self.origin if at is None else self.origin.inside(at, length)
         return Fault(code, message, mend, where, self.path)
 
@@ -94,7 +94,7 @@ class SourceText:
         return self._characters(end) - self._characters(node.col_offset)
 
     def written(self, node: ast.expr | ast.keyword) -> str:
-        """Return the source of a Python ``ast`` node; "" unless it is on the text's first line."""
+        """Return the source of a Python ``ast`` node; "" if not on the first line."""
         if node.lineno != 1 or node.end_lineno != 1:
             return ""
         encoded = self.text.strip().encode("utf-8", "replace")
@@ -163,7 +163,7 @@ def _parse(scalar: SourceText, mode: Literal["eval", "exec"]) -> ast.AST:
 
 
 def is_plain(text: str) -> bool:
-    """Return whether Python's parser can read a text unchecked: short, one line, plain ASCII."""
+    """Return whether Python's parser can read a text unchecked: short plain ASCII."""
     return _PLAIN.fullmatch(text) is not None
 
 
@@ -208,7 +208,7 @@ def _require_normal_form(scalar: SourceText) -> None:
 
 
 def outside_strings(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the characters of a Python text that lie outside strings and comments, with offsets."""
+    """Yield the characters of a Python text outside strings and comments, with offsets."""
     position = 0
     for quoted in _STRING.finditer(text):
         yield from enumerate(text[position : quoted.start()], position)
@@ -253,7 +253,7 @@ def _syntax_fault(scalar: SourceText, error: SyntaxError, mode: str) -> Fault:
 
 
 def _foreign_fault(scalar: SourceText, mode: str) -> Fault | None:
-    """Explain a ``SyntaxError`` of Python's parser by an operator of another language (``&&``)."""
+    """Explain a ``SyntaxError`` of Python by another language's operator, as ``&&``."""
     plain = [" "] * len(scalar.text)
     for at, character in outside_strings(scalar.text):
         plain[at] = character

@@ -183,7 +183,7 @@ NODE_PARTS = tuple(name.removeprefix("node.") for name in BUILTINS if name.start
 
 
 def explain_unknown_function(name: str) -> Refusal:
-    """Explain that a called name is no function, and which supported syntax to write instead."""
+    """Explain that a called name is no function, and which syntax to write instead."""
     message = f"unknown function '{name}'"
     mend = _FUNCTIONS.get(name)
     if mend is None:

@@ -97,11 +97,11 @@ class TextShapes:
         self._shapes: dict[tuple[str, ...], _Shapes] = {}
 
     def known(self, text: str) -> Layout | None:
-        """Return the layout (places of words) of a repeated text; None for the first of a form."""
+        """Return where the words of a repeated text are; None for the first of its form."""
         return self._layouts.get(text.translate(_FLAT))
 
     def layout(self, text: str) -> Layout:
-        """Find the layout (places of words) shared by texts equal but for letters and digits."""
+        """Find where the words are in every repeated text equal but for letters and digits."""
         flat = text.translate(_FLAT)
         parts = _WORD.split(text)
         starts = list(accumulate(map(len, parts), initial=0))
@@ -118,7 +118,7 @@ class TextShapes:
         return layout
 
     def shape(self, text: str, words: _Words, layout: Layout) -> _Shape:
-        """Return a key that is equal for two texts if their parsed trees differ in names only."""
+        """Return a key that is equal for repeated texts: their trees differ in names only."""
         find: Callable[[str], int] = words.index
         if len(words) > _FEW_WORDS:
             first: dict[str, int] = {}
@@ -175,7 +175,7 @@ class RepeatedTexts:
         return op
 
     def known(self, value: Any) -> Expr | None:
-        """Return the expression tree of a literal, or of an equal text parsed before; else None."""
+        """Return the tree of a literal, or of an equal text parsed before; else None."""
         if type(value) is str:
             return self._equal.get(value)
         if type(value) is int and abs(value) < limits.MAX_INT:
@@ -287,14 +287,14 @@ class Learner:
         return lambda words, _: words[position]
 
     def position(self, name: str) -> int:
-        """Return the index of the text's first word that is this name, where copies have theirs."""
+        """Return the index of the first word of a repeated text that is a given name."""
         self._unseen[name] -= 1
         position = self._first.get(name, -1)
         self._is_exact = self._is_exact and position >= 0
         return position
 
     def offset(self, at: int) -> Make | Constant:
-        """Build the function that returns where a part of the parsed tree is in a repeated text."""
+        """Build the function that returns the offset of a tree node in a repeated text."""
         position = self._positions.get(at, -1)
         self._is_exact = self._is_exact and position >= 0
         return lambda _, offsets: offsets[position]
@@ -306,7 +306,7 @@ def tuple_of(*values: Any) -> tuple[Any, ...]:
 
 
 def _build(kind: Callable[..., Any], given: Sequence[Make | Constant]) -> Make | Constant:
-    """Build the function that copies a node of a parsed tree, from those that copy its fields."""
+    """Build the function that copies a tree node of a repeated text, field by field."""
     values = [one.value if isinstance(one, Constant) else None for one in given]
     moving = [(at, one) for at, one in enumerate(given) if not isinstance(one, Constant)]
     if not moving:

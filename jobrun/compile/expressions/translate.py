@@ -115,7 +115,7 @@ class Translator:
         self._text_bytes = 0
 
     def expression(self, node: ast.expr) -> Expr:
-        """Translate a node of Python's ``ast``, and all inside it, into an expression of a spec.
+        """Translate a node of Python's ``ast``, with all inside it, to an expression.
 
         Raises:
             SpecError: E108, the text is too large to continue; with all faults found so far.

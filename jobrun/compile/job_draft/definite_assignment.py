@@ -62,7 +62,7 @@ class NameUses:
     functions: set[str] = field(default_factory=set)
 
     def note(self, access: Access, place: Place) -> None:
-        """Add the names that a step reads, assigns or deletes to an analysis of assignments."""
+        """Add the names that a step reads, assigns or deletes, for definite assignment."""
         reads, writes, firm = self.reads, self.writes, self.firm
         for name in access.reads:
             if name not in reads:
@@ -98,7 +98,7 @@ class NameUses:
                 into.setdefault(name, place)
 
     def add(self, other: NameUses) -> None:
-        """Merge the uses of names by further steps into these, for definite assignment."""
+        """Merge other steps' uses of names into these, to analyse definite assignment."""
         self.reads = {**other.reads, **self.reads}
         self.writes = {**other.writes, **self.writes}
         self.atomic = {**other.atomic, **self.atomic}
@@ -141,7 +141,7 @@ class Summary:
     dead: bool = False
 
     def read(self, names: Iterable[str], place: Place, problems: list[FlowProblem]) -> None:
-        """Add names that steps read: unassigned ones to ``needs``, deleted ones to the problems."""
+        """Add names that steps read: unassigned ones to the needs, deleted to the problems."""
         find = self.end.get
         for name in names:
             status = find(name)
@@ -151,12 +151,12 @@ class Summary:
                 problems.append(FlowProblem("deleted", name, place))
 
     def stop(self, target: str, state: _State) -> None:
-        """Record which names are definitely assigned where a ``stop`` step leaves a given block."""
+        """Record which names are definitely assigned where a ``stop`` leaves a block."""
         known = self.stops.get(target)
         self.stops[target] = dict(state) if known is None else meet(known, state)
 
     def then(self, other: Summary, problems: list[FlowProblem]) -> None:
-        """Append the summary of the block that follows; what this one assigns meets its needs."""
+        """Append the next block's summary; what this block assigns meets needs of that."""
         for name, place in other.needs.items():
             self.read((name,), place, problems)
         self.take_stops(other)
@@ -169,7 +169,7 @@ class Summary:
             self.stop(target, {**self.end, **state})
 
     def leave(self, path: str) -> None:
-        """End a block: combine the assignments at its end and at each ``stop`` that leaves it."""
+        """End a block: combine the assignments at its end and at each ``stop``."""
         state = self.stops.pop(path, None)
         if state is not None:
             self.end = state if self.dead else meet(self.end, state)
@@ -357,7 +357,7 @@ class FlowAnalysis:
     def _join(
         self, body: Summary, paths: list[_State], into: Summary, *, ends: bool = True
     ) -> None:
-        """Join a block's summary of assignments to the outer one: needs, stops, final states."""
+        """Merge an inner block's summary of assignments into the outer block's."""
         for name, where in body.needs.items():
             into.read((name,), where, self.problems)
         into.take_stops(body)
@@ -376,7 +376,7 @@ class FlowAnalysis:
 
 
 def _find_races(branches: list[NameUses]) -> list[FlowProblem]:
-    """Analyse assignments in ``parallel``: find names that one branch assigns and another uses."""
+    """Find names that one ``parallel`` branch assigns and another uses."""
     writers: dict[str, tuple[int, Place]] = {}
     counters: dict[str, tuple[int, Place]] = {}
     for index, uses in enumerate(branches):
@@ -401,7 +401,7 @@ def _find_races(branches: list[NameUses]) -> list[FlowProblem]:
 
 
 def _is_endless(step: Loop | While) -> bool:
-    """Return whether a loop never ends, so that no path of definite assignment leads past it."""
+    """Return whether a loop ends only by ``stop``: no other path of assignments leads past."""
     if isinstance(step, Loop):
         return step.count is None
     return isinstance(step.condition, Const) and step.condition.value is True
@@ -452,12 +452,12 @@ class RepeatedFlow:
     places: Sequence[Place]
 
     def find(self) -> _Made | None:
-        """Reuse the assignment analysis of a task that differs only in names; None without one."""
+        """Copy the definite-assignment analysis of a task that differs in names, or None."""
         make = self.shape.make
         return make(self.names, self.places) if make is not None else None
 
     def learn(self, total: Summary, uses: NameUses) -> None:
-        """Store a task's definite-assignment analysis, to copy it for tasks with other names."""
+        """Store a task's definite-assignment analysis, for tasks with other names."""
         if not self.shape.is_tried:
             self.shape.is_tried = True
             if not (total.stops or total.dead or uses.outputs):

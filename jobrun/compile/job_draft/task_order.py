@@ -35,7 +35,7 @@ class TaskOrder:
 
     @cached_property
     def reverse_rank(self) -> list[int]:
-        """Return each task's rank in an order by ``needs`` that else reverses the spec's order.
+        """Return each task's rank in an order by ``needs`` that otherwise reverses the spec's.
 
         It differs from ``rank`` if ``needs`` permits more than one order.
         """
@@ -94,7 +94,7 @@ class TaskOrder:
 
 
 def sort_topologically(needs: Sequence[tuple[int, ...]]) -> tuple[list[int], list[int]]:
-    """Sort tasks so that each follows its needs, else in spec order; list those in cycles apart."""
+    """Sort tasks so that each follows its needs; list those in cycles apart."""
     waiting = [len(set(one)) for one in needs]
     followers: list[list[int]] = [[] for _ in needs]
     for task, one in enumerate(needs):

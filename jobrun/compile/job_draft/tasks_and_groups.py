@@ -111,7 +111,7 @@ class TaskFlow:
         return {*self.once.functions, *self.inner.functions, *self.reporting.functions}
 
     def is_only(self, kind: Literal["called", "lent"], name: str) -> bool:
-        """Return whether only callables, and no other steps of the task, make or change a blob."""
+        """Return whether only callables, not other steps of a task, make or change a blob."""
         called = is_lent = False
         for uses in (self.once, self.inner, self.reporting):
             if name in uses.firm or name in uses.atomic:
@@ -154,11 +154,11 @@ class Records:
 
     @property
     def are_unknown(self) -> bool:
-        """Return whether the fields of the records read are unknown, as the reader is invalid."""
+        """Return whether a task reads records of unknown fields, from an invalid reader."""
         return self.is_loop and not self.fields
 
     def sent(self) -> Iterator[tuple[str, Place]]:
-        """Yield the name of each blob that a task sends to a queue, and its place in the spec."""
+        """Yield each blob's name that a task sends to a queue, and its place in the spec."""
         for sent, place in zip(self.write, self.write_at, strict=True):
             for name in sent.names:
                 yield name, self.sent_at.get((sent.queue.name, name), place)
@@ -221,7 +221,7 @@ class TaskDraft:
         return not around and {Net}.issuperset(map(type, self.steps))
 
     def find_write_place(self, name: str) -> Place:
-        """Return the place in the spec where this task first writes a name; else the task's own."""
+        """Return the place in the spec where a task first writes a name; else its own."""
         for uses in (self.flow.once, self.flow.inner, self.flow.reporting):
             place = uses.writes.get(name) or uses.atomic.get(name)
             if place is not None:

@@ -176,7 +176,7 @@ def lower_node_dir(
 
 
 def check_collection(policy: CheckpointPolicy, place: Place, at: Place, faults: Faults) -> None:
-    """Check that the ``collect`` of the spec's ``checkpoint`` fits its ``node_dir`` and ``upload``.
+    """Check that the spec's ``checkpoint.collect`` fits ``node_dir`` and ``upload``.
 
     Args:
         policy: The policy, as written.

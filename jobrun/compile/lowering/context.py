@@ -60,11 +60,11 @@ class Context:
     nodes: NodeNames = field(default_factory=lambda: NodeNames(Cluster(())))
 
     def place(self, path: str, *spec_path: str | int) -> Place:
-        """Return the ``Place`` of a step being lowered: its path, and its position in the spec."""
+        """Return the ``Place`` of a step being lowered: its path and position in the spec."""
         return Place(path, self.source.at(spec_path))
 
     def at(self, *spec_path: str | int) -> Place:
-        """Return the ``Place`` (path, line and column) of a spec's key, for faults in lowering."""
+        """Return the ``Place`` (path, line and column) of a spec's key, for lowering."""
         return Place(path_text(spec_path), self.source.at(spec_path))
 
     def check_blob_name(self, name: str, place: Place) -> None:
@@ -89,7 +89,7 @@ class NetRenaming:
     counters: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, name: str) -> str:
-        """Return a net's blob name as renamed in the lowering context of one use of the net."""
+        """Return the new name of a net's blob in the lowering context of one use of the net."""
         if name in self.counters:
             return self.counters[name]
         return f"nets/{self.net}:{name}" if name in self.shared else f"{self.use}:{name}"
@@ -130,7 +130,7 @@ class Env:
         return replace(inner, loops=(*self.loops, path), indices=indices)
 
     def branch(self) -> Env:
-        """Return the lowering context inside an ``if``, which is no block for ``stop`` to leave."""
+        """Return the lowering context inside an ``if``: ``stop`` leaves the block around it."""
         return replace(self, depth=self.depth + 1)
 
     def net(self, name: str, rename: NetRenaming | None) -> Env:
@@ -142,7 +142,7 @@ class Env:
         )
 
     def target(self, name: str | None) -> str | None:
-        """Return the path of the block that ``stop`` leaves in this lowering context, or None."""
+        """Return the path of the block that ``stop`` leaves in this context, or None."""
         if name is None:
             return self.blocks[-1][1]
         return next((path for given, path in reversed(self.blocks) if given == name), None)

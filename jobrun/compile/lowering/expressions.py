@@ -66,7 +66,7 @@ class ExpressionLowering:
         self._statements: dict[Path, Op] = {}
 
     def expression(self, value: Any, at: Path, path: str, env: Env) -> Expr:
-        """Lower the expression at a key of the spec, as part of the step with the given path."""
+        """Lower the expression at a key of the spec, for the step of a given path."""
         expr = self._parser.known(value)
         if expr is not None and not _needs_resolving(value, env):
             # Without its place: a large spec has hundreds of thousands of names and numbers.
@@ -127,7 +127,7 @@ class ExpressionLowering:
         return self.resolve_op(op, value, env)
 
     def resolve_op(self, op: Op, written: Any, env: Env) -> Op:
-        """Rename the blobs, and resolve the loop indices, in a statement's lowered expressions."""
+        """Rename the blobs, and resolve the loop indices, in a statement's expressions."""
         place = Place(op.path, op.origin)
         for name in _bound_names(op):
             self._context.check_blob_name(name, place)
@@ -139,7 +139,7 @@ class ExpressionLowering:
         return self._resolve_names(op, place, env)
 
     def blob(self, name: str, place: Place, env: Env) -> str:
-        """Lower the target of an assigned expression: check the blob's name, rename it in nets."""
+        """Lower the name of an assigned blob in an expression: check it, rename it in nets."""
         self._context.check_blob_name(name, place)
         return self.name(name, env)
 
@@ -230,7 +230,7 @@ def _build_placeholder(text: str) -> Op:
 
 
 def parse_text(text: str, origin: Origin, path: str, params: Params, *, holes: bool) -> Text:
-    """Parse a text template of the spec: literals, ``{holes}``, and builtins as ``${run.dir}``.
+    """Parse a text template of the spec: literals, ``{holes}`` and placeholders ``${run.dir}``.
 
     ``${run.dir}``, ``${node}``, ``${epoch}`` and ``${instance}`` are filled in at run time,
     ``$$`` is a dollar. With ``holes``, ``{expr}`` and ``{expr:format}`` are filled in too,

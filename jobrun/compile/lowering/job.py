@@ -107,7 +107,7 @@ def _layouts(spec: JobSpec, source: SourceMap) -> tuple[StateLayout, ...]:
 
 
 def lower_notify(spec: JobSpec, context: Context) -> tuple[NotifyTarget, ...]:
-    """Lower ``notify`` of a job's spec to targets; add a fault for one that cannot be notified."""
+    """Lower ``notify`` of a job to targets; add a fault for one that is not supported."""
     is_one = not isinstance(spec.notify, tuple)
     written = spec.notify if isinstance(spec.notify, tuple) else (spec.notify,)
     found = []
@@ -186,7 +186,7 @@ def _bad_amounts(node: NodeSpec, at: Path) -> _Found:
 
 
 def _conflicts(node: NodeSpec, at: Path) -> _Found:
-    """Yield faults in lowering a node whose ``props`` contradict its host, count or resources."""
+    """Yield faults of a node whose ``props`` contradict its host, count or resources."""
     meant = {"host": node.host, "count": node.count, "resources": node.resources}
     for key, value in meant.items():
         if value and key in node.props and node.props[key] != value:

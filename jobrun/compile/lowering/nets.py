@@ -46,7 +46,7 @@ _COUNTING = frozenset(name for name, one in OPERATORS.items() if one.atomic) | {
 
 
 def build_net_table(spec: JobSpec, source: SourceMap, faults: Faults) -> dict[str, NetDef]:
-    """Build the table of a spec's nets (named lists of steps); refuse nets that use themselves."""
+    """Build the table of the spec's nets (lists of steps); refuse recursive ones."""
     used = {name: _used_names(net) for name, net in spec.nets.items()}
     order, cycles = _sort_inner_first(used)
     for cycle in cycles:
@@ -129,7 +129,7 @@ def _inner_lists(step: StepSpec) -> tuple[Steps, ...]:
 
 
 def _sort_inner_first(used: dict[str, list[str]]) -> tuple[list[str], list[list[str]]]:
-    """Sort the nets so that each comes after the nets it uses; return cycles of recursive nets."""
+    """Sort the nets so that each comes after the nets it uses; return the cycles."""
     order: list[str] = []
     cycles: list[list[str]] = []
     done: set[str] = set()
@@ -184,7 +184,7 @@ class Parameters:
     bound: dict[str, Place | None] = field(default_factory=dict)
 
     def scan(self, steps: tuple[Step, ...]) -> set[str]:
-        """Scan the lowered steps of a net for the parameters that they read before binding them."""
+        """Scan a net's lowered steps for the parameters that they read before binding."""
         read: set[str] = set()
         for step in steps:
             parts = step.ops if isinstance(step, Net) else (step,)
@@ -224,7 +224,7 @@ class Parameters:
 
     @property
     def counters(self) -> set[str]:
-        """Return the net's parameters that are used as counters only, so they are not copied."""
+        """Return a net's parameters used as counters only, which are not copied."""
         return self.counted - self.changed.keys() - self.bound.keys()
 
     def dropped(self) -> dict[str, Place]:
@@ -297,7 +297,7 @@ class NetLowering:
     def use(
         self, spec: models.NetStep, at: Path, place: Place, origin: Origin, env: Env
     ) -> Step | None:
-        """Lower a step that uses a net to the steps of the net; return None if it has a fault."""
+        """Lower a step that uses a net to the net's steps; return None after a fault."""
         net = self._context.nets.get(spec.net)
         if net is None:
             mend = did_you_mean(spec.net, self._context.nets)
@@ -340,7 +340,7 @@ class NetLowering:
         self._steps.steps(net.steps, net.steps_path, f"{path}/steps", env)
 
     def remote(self, entries: Sequence[RemoteSpec], group: str) -> tuple[RemoteNet, ...]:
-        """Lower a group's ``remote`` entries to remote nets, one for each node an entry names."""
+        """Lower a group's ``remote`` entries to remote nets, one for each node."""
         return tuple(
             net
             for index, entry in enumerate(entries)
@@ -429,7 +429,7 @@ class NetLowering:
         return UseNet(net.name, _surround(before, steps, after), path, origin)
 
     def _find_parameters(self, net: NetDef) -> Parameters:
-        """Lower the steps of a net before its use, to find which parameters they read or change."""
+        """Lower the steps of a net before its use, to find which parameters they change."""
         found = self._parameters.get(net.name)
         if found is None:
             self._ahead = ahead = self._ahead or self._look_ahead()
@@ -507,7 +507,7 @@ class NetLowering:
 def _surround(
     before: list[Assign], steps: tuple[Step, ...], after: list[Assign]
 ) -> tuple[Step, ...]:
-    """Put assignments of inputs and outputs before and after the lowered steps of a used net."""
+    """Put assignments of inputs and outputs around the lowered steps of a used net."""
     first = steps[0] if steps else None
     if before and isinstance(first, Net):
         steps = (Net((*before, *first.ops), before[0].path, before[0].origin), *steps[1:])
@@ -520,7 +520,7 @@ def _surround(
 
 
 def check_remote_reads(net: RemoteNet, faults: Faults) -> None:
-    """Refuse reads of a task's output in a remote net, as outputs exist only on their own node."""
+    """Refuse reads of task outputs in a remote net: they are on their own node only."""
     around = [part for one in net.setup for part in (one.init, one.exit)]
     for step in (step for block in (net.steps, *around) for step in walk(block)):
         for read in FINDER.of_step(step).outputs:

@@ -112,7 +112,7 @@ def build_queue_table(spec: JobSpec, source: SourceMap, faults: Faults) -> Queue
 
 
 def collect_queues(groups: Iterable[TaskGroup], faults: Faults) -> tuple[Queue, ...]:
-    """Collect the queues that tasks name in ``read`` and ``write``, and check their settings."""
+    """Collect the queues that tasks name in ``read`` and ``write``; check settings."""
     found: dict[str, Queue] = {}
     for task in (task for group in groups for task in group.tasks):
         place = Place(task.path, task.origin)

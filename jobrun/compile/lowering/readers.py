@@ -60,7 +60,7 @@ class ReaderTable:
     names: tuple[str, ...] = ()
 
     def read(self, name: str) -> ReadRecords | None:
-        """Lower a task's ``read: NAME`` of a reader to ``ReadRecords``; None if it is not valid."""
+        """Lower a task's ``read: NAME`` of a reader to ``ReadRecords``; None if invalid."""
         reader = self.readers.get(name)
         return None if reader is None else ReadRecords(reader)
 

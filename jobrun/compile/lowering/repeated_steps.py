@@ -41,7 +41,7 @@ class RepeatedBody:
     def lower(
         self, words: tuple[str, ...], origins: Sequence[Origin], prefix: str
     ) -> tuple[tuple[Step, ...], RepeatedFlow]:
-        """Lower repeated steps by copying the steps lowered for an earlier task, with new names."""
+        """Lower repeated steps: copy those lowered for an earlier task, with new names."""
         places = [Place(f"{prefix}[{at}]", origin) for at, origin in enumerate(origins)]
         ops = tuple(
             [
@@ -108,7 +108,7 @@ class RepeatedSteps:
         return StepsText(words, (layout.flat, *operators, *shape), len(specs))
 
     def find(self, text: StepsText) -> RepeatedBody | None:
-        """Return the template that copies repeated steps with other names; None for new ones."""
+        """Return the template that copies repeated steps with other names, or None."""
         return self._bodies.get(text.key)
 
     def learn(self, text: StepsText, steps: tuple[Step, ...], *, is_sound: bool) -> None:

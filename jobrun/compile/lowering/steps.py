@@ -83,7 +83,7 @@ class StepLowering:
         return self._nets
 
     def _look_ahead(self) -> StepLowering:
-        """Return the object that lowers the steps of a net in advance, without adding faults."""
+        """Return the object that lowers a net's steps in advance, without adding faults."""
         if self._is_ahead:
             return self
         ahead = StepLowering(replace(self._context, faults=Faults()))
@@ -139,7 +139,7 @@ class StepLowering:
         return steps, None
 
     def setup(self, spec: models.SetupSpec, at: Path, path: str, env: Env) -> SetupNets:
-        """Lower the set-up steps of a task or net to two blocks, ``path.init`` and ``path.exit``.
+        """Lower the set-up steps of a task or net: two blocks, init and exit.
 
         ``env`` says which nets and names are around it; its blocks are not reachable.
         """
@@ -318,7 +318,7 @@ class EffectLowering:
         return Save(self._files(spec.save, (*at, "save"), place, env), place.path, place.origin)
 
     def _declared(self, spec: models.EffectStep, at: Path, place: Place, env: Env) -> Step:
-        """Lower a step such as ``log`` by the keys that its class in ``graph.effects`` declares."""
+        """Lower a step such as ``log`` by the keys that its effect class declares."""
         kind: Any = models.DECLARED_MODELS[type(spec)]
         given: dict[str, Any] = {
             name: str(getattr(spec, other)) for name, other in declared_sources(kind).items()

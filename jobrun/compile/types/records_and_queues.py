@@ -184,7 +184,7 @@ def _compared_part(queue: Queue, known: Known) -> object:
 
 
 def _are_incompatible(queue: Queue, one: Known, other: Known) -> bool:
-    """Return whether two types of records cannot be in one queue, as no task could read both."""
+    """Return whether two types of records cannot be in one queue."""
     if one.dtype is not None and other.dtype is not None and one.dtype != other.dtype:
         return True
     if one.shape is None or other.shape is None:
