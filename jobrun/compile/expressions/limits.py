@@ -17,6 +17,8 @@ from jobrun.graph.expressions import (
     Unary,
 )
 
+MAX_TEXT_LENGTH = 4096
+MAX_DEPTH = 50
 MAX_NODES = 2_000
 MAX_ITEMS = 1_000
 MAX_TEXT_BYTES = 64 * 1024

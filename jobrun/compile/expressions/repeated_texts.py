@@ -17,8 +17,7 @@ from operator import itemgetter
 from typing import Any
 
 from jobrun.compile.expressions import limits
-from jobrun.compile.expressions.parse import parse_expression, parse_statement
-from jobrun.compile.expressions.python_ast import is_plain
+from jobrun.compile.expressions.parse import is_plain, parse_expression, parse_statement
 from jobrun.compile.expressions.refusals import MEANINGFUL
 from jobrun.compile.expressions.translate import Params
 from jobrun.core.errors import Origin

@@ -12,12 +12,7 @@ from typing import Any
 
 from jobrun.compile.expressions import limits
 from jobrun.compile.expressions.calls import DTYPE_WORDS, CallFault, check_call, check_draw
-from jobrun.compile.expressions.python_ast import (
-    MAX_DEPTH,
-    Findings,
-    SourceText,
-    split_placeholders,
-)
+from jobrun.compile.expressions.limits import MAX_DEPTH
 from jobrun.compile.expressions.refusals import (
     LIBRARIES,
     NODE_PARTS,
@@ -31,6 +26,7 @@ from jobrun.compile.expressions.refusals import (
     explain_unknown_method,
     find_name_refusal,
 )
+from jobrun.compile.expressions.source_text import Findings, SourceText, split_placeholders
 from jobrun.core.errors import SpecError
 from jobrun.core.text.names import BLOB_NAME, did_you_mean
 from jobrun.graph.expressions import (

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from jobrun.compile.expressions.limits import MAX_DEPTH
 from jobrun.compile.expressions.parse import parse_expression
-from jobrun.compile.expressions.python_ast import MAX_DEPTH, Part, SourceText, split_placeholders
 from jobrun.compile.expressions.repeated_texts import RepeatedTexts
+from jobrun.compile.expressions.source_text import Part, SourceText, split_placeholders
 from jobrun.compile.expressions.translate import UNREADABLE, Params
 from jobrun.compile.faults import Place
 from jobrun.compile.lowering.context import Context, Env
