@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from jobrun.compile.analysis.callable_aliasing import UnsharedPairs, find_unshareable_blobs
 from jobrun.compile.analysis.missing_blobs import MissingBlobs
 from jobrun.compile.analysis.outputs import OutputTable
-from jobrun.compile.analysis.reader_positions import divide_read
 from jobrun.compile.analysis.scopes import NodeView, build_node_views
 from jobrun.compile.analysis.state import KeptNames, find_left_names, find_state, names_of
 from jobrun.compile.checks.exactness import add_probes, find_inexactness
@@ -24,9 +23,11 @@ from jobrun.compile.checks.visibility import (
 )
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, JobDraft, TaskDraft
+from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import Probe, StopCondition
 from jobrun.graph.query import walk
+from jobrun.graph.readers import ReadQueue, ReadRecords
 from jobrun.graph.steps import Step
 from jobrun.graph.types import (
     Apart,
@@ -216,12 +217,20 @@ def _task(
         draft.timeout_s,
         draft.retry,
         draft.on_error,
-        divide_read(draft, view.node),
+        _share_read(draft, view.node),
         draft.records.write,
         tuple(sorted(objects)),
         _select_pairs(_blocks(draft), apart) if apart else (),
     )
     return outputs.bind_nodes(task, view.node) if outputs.reads_outputs(draft) else task
+
+
+def _share_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
+    """Assemble a task's ``read`` on one node, with the share of the reader's rows it gets."""
+    read = draft.records.read
+    if not isinstance(read, ReadRecords) or read.reader.shard == "none":
+        return read
+    return replace(read, part=draft.nodes.index(node), parts=len(draft.nodes))
 
 
 def _blocks(draft: TaskDraft) -> tuple[tuple[Step, ...], ...]:

@@ -1,4 +1,4 @@
-"""Analyse readers: their positions as state, shares of rows, and the order of reads.
+"""Analyse the positions of readers: as state of nodes, and the order of tasks that move them.
 
 The readers themselves are lowered by ``lowering.readers``.
 """
@@ -22,22 +22,12 @@ from jobrun.graph.expressions import Sequence as Items
 from jobrun.graph.readers import (
     POSITION,
     Reader,
-    ReadQueue,
-    ReadRecords,
     readers_in,
 )
 from jobrun.graph.steps import Assign, NameTarget, Net
 from jobrun.graph.types import NodeSetup, Scope, SetupNets, TaskGroup
 
 _SETUP = "readers"
-
-
-def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
-    """Set in a task's ``read`` which share of the reader's rows a node reads."""
-    read = draft.records.read
-    if not isinstance(read, ReadRecords) or read.reader.shard == "none":
-        return read
-    return replace(read, part=draft.nodes.index(node), parts=len(draft.nodes))
 
 
 def add_positions(kept: Mapping[str, KeptNames], groups: Groups) -> dict[str, KeptNames]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,9 @@ from jobrun.compile.lowering.queues import QueueTable
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.types import Cluster
 from jobrun.spec.yaml.nodes import Path, SourceMap, path_text
+
+# From a name in a net to one in the task that uses it.
+Rename = Callable[[str], str]
 
 if TYPE_CHECKING:
     from jobrun.spec.models.steps import SetupSpec, Steps
@@ -42,11 +45,6 @@ class NetDef:
     size: int = 0
     sound: bool = True
 
-    @property
-    def path(self) -> Path:
-        """Return the spec path ``nets/NAME`` of a net in the lowering context's table."""
-        return ("nets", self.name)
-
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -75,27 +73,6 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class NetRenaming:
-    """The renaming of a net's own names, for one use of it.
-
-    Names that the net's set-up makes are shared by all uses in a task; the others are new
-    at each use, so that no use sees what an earlier one left. Counters are passed by reference:
-    ``counters`` has the caller's name of each parameter that is one.
-    """
-
-    net: str
-    use: str
-    shared: frozenset[str] = frozenset()
-    counters: Mapping[str, str] = field(default_factory=dict)
-
-    def __call__(self, name: str) -> str:
-        """Return the new name of a net's blob in the lowering context of one use of the net."""
-        if name in self.counters:
-            return self.counters[name]
-        return f"nets/{self.net}:{name}" if name in self.shared else f"{self.use}:{name}"
-
-
-@dataclass(frozen=True, slots=True)
 class Env:
     """The surroundings of a list of steps during lowering: blocks, loops, nets and names.
 
@@ -113,7 +90,7 @@ class Env:
     blocks: tuple[tuple[str, str], ...]
     loops: tuple[str, ...] = ()
     indices: Mapping[str, str] = field(default_factory=dict)
-    rename: NetRenaming | None = None
+    rename: Rename | None = None
     nets: tuple[str, ...] = ()
     depth: int = 0
     is_loose: bool = False
@@ -133,7 +110,7 @@ class Env:
         """Return the lowering context inside an ``if``: ``stop`` leaves the block around it."""
         return replace(self, depth=self.depth + 1)
 
-    def net(self, name: str, rename: NetRenaming | None) -> Env:
+    def net(self, name: str, rename: Rename | None) -> Env:
         """Return the lowering context inside a net, in which the net's blobs are renamed."""
         indices = self.indices if rename is None else {}
         rename = rename or self.rename

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FINDER
-from jobrun.compile.lowering.context import Context, Env, NetDef, NetRenaming
+from jobrun.compile.lowering.context import Context, Env, NetDef
 from jobrun.compile.lowering.expressions import ExpressionLowering
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass, replace
@@ -232,6 +232,27 @@ class Parameters:
         return {name: place for name, place in self.bound.items() if place is not None}
 
 
+@dataclass(frozen=True, slots=True)
+class NetRenaming:
+    """The renaming of a net's own names, for one use of it.
+
+    Names that the net's set-up makes are shared by all uses in a task; the others are new
+    at each use, so that no use sees what an earlier one left. Counters are passed by reference:
+    ``counters`` has the caller's name of each parameter that is one.
+    """
+
+    net: str
+    use: str
+    shared: frozenset[str] = frozenset()
+    counters: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, name: str) -> str:
+        """Return the new name of a net's blob in the lowering context of one use of the net."""
+        if name in self.counters:
+            return self.counters[name]
+        return f"nets/{self.net}:{name}" if name in self.shared else f"{self.use}:{name}"
+
+
 class NetLowering:
     """Lowers steps that use nets, and the set-up of the nets that are used.
 
@@ -274,7 +295,7 @@ class NetLowering:
             names = self._shared_names(net)
             rename = NetRenaming(net.name, f"nets/{net.name}", names) if net.own_names else None
             env = Env((), rename=rename, nets=(net.name,))
-            at = (*net.path, "setup", level)
+            at = (*_path(net), "setup", level)
             path = f"nets/{net.name}/setup.{level}"
             self._setups[key] = (
                 self._steps.setup(net.setup[level], at, path, env),
@@ -287,7 +308,7 @@ class NetLowering:
         if net.name not in self._shared:
             bound: set[str] = set()
             for level, setup in net.setup.items():
-                at = (*net.path, "setup", level)
+                at = (*_path(net), "setup", level)
                 lowered = self._steps.setup(setup, at, f"nets/{net.name}/setup.{level}", Env(()))
                 for step in walk((*lowered.init, *lowered.exit)):
                     bound.update(FINDER.of_step(step).binds)
@@ -325,10 +346,10 @@ class NetLowering:
         for name, net in self._context.nets.items():
             for key, declared in (("in", net.inputs), ("out", net.outputs)):
                 for index, one in enumerate(declared):
-                    place = self._context.place(f"nets.{name}", *net.path, key, index)
+                    place = self._context.place(f"nets.{name}", *_path(net), key, index)
                     self._context.check_blob_name(one, place)
             if name not in self._used and name not in inner and net.sound:
-                place = Place(f"nets.{name}", self._context.source.key(net.path))
+                place = Place(f"nets.{name}", self._context.source.key(_path(net)))
                 mend = f"remove it, or use it: {{net: {name}}}"
                 self._faults.warn("W134", f"net '{name}' is unused", mend, place)
                 self._read_unused(net)
@@ -530,3 +551,7 @@ def check_remote_reads(net: RemoteNet, faults: Faults) -> None:
                 "read a blob of the node instead",
                 Place(step.path, step.origin),
             )
+
+
+def _path(net: NetDef) -> Path:
+    return ("nets", net.name)
