@@ -17,7 +17,7 @@ from jobrun.compile.analysis.conditions_and_metrics import (
     find_end_of_data,
     resolve_conditions,
 )
-from jobrun.compile.analysis.queues import check_pipelines
+from jobrun.compile.analysis.queues import check_queues
 from jobrun.compile.analysis.reader_positions import (
     add_position_setup,
     add_positions,
@@ -140,7 +140,7 @@ def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
 def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
     """Run the compile pipeline's checks: of queues, readers, state, and probable mistakes."""
     policy, saved_at = analysed.policy, draft.saved_nodes_at
-    check_pipelines(draft.groups, draft.job.queues, faults)
+    check_queues(draft.groups, draft.job.queues, faults)
     check_reader_order(draft.groups, faults)
     check_saved_positions(draft.groups, policy, saved_at, faults)
     check_state_dirs(analysed.state_dirs, policy, saved_at, faults)

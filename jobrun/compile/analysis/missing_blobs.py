@@ -8,7 +8,8 @@ from functools import cached_property
 from jobrun.compile.analysis.queues import must_run_concurrently
 from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.tasks_and_groups import FAILED, GroupDraft, TaskDraft
+from jobrun.compile.job_draft.definite_assignment import FAILED
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.core.codes import Code
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean, nearest

@@ -47,7 +47,7 @@ def must_run_concurrently(group: GroupDraft, first: int, second: int) -> bool:
     return second in _find_concurrent(first, _map_successors(find_queue_ends(group)))
 
 
-def check_pipelines(
+def check_queues(
     groups: Mapping[GroupName, GroupDraft], queues: Sequence[Queue], faults: Faults
 ) -> None:
     """Check a job's queues: the tasks that write and read them, and possible deadlocks."""

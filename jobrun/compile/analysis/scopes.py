@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from jobrun.compile.job_draft.definite_assignment import FlowAnalysis, NameUses, Status, Summary
-from jobrun.compile.job_draft.tasks_and_groups import FAILED, GroupDraft, TaskDraft
+from jobrun.compile.job_draft.definite_assignment import (
+    FAILED,
+    FlowAnalysis,
+    NameUses,
+    Status,
+    Summary,
+)
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Report, Scope, Scopes
 
@@ -114,12 +120,8 @@ def build_node_views(group: GroupDraft, start: Mapping[str, frozenset[str]]) -> 
 def _analyse_setup(view: NodeView) -> None:
     setups = view.group.setups.get(view.node, ())
     finder = view.finder
-    for setup in setups:
-        view.init.then(finder.block(setup.init, f"{setup.name}.init"), finder.problems)
-    for setup in reversed(setups):
-        view.exit.end.setdefault(FAILED, Status.SET)
-        view.exit.then(finder.block(setup.exit, f"{setup.name}.exit"), finder.problems)
-    view.exit.end.pop(FAILED, None)
+    view.init = finder.setups(setups, "init")
+    view.exit = finder.setups(setups, "exit")
     view.around = finder.uses
     made = set(finder.uses.writes) - view.start
     if view.group.workspace == "global":

@@ -15,8 +15,8 @@ from functools import cached_property
 from jobrun.compile.analysis.missing_blobs import MissingBlobs
 from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.definite_assignment import FlowAnalysis, FlowProblem, Status
-from jobrun.compile.job_draft.tasks_and_groups import FAILED, GroupDraft, TaskDraft, TaskFlow
+from jobrun.compile.job_draft.definite_assignment import FAILED, FlowAnalysis, FlowProblem, Status
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft, TaskFlow
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.readers import BlobSource, ReadRecords
 from jobrun.graph.types import Scope

@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import assert_never
+from typing import Literal, assert_never
 
 from jobrun.compile.faults import Place
 from jobrun.core.lazy_dataclass import dataclass
@@ -21,8 +21,10 @@ from jobrun.graph.effects import Effect
 from jobrun.graph.expressions import Const
 from jobrun.graph.readers import record_path
 from jobrun.graph.steps import Guard, If, Loop, Net, Parallel, Step, Stop, UseNet, While
+from jobrun.graph.types import SetupNets
 from jobrun.ops.operator_table import OPERATORS
 
+FAILED = "failed"
 FINDER = AccessFinder(
     {name: one.mutates for name, one in OPERATORS.items() if one.mutates},
     {name for name, one in OPERATORS.items() if one.atomic},
@@ -247,6 +249,19 @@ class FlowAnalysis:
         paths = [{}, *self._passes(one, one.needs.items())]
         self._join(one, [*paths, *filter(None, [one.stops.pop(path, None)])], whole)
         return whole
+
+    def setups(self, setups: Sequence[SetupNets], part: Literal["init", "exit"]) -> Summary:
+        """Summarise which names the init or exit steps of set-ups need, assign and delete."""
+        summary = Summary()
+        for setup in setups if part == "init" else reversed(setups):
+            steps = setup.init if part == "init" else setup.exit
+            if part == "exit":
+                # Bound by the runtime before the exit runs.
+                summary.end.setdefault(FAILED, Status.SET)
+            summary.then(self.block(steps, f"{setup.name}.{part}"), self.problems)
+        if part == "exit":
+            summary.end.pop(FAILED, None)
+        return summary
 
     def _steps(self, steps: tuple[Step, ...], into: Summary) -> None:
         for step in steps:

@@ -12,6 +12,7 @@ from typing import Literal
 
 from jobrun.compile.faults import Place
 from jobrun.compile.job_draft.definite_assignment import (
+    FAILED,
     FINDER,
     FlowAnalysis,
     FlowProblem,
@@ -43,7 +44,6 @@ from jobrun.graph.types import (
 )
 
 Workspace = Literal["private", "global"]
-FAILED = "failed"
 # Of all tasks without the part that would use names; never changed.
 _NO_USES = NameUses()
 _NO_PLACE = Place("", NOWHERE)
@@ -309,15 +309,15 @@ def _analyse_flow(task: TaskDraft) -> TaskFlow:
             repeated.learn(body, one.uses)
         return TaskFlow(body, {}, {}, {}, _NO_USES, one.uses, _NO_USES, one.problems, one.carried)
     once, inner, reporting = FlowAnalysis(), FlowAnalysis(), FlowAnalysis()
-    inits = _summarise_setups(once, task.setup, "init")
-    instance = _summarise_setups(inner, task.instance_setup, "init")
+    inits = once.setups(task.setup, "init")
+    instance = inner.setups(task.instance_setup, "init")
     begun = _summarise_source(task, once)
     at_start = Summary()
     at_start.then(inits, [])
     at_start.then(instance, [])
     instance.then(_summarise_body(inner, task), inner.problems)
-    instance.then(_summarise_setups(inner, task.instance_setup, "exit"), inner.problems)
-    exits = _summarise_setups(once, task.setup, "exit")
+    instance.then(inner.setups(task.instance_setup, "exit"), inner.problems)
+    exits = once.setups(task.setup, "exit")
     total = Summary()
     problems: list[FlowProblem] = []
     for part in (inits, begun, instance, exits):
@@ -368,18 +368,4 @@ def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
         access = FINDER.of_expr(*source_expressions(read.reader))
         once.uses.note(access, task.records.read_at)
         summary.read((*access.reads, *access.atomic), task.records.read_at, once.problems)
-    return summary
-
-
-def _summarise_setups(finder: FlowAnalysis, setups: tuple[SetupNets, ...], part: str) -> Summary:
-    """Summarise which names the set-ups of a task need and assign, in init or exit steps."""
-    summary = Summary()
-    for setup in setups if part == "init" else reversed(setups):
-        steps = setup.init if part == "init" else setup.exit
-        if part == "exit":
-            # Bound by the runtime before the exit runs.
-            summary.end.setdefault(FAILED, Status.SET)
-        summary.then(finder.block(steps, f"{setup.name}.{part}"), finder.problems)
-    if part == "exit":
-        summary.end.pop(FAILED, None)
     return summary

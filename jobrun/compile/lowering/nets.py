@@ -247,7 +247,7 @@ class NetRenaming:
     counters: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, name: str) -> str:
-        """Return the new name of a net's blob in the lowering context of one use of the net."""
+        """Return the new name of a net's blob, as renamed for one use of the net."""
         if name in self.counters:
             return self.counters[name]
         return f"nets/{self.net}:{name}" if name in self.shared else f"{self.use}:{name}"

@@ -1,6 +1,6 @@
 """Lower ``queues`` of a spec, and the ``read`` and ``write`` of tasks that name queues.
 
-What the tasks of a group must agree on is checked by ``analysis.pipelines``.
+What the tasks of a group must agree on is checked by ``analysis.queues``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class QueueTable:
         return None if queue is None else ReadQueue(queue, self.sent.get((group, name), ()))
 
     def check_read(self, name: str, place: Place, faults: Faults) -> None:
-        """Check that the queue or reader named in a task's ``read`` is in the spec."""
+        """Check that a lowered ``read`` names a queue, or a reader, of the spec."""
         if name not in self.queues and name not in self.readers:
             known = {**dict.fromkeys(self.readers), **self.queues}
             faults.error(
@@ -137,7 +137,7 @@ def collect_queues(groups: Iterable[TaskGroup], faults: Faults) -> tuple[Queue, 
 
 
 def check_names(queue: str, names: tuple[str, ...], place: Place, faults: Faults) -> None:
-    """Check the names of the blobs that a task writes to a queue: some, and none twice."""
+    """Check the names in a ``write`` to a queue that is lowered: some, and none twice."""
     if not names:
         faults.error(
             "E193",

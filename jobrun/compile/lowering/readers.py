@@ -265,7 +265,7 @@ class _ReaderLowering:
         return self._check_fields(found, at)
 
     def _check_ragged(self, fields: tuple[Field, ...], kind: str, at: Path) -> None:
-        """Check the ``ragged`` fields of a reader in the spec: no column may be used twice."""
+        """Check the ``ragged`` fields of a lowered reader: no column may be used twice."""
         ragged = [one for one in fields if one.lengths is not None]
         for one in ragged[:1] if kind in _NOT_RAGGED else ():
             why, mend = _NOT_RAGGED[kind]

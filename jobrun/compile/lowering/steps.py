@@ -115,7 +115,7 @@ class StepLowering:
         return (*found, _net(run)) if run else tuple(found)
 
     def expect(self, tasks: int) -> None:
-        """Prepare to lower the steps of many tasks faster, by copying steps that are alike."""
+        """Set the lowering of steps to copy those that repeat, if there are many tasks."""
         if tasks >= _MANY_TASKS and self._repeated is None:
             from jobrun.compile.lowering.repeated_steps import (  # noqa: PLC0415 - of large jobs
                 RepeatedSteps,
@@ -126,7 +126,7 @@ class StepLowering:
     def body(
         self, specs: models.Steps, at: Path, prefix: str, env: Env
     ) -> tuple[tuple[Step, ...], RepeatedFlow | None]:
-        """Lower the steps of a task, by copying an earlier task's where only names differ."""
+        """Lower all steps of a task, one by one or as a copy of an earlier task's."""
         text = self._repeated.text(specs) if self._repeated is not None else None
         if self._repeated is None or text is None:
             return self.steps(specs, at, prefix, env), None
@@ -370,7 +370,7 @@ class EffectLowering:
         return Assign(targets, value, path, origin) if targets else Perform(value, path, origin)
 
     def _checked(self, call: Call, definition: OpDef, place: Place) -> Expr:
-        """Check an operator step's arguments, unless a checked step differs in names only."""
+        """Lower an operator step's call: check its arguments, once for equal kinds of them."""
         key = _kinds_of_arguments(call)
         if key in self._valid:
             return call
@@ -503,7 +503,7 @@ _LOWERING: Mapping[str, Callable[[EffectLowering, Any, Path, Place, Env], Step]]
 
 
 def _kinds_of_arguments(call: Call) -> tuple[object, ...] | None:
-    """Build the cache key of an operator step's call: function and kinds of arguments.
+    """Build the key by which a lowered operator step counts as checked: its arguments' kinds.
 
     Returns None for a call with keywords or with nested expressions.
 

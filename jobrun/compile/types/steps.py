@@ -163,7 +163,7 @@ class StepInference:
         return self._inference.whole(expr)
 
     def output(self, expr: Expr, task: Task) -> Known:
-        """Infer the type of a task's output from the blobs' types after the last step."""
+        """Infer, after the steps of a task, the type of one of its outputs."""
         self._of = task
         return self._inference.whole(expr)
 
