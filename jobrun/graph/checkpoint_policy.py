@@ -103,7 +103,7 @@ def needs_plugin(rules: Rules) -> str:
 
 
 def codec_for(name: str, rules: Rules) -> str:
-    """Return the codec that a checkpoint policy's first matching rule gives, or ""."""
+    """Return the codec that a checkpoint policy's rules give a blob, or ""."""
     for pattern, codec in rules:
         if fnmatchcase(name, pattern):
             return "" if codec == NONE else codec

@@ -277,7 +277,7 @@ def _escape(text: str) -> str:
 
 
 def groups_of(job: Job) -> Iterator[tuple[TaskGroup, Tasks]]:
-    """Yield the groups of a job that a drawing shows, not empty, and their tasks."""
+    """Yield the groups that a drawing shows (all but empty ones), with their tasks."""
     for group in job.groups:
         if group.tasks or group.remote:
             yield group, tasks_by_name(group)

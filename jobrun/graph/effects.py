@@ -44,7 +44,7 @@ class Effect:
         return ()
 
     def reads(self) -> tuple[str, ...]:
-        """Return the blobs that an effect, as of ``run``, reads outside its expressions."""
+        """Return the blobs that an effect such as ``run`` reads outside its expressions."""
         return ()
 
     def binds(self) -> tuple[str, ...]:
@@ -56,7 +56,7 @@ class Effect:
         return ()
 
     def line(self) -> str:
-        """Render an effect, a step such as ``log``, as one line, as a spec writes it."""
+        """Render an effect, a step such as ``log``, as one line of a spec."""
         return type(self).__name__.lower()
 
 
@@ -135,7 +135,7 @@ class ExpressionCompiler(Protocol):
     """Compiles the expressions of an effect to functions of its ``Surroundings``."""
 
     def text(self, text: Text) -> Callable[[Any], str]:
-        """Compile an effect's text, as that of ``log``, to a function that fills its holes."""
+        """Compile the text of an effect such as ``log`` to a function that fills its holes."""
         ...
 
     def condition(self, expr: Expr) -> Callable[[Any], bool]:

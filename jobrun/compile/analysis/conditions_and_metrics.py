@@ -407,7 +407,7 @@ def check_conditions_change(
 
 
 def _find_finite_readers(group: GroupDraft) -> list[str]:
-    """List a group's readers, for stop conditions to wait for; none if one is endless."""
+    """List the readers that stop conditions may wait for: a group's, if none is endless."""
     tops = [reader for reader, _ in walk_readers({group.name: group})]
     sources = [one.source for top in tops for one in readers_in(top)]
     ends = all(one.restart == "never" for one in tops) and not any(

@@ -61,7 +61,7 @@ class _Name:
 
 
 def find_state(views: Mapping[str, NodeView], faults: Faults) -> dict[str, KeptNames]:
-    """Find the state and constants that init leaves per node; refuse uncertain ones."""
+    """Find the state and constants that init leaves per node; refuse what may not exist."""
     return {node: _classify(view, faults) for node, view in views.items()}
 
 

@@ -197,7 +197,7 @@ Reasons = Iterator[tuple[str, str]]
 
 
 def _record_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Reasons:
-    """Yield why a resumed run may give a record to another task: it is inexact.
+    """Yield why a job is inexact: a resumed run may give a record to another task.
 
     Args:
         group: The group.
@@ -212,7 +212,7 @@ def _record_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Reasons
 
 
 def _writer_reasons(group: GroupDraft, ends: QueueEnds) -> Reasons:
-    """Yield why a queue's order is not exact: it has concurrent writers."""
+    """Yield why a queue is inexact: its order is not fixed, and several tasks write it."""
     queue = ends.queue
     if queue.ordered:
         return

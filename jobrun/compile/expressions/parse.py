@@ -232,7 +232,7 @@ def _require_normal_form(scalar: SourceText) -> None:
 
 
 def outside_strings(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the characters outside strings and comments, of a text to parse, with offsets."""
+    """Yield (offset, character) for all outside strings and comments of a text to parse."""
     position = 0
     for quoted in _STRING.finditer(text):
         yield from enumerate(text[position : quoted.start()], position)
@@ -277,7 +277,7 @@ def _syntax_fault(scalar: SourceText, error: SyntaxError, mode: str) -> Fault:
 
 
 def _foreign_fault(scalar: SourceText, mode: str) -> Fault | None:
-    """Explain a text that Python cannot parse by another language's operator, as ``&&``."""
+    """Explain why Python cannot parse a text: another language's operator, such as ``&&``."""
     plain = [" "] * len(scalar.text)
     for at, character in outside_strings(scalar.text):
         plain[at] = character

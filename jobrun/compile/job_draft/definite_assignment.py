@@ -158,7 +158,7 @@ class Summary:
         self.stops[target] = dict(state) if known is None else meet(known, state)
 
     def then(self, other: Summary, problems: list[FlowProblem]) -> None:
-        """Append the next block's summary; what this block assigns meets needs of that."""
+        """Append the next block's summary, without needs that this block's assignments meet."""
         for name, place in other.needs.items():
             self.read((name,), place, problems)
         self.take_stops(other)
@@ -391,7 +391,7 @@ class FlowAnalysis:
 
 
 def _find_races(branches: list[NameUses]) -> list[FlowProblem]:
-    """Find names that one ``parallel`` branch assigns and another uses."""
+    """Analyse assignments in ``parallel``: find names of one branch that another uses."""
     writers: dict[str, tuple[int, Place]] = {}
     counters: dict[str, tuple[int, Place]] = {}
     for index, uses in enumerate(branches):
@@ -416,7 +416,7 @@ def _find_races(branches: list[NameUses]) -> list[FlowProblem]:
 
 
 def _is_endless(step: Loop | While) -> bool:
-    """Return whether a loop ends only by ``stop``: no other path of assignments leads past."""
+    """Return whether a loop ends only by ``stop``: only assignments before it are definite."""
     if isinstance(step, Loop):
         return step.count is None
     return isinstance(step.condition, Const) and step.condition.value is True
@@ -467,7 +467,7 @@ class RepeatedFlow:
     places: Sequence[Place]
 
     def find(self) -> _Made | None:
-        """Copy the definite-assignment analysis of a task that differs in names, or None."""
+        """Copy an earlier task's definite-assignment analysis with new names, if there is one."""
         make = self.shape.make
         return make(self.names, self.places) if make is not None else None
 

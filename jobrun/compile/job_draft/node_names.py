@@ -41,7 +41,7 @@ class NodeNames:
         return self._found[text]
 
     def note_unknown(self, text: str | None, place: Place, faults: Faults) -> None:
-        """Add the fault that a node name, or a pattern as ``worker-*``, matches no node."""
+        """Add the fault that no node matches a name, or a pattern such as ``worker-*``."""
         if text is None:
             shown = ", ".join(list(self._families)[:8])
             mend = f"write 'node: NAME', a counted name, or a pattern; the nodes are: {shown}"

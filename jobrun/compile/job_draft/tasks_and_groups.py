@@ -158,7 +158,7 @@ class Records:
         return self.is_loop and not self.fields
 
     def sent(self) -> Iterator[tuple[str, Place]]:
-        """Yield each blob's name that a task sends to a queue, and its place in the spec."""
+        """Yield the name of each blob that a task sends to queues, with its place."""
         for sent, place in zip(self.write, self.write_at, strict=True):
             for name in sent.names:
                 yield name, self.sent_at.get((sent.queue.name, name), place)

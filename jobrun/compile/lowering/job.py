@@ -186,7 +186,7 @@ def _bad_amounts(node: NodeSpec, at: Path) -> _Found:
 
 
 def _conflicts(node: NodeSpec, at: Path) -> _Found:
-    """Yield faults of a node whose ``props`` contradict its host, count or resources."""
+    """Yield faults of a node being lowered, whose ``props`` contradict its other settings."""
     meant = {"host": node.host, "count": node.count, "resources": node.resources}
     for key, value in meant.items():
         if value and key in node.props and node.props[key] != value:

@@ -450,7 +450,7 @@ class NetLowering:
         return UseNet(net.name, _surround(before, steps, after), path, origin)
 
     def _find_parameters(self, net: NetDef) -> Parameters:
-        """Lower the steps of a net before its use, to find which parameters they change."""
+        """Lower a net's steps before its use, to find parameters that they read or change."""
         found = self._parameters.get(net.name)
         if found is None:
             self._ahead = ahead = self._ahead or self._look_ahead()

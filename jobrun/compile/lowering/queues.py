@@ -137,7 +137,7 @@ def collect_queues(groups: Iterable[TaskGroup], faults: Faults) -> tuple[Queue, 
 
 
 def check_names(queue: str, names: tuple[str, ...], place: Place, faults: Faults) -> None:
-    """Check the names in a ``write`` to a queue that is lowered: some, and none twice."""
+    """Check, as a ``write`` to a queue is lowered, that it names blobs, each once."""
     if not names:
         faults.error(
             "E193",

@@ -370,7 +370,7 @@ class EffectLowering:
         return Assign(targets, value, path, origin) if targets else Perform(value, path, origin)
 
     def _checked(self, call: Call, definition: OpDef, place: Place) -> Expr:
-        """Lower an operator step's call: check its arguments, once for equal kinds of them."""
+        """Check the arguments of a lowered operator step, once for all with equal kinds."""
         key = _kinds_of_arguments(call)
         if key in self._valid:
             return call
@@ -503,7 +503,7 @@ _LOWERING: Mapping[str, Callable[[EffectLowering, Any, Path, Place, Env], Step]]
 
 
 def _kinds_of_arguments(call: Call) -> tuple[object, ...] | None:
-    """Build the key by which a lowered operator step counts as checked: its arguments' kinds.
+    """Build the key that operator steps share if their arguments need one check only.
 
     Returns None for a call with keywords or with nested expressions.
 

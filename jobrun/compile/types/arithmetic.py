@@ -224,7 +224,7 @@ def _compare_values(left: Known, sign: str, right: Known) -> Known:
 
 
 def require_truth_value(known: Known) -> None:
-    """Refuse the arithmetic ``not``, ``and``, ``or`` on a type that is a longer array.
+    """Refuse the arithmetic ``not``, ``and``, ``or`` on an array type of several items.
 
     Raises:
         MisfitError: It has more than one item.
