@@ -467,7 +467,7 @@ class RepeatedFlow:
     places: Sequence[Place]
 
     def find(self) -> _Made | None:
-        """Copy an earlier task's definite-assignment analysis with new names, if there is one."""
+        """Copy an equal task's definite-assignment analysis with new names; None without one."""
         make = self.shape.make
         return make(self.names, self.places) if make is not None else None
 
