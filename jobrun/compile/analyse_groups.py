@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from jobrun.compile.analysis.callable_aliasing import UnsharedPairs, find_unshareable_blobs
 from jobrun.compile.analysis.missing_blobs import MissingBlobs
 from jobrun.compile.analysis.outputs import OutputTable
-from jobrun.compile.analysis.reader_positions import divide_read
 from jobrun.compile.analysis.scopes import NodeView, build_node_views
-from jobrun.compile.analysis.state import KeptNames, find_left_names, find_state
+from jobrun.compile.analysis.state import KeptNames, find_left_names, find_state, names_of
 from jobrun.compile.checks.exactness import add_probes, find_inexactness
 from jobrun.compile.checks.races import check_pulls, check_races
 from jobrun.compile.checks.visibility import (
@@ -23,14 +22,15 @@ from jobrun.compile.checks.visibility import (
     note_problems,
 )
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.draft import GroupDraft, JobDraft, TaskDraft
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, JobDraft, TaskDraft
+from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import Probe, StopCondition
 from jobrun.graph.query import walk
+from jobrun.graph.readers import ReadQueue, ReadRecords
 from jobrun.graph.steps import Step
 from jobrun.graph.types import (
     Apart,
-    Cluster,
     Exactness,
     GroupName,
     NodeReport,
@@ -40,7 +40,6 @@ from jobrun.graph.types import (
 )
 
 Names = Mapping[str, frozenset[str]]
-NamesInOrder = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 class Analysis:
@@ -61,7 +60,7 @@ class Analysis:
         self._apart: dict[str, UnsharedPairs] = {}
 
     def check_tasks(self) -> None:
-        """Check the tasks of all analysed groups for misuse of names and of task outputs."""
+        """Check all groups' tasks for reads of deleted blobs or missing task outputs."""
         epoch = self._groups["epoch"]
         if not epoch.tasks:
             place = Place("epoch", epoch.origin)
@@ -75,7 +74,7 @@ class Analysis:
                     self.outputs.check_reads(task, task.nodes)
 
     def check_init(self, there: Names) -> dict[str, KeptNames]:
-        """Analyse the group ``init``; return each node's state and constants (blobs) after it.
+        """Analyse the group ``init``; return the blobs it leaves: state and constants.
 
         Args:
             there: Per node, the names that exist before.
@@ -87,7 +86,7 @@ class Analysis:
     def keep_saved(
         self, left: Mapping[str, KeptNames], policy: CheckpointPolicy
     ) -> dict[str, KeptNames]:
-        """Select what groups after ``init`` start with: constants, and state where it is saved."""
+        """Select the blobs that later groups start with: constants and saved state."""
         kept = {}
         saved = set(policy.nodes)
         for node, one in left.items():
@@ -99,7 +98,7 @@ class Analysis:
         return kept
 
     def check_other_groups(self, kept: Mapping[str, KeptNames]) -> None:
-        """Analyse epoch, download and exit, given the state and constants that ``init`` left."""
+        """Analyse the groups after ``init``: add faults of missing blobs and data races."""
         names = self._kept = names_of(kept)
         owned = {
             node: ProtectedNames(
@@ -115,7 +114,7 @@ class Analysis:
         self._check_group("exit", after, owned)
 
     def assemble_group(self, name: GroupName) -> TaskGroup:
-        """Assemble an analysed group: build the graph's ``TaskGroup`` from its draft."""
+        """Assemble a group after its analysis: build the ``TaskGroup`` of the compiled job."""
         return assemble_group(
             self._groups[name],
             self._views[name],
@@ -125,7 +124,7 @@ class Analysis:
         )
 
     def _unshared_pairs(self, node: str) -> UnsharedPairs:
-        """Find, over all analysed groups, which pairs of a node's blobs must not share memory."""
+        """Analyse all groups for pairs of blobs that callables must not make aliases."""
         if node not in self._apart:
             kept = self._kept.get(node, frozenset())
             objects = self._callables.get(node, frozenset())
@@ -135,7 +134,7 @@ class Analysis:
         return self._apart[node]
 
     def exactness(self, stop: Iterable[StopCondition], *probes: Probe) -> Exactness:
-        """Analyse whether all groups and probes are exact: collect why a resumed run may differ."""
+        """Analyse groups and conditions for reasons why a resumed run may differ."""
         return add_probes(find_inexactness(self._groups, self._views), stop, *probes)
 
     def _check_group(
@@ -152,16 +151,6 @@ class Analysis:
         return views
 
 
-def names_of(kept: Mapping[str, KeptNames]) -> dict[str, frozenset[str]]:
-    """Map each node to the names of its state and constants, as the analysis of groups needs."""
-    return {node: frozenset((*one.state, *one.constants)) for node, one in kept.items()}
-
-
-def sort_by_node(nodes: Cluster, names: Mapping[str, tuple[str, ...]]) -> NamesInOrder:
-    """List, in the cluster's order of nodes, the state or constants that group analysis found."""
-    return tuple((node.name, names[node.name]) for node in nodes if names.get(node.name))
-
-
 def assemble_group(
     group: GroupDraft,
     views: Mapping[str, NodeView],
@@ -169,7 +158,7 @@ def assemble_group(
     callables: Mapping[str, frozenset[str]],
     apart: Callable[[str], UnsharedPairs],
 ) -> TaskGroup:
-    """Assemble an analysed group as a ``TaskGroup``; its tasks keep the spec's order, then nodes'.
+    """Assemble an analysed group as a ``TaskGroup``, its tasks in spec order, then node order.
 
     Args:
         group: The drafts.
@@ -228,12 +217,20 @@ def _task(
         draft.timeout_s,
         draft.retry,
         draft.on_error,
-        divide_read(draft, view.node),
+        _share_read(draft, view.node),
         draft.records.write,
         tuple(sorted(objects)),
         _select_pairs(_blocks(draft), apart) if apart else (),
     )
     return outputs.bind_nodes(task, view.node) if outputs.reads_outputs(draft) else task
+
+
+def _share_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
+    """Assemble a task's ``read`` on one node, with the share of the reader's rows it gets."""
+    read = draft.records.read
+    if not isinstance(read, ReadRecords) or read.reader.shard == "none":
+        return read
+    return replace(read, part=draft.nodes.index(node), parts=len(draft.nodes))
 
 
 def _blocks(draft: TaskDraft) -> tuple[tuple[Step, ...], ...]:

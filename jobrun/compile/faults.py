@@ -34,7 +34,7 @@ class Faults:
         self._found: dict[tuple[str, str, Origin | None], Fault] = {}
 
     def error(self, code: Code, message: str, mend: str, place: Place, name: str = "") -> None:
-        """Add an error to the compilation's faults, at a place in the spec or at ``name`` in it."""
+        """Add an error to the compilation's faults, at a place or at a name within it."""
         where = self._find_mention(place.origin, name) if name else place.origin
         self._add(Fault(code, message, mend, where, place.path))
 
@@ -49,7 +49,7 @@ class Faults:
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
-        """Catch a ``SpecError`` raised in the block, and add its faults to the compilation's."""
+        """Catch a ``SpecError`` of the block; add its faults to the compilation's."""
         try:
             yield
         except SpecError as error:
@@ -60,7 +60,7 @@ class Faults:
         return len(self._found)
 
     def all(self) -> tuple[Fault, ...]:
-        """Return all faults of a compilation, errors and warnings, in the order they were found."""
+        """Return all faults of a compilation, errors and warnings, in order of discovery."""
         return tuple(self._found.values())
 
     def warnings(self) -> tuple[Fault, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jobrun.compile.analyse_groups import Analysis, names_of, sort_by_node
+from jobrun.compile.analyse_groups import Analysis
 from jobrun.compile.analysis.conditions_and_metrics import (
     Conditions,
     check_conditions_change,
@@ -17,13 +17,12 @@ from jobrun.compile.analysis.conditions_and_metrics import (
     find_end_of_data,
     resolve_conditions,
 )
-from jobrun.compile.analysis.queues import check_pipelines
+from jobrun.compile.analysis.queues import check_queues
 from jobrun.compile.analysis.reader_positions import (
     add_position_setup,
     add_positions,
     check_reader_order,
     check_saved_positions,
-    find_state_nodes,
 )
 from jobrun.compile.analysis.state import (
     KeptNames,
@@ -34,11 +33,14 @@ from jobrun.compile.analysis.state import (
     check_state_dirs,
     check_types,
     find_state_dirs,
+    find_state_nodes,
+    names_of,
+    sort_by_node,
 )
 from jobrun.compile.checks.mid_epoch_saves import check_mid_epoch_saves
 from jobrun.compile.checks.warnings import warn_of_mistakes
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.draft import JobDraft
+from jobrun.compile.job_draft.tasks_and_groups import JobDraft
 from jobrun.compile.lowering.job import lower_spec
 from jobrun.core.errors import Fault
 from jobrun.core.garbage_collection import collector_paused
@@ -57,7 +59,7 @@ class Compiled:
 
 
 def compile_job(loaded: LoadedSpec) -> Compiled:
-    """Compile a spec to a checked ``Job`` by the whole pipeline: lower, analyse, check, assemble.
+    """Compile a spec to a checked ``Job``: the pipeline lowers, analyses and checks it.
 
     The same spec gives an equal job, any number of times; the work grows with the size of
     the spec and of the graph.
@@ -71,7 +73,7 @@ def compile_job(loaded: LoadedSpec) -> Compiled:
 
 
 def complete(job: Job) -> Compiled:
-    """Run the pipeline that compiles specs on a ``Job`` built in Python, to fill in what it lacks.
+    """Run the compile pipeline on a ``Job`` built in Python; return the checked job.
 
     Filled in are the paths of tasks and steps, the workspace of every name, the node of every
     blob and output that is read, state and constants, the nodes to checkpoint, and whether the
@@ -90,7 +92,7 @@ def complete(job: Job) -> Compiled:
 
 
 def _compile(draft: JobDraft, faults: Faults) -> Compiled:
-    """Run the pipeline's stages on the draft of a job, and raise the faults of them together."""
+    """Run the pipeline's stages on the draft of a job; raise their faults together."""
     analysed = _analyse(draft, faults)
     _check(draft, analysed, faults)
     conditions = _resolve_conditions(draft, analysed, faults)
@@ -120,7 +122,7 @@ class _Analysed:
 
 
 def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
-    """Run the compile pipeline's first stage: analyse all groups, decide what is checkpointed."""
+    """Run the compile pipeline's analysis: of groups, state, and nodes to checkpoint."""
     analysis = Analysis(draft, faults)
     analysis.check_tasks()
     state_dirs = find_state_dirs(draft.groups)
@@ -136,9 +138,9 @@ def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
 
 
 def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
-    """Run the pipeline's stage of checks: of queues, readers, state and probable mistakes."""
+    """Run the compile pipeline's checks: of queues, readers, state, and probable mistakes."""
     policy, saved_at = analysed.policy, draft.saved_nodes_at
-    check_pipelines(draft.groups, draft.job.queues, faults)
+    check_queues(draft.groups, draft.job.queues, faults)
     check_reader_order(draft.groups, faults)
     check_saved_positions(draft.groups, policy, saved_at, faults)
     check_state_dirs(analysed.state_dirs, policy, saved_at, faults)
@@ -147,7 +149,7 @@ def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
 
 
 def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) -> Conditions:
-    """Run the pipeline's stage for conditions: resolve them; add a stop when all data are read."""
+    """Run the pipeline's stage for conditions; add a stop when all data are read."""
     found = resolve_conditions(draft, names_of(analysed.kept), analysed.analysis.outputs, faults)
     check_readers_end(draft.groups, found.stop, faults)
     stop = (*found.stop, *find_end_of_data(draft.groups, found.stop))

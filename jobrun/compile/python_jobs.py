@@ -19,10 +19,9 @@ from jobrun.compile.expressions.calls import check_call, check_draw
 from jobrun.compile.expressions.refusals import find_name_refusal
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FINDER
-from jobrun.compile.job_draft.draft import GroupDraft, JobDraft, TaskDraft
 from jobrun.compile.job_draft.node_names import NodeNames
 from jobrun.compile.job_draft.task_order import PlaceOfNeed, resolve_needs
-from jobrun.compile.job_draft.task_records import Records
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, JobDraft, Records, TaskDraft
 from jobrun.compile.lowering.checkpoint import (
     add_manifest_upload,
     check_collection,
@@ -313,7 +312,7 @@ def _common_part(task: Task, node: str) -> Task:
 def _build_draft(
     tasks: list[Task], group: GroupName, position: int, *, is_global: bool
 ) -> TaskDraft:
-    """Lower the tasks of a Python job that have one name, on several nodes, to one draft."""
+    """Lower a task of a Python job, given once for each of its nodes, to a ``TaskDraft``."""
     task = tasks[0]
     place = Place(task.path, task.origin)
     return TaskDraft(
@@ -341,7 +340,7 @@ def _build_draft(
 
 
 def build_records(task: Task) -> Records:
-    """Build the draft of the records that a task of a Python job reads and writes."""
+    """Build, for a task of a Python job, the ``Records`` of what it reads and writes."""
     return Records(
         task.read,
         Place(f"{task.path}/read", task.origin),
@@ -443,7 +442,7 @@ def _check_words(exprs: Iterable[Expr], place: Place, faults: Faults) -> None:
 
 
 def _check_call(call: Call | Draw, place: Place, faults: Faults) -> None:
-    """Validate a call in a job built in Python: the function exists and accepts its arguments."""
+    """Validate a call in a job built in Python: function and arguments."""
     if isinstance(call, Draw):
         draw = DRAWS.get(call.method)
         if draw is None:

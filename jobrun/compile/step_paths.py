@@ -38,11 +38,11 @@ class _Blocks:
     loops: tuple[str, ...] = ()
 
     def block(self, path: str) -> _Blocks:
-        """Return these enclosing step paths and that of an inner block, for the steps in it."""
+        """Return the paths of the blocks around a step, and the path of an inner block."""
         return _Blocks((*self.blocks, path), self.loops)
 
     def loop(self, path: str) -> _Blocks:
-        """Return these enclosing step paths and that of an inner loop, for the steps in it."""
+        """Return the paths of the blocks around a step, and the path of an inner loop."""
         return _Blocks((*self.blocks, path), (*self.loops, path))
 
 
@@ -76,7 +76,7 @@ class PathAssignment:
         )
 
     def node_reports(self, reports: tuple[NodeReport, ...], group: str) -> tuple[NodeReport, ...]:
-        """Assign paths to the ``report`` steps of a Python job's group, numbered on each node."""
+        """Assign paths to the reports of a Python job's group, numbered on each node."""
         return tuple(
             replace(one, report=self._report(one.report, f"{group}/report[{number}]"))
             for one, number in _number_by_node(reports)
@@ -189,7 +189,7 @@ class PathAssignment:
         return step.target or around.blocks[-1]
 
     def _resolve_indices(self, part: _Part, step: Step, path: str, around: _Blocks) -> _Part:
-        """Set in each loop index (``iter``) of a step the step path of the loop it belongs to."""
+        """Set in each loop index (``iter``) of a step the path of the loop that it counts."""
         if not any(_uses_index(expr) for expr in expressions(step)):
             return part
         place = Place(path, step.origin)

@@ -69,7 +69,7 @@ class AccessFinder:
         self._atomic = frozenset(atomic)
 
     def of_expr(self, *exprs: Expr) -> Access:
-        """Return which blobs the given expressions access: those they read or change in place."""
+        """Return which blobs expressions access: those they read or change in place."""
         access = Access()
         for expr in exprs:
             self._scan(expr, access)
@@ -83,7 +83,7 @@ class AccessFinder:
         return tuple(one.name for one in arguments if isinstance(one, Name))
 
     def of_op(self, op: Op) -> Access:
-        """Return how a statement accesses blobs: which it reads, assigns, changes and deletes."""
+        """Return which blobs a statement accesses: reads, assigns, changes or deletes."""
         access = Access()
         match op:
             case Assign():

@@ -98,12 +98,12 @@ class CheckpointPolicy:
 
 
 def needs_plugin(rules: Rules) -> str:
-    """Return the first codec in a policy's compression rules that needs an HDF5 plug-in, or ""."""
+    """Return the first codec in a checkpoint policy that needs an HDF5 plug-in, or ""."""
     return next((codec for _, codec in rules if codec not in {NONE, "deflate"}), "")
 
 
 def codec_for(name: str, rules: Rules) -> str:
-    """Return the codec that the first matching rule of a checkpoint policy gives a blob, or ""."""
+    """Return the codec that a checkpoint policy's rules give a blob, or ""."""
     for pattern, codec in rules:
         if fnmatchcase(name, pattern):
             return "" if codec == NONE else codec

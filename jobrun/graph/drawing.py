@@ -277,14 +277,14 @@ def _escape(text: str) -> str:
 
 
 def groups_of(job: Job) -> Iterator[tuple[TaskGroup, Tasks]]:
-    """Yield the groups of a job that a drawing shows, those that are not empty, and their tasks."""
+    """Yield the groups that a drawing shows (all but empty ones), with their tasks."""
     for group in job.groups:
         if group.tasks or group.remote:
             yield group, tasks_by_name(group)
 
 
 def needs_edges(tasks: Tasks) -> Iterator[tuple[int, int]]:
-    """Yield the arrows of a drawing for ``needs``, as pairs of positions in the list of tasks."""
+    """Yield a drawing's arrows for ``needs``, as pairs of positions in the task list."""
     position = {task.name: index for index, (task, _) in enumerate(tasks)}
     for task, _ in tasks:
         for need in task.needs:
@@ -309,7 +309,7 @@ def task_label(task: Task, nodes: tuple[str, ...], more: ExtraLines) -> list[str
 
 
 def remote_label(net: RemoteNet, nodes: tuple[str, ...]) -> list[str]:
-    """Return the label of a remote net in a drawing: its name, then its nodes."""
+    """Return the label of a remote net (steps run on request): its name and nodes."""
     return [f"remote net {net.name}", f"on {_node_text(nodes)}"]
 
 

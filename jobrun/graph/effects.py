@@ -40,23 +40,23 @@ class Effect:
     __slots__ = ()
 
     def expressions(self) -> tuple[Expr, ...]:
-        """Return the expressions that an effect evaluates; kinds of effects override this."""
+        """Return the expressions that an effect, a step such as ``log``, evaluates."""
         return ()
 
     def reads(self) -> tuple[str, ...]:
-        """Return the blobs that an effect reads outside its expressions; kinds override this."""
+        """Return the blobs that an effect such as ``run`` reads outside its expressions."""
         return ()
 
     def binds(self) -> tuple[str, ...]:
-        """Return the blobs that an effect binds; kinds of effects override this."""
+        """Return the blobs that an effect, a step such as ``load``, binds."""
         return ()
 
     def lends(self) -> tuple[str, ...]:
-        """Return the blobs that an effect passes to user code; kinds of effects override this."""
+        """Return the blobs that an effect, a step such as ``call``, passes to user code."""
         return ()
 
     def line(self) -> str:
-        """Render an effect, a step such as ``log``, as one line, close to how a spec writes it."""
+        """Render an effect, a step such as ``log``, as one line of a spec."""
         return type(self).__name__.lower()
 
 
@@ -78,12 +78,12 @@ class Key:
 
 
 def key(name: str, kind: KeyKind, description: str, default: Any = REQUIRED) -> dict[str, Key]:
-    """Declare that a field of an effect class (a kind of step) is set by a key in the spec."""
+    """Declare the spec's key that sets a field of an effect class such as ``Log``."""
     return {_KEY: Key(name, kind, description, default)}
 
 
 def source_of(other: str) -> dict[str, str]:
-    """Declare that a field of an effect class keeps the spec's text of the field ``other``."""
+    """Declare a field of an effect class as the spec's text of another field."""
     return {_SOURCE: other}
 
 
@@ -111,16 +111,16 @@ class Surroundings(Protocol):
 
     @property
     def node_name(self) -> str:
-        """Return the name of the node on which an effect's action runs."""
+        """Return the name of the node on which an effect step, such as ``log``, runs."""
         ...
 
     @property
     def emit(self) -> Listener:
-        """Return the listener to which an effect's action sends events of the run."""
+        """Return the function to which an effect step, such as ``metric``, passes its event."""
         ...
 
     def wait(self, seconds: float) -> None:
-        """Sleep for an effect's action; raise an error as soon as the run is cancelled.
+        """Sleep in an effect step; raise an error as soon as the run is cancelled.
 
         Raises:
             CancelledError: The run was cancelled.
@@ -135,15 +135,15 @@ class ExpressionCompiler(Protocol):
     """Compiles the expressions of an effect to functions of its ``Surroundings``."""
 
     def text(self, text: Text) -> Callable[[Any], str]:
-        """Compile the text of an effect, such as ``log``, to a function that fills it in."""
+        """Compile the text of an effect such as ``log`` to a function that fills its holes."""
         ...
 
     def condition(self, expr: Expr) -> Callable[[Any], bool]:
-        """Compile an effect's condition to a function that returns a bool, or raises E203."""
+        """Compile an effect's condition to a function that returns a bool, or raises."""
         ...
 
     def number(self, expr: Expr, name: str) -> Callable[[Any], float | int | bool | str]:
-        """Compile an effect's expression to a function that returns one number, or raises E212."""
+        """Compile an effect's expression to a function that returns a number, or raises."""
         ...
 
 
@@ -156,10 +156,10 @@ class DeclaredEffect(Effect):
 
     @abstractmethod
     def action(self, compiler: ExpressionCompiler) -> Action:
-        """Build the function that performs this effect when called with its ``Surroundings``."""
+        """Build the function that runs this effect step, given its ``Surroundings``."""
 
     def expressions(self) -> tuple[Expr, ...]:
-        """Return the expressions in the values of the declared keys of the effect."""
+        """Return the expressions in the values of an effect step's declared keys."""
         found: list[Expr] = []
         kind: Any = type(self)
         for name, one in declared_keys(kind).items():
@@ -178,14 +178,14 @@ class DeclaredEffect(Effect):
         return tuple(found)
 
     def line(self) -> str:
-        """Render this effect as one line of text, as ``sleep 2s``: its first key and that value."""
+        """Render this effect step by its first key, as a spec would write it: ``sleep 2s``."""
         kind: Any = type(self)
         name, first = next(iter(declared_keys(kind).items()))
         return f"{first.name} {_render(first.kind, getattr(self, name))}"
 
 
 def _render(kind: KeyKind, value: Any) -> str:
-    """Render one key's value in an effect, such as a condition, as a spec would write it."""
+    """Render one value of an effect step, such as a condition, as a spec would write it."""
     match kind:
         case "text":
             return render_text(value)
@@ -210,7 +210,7 @@ class Assert(DeclaredEffect):
     written: str = field(default="", metadata=source_of("condition"))
 
     def action(self, compiler: ExpressionCompiler) -> Action:
-        """Build the function of an ``assert`` step, which raises E205 if the condition is false."""
+        """Build the function of an ``assert`` step, which raises E205 if it is false."""
         holds, message = compiler.condition(self.condition), compiler.text(self.message)
 
         def run(at: Surroundings) -> None:

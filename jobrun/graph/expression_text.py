@@ -156,7 +156,7 @@ def _constant(expr: Const) -> tuple[str, int]:
 
 
 def _base(expr: Expr) -> str:
-    """Render the text of an expression that precedes a dot or an index, in brackets if needed."""
+    """Render the text of an expression before a dot or index, in brackets if needed."""
     if isinstance(expr, Const) and not isinstance(expr.value, str):
         return f"({render_expr(expr)})"
     return _at(expr, _POSTFIX)

@@ -82,7 +82,7 @@ def to_task(group: TaskGroup, name: str = "grouped", node: str = "") -> Task:
 
 
 def _split_rounds(tasks: tuple[Task, ...]) -> list[list[Task]]:
-    """Order a group's tasks in rounds by their needs, before all are merged to one task."""
+    """Split a group's tasks in rounds: each needs tasks of earlier rounds only."""
     rounds: list[list[Task]] = []
     left = list(tasks)
     done: set[str] = set()
@@ -104,7 +104,7 @@ def _build_round(tasks: list[Task]) -> Step:
 
 
 def _wrap_body(task: Task) -> Loop:
-    """Wrap a task's steps in a loop of one pass, which ``stop`` leaves once tasks are merged."""
+    """Wrap a task's steps in a one-pass loop, which its ``stop`` leaves in the merged task."""
     return Loop(Const(1), task.steps, task.path)
 
 
@@ -161,7 +161,7 @@ def _refuse(task: Task, why: str, mend: str) -> None:
 
 
 def remap_nodes(group: TaskGroup, remap: Remap) -> TaskGroup:
-    """Transform a group: move its tasks to other nodes, given by name, without merging them.
+    """Transform a group: move its tasks to other nodes; each stays a task of its own.
 
     Equal set-up and reports that are moved to one node run once there; remote nets follow their
     node.
@@ -258,7 +258,7 @@ def _move_nets(group: TaskGroup, move: Callable[[str], str]) -> tuple[RemoteNet,
 
 
 def _move(part: _Scoped, node: str) -> _Scoped:
-    """Transform a task, set-up or report for another node; clear its scopes, as they may differ."""
+    """Move a task, set-up or report of a group to a node; clear its names' workspaces."""
     return part if part.node == node else replace(part, node=node, scopes=())
 
 

@@ -190,7 +190,7 @@ def _requests(job: Job) -> Iterator[tuple[Node, list[str]]]:
 
 
 def _limits(job: Job) -> Iterator[tuple[Task, list[str]]]:
-    """Yield the rows of a job's text about limits, retries and ``on_error``: task and options."""
+    """Yield the rows of a job's text about time limits, retries and ``on_error``."""
     tasks = (task for group in job.groups for task in group.tasks)
     yield from ((task, limit_notes(task)) for task in tasks if limit_notes(task))
 
@@ -322,7 +322,7 @@ def read_name(task: Task) -> str | None:
 
 
 def limit_notes(task: Task) -> list[str]:
-    """Describe in short notes a task's options for when it takes too long or fails."""
+    """Describe in the text of a job, as short notes, a task's time limit and retries."""
     return list(_limit_notes(task))
 
 
@@ -344,7 +344,7 @@ def _limit_notes(task: Task) -> Iterator[str]:
 
 
 def used_readers(job: Job) -> tuple[Reader, ...]:
-    """List the readers that a job's tasks read, with those inside ``zip``, for the job's text."""
+    """List the readers that a job's tasks read, and those inside ``zip``, for its text."""
     found: dict[str, Reader] = {}
     for group in job.groups:
         for task in group.tasks:
@@ -442,7 +442,7 @@ def queue_notes(queue: Queue) -> list[str]:
 
 
 def render_queue_link(link: QueueLink) -> str:
-    """Render the note about a queue between tasks: ``prep => batches (room for 100) => sgd``."""
+    """Render the note about a queue: ``prep => batches (room for 100) => sgd``."""
     notes = ", ".join(queue_notes(link.queue))
     ends = ", ".join(link.writers), ", ".join(link.readers)
     return f"{ends[0]} => {link.queue.name} ({notes}) => {ends[1]}"

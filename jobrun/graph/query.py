@@ -82,7 +82,7 @@ def remote_by_path(group: TaskGroup) -> tuple[tuple[RemoteNet, tuple[str, ...]],
 
 
 def find_objects(job: Job) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Query, for each node of a graph, its constants that are objects changed by callables.
+    """Query a job for each node's constants that callables change as objects.
 
     They are made again at every start, and their saved state is loaded. An object that callables
     only read is like any other constant.
@@ -129,7 +129,7 @@ def outputs_read_later(job: Job) -> frozenset[OutputRef]:
 
 
 def group_outputs(group: TaskGroup) -> frozenset[OutputRef]:
-    """Query a group for references to the outputs of all its tasks."""
+    """Query a group for the outputs of all its tasks, as a set of ``OutputRef``."""
     return frozenset(
         OutputRef(task.name, task.node, output.name)
         for task in group.tasks
@@ -167,7 +167,7 @@ def has_callables(job: Job) -> bool:
 
 
 def find_concurrent_callables(group: TaskGroup) -> tuple[str, str] | None:
-    """Query a group for the names of two tasks that may call Python at the same time, or None."""
+    """Query a group for two tasks that may call Python at the same time; return their names."""
     needs = {task.name: task.needs for task in group.tasks}
     calling = [
         task.name
@@ -218,7 +218,7 @@ def ops(steps: tuple[Step, ...]) -> Iterator[Op]:
 
 
 def op_expressions(op: Op) -> tuple[Expr, ...]:
-    """Query an ``Op`` (a statement) for its expressions: indices of targets, then the value."""
+    """Return the expressions of a statement (``Op``): indices of targets, then the value."""
     match op:
         case Assign(targets=targets, value=value):
             items = tuple(target.index for target in targets if isinstance(target, ItemTarget))

@@ -59,7 +59,7 @@ class Field:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Return the names of a reader field's columns or datasets: values, perhaps lengths."""
+        """Return the names of a reader field's columns: its values, and lengths if ragged."""
         return (self.member,) if self.lengths is None else (self.member, self.lengths)
 
 
@@ -181,7 +181,7 @@ class Queue:
 
 
 def record_path(task: str) -> str:
-    """Return ``task/record``, the path of the steps that a task with a reader runs per record."""
+    """Return ``task/record``, the path of the steps that run for each record of a reader."""
     return f"{task}/record"
 
 
@@ -195,7 +195,7 @@ def readers_in(reader: Reader) -> tuple[Reader, ...]:
 
 
 def has_finished(node: str, reader: Reader) -> Expr:
-    """Build the expression that is true once a reader on a node has given all its records."""
+    """Build the expression that asks a reader's position whether all records are read."""
     column = Sequence((Slice(), Const(POSITION.index("finished"))))
     flags = Index(NodeBlob(node, reader.position), column)
     return Call("all", (Compare(flags, ("!=",), (Const(0),)),))

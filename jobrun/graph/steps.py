@@ -168,7 +168,7 @@ class RunProgram(Effect):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Return the blob that keeps the ``state_dir`` of a ``run`` step, or an empty tuple."""
+        """Return the blob that keeps the ``state_dir`` of this ``run`` step; () without one."""
         return (f"state_dirs/{self.state_dir}",) if self.state_dir else ()
 
     def expressions(self) -> tuple[Expr, ...]:
@@ -259,7 +259,7 @@ class DataFile:
     folder: str = ""
 
     def place(self) -> str:
-        """Return the data file of a ``load`` or ``save`` step in the graph as ``path::member``."""
+        """Return the file of a ``load`` or ``save`` step as text: ``path::member``."""
         member = f"::{self.member}" if self.member else ""
         return f"{render_text(self.path)}{member}"
 
@@ -491,7 +491,7 @@ class PulledBlob:
     reduce: Reduction = "first"
 
     def line(self) -> str:
-        """Render one blob for the line of a ``pull`` step: ``w <- sum of w on a … c``."""
+        """Render one blob of a ``pull`` step as text: ``w <- sum of w on a … c``."""
         first, last = self.nodes[0], self.nodes[-1]
         nodes = first if len(self.nodes) == 1 else f"{first} … {last}"
         return f"{self.blob} <- {self.reduce} of {self.name} on {nodes}"

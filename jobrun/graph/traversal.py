@@ -177,7 +177,7 @@ def _map_part(part: str | Hole | Builtin, change: Change) -> str | Hole | Builti
 
 
 def rewrite_parts(graph: _Graph, kind: type[_Part], change: Callable[[_Part], Any]) -> _Graph:
-    """Traverse a graph; return a copy with each value of one type replaced by ``change(value)``.
+    """Traverse a graph; return a copy with each value of one type replaced.
 
     A value of the type is not searched for others inside it.
     """

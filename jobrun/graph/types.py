@@ -281,7 +281,7 @@ class Exactness:
 
     @property
     def exact(self) -> bool:
-        """Return whether a resumed run of a ``Job`` gives the same bits as one without a stop."""
+        """Return whether a ``Job`` is exact: a resumed run equals an unbroken one in bits."""
         return not self.reasons
 
 

@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 
 from jobrun.compile.expressions import limits
-from jobrun.compile.expressions import python_ast as scalar
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
@@ -195,9 +194,9 @@ def _expressions() -> str:
         attributes=" ".join(ATTRIBUTES),
         words=" ".join(BUILTINS),
         dtypes=_wrapped(DTYPES),
-        characters=scalar.MAX_TEXT_LENGTH,
+        characters=limits.MAX_TEXT_LENGTH,
         parts=limits.MAX_NODES,
-        depth=scalar.MAX_DEPTH,
+        depth=limits.MAX_DEPTH,
         items=limits.MAX_ITEMS,
         text_kib=limits.MAX_TEXT_BYTES // 1024,
     ).rstrip()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from jobrun.compile.expressions import limits
-from jobrun.compile.expressions import python_ast as scalar
 from jobrun.ops.operator_table import OPERATORS
 from jobrun.tools.manual import ANCESTORS, TOPICS, counterpart, suggest_topic
 from tests.support.expressions import expression
@@ -15,7 +14,7 @@ from tests.support.tables import each_case
 def test_the_bounds_are_those_that_hold():
     text = TOPICS["expressions"]()
 
-    assert f"{scalar.MAX_TEXT_LENGTH} characters" in text
+    assert f"{limits.MAX_TEXT_LENGTH} characters" in text
     assert f"{limits.MAX_ITEMS} items" in text
     assert max(map(len, text.splitlines())) <= 100
 

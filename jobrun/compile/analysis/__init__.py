@@ -4,7 +4,7 @@
   programs.
 - ``outputs``: which task's output is read. ``missing_blobs``: why a blob is missing.
 - ``queues``: what the tasks at the ends of queues agree on.
-- ``reader_positions``: which task reads which share of a reader.
+- ``reader_positions``: how far each reader was read, as state; the order of tasks that read it.
 - ``conditions_and_metrics``: the nodes of what they read, and how a job ends.
 - ``callable_aliasing``: blobs to which callables must not give the same memory.
 """

@@ -17,7 +17,7 @@ from itertools import chain, combinations
 
 from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.job_draft.definite_assignment import FINDER
-from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.blob_access import Access
 from jobrun.graph.expressions import Call, Expr, Name
@@ -73,7 +73,7 @@ class _Point:
     after: list[_Point] = field(default_factory=list)
 
     def is_over(self, name: str) -> bool:
-        """Return whether aliases of a blob by callables end here: this step rebinds or drops it."""
+        """Return whether a step rebinds or drops a blob, which ends aliases by callables."""
         if self.keeps is not None and name not in self.keeps:
             return True
         return name in self.binds or name in self.ends
@@ -86,7 +86,7 @@ def find_unshareable_blobs(
     kept: Collection[str],
     objects: frozenset[str],
 ) -> UnsharedPairs:
-    """Find for each ``call`` on a node the pairs of blobs that its callable must not make aliases.
+    """Find for each ``call`` on a node the pairs of blobs that it must not make aliases.
 
     Args:
         groups: All of the job.
@@ -173,7 +173,7 @@ class _ControlFlow:
         exprs: Iterable[Expr] = (),
         call: CallPython | None = None,
     ) -> _Point:
-        """Add a point to the control-flow graph on which aliasing by callables is searched for."""
+        """Add a step to the control-flow graph in which aliasing by callables is searched."""
         made = _Point(
             self._watched.union(access.reads, access.atomic),
             frozenset((*access.changes, *access.atomic, *_changed_views(exprs))),
@@ -243,7 +243,7 @@ class _ControlFlow:
         add: Callable[[list[_Point]], list[_Point]],
         ends: list[_Point],
     ) -> list[_Point]:
-        """Add periodic reports to the control-flow graph for the aliasing that callables cause."""
+        """Add periodic reports to the control-flow graph: they may read callables' aliases."""
         if not reports:
             return add(ends)
         outer = self._watched
@@ -294,7 +294,7 @@ class _ControlFlow:
         return [head]
 
     def find_pairs(self) -> Iterator[tuple[str, set[Pair]]]:
-        """Yield each ``call`` step's path, and pairs of blobs that its callable must not alias."""
+        """Yield each ``call`` step's path, and pairs of blobs it must not make aliases."""
         calls = [one for one in self._points if one.call is not None]
         relevant = self._relevant_names(calls)
         visits = 0
@@ -313,7 +313,7 @@ class _ControlFlow:
                 yield one.call.path, pairs
 
     def _relevant_names(self, calls: list[_Point]) -> set[str]:
-        """Find the blobs whose aliases, made by callables, could change a result.
+        """Find the blobs whose aliases by callables matter: they may be changed in place.
 
         Those are the blobs that are changed in place, and the inputs of calls that make such blobs.
         """
@@ -341,7 +341,7 @@ def _touched(point: _Point) -> frozenset[str]:
 
 
 def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
-    """Search the control flow after a callable for a read that aliasing of two blobs would change.
+    """Search the steps after a ``call`` for a read of a blob that its alias may have changed.
 
     Returns:
         Whether there is such a path, and the number of visited points.
@@ -370,7 +370,7 @@ def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
 
 
 def _find_stale(point: _Point, pair: Pair) -> str:
-    """Return the blob that a step changes through an alias made by a callable, or ""."""
+    """Return the blob whose alias, made by a callable, a step changes in place, or ""."""
     first, second = pair
     if first in point.changes:
         return second
@@ -378,7 +378,7 @@ def _find_stale(point: _Point, pair: Pair) -> str:
 
 
 def _propagate(point: _Point, pair: Pair) -> Iterator[Pair]:
-    """Yield the pairs of aliases that a callable may add when it reads one blob of a given pair."""
+    """Yield further aliases that a callable makes if it returns one blob of a pair."""
     if point.call is None:
         return
     for ours, other in (pair, pair[::-1]):
@@ -388,7 +388,7 @@ def _propagate(point: _Point, pair: Pair) -> Iterator[Pair]:
 
 
 def _changed_views(exprs: Iterable[Expr]) -> Iterator[str]:
-    """Yield the blobs that operators change in place, and with them aliases made by callables."""
+    """Yield the blobs that operators change in place, where callables' aliases matter."""
     for whole in exprs:
         for expr in walk_expr(whole):
             known = OPERATORS.get(expr.function) if isinstance(expr, Call) else None

@@ -14,8 +14,8 @@ from jobrun.compile.analysis.outputs import OutputTable
 from jobrun.compile.analysis.queues import find_queue_ends
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FINDER, FlowAnalysis
-from jobrun.compile.job_draft.draft import GroupDraft, Groups, JobDraft, walk_readers
 from jobrun.compile.job_draft.node_names import NodeNames
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, Groups, JobDraft, walk_readers
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.conditions import (
@@ -138,7 +138,7 @@ class ProbeResolver:
                 self._owners.setdefault(name, []).append(node)
 
     def resolve(self, probe: Probe, path: str) -> Probe | None:
-        """Fill in each blob's node in a condition or metric; return None if it has a fault."""
+        """Set the node of each blob in a condition or metric; return None if invalid."""
         place = Place(probe.path or path, probe.origin)
         parts: list[Expr] = []
         for expr in probe.parts:
@@ -149,7 +149,7 @@ class ProbeResolver:
         return replace(probe, parts=tuple(parts), path=probe.path or path)
 
     def _is_readable(self, expr: Expr, place: Place) -> bool:
-        """Check that a condition or metric can be evaluated outside any task; return whether."""
+        """Return whether a condition or metric can be evaluated outside any task."""
         for part in walk_expr(expr):
             if isinstance(part, Draw):
                 self._faults.error(
@@ -277,7 +277,7 @@ def _without_node(expr: Expr) -> Expr:
 
 
 def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[StopWhen, ...]:
-    """Derive the stop condition that ends a job once all readers of ``epoch`` have no data left.
+    """Analyse whether a job ends by its data; return a stop condition for that.
 
     It is added if every task of ``epoch`` depends on records of readers that do not restart: with
     other tasks an epoch without records may be intended, as it is with ``endless``.
@@ -300,7 +300,7 @@ def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[Sto
 
 
 def _find_fed_tasks(groups: Groups) -> set[str]:
-    """Find the tasks of ``epoch`` that need a reader's records, to derive when the job ends.
+    """Find the tasks of ``epoch`` that need readers' data, for a condition that ends the job.
 
     They read these, or get them by queues, or read outputs of such a task, which are made in each
     epoch. A task that reads state may have something to do without records, too.
@@ -326,7 +326,7 @@ def _find_fed_tasks(groups: Groups) -> set[str]:
 
 
 def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Faults) -> None:
-    """Check that stop conditions can end the job: readers end, or epochs or time are limited."""
+    """Check that stop conditions end the job: by its readers, its epochs or its time."""
     if not stop or any(isinstance(one, _BOUNDS) for one in stop):
         return
     mend = _ENDLESS_MEND
@@ -359,7 +359,7 @@ def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Fau
 def check_conditions_change(
     groups: Groups, stop: Sequence[StopCondition], others: Sequence[Probe], faults: Faults
 ) -> None:
-    """Check that epochs change something that a stop condition reads: else the job never ends.
+    """Check that epochs change something that a stop condition reads.
 
     Args:
         groups: The groups of the job.
@@ -407,7 +407,7 @@ def check_conditions_change(
 
 
 def _find_finite_readers(group: GroupDraft) -> list[str]:
-    """Return the names of a group's readers if all end, so that stop conditions may rely on it."""
+    """List the readers that stop conditions may wait for: a group's, if none is endless."""
     tops = [reader for reader, _ in walk_readers({group.name: group})]
     sources = [one.source for top in tops for one in readers_in(top)]
     ends = all(one.restart == "never" for one in tops) and not any(

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from jobrun.compile.analysis.queues import must_run_concurrently
-from jobrun.compile.analysis.scopes import NodeView, find_write_place
+from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.draft import FAILED, GroupDraft, TaskDraft
+from jobrun.compile.job_draft.definite_assignment import FAILED
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.core.codes import Code
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean, nearest
@@ -104,7 +105,7 @@ class MissingBlobs:
     def _explain_own_task(task: TaskDraft | None, name: str) -> _Explanation | None:
         if task is None or name not in task.flow.made():
             return None
-        made = find_write_place(task, name)
+        made = task.find_write_place(name)
         return _Explanation(
             "E181",
             f"'{name}' may be read before it is assigned; the task assigns it at {made.path}",
@@ -115,7 +116,7 @@ class MissingBlobs:
     def _explain_other_task(
         self, view: NodeView, task: TaskDraft | None, position: int | None, name: str
     ) -> _Explanation | None:
-        """Explain a missing blob that another task shares, but may make too late."""
+        """Explain a missing blob that another task on the node makes, but perhaps too late."""
         if view.shared_scope(name) is None:
             return None
         others = (other for other in self._writers.get(name, []) if other is not task)
@@ -138,7 +139,7 @@ class MissingBlobs:
     def _explain_other_workspace(
         self, view: NodeView, task: TaskDraft | None, name: str
     ) -> _Explanation | None:
-        """Explain a missing blob that is made only in a workspace that this task does not have."""
+        """Explain a missing blob that only another task, node or group of tasks has."""
         others = (other for other in self._writers.get(name, []) if other is not task)
         for other in others:
             hand_over = f"give '{other.name}' outputs: [{name}] and read {other.name}.{name}"
@@ -193,7 +194,7 @@ class MissingBlobs:
 
 
 def suggest_state(task: TaskDraft) -> str:
-    """Suggest where to make a missing blob, now private to another task, so that tasks share it."""
+    """Suggest where to make a missing blob that is now private to another task."""
     if task.group == "init":
         return "make it in a global task without instances"
     return "make it in init"

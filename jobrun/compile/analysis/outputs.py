@@ -8,7 +8,7 @@ from typing import TypeVar
 from jobrun.compile.analysis.queues import must_run_concurrently
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FlowAnalysis
-from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import OutputRead
@@ -38,11 +38,11 @@ class OutputTable:
         self._nodes = {node for task in self._tasks.values() for node in task.nodes}
 
     def has_task(self, name: str) -> bool:
-        """Return whether the table of outputs has a task of this name, even one without outputs."""
+        """Return whether the job has a task of this name, with outputs or without."""
         return name in self._tasks
 
     def task_names(self) -> Iterable[str]:
-        """Return the names of the tasks that declare outputs, which may be read elsewhere."""
+        """Return the names of the tasks that declare ``outputs``."""
         return [name for name, outputs in self._outputs.items() if outputs]
 
     def resolve(
@@ -54,7 +54,7 @@ class OutputTable:
         *,
         in_probe: bool = False,
     ) -> OutputRead | None:
-        """Find the task output, and its node, that a read means; add a fault if there is none.
+        """Find the node of a task output that is read; add a fault if there is no such output.
 
         Args:
             read: The read, as written.
@@ -93,7 +93,7 @@ class OutputTable:
         return None
 
     def check_reads(self, reader: TaskDraft, nodes: Iterable[str]) -> None:
-        """Check that the outputs that a task reads exist, and are of tasks that end before it."""
+        """Check that the outputs that a task reads exist, and are of earlier tasks."""
         for (name, output), place in self._output_reads(reader).items():
             if not self._check_task_exists(name, output, place):
                 continue
@@ -127,7 +127,7 @@ class OutputTable:
     def _check_outside(
         self, reads: Mapping[tuple[str, str], Place], node: str, group: GroupDraft, *, at_end: bool
     ) -> None:
-        """Check that a group's set-ups and reports read outputs only of tasks that have ended."""
+        """Check that task outputs read in set-ups and reports are of tasks that have ended."""
         earlier = GROUPS[: GROUPS.index(group.name)]
         for (name, output), place in reads.items():
             if not self._check_task_exists(name, output, place):
@@ -160,7 +160,7 @@ class OutputTable:
 
     @staticmethod
     def _is_rebuilt(group: GroupDraft, node: str) -> bool:
-        """Return whether a resume runs ``init`` again on a node, so that it reads outputs again."""
+        """Return whether a resume repeats the reads of task outputs in a node's ``init``."""
         return group.name == "init" and any(
             task.rebuild and node in task.nodes for task in group.tasks
         )
@@ -178,7 +178,7 @@ class OutputTable:
         return False
 
     def bind_nodes(self, graph: _Graph, node: str) -> _Graph:
-        """Set, in each read of a task output in a group's graph, the node whose output is read."""
+        """Set in each read of a task output in a group the node whose output is read."""
         return rewrite_parts(graph, OutputRead, lambda read: self._bind_node(read, node))
 
     def _bind_node(self, read: OutputRead, node: str) -> OutputRead:

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft
 from jobrun.compile.job_draft.task_order import sort_topologically
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.readers import Queue, ReadQueue, ReadRecords, WriteQueue
 from jobrun.graph.types import GroupName
@@ -47,7 +47,7 @@ def must_run_concurrently(group: GroupDraft, first: int, second: int) -> bool:
     return second in _find_concurrent(first, _map_successors(find_queue_ends(group)))
 
 
-def check_pipelines(
+def check_queues(
     groups: Mapping[GroupName, GroupDraft], queues: Sequence[Queue], faults: Faults
 ) -> None:
     """Check a job's queues: the tasks that write and read them, and possible deadlocks."""
@@ -224,7 +224,7 @@ def _find_reachable(start: int, table: Mapping[int, list[int]]) -> list[int]:
 
 
 def _find_concurrent(task: int, table: Mapping[int, list[int]]) -> set[int]:
-    """Find the tasks that must run at the same time as a given one, since queues connect them."""
+    """Find the tasks that must run at the same time as a given one, by their queues."""
     previous: dict[int, list[int]] = {}
     for one, after in table.items():
         for other in after:
@@ -253,7 +253,7 @@ class _DeadlockCheck:
             self._check_needs()
 
     def _check_records(self) -> bool:
-        """Check that queues bring no record back to its own task; return whether that holds."""
+        """Add a fault if queues bring a task's records back to it; return whether none do."""
         positions = sorted(self._next)
         index = {position: number for number, position in enumerate(positions)}
         after = [tuple(index[one] for one in self._next[position]) for position in positions]
@@ -278,7 +278,7 @@ class _DeadlockCheck:
         return False
 
     def _find_cycle(self, start: int, among: set[int]) -> list[int]:
-        """Find a circle of tasks that wait for each other at queues or by ``needs``: a deadlock."""
+        """Find a circle of tasks that wait for each other at queues, or by ``needs``."""
         way = [start]
         while way.count(way[-1]) < 2:
             way.append(next(one for one in self._next[way[-1]] if one in among))

@@ -1,15 +1,15 @@
-"""Analyse readers: their positions as state, shares of rows, and the order of reads.
+"""Analyse the positions of readers: as state of nodes, and the order of tasks that move them.
 
 The readers themselves are lowered by ``lowering.readers``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from jobrun.compile.analysis.state import KeptNames
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.draft import GroupDraft, Groups, TaskDraft, walk_readers
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, Groups, TaskDraft, walk_readers
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
@@ -22,32 +22,12 @@ from jobrun.graph.expressions import Sequence as Items
 from jobrun.graph.readers import (
     POSITION,
     Reader,
-    ReadQueue,
-    ReadRecords,
     readers_in,
 )
 from jobrun.graph.steps import Assign, NameTarget, Net
-from jobrun.graph.types import Cluster, NodeSetup, Scope, SetupNets, TaskGroup
+from jobrun.graph.types import NodeSetup, Scope, SetupNets, TaskGroup
 
 _SETUP = "readers"
-
-
-def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
-    """Return a task's ``read`` on one node: its share of the rows, from its own reader position."""
-    read = draft.records.read
-    if not isinstance(read, ReadRecords) or read.reader.shard == "none":
-        return read
-    return replace(read, part=draft.nodes.index(node), parts=len(draft.nodes))
-
-
-def find_state_nodes(
-    groups: Groups, cluster: Cluster, others: Collection[str] = ()
-) -> tuple[str, ...]:
-    """List the nodes to checkpoint: those with tasks in init, reader positions, or other state."""
-    used = dict.fromkeys(groups["init"].nodes())
-    read_on = {node for _, task in walk_readers(groups) for node in task.nodes}
-    late = read_on.union(others) - used.keys()
-    return (*used, *(node.name for node in cluster if node.name in late))
 
 
 def add_positions(kept: Mapping[str, KeptNames], groups: Groups) -> dict[str, KeptNames]:
@@ -61,7 +41,7 @@ def add_positions(kept: Mapping[str, KeptNames], groups: Groups) -> dict[str, Ke
 
 
 def add_position_setup(init: TaskGroup, groups: Groups) -> TaskGroup:
-    """Add set-up steps to init that create the blob of each reader position, set to the start."""
+    """Add to init the steps that set each reader position (a state blob) to the start."""
     setups = tuple(
         NodeSetup(
             node,
@@ -96,7 +76,7 @@ def check_saved_positions(
 
 
 def check_reader_order(groups: Groups, faults: Faults) -> None:
-    """Check that tasks that advance the same reader's position on a node run in a fixed order."""
+    """Check that tasks that move one reader's position on a node have an order."""
     for group in groups.values():
         _check_group_order(group, faults)
 
@@ -108,7 +88,7 @@ def _build_first_position(reader: Reader, shares: int) -> Assign:
 
 
 def _count_shares(groups: Groups) -> dict[str, dict[str, tuple[Reader, int]]]:
-    """Map each node to its readers and how many positions each has: one, or one per instance."""
+    """Map each node to its readers, and the number of positions each has there."""
     found: dict[str, dict[str, tuple[Reader, int]]] = {}
     for reader, task in walk_readers(groups):
         count = task.instances if reader.shard == "instance" else 1

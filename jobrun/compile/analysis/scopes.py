@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from jobrun.compile.faults import Place
-from jobrun.compile.job_draft.definite_assignment import FlowAnalysis, NameUses, Status, Summary
-from jobrun.compile.job_draft.draft import FAILED, GroupDraft, TaskDraft
+from jobrun.compile.job_draft.definite_assignment import (
+    FAILED,
+    FlowAnalysis,
+    NameUses,
+    Status,
+    Summary,
+)
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Report, Scope, Scopes
 
@@ -53,19 +58,19 @@ class NodeView:
         return Scope.INSTANCE
 
     def shared_scope(self, name: str) -> Scope | None:
-        """Return the scope in which a node's tasks share a name (node or group), or else None."""
+        """Return the scope in which tasks on this node share a name: node, group, or None."""
         if name in self.start or name in self.global_names:
             return Scope.NODE
         return Scope.GROUP if name in self.group_names else None
 
     def report_uses(self, report: Report) -> NameUses:
-        """Collect the names that a periodic report reads and writes, to find the scope of each."""
+        """Collect the names that a periodic report uses, to look up the scope of each."""
         finder = FlowAnalysis()
         finder.block(report.steps, report.path)
         return finder.uses
 
     def scopes(self, task: TaskDraft) -> Scopes:
-        """Find the scope (instance, task, group or node) of each name in a task on this node."""
+        """Find the scope (instance, task, group or node) of each name in a task."""
         names = sorted(task.flow.names())
         if task.instances > 1:
             return tuple([(name, self.scope(task, name)) for name in names])
@@ -90,7 +95,7 @@ class NodeView:
 
 
 def build_node_views(group: GroupDraft, start: Mapping[str, frozenset[str]]) -> dict[str, NodeView]:
-    """Build the ``NodeView`` of each node of a group, which finds the scope of each name on it.
+    """Build each node's view of a group, which finds the scope (workspace) of each name.
 
     Args:
         group: The tasks, lowered.
@@ -115,12 +120,8 @@ def build_node_views(group: GroupDraft, start: Mapping[str, frozenset[str]]) -> 
 def _analyse_setup(view: NodeView) -> None:
     setups = view.group.setups.get(view.node, ())
     finder = view.finder
-    for setup in setups:
-        view.init.then(finder.block(setup.init, f"{setup.name}.init"), finder.problems)
-    for setup in reversed(setups):
-        view.exit.end.setdefault(FAILED, Status.SET)
-        view.exit.then(finder.block(setup.exit, f"{setup.name}.exit"), finder.problems)
-    view.exit.end.pop(FAILED, None)
+    view.init = finder.setups(setups, "init")
+    view.exit = finder.setups(setups, "exit")
     view.around = finder.uses
     made = set(finder.uses.writes) - view.start
     if view.group.workspace == "global":
@@ -144,16 +145,6 @@ def _global_names(task: TaskDraft) -> set[str]:
 
 
 def _is_temporary(task: TaskDraft, name: str) -> bool:
-    """Return whether a name needs no scope outside its task, since the task always deletes it."""
+    """Return whether a name has no scope outside its task, which always deletes it."""
     total = task.flow.total
     return total.end.get(name) is Status.GONE and name not in total.needs
-
-
-def find_write_place(task: TaskDraft, name: str) -> Place:
-    """Return where in the spec a task first writes a name of wider scope; else the task's place."""
-    flow = task.flow
-    for uses in (flow.once, flow.inner, flow.reporting):
-        place = uses.writes.get(name) or uses.atomic.get(name)
-        if place is not None:
-            return place
-    return task.place

@@ -5,12 +5,12 @@ The state directories of programs (``state_dir``) are blobs of state, too, which
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
-from jobrun.compile.analysis.scopes import NodeView, find_write_place
+from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import Status
-from jobrun.compile.job_draft.draft import GroupDraft
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, Groups, walk_readers
 from jobrun.compile.types.job_types import infer_job_types
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass, replace
@@ -20,8 +20,18 @@ from jobrun.graph.expressions import Call, Const, Dtype, Sequence
 from jobrun.graph.query import walk
 from jobrun.graph.readers import POSITION_PREFIX
 from jobrun.graph.steps import Assign, NameTarget, Net, RunProgram, Step
-from jobrun.graph.types import GroupName, Job, NodeSetup, Scope, SetupNets, StateLayout, TaskGroup
+from jobrun.graph.types import (
+    Cluster,
+    GroupName,
+    Job,
+    NodeSetup,
+    Scope,
+    SetupNets,
+    StateLayout,
+    TaskGroup,
+)
 
+NamesInOrder = tuple[tuple[str, tuple[str, ...]], ...]
 # Node → blob of a state directory → the first step that uses it.
 StateDirs = Mapping[str, Mapping[str, RunProgram]]
 _SETUP = "state_dirs"
@@ -51,14 +61,34 @@ class _Name:
 
 
 def find_state(views: Mapping[str, NodeView], faults: Faults) -> dict[str, KeptNames]:
-    """Find each node's state and constants: blobs that init leaves; add faults for unsure ones."""
+    """Find the state and constants that init leaves per node; refuse what may not exist."""
     return {node: _classify(view, faults) for node, view in views.items()}
 
 
 def find_left_names(view: NodeView) -> frozenset[str]:
-    """Find the blobs that surely exist on a node after a group, to be state or constants."""
+    """Find the blobs that certainly exist on a node after a group, as state or constants."""
     names = _walk_tasks(view)
     return frozenset(name for name, one in names.items() if one.status is Status.SET)
+
+
+def names_of(kept: Mapping[str, KeptNames]) -> dict[str, frozenset[str]]:
+    """Map each node to the set of its state and constants, the blobs that outlast an epoch."""
+    return {node: frozenset((*one.state, *one.constants)) for node, one in kept.items()}
+
+
+def sort_by_node(nodes: Cluster, names: Mapping[str, tuple[str, ...]]) -> NamesInOrder:
+    """Sort the nodes' state (or constants) in the cluster's order of nodes; omit empty ones."""
+    return tuple((node.name, names[node.name]) for node in nodes if names.get(node.name))
+
+
+def find_state_nodes(
+    groups: Groups, cluster: Cluster, others: Collection[str] = ()
+) -> tuple[str, ...]:
+    """List the nodes that hold state: those with tasks in init, readers, or other state."""
+    used = dict.fromkeys(groups["init"].nodes())
+    read_on = {node for _, task in walk_readers(groups) for node in task.nodes}
+    late = read_on.union(others) - used.keys()
+    return (*used, *(node.name for node in cluster if node.name in late))
 
 
 def _classify(view: NodeView, faults: Faults) -> KeptNames:
@@ -91,7 +121,7 @@ def _classify(view: NodeView, faults: Faults) -> KeptNames:
 
 
 def _walk_tasks(view: NodeView) -> dict[str, _Name]:
-    """Find the blobs that a group's tasks and set-up may leave on a node: candidates for state."""
+    """Find the blobs that a group may leave on a node, from which its state is chosen."""
     names: dict[str, _Name] = {}
     _walk_setup(view, view.init.end, names)
     for position in sorted(view.tasks, key=view.group.order.rank.__getitem__):
@@ -106,9 +136,9 @@ def _walk_tasks(view: NodeView) -> dict[str, _Name]:
             one = _touch(names, name, task.flow.total.end.get(name))
             one.is_called = one.is_called and task.flow.is_only("called", name)
             if task.rebuild:
-                one.rebuilt = one.rebuilt or find_write_place(task, name)
+                one.rebuilt = one.rebuilt or task.find_write_place(name)
             else:
-                one.made = one.made or find_write_place(task, name)
+                one.made = one.made or task.find_write_place(name)
     _walk_setup(view, view.exit.end, names)
     return names
 
@@ -121,7 +151,7 @@ def _walk_setup(view: NodeView, end: Mapping[str, Status], names: dict[str, _Nam
 
 
 def _is_made_by_callables(known: _Name | None) -> bool:
-    """Return whether only callables of ``rebuild`` tasks make a blob, so that it is no state."""
+    """Return whether only callables of ``rebuild`` tasks make a blob: it is no state."""
     return known is not None and known.is_called and known.made is None
 
 
@@ -159,7 +189,7 @@ def check_layouts(
 
 
 def check_types(job: Job, faults: Faults) -> None:
-    """Check declared state layouts: a blob divided by rows (``layout: rows``) must be no scalar."""
+    """Check declared state: a blob with ``layout: rows`` must be an array, not a scalar."""
     types = infer_job_types(job)
     owned = types.owned
     for one in job.layouts:
@@ -179,7 +209,7 @@ def check_types(job: Job, faults: Faults) -> None:
 
 
 def find_state_dirs(groups: Mapping[GroupName, GroupDraft]) -> StateDirs:
-    """Find by node the state directories (``state_dir``) that the programs of a job have."""
+    """Map each node to the state blobs that hold the ``state_dir`` of its ``run`` steps."""
     found: dict[str, dict[str, RunProgram]] = {}
     for nodes, steps in _walk_job(groups):
         for step in walk(steps):
@@ -190,7 +220,7 @@ def find_state_dirs(groups: Mapping[GroupName, GroupDraft]) -> StateDirs:
 
 
 def add_state_dirs(kept: Mapping[str, KeptNames], state_dirs: StateDirs) -> dict[str, KeptNames]:
-    """Add the state directories of programs to the state that each node keeps between epochs."""
+    """Add the ``state_dir`` blobs of programs to the state that each node keeps."""
     found = dict(kept)
     for node, blobs in state_dirs.items():
         one = found.get(node, KeptNames())
@@ -199,7 +229,7 @@ def add_state_dirs(kept: Mapping[str, KeptNames], state_dirs: StateDirs) -> dict
 
 
 def add_state_dir_setup(init: TaskGroup, state_dirs: StateDirs) -> TaskGroup:
-    """Add set-up steps to init that create an empty state blob for each program's ``state_dir``."""
+    """Add to init the steps that make the state of each ``state_dir``, empty at first."""
     setups = tuple(
         NodeSetup(
             node,
@@ -212,14 +242,14 @@ def add_state_dir_setup(init: TaskGroup, state_dirs: StateDirs) -> TaskGroup:
 
 
 def remove_state_dir_setup(init: TaskGroup) -> TaskGroup:
-    """Remove from init the set-up steps that create the state blobs of programs' ``state_dir``."""
+    """Remove from init the steps by which ``add_state_dir_setup`` makes empty state."""
     return replace(init, setup=tuple(one for one in init.setup if one.nets.name != _SETUP))
 
 
 def check_state_dirs(
     state_dirs: StateDirs, policy: CheckpointPolicy, saved_at: Origin, faults: Faults
 ) -> None:
-    """Add a fault if a program keeps state in a ``state_dir`` on a node without checkpoints."""
+    """Check that nodes whose ``run`` steps keep state in a ``state_dir`` are checkpointed."""
     for node, blobs in state_dirs.items():
         if node not in policy.nodes:
             name = next(iter(blobs.values())).state_dir
@@ -239,7 +269,7 @@ def _build_empty(blob: str, step: RunProgram) -> Assign:
 def _walk_job(
     groups: Mapping[GroupName, GroupDraft],
 ) -> Iterator[tuple[tuple[str, ...], tuple[Step, ...]]]:
-    """Yield the steps of a drafted job, with their nodes, to find each program's ``state_dir``."""
+    """Yield all steps of a job with their nodes, to find the state in each ``state_dir``."""
     for group in groups.values():
         for task in group.tasks:
             yield task.nodes, task.steps

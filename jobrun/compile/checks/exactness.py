@@ -9,7 +9,7 @@ from jobrun.compile.analysis.queues import QueueEnds, find_queue_ends
 from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.checks.visibility import strip_prefix
 from jobrun.compile.job_draft.definite_assignment import FINDER
-from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.graph.conditions import Probe, StopCondition, StopWhen
 from jobrun.graph.expressions import Builtin, Call, Draw, Expr
 from jobrun.graph.query import expressions, op_expressions, walk
@@ -117,7 +117,7 @@ def _expression_reasons(exprs: Iterable[Expr], path: str) -> Iterator[tuple[str,
 
 
 def _report_reasons(task: TaskDraft, view: NodeView) -> Iterator[tuple[str, str]]:
-    """Yield writes of a timed report to names that other steps use, which make a task inexact."""
+    """Yield why a task is not exact: a timed report writes a blob that other steps use."""
     flow = task.flow
     used = {*flow.inner.names(), *flow.once.names(), *flow.outputs}
     for name, place in {**flow.reporting.atomic, **flow.reporting.writes}.items():
@@ -126,7 +126,7 @@ def _report_reasons(task: TaskDraft, view: NodeView) -> Iterator[tuple[str, str]
 
 
 def _find_counting_tasks(view: NodeView) -> dict[str, int]:
-    """Map each counter to a bit set of the tasks that change it, to find inexact counts."""
+    """Map each counter blob to the tasks (a bit set) that count with it, to check exactness."""
     found: dict[str, int] = {}
     for position, task in view.tasks.items():
         for name in {**task.flow.inner.atomic, **task.flow.once.atomic}:
@@ -137,7 +137,7 @@ def _find_counting_tasks(view: NodeView) -> dict[str, int]:
 def _counter_reasons(
     task: TaskDraft, view: NodeView, counting: Mapping[str, int]
 ) -> Iterator[tuple[str, str]]:
-    """Yield where concurrent tasks use a counter's old value, so that a resume may not be exact.
+    """Yield where concurrent tasks use a counter's value, so that a resume is not exact.
 
     The final value of the counter does not depend on it.
     """
@@ -168,7 +168,7 @@ def _is_counted_concurrently(
 
 
 def _used_expressions(step: Step) -> Iterator[tuple[Expr, str]]:
-    """Yield a step's expressions whose values are used: only these can make a resume inexact."""
+    """Yield a step's expressions without dropped results, which make no resume inexact."""
     if not isinstance(step, Net):
         for expr in expressions(step):
             yield expr, step.path
@@ -197,7 +197,7 @@ Reasons = Iterator[tuple[str, str]]
 
 
 def _record_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Reasons:
-    """Yield why a resumed run may give a record to another task or instance, and so be inexact.
+    """Yield why a job is inexact: a resumed run may give a record to another task.
 
     Args:
         group: The group.
@@ -212,7 +212,7 @@ def _record_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Reasons
 
 
 def _writer_reasons(group: GroupDraft, ends: QueueEnds) -> Reasons:
-    """Yield a reason for inexactness if a queue without a fixed order has concurrent writers."""
+    """Yield why a queue is inexact: its order is not fixed, and several tasks write it."""
     queue = ends.queue
     if queue.ordered:
         return
@@ -233,7 +233,7 @@ def _writer_reasons(group: GroupDraft, ends: QueueEnds) -> Reasons:
 
 
 def _queue_reader_reasons(ends: QueueEnds) -> Reasons:
-    """Yield why reads of a queue are inexact: tasks share it, or a task stops before its end."""
+    """Yield why a resumed run may read other records from a queue, and so is not exact."""
     queue = ends.queue
     if len(ends.readers) > 1 or any(queue.shared and len(t.nodes) > 1 for t, _ in ends.readers):
         task, place = ends.readers[-1]
@@ -252,7 +252,7 @@ def _queue_reader_reasons(ends: QueueEnds) -> Reasons:
 
 
 def _instance_reasons(task: TaskDraft, view: NodeView) -> Reasons:
-    """Yield why a task with ``instances`` is inexact: timing decides which one gets a record."""
+    """Yield why ``instances`` make a task inexact: timing decides which gets a record."""
     gets = "which instance gets which record depends on timing"
     for name, place in task.flow.carried.items():
         if view.scope(task, name) is Scope.INSTANCE:
@@ -270,7 +270,7 @@ def _instance_reasons(task: TaskDraft, view: NodeView) -> Reasons:
 
 
 def _find_distinguishing_steps(task: TaskDraft) -> Iterator[tuple[Step, str]]:
-    """Yield steps that make a task's instances (parallel copies) differ, so that it is inexact."""
+    """Yield steps that make a task's instances differ, so that a resumed run is not exact."""
     for step in walk(task.steps):
         if _reads_builtin(step, "instance"):
             yield step, "this step reads the number of the instance"
@@ -291,7 +291,7 @@ def _reads_builtin(step: Step, builtin: str) -> bool:
 
 
 def _shares_records(task: TaskDraft) -> bool:
-    """Return whether a task's instances compete for the same records, and so make it inexact."""
+    """Return whether a task's instances compete for records, and so are not exact."""
     read = task.records.read
     if task.instances <= 1 or read is None:
         return False

@@ -51,7 +51,7 @@ def check_mid_epoch_saves(job: Job, place: Place, faults: Faults) -> None:
 
 
 def find_obstacles(job: Job) -> Iterator[Obstacle]:
-    """Yield each reason why an epoch cannot be saved between two records, and how to fix that."""
+    """Yield each reason why an epoch cannot be saved between records, and the fix."""
     group = job.epoch
     if len(group.tasks) != 1:
         names = ", ".join(f"'{task.full_name}'" for task in group.tasks)
@@ -92,7 +92,7 @@ def _other_obstacles(job: Job, group: TaskGroup, task: Task) -> Iterator[Obstacl
 
 
 def _source_obstacles(job: Job, task: Task, read: ReadRecords) -> Iterator[Obstacle]:
-    """Yield blobs that a source reads and the epoch changes, as obstacles to mid-epoch saves."""
+    """Yield obstacles to mid-epoch saves: blobs that both a reader and the epoch use."""
     constants = set(dict(job.constants).get(task.node, ()))
     around = [one.nets for one in job.epoch.setup]
     used = set(_texts((task.steps, task.setup, task.instance_setup, around)))
@@ -119,7 +119,7 @@ def _names(thing: Any) -> Iterator[str]:
 
 
 def _texts(thing: Any) -> Iterator[str]:
-    """Yield all strings in an epoch's steps, to find blob names that prevent mid-epoch saves."""
+    """Yield all strings in steps, among them names of blobs, to check mid-epoch saves."""
     return (one for one in _walk_values(thing) if isinstance(one, str))
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 
 from jobrun.compile.analysis.queues import must_run_concurrently
-from jobrun.compile.analysis.scopes import NodeView, find_write_place
+from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.checks.visibility import strip_prefix
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.query import walk
 from jobrun.graph.steps import Pull, Step
@@ -67,7 +67,7 @@ def check_pulls(
     start: Mapping[str, frozenset[str]],
     faults: Faults,
 ) -> None:
-    """Check every ``pull``: its blob exists on the source node, and no task writes it meanwhile.
+    """Check every ``pull``: its blob exists, and no task writes it meanwhile.
 
     Args:
         group: The group.
@@ -97,7 +97,7 @@ def check_pulls(
 
 
 def _find_uses(view: NodeView, task: TaskDraft) -> dict[str, tuple[str, Place]]:
-    """Map each shared name that a task uses to its use that most risks a race, such as a write."""
+    """Map each blob that tasks share to one task's most race-prone use of it: write or read."""
     flow, shared = task.flow, view.shared
     reads, atomic, writes = flow.inner.reads, flow.inner.atomic, flow.inner.writes
     if not flow.has_body_only:
@@ -195,7 +195,7 @@ def _pulls(steps: tuple[Step, ...]) -> Iterator[_Pulled]:
 
 
 def _is_made_before(view: NodeView, position: int, name: str, reader: TaskDraft) -> bool:
-    """Return whether a task that ends before the ``pull`` always makes the blob to be pulled."""
+    """Return whether a ``pull`` follows a task that makes its blob: they do not race."""
     order = view.group.order
     return name in view.global_names and any(
         name in task.flow.made()
@@ -221,7 +221,7 @@ def _check_race(view: NodeView, position: int, name: str, place: Place, faults: 
         elif other == position:
             message = (
                 f"task '{task.name}' races with itself on '{name}': on one node it writes it at "
-                f"{find_write_place(task, name).path}, while on another it pulls it from there"
+                f"{task.find_write_place(name).path}, while on another it pulls it from there"
             )
             mend = (
                 "pull it in a separate task that returns it as an output, and let this task need it"
@@ -230,7 +230,7 @@ def _check_race(view: NodeView, position: int, name: str, place: Place, faults: 
         elif not (order.is_before(other, position) or order.is_before(position, other)):
             message = (
                 f"tasks '{task.name}' and '{reader.name}' race on '{name}' of node '{view.node}': "
-                f"the one writes it at {find_write_place(task, name).path}, the other pulls it"
+                f"the one writes it at {task.find_write_place(name).path}, the other pulls it"
             )
             mend = f"order them, for example with needs: [{task.name}]"
             faults.error("E272", message, mend, place)

@@ -13,10 +13,10 @@ from dataclasses import field
 from functools import cached_property
 
 from jobrun.compile.analysis.missing_blobs import MissingBlobs
-from jobrun.compile.analysis.scopes import NodeView, find_write_place
+from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.definite_assignment import FlowAnalysis, FlowProblem, Status
-from jobrun.compile.job_draft.draft import FAILED, GroupDraft, TaskDraft, TaskFlow
+from jobrun.compile.job_draft.definite_assignment import FAILED, FlowAnalysis, FlowProblem, Status
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft, TaskFlow
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.readers import BlobSource, ReadRecords
 from jobrun.graph.types import Scope
@@ -85,7 +85,7 @@ class VisibilityCheck:
         return makers
 
     def _find_maker(self, position: int, name: str) -> int | None:
-        """Find a task that makes a blob visible: it ends earlier, and certainly leaves the blob."""
+        """Find a task that makes a blob visible: it ends earlier and leaves the blob."""
         makers = self._makers.get(name, [])
         order = self.view.group.order
         reader = self.view.tasks[position]
@@ -145,7 +145,7 @@ class VisibilityCheck:
                 )
 
     def _written_names(self, flow: TaskFlow) -> dict[str, Place]:
-        """Map each blob that a task writes to the place; omit objects only passed to callables.
+        """Map each blob that a task writes to the place in the spec, to check its visibility.
 
         To lend is to pass to a callable, which may change an object that ``init`` left.
         """
@@ -229,7 +229,7 @@ class VisibilityCheck:
 
 
 def check_tolerant_writes(view: NodeView, faults: Faults) -> None:
-    """Check that a task with ``on_error: warn`` writes no blob outside its private workspaces."""
+    """Check that tasks with ``on_error: warn`` write no blob visible to other tasks."""
     for task in view.tasks.values():
         if task.on_error == "warn":
             for name, scope in _shared_writes(view, task):
@@ -239,12 +239,12 @@ def check_tolerant_writes(view: NodeView, faults: Faults) -> None:
                     f"'{strip_prefix(name)}', {_OWNERS[scope]}: a failure could leave "
                     f"it incomplete",
                     "use another blob name in a private workspace, or remove 'on_error'",
-                    find_write_place(task, name),
+                    task.find_write_place(name),
                 )
 
 
 def check_tolerant_tasks(group: GroupDraft, faults: Faults) -> None:
-    """Check that no task needs an ``on_error: warn`` task, and that such tasks have no outputs."""
+    """Check that no task needs an ``on_error: warn`` task, and that this has no outputs."""
     tolerant = {task.name for task in group.tasks if task.on_error == "warn"}
     for task in group.tasks:
         if task.name in tolerant and task.outputs:
@@ -314,5 +314,5 @@ def note_problems(problems: list[FlowProblem], faults: Faults, *, hogwild: bool)
 
 
 def strip_prefix(name: str) -> str:
-    """Strip the prefix that a net gives to a blob's name, for a message about its visibility."""
+    """Strip a net's prefix from a blob's name, for a message about visibility."""
     return name.rsplit(":", 1)[-1]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from jobrun.compile.analysis.state import KeptNames
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.draft import Groups, JobDraft, TaskDraft
+from jobrun.compile.job_draft.tasks_and_groups import Groups, JobDraft, TaskDraft
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.expressions import Builtin
@@ -56,7 +56,7 @@ def warn_of_mistakes(
 
 
 def _warn_of_remote_results(groups: Groups, faults: Faults) -> None:
-    """Warn of a probable mistake: a node writes to ``${run.dir}``, which it may not see."""
+    """Warn of a probable mistake: a node writes to a ``${run.dir}`` on another machine."""
     for task in (task for group in groups.values() for task in group.tasks):
         if any(_writes_into_run(task)):
             faults.warn(
@@ -95,7 +95,7 @@ def _fetches(task: TaskDraft) -> Iterator[bool]:
 
 
 def _is_input(parts: tuple[object, ...]) -> bool:
-    """Return whether a step's file path is outside ``${run.dir}``, to warn of probable mistakes."""
+    """Return whether a step's file is outside ``${run.dir}``, to warn of mistakes."""
     return not any(isinstance(part, Builtin) and part.name == "run.dir" for part in parts)
 
 

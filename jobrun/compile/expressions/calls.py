@@ -59,12 +59,12 @@ class CallFaults:
     faults: list[CallFault] = field(default_factory=list)
 
     def add(self, code: Code, message: str, mend: str, argument: int | str | None = None) -> None:
-        """Add a fault of a call whose arguments do not match its signature to the list."""
+        """Add to the list a fault of a call whose arguments do not match the signature."""
         self.faults.append(CallFault(code, message, mend, argument))
 
 
 def check_call(call: Call, operator: OpDef) -> tuple[Call, list[CallFault]]:
-    """Check a call to an operator: number, names and kinds of arguments; look up named dtypes."""
+    """Check a call to an operator: number, names and kinds of its arguments."""
     title = f"{operator.name}{operator.signature}"
     faults = CallFaults(title)
     signature = operator.parameters
@@ -75,14 +75,14 @@ def check_call(call: Call, operator: OpDef) -> tuple[Call, list[CallFault]]:
 
 
 def check_draw(draw: Draw, method: DrawDef) -> tuple[Draw, list[CallFault]]:
-    """Check the arguments of a call to a method of ``rng`` in a spec; look up named dtypes."""
+    """Check the arguments of a call to a method of ``rng``, such as ``rng.random(3)``."""
     faults = CallFaults(f"rng.{method.name}{method.signature}")
     _check_count(draw.args, draw.kwargs, method.parameters, faults)
     return _resolve_dtypes(draw, method.parameters, faults), faults.faults
 
 
 def require_valid_call(call: Call, operator: OpDef, origin: Origin, path: str) -> Call:
-    """Check an operator call in an expression by its signature, and raise all its faults together.
+    """Check an operator call by its signature; raise all its faults together.
 
     Raises:
         SpecError: The call is not valid; with all its faults (E105, E114, E118).
@@ -163,7 +163,7 @@ def _resolve_dtypes(call: _CallOrDraw, signature: Signature, faults: CallFaults)
 
 
 def _resolve_dtype(value: Expr, argument: int | str, faults: CallFaults) -> Expr:
-    """Resolve a call's argument that must be a dtype: ``float32``, a text or ``x.dtype``."""
+    """Check a call's argument that must be a dtype; return it: ``float32`` for "float32"."""
     match value:
         case Dtype() | Const(value=None, ellipsis=False) | Attribute(name="dtype"):
             return value

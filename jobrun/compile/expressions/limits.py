@@ -17,6 +17,8 @@ from jobrun.graph.expressions import (
     Unary,
 )
 
+MAX_TEXT_LENGTH = 4096
+MAX_DEPTH = 50
 MAX_NODES = 2_000
 MAX_ITEMS = 1_000
 MAX_TEXT_BYTES = 64 * 1024
@@ -117,7 +119,7 @@ def _max_length(expr: Expr) -> float:
 
 
 def _max_repeats(expr: Expr) -> float:
-    """Return ``n`` of ``list * n`` if it is a constant within the size limit; else infinity."""
+    """Return the factor ``n`` of ``list * n``; infinity if unknown or beyond the limit."""
     value = expr.value if isinstance(expr, Const) else None
     if isinstance(value, float):
         return 0

@@ -183,7 +183,7 @@ NODE_PARTS = tuple(name.removeprefix("node.") for name in BUILTINS if name.start
 
 
 def explain_unknown_function(name: str) -> Refusal:
-    """Explain that a called name is no function, and which supported syntax to write instead."""
+    """Explain that a called name is no function, and which syntax to write instead."""
     message = f"unknown function '{name}'"
     mend = _FUNCTIONS.get(name)
     if mend is None:
@@ -254,7 +254,7 @@ def explain_unknown_draw(name: str) -> Refusal:
 
 
 def find_name_refusal(name: str, params: Container[str]) -> NameRefusal | None:
-    """Return the ``NameRefusal`` of a blob's name, with message and fix; None if it is allowed."""
+    """Return why a blob's name is refused, as a ``NameRefusal``; None if it is allowed."""
     if name in params:
         message = f"'{name}' is a param, so a blob cannot have this name"
         return NameRefusal("E150", message, "rename the blob")

@@ -17,8 +17,7 @@ from operator import itemgetter
 from typing import Any
 
 from jobrun.compile.expressions import limits
-from jobrun.compile.expressions.parse import parse_expression, parse_statement
-from jobrun.compile.expressions.python_ast import is_plain
+from jobrun.compile.expressions.parse import is_plain, parse_expression, parse_statement
 from jobrun.compile.expressions.refusals import MEANINGFUL
 from jobrun.compile.expressions.translate import Params
 from jobrun.core.errors import Origin
@@ -97,11 +96,11 @@ class TextShapes:
         self._shapes: dict[tuple[str, ...], _Shapes] = {}
 
     def known(self, text: str) -> Layout | None:
-        """Return the layout (places of words) that an earlier text of this form had, or None."""
+        """Return where the words of a repeated text are; None for the first of its form."""
         return self._layouts.get(text.translate(_FLAT))
 
     def layout(self, text: str) -> Layout:
-        """Find the layout (places of words) shared by texts equal but for letters and digits."""
+        """Find where the words are in every repeated text equal but for letters and digits."""
         flat = text.translate(_FLAT)
         parts = _WORD.split(text)
         starts = list(accumulate(map(len, parts), initial=0))
@@ -118,7 +117,7 @@ class TextShapes:
         return layout
 
     def shape(self, text: str, words: _Words, layout: Layout) -> _Shape:
-        """Return a key that is equal for two texts if their parsed trees differ in names only."""
+        """Return a key that is equal for repeated texts: their trees differ in names only."""
         find: Callable[[str], int] = words.index
         if len(words) > _FEW_WORDS:
             first: dict[str, int] = {}
@@ -133,7 +132,7 @@ class TextShapes:
 
 
 def _getter(spans: list[slice]) -> Callable[[str], _Words]:
-    """Build the function that cuts the words at the given slices out of a repeated text."""
+    """Build the function that cuts the words out of a repeated text, at the given slices."""
     if len(spans) > 1:
         return itemgetter(*spans)
     return lambda text: tuple([text[span] for span in spans])
@@ -175,7 +174,7 @@ class RepeatedTexts:
         return op
 
     def known(self, value: Any) -> Expr | None:
-        """Return the expression tree of a literal, or of an equal text parsed before; else None."""
+        """Return the tree of a literal, or of an equal text parsed before; else None."""
         if type(value) is str:
             return self._equal.get(value)
         if type(value) is int and abs(value) < limits.MAX_INT:
@@ -213,7 +212,7 @@ class RepeatedTexts:
         return expr
 
     def _layout(self, text: str) -> Layout | None:
-        """Find the layout of a text simple enough to be repeated with other names; else None.
+        """Find where the words of a repeated text are; None if the text is not plain enough.
 
         Which text is plain does not depend on its letters and digits.
         """
@@ -235,7 +234,7 @@ class Learner:
         self._is_exact = True
 
     def learn(self, tree: Op | Expr, kind: Callable[..., Any], skip: int = 0) -> Make | None:
-        """Build the function that copies this parsed tree for a text with other names, or None.
+        """Build the function that copies a tree for repeated texts; None if that is unsafe.
 
         Returns:
             None where not each word of the text is a name in the tree: one is a keyword, say.
@@ -245,11 +244,11 @@ class Learner:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether each name of the text was found in its tree, so that copies are right."""
+        """Return whether a repeated text's names are all in its tree: else no copy is made."""
         return self._is_exact and not any(self._unseen.values())
 
     def node(self, node: Any, kind: Callable[..., Any], skip: int = 0) -> Make | Constant:
-        """Build the function that copies a node of the parsed tree for a text with other names."""
+        """Build the function that copies a tree node for a repeated text with other names."""
         # As for other nodes, but faster: most are one of these.
         if type(node) is Name:
             return self.name(node)
@@ -276,7 +275,7 @@ class Learner:
         return self.node(value, type(value)) if field_types(value.__class__) else Constant(value)
 
     def name(self, node: Name) -> Make:
-        """Build the function that copies a ``Name`` of the parsed tree with another text's word."""
+        """Build the function that copies a ``Name`` of the tree with a repeated text's name."""
         self.position(node.name)
         self.offset(node.at)
         position = self._positions.get(node.at, 0)
@@ -287,26 +286,26 @@ class Learner:
         return lambda words, _: words[position]
 
     def position(self, name: str) -> int:
-        """Return the index of the text's first word that is this name, where copies have theirs."""
+        """Return the index of the first word of a repeated text that is a given name."""
         self._unseen[name] -= 1
         position = self._first.get(name, -1)
         self._is_exact = self._is_exact and position >= 0
         return position
 
     def offset(self, at: int) -> Make | Constant:
-        """Build the function that returns where a part of the parsed tree is in a repeated text."""
+        """Build the function that returns the offset of a tree node in a repeated text."""
         position = self._positions.get(at, -1)
         self._is_exact = self._is_exact and position >= 0
         return lambda _, offsets: offsets[position]
 
 
 def tuple_of(*values: Any) -> tuple[Any, ...]:
-    """Return the arguments as a tuple, to build tuples inside the copies of expression trees."""
+    """Build a tuple of the arguments, for tuples in the syntax tree of a repeated text."""
     return values
 
 
 def _build(kind: Callable[..., Any], given: Sequence[Make | Constant]) -> Make | Constant:
-    """Build the function that copies a node of a parsed tree, from those that copy its fields."""
+    """Build the function that copies a tree node of a repeated text, field by field."""
     values = [one.value if isinstance(one, Constant) else None for one in given]
     moving = [(at, one) for at, one in enumerate(given) if not isinstance(one, Constant)]
     if not moving:

@@ -12,12 +12,7 @@ from typing import Any
 
 from jobrun.compile.expressions import limits
 from jobrun.compile.expressions.calls import DTYPE_WORDS, CallFault, check_call, check_draw
-from jobrun.compile.expressions.python_ast import (
-    MAX_DEPTH,
-    Findings,
-    SourceText,
-    split_placeholders,
-)
+from jobrun.compile.expressions.limits import MAX_DEPTH
 from jobrun.compile.expressions.refusals import (
     LIBRARIES,
     NODE_PARTS,
@@ -31,6 +26,7 @@ from jobrun.compile.expressions.refusals import (
     explain_unknown_method,
     find_name_refusal,
 )
+from jobrun.compile.expressions.source_text import Findings, SourceText, split_placeholders
 from jobrun.core.errors import SpecError
 from jobrun.core.text.names import BLOB_NAME, did_you_mean
 from jobrun.graph.expressions import (
@@ -115,7 +111,7 @@ class Translator:
         self._text_bytes = 0
 
     def expression(self, node: ast.expr) -> Expr:
-        """Translate a node of Python's ``ast``, and all inside it, into an expression of a spec.
+        """Translate a node of Python's ``ast``, with all inside it, to an expression.
 
         Raises:
             SpecError: E108, the text is too large to continue; with all faults found so far.
@@ -240,7 +236,7 @@ class Translator:
         return checked
 
     def _cast(self, node: ast.Call, dtype: str) -> Expr:
-        """Translate Python's ``float32(x)``, a cast, into an expression: a call of ``astype``."""
+        """Translate a cast from Python's syntax, ``float32(x)``, into a call of ``astype``."""
         args, kwargs = self._arguments(node)
         if len(args) != 1 or kwargs:
             message = f"{dtype} takes 1 argument"
@@ -398,7 +394,7 @@ _TRANSLATIONS: dict[type[ast.expr], Callable[[Translator, Any], Expr]] = {
 
 
 def _root_name(node: ast.expr) -> str:
-    """Return the first name of a dotted name to translate (``a`` of ``a.b``), or "" if none."""
+    """Return ``a`` of a dotted name ``a.b`` to translate; "" if it begins with no name."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -424,7 +420,7 @@ class StatementTranslator:
         self._params = params
 
     def translate(self, node: ast.stmt) -> Op:
-        """Translate a Python statement into an ``Op``: an assignment, effect or deletion.
+        """Translate the Python syntax tree of a spec's statement into an ``Op`` of the graph.
 
         Raises:
             SpecError: It is not valid; with all its faults.

@@ -12,18 +12,19 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import assert_never
+from typing import Literal, assert_never
 
 from jobrun.compile.faults import Place
-from jobrun.compile.job_draft.task_records import Records
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.blob_access import Access, AccessFinder
 from jobrun.graph.effects import Effect
 from jobrun.graph.expressions import Const
 from jobrun.graph.readers import record_path
 from jobrun.graph.steps import Guard, If, Loop, Net, Parallel, Step, Stop, UseNet, While
+from jobrun.graph.types import SetupNets
 from jobrun.ops.operator_table import OPERATORS
 
+FAILED = "failed"
 FINDER = AccessFinder(
     {name: one.mutates for name, one in OPERATORS.items() if one.mutates},
     {name for name, one in OPERATORS.items() if one.atomic},
@@ -63,7 +64,7 @@ class NameUses:
     functions: set[str] = field(default_factory=set)
 
     def note(self, access: Access, place: Place) -> None:
-        """Add the names that a step reads, assigns or deletes to an analysis of assignments."""
+        """Add the names that a step reads, assigns or deletes, for definite assignment."""
         reads, writes, firm = self.reads, self.writes, self.firm
         for name in access.reads:
             if name not in reads:
@@ -99,7 +100,7 @@ class NameUses:
                 into.setdefault(name, place)
 
     def add(self, other: NameUses) -> None:
-        """Merge names that further steps read or write into those analysed for assignment."""
+        """Merge other steps' uses of names into these, to analyse definite assignment."""
         self.reads = {**other.reads, **self.reads}
         self.writes = {**other.writes, **self.writes}
         self.atomic = {**other.atomic, **self.atomic}
@@ -142,7 +143,7 @@ class Summary:
     dead: bool = False
 
     def read(self, names: Iterable[str], place: Place, problems: list[FlowProblem]) -> None:
-        """Add names read before their assignment to the needs; add a problem for deleted ones."""
+        """Add names that steps read: unassigned ones to the needs, deleted to the problems."""
         find = self.end.get
         for name in names:
             status = find(name)
@@ -152,12 +153,12 @@ class Summary:
                 problems.append(FlowProblem("deleted", name, place))
 
     def stop(self, target: str, state: _State) -> None:
-        """Record which names are definitely assigned where a ``stop`` step leaves a given block."""
+        """Record which names are definitely assigned where a ``stop`` leaves a block."""
         known = self.stops.get(target)
         self.stops[target] = dict(state) if known is None else meet(known, state)
 
     def then(self, other: Summary, problems: list[FlowProblem]) -> None:
-        """Append the summary of the block that follows; what this one assigns meets its needs."""
+        """Append the next block's summary, without needs that this block's assignments meet."""
         for name, place in other.needs.items():
             self.read((name,), place, problems)
         self.take_stops(other)
@@ -165,12 +166,12 @@ class Summary:
         self.dead = other.dead
 
     def take_stops(self, other: Summary) -> None:
-        """Add the assignments at a following block's ``stop`` steps to this block's summary."""
+        """Add to this summary what is assigned at the ``stop`` steps of the next block."""
         for target, state in other.stops.items():
             self.stop(target, {**self.end, **state})
 
     def leave(self, path: str) -> None:
-        """End a block: merge its assignments at the end with those where a ``stop`` leaves it."""
+        """End a block: combine the assignments at its end and at each ``stop``."""
         state = self.stops.pop(path, None)
         if state is not None:
             self.end = state if self.dead else meet(self.end, state)
@@ -210,24 +211,35 @@ class FlowAnalysis:
         summary.leave(path)
         return summary
 
-    def body(self, steps: tuple[Step, ...], path: str, records: Records) -> Summary:
-        """Summarise which names a task's steps and records need, definitely assign and delete."""
+    def body(
+        self,
+        steps: tuple[Step, ...],
+        path: str,
+        fields: Mapping[str, Place] | None = None,
+        sent: Iterable[tuple[str, Place]] = (),
+    ) -> Summary:
+        """Summarise which names a task's steps and records need, definitely assign and delete.
+
+        Args:
+            steps: The steps of the task.
+            path: The path of the task.
+            fields: The names that each record binds, for which the steps run; None: they run once.
+            sent: The names that are sent after the steps.
+        """
         outer = self.uses
-        if records.is_loop:
+        if fields is not None:
             self.uses = NameUses()
         one = Summary()
-        for name in records.fields:
-            self.uses.writes.setdefault(name, records.read_at)
+        for name, at in (fields or {}).items():
+            self.uses.writes.setdefault(name, at)
             one.end[name] = Status.SET
         self._steps(steps, one)
-        for sent, place in zip(records.write, records.write_at, strict=True):
-            # After a certain stop nothing is sent.
-            for name in () if one.dead else sent.names:
-                at = records.sent_at.get((sent.queue.name, name), place)
-                self.uses.reads.setdefault(name, at)
-                one.read((name,), at, self.problems)
-        one.leave(record_path(path) if records.is_loop else path)
-        if not records.is_loop:
+        # After a certain stop nothing is sent.
+        for name, at in () if one.dead else sent:
+            self.uses.reads.setdefault(name, at)
+            one.read((name,), at, self.problems)
+        one.leave(path if fields is None else record_path(path))
+        if fields is None:
             return one
         own, self.uses = self.uses, outer
         outer.add(own)
@@ -237,6 +249,19 @@ class FlowAnalysis:
         paths = [{}, *self._passes(one, one.needs.items())]
         self._join(one, [*paths, *filter(None, [one.stops.pop(path, None)])], whole)
         return whole
+
+    def setups(self, setups: Sequence[SetupNets], part: Literal["init", "exit"]) -> Summary:
+        """Summarise which names the init or exit steps of set-ups need, assign and delete."""
+        summary = Summary()
+        for setup in setups if part == "init" else reversed(setups):
+            steps = setup.init if part == "init" else setup.exit
+            if part == "exit":
+                # Bound by the runtime before the exit runs.
+                summary.end.setdefault(FAILED, Status.SET)
+            summary.then(self.block(steps, f"{setup.name}.{part}"), self.problems)
+        if part == "exit":
+            summary.end.pop(FAILED, None)
+        return summary
 
     def _steps(self, steps: tuple[Step, ...], into: Summary) -> None:
         for step in steps:
@@ -303,7 +328,7 @@ class FlowAnalysis:
         self._join(body, paths, into)
 
     def _passes(self, body: Summary, again: Iterable[tuple[str, Place]]) -> list[_State]:
-        """Return the names that a loop's pass assigns; add a problem if the next lacks one."""
+        """Return what a loop's pass assigns; add a problem if the next reads a deleted name."""
         if body.dead:
             return []
         for name, where in again:
@@ -347,7 +372,7 @@ class FlowAnalysis:
     def _join(
         self, body: Summary, paths: list[_State], into: Summary, *, ends: bool = True
     ) -> None:
-        """Join a block's summary of assignments to the outer one: needs, stops, final states."""
+        """Merge an inner block's summary of assignments into the outer block's."""
         for name, where in body.needs.items():
             into.read((name,), where, self.problems)
         into.take_stops(body)
@@ -366,7 +391,7 @@ class FlowAnalysis:
 
 
 def _find_races(branches: list[NameUses]) -> list[FlowProblem]:
-    """Analyse assignments in ``parallel``: find names that one branch assigns and another uses."""
+    """Analyse assignments in ``parallel``: find names of one branch that another uses."""
     writers: dict[str, tuple[int, Place]] = {}
     counters: dict[str, tuple[int, Place]] = {}
     for index, uses in enumerate(branches):
@@ -391,7 +416,7 @@ def _find_races(branches: list[NameUses]) -> list[FlowProblem]:
 
 
 def _is_endless(step: Loop | While) -> bool:
-    """Return whether a loop never ends, so that no path of definite assignment leads past it."""
+    """Return whether a loop ends only by ``stop``: only assignments before it are definite."""
     if isinstance(step, Loop):
         return step.count is None
     return isinstance(step.condition, Const) and step.condition.value is True
@@ -442,12 +467,12 @@ class RepeatedFlow:
     places: Sequence[Place]
 
     def find(self) -> _Made | None:
-        """Reuse the assignment analysis of a task that differs only in names; None without one."""
+        """Copy an equal task's definite-assignment analysis with new names; None without one."""
         make = self.shape.make
         return make(self.names, self.places) if make is not None else None
 
     def learn(self, total: Summary, uses: NameUses) -> None:
-        """Store the assignment analysis of a task, to reuse it where only names differ."""
+        """Store a task's definite-assignment analysis, for tasks with other names."""
         if not self.shape.is_tried:
             self.shape.is_tried = True
             if not (total.stops or total.dead or uses.outputs):
@@ -457,7 +482,7 @@ class RepeatedFlow:
 def _learn(
     total: Summary, uses: NameUses, names: Sequence[str], places: Sequence[Place]
 ) -> Callable[[Sequence[str], Sequence[Place]], _Made] | None:
-    """Build the function that reuses this assignment analysis for a task with other names."""
+    """Build the function that copies a definite-assignment analysis, with other names."""
     numbers = {name: names.index(name) for name in names}
     steps = {place: number for number, place in enumerate(places)}
     kinds = (uses.reads, uses.writes, uses.atomic, uses.deletes, uses.called, uses.lent, uses.firm)

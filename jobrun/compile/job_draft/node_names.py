@@ -30,7 +30,7 @@ class NodeNames:
         return name in self._single
 
     def find(self, text: str | None) -> tuple[str, ...]:
-        """Resolve a node name, or a pattern as ``worker-*``, to the nodes that it means, if any.
+        """Return the nodes that a name or a pattern such as ``worker-*`` means; () for none.
 
         Without a text it is the only node, if there is only one.
         """
@@ -41,7 +41,7 @@ class NodeNames:
         return self._found[text]
 
     def note_unknown(self, text: str | None, place: Place, faults: Faults) -> None:
-        """Add the fault that a node name, or a pattern such as ``worker-*``, matches no node."""
+        """Add the fault that no node matches a name, or a pattern such as ``worker-*``."""
         if text is None:
             shown = ", ".join(list(self._families)[:8])
             mend = f"write 'node: NAME', a counted name, or a pattern; the nodes are: {shown}"
@@ -53,7 +53,7 @@ class NodeNames:
         faults.error("E142", message, did_you_mean(text, [*self._families, *self._all]), place)
 
     def resolve(self, text: str, place: Place, faults: Faults) -> tuple[str, ...]:
-        """Resolve a node name or a pattern such as ``worker-*``; add a fault if it means none."""
+        """Resolve a node name or a pattern such as ``worker-*``; refuse an unknown one."""
         found = self.find(text)
         if not found:
             self.note_unknown(text, place, faults)

@@ -35,7 +35,7 @@ class TaskOrder:
 
     @cached_property
     def reverse_rank(self) -> list[int]:
-        """Return each task's rank in an order by ``needs`` that puts free tasks last to first.
+        """Return each task's rank in an order by ``needs`` that otherwise reverses the spec's.
 
         It differs from ``rank`` if ``needs`` permits more than one order.
         """
@@ -53,7 +53,7 @@ class TaskOrder:
 
     @cached_property
     def _before(self) -> list[int]:
-        """Build for each task a bit set of the tasks that ``needs``, direct or not, put before it.
+        """Build for each task the bit set of tasks that it needs, directly or through others.
 
         One bit operation unites thousands of tasks, so a chain of 10,000 takes milliseconds.
         """
@@ -80,7 +80,7 @@ class TaskOrder:
         return first in self.needs[second] or bool(self._before[second] >> first & 1)
 
     def select_unordered(self, first: int, second: int) -> int:
-        """Select, from a bit set of tasks, those that ``needs`` leaves unordered with a given one.
+        """Select from a bit set the tasks that ``needs`` puts neither before nor after a task.
 
         Args:
             first: The tasks, as bits.
@@ -89,12 +89,12 @@ class TaskOrder:
         return first & ~(self._before[second] | self._after[second] | 1 << second)
 
     def select_concurrent(self, first: int, second: int) -> int:
-        """Select, from a bit set of tasks, those that ``needs`` does not put before a given one."""
+        """Select from a bit set the tasks that a given task does not need, even indirectly."""
         return first & ~self._before[second]
 
 
 def sort_topologically(needs: Sequence[tuple[int, ...]]) -> tuple[list[int], list[int]]:
-    """Sort tasks so that each follows its needs, else in spec order; list those in cycles apart."""
+    """Sort tasks so that each follows its needs; list those in cycles apart."""
     waiting = [len(set(one)) for one in needs]
     followers: list[list[int]] = [[] for _ in needs]
     for task, one in enumerate(needs):
@@ -116,7 +116,7 @@ def resolve_needs(
     elsewhere: Mapping[str, str],
     faults: Faults,
 ) -> TaskOrder:
-    """Resolve the names in the tasks' ``needs`` to positions of tasks, and break cycles.
+    """Resolve the ``needs`` of tasks to a ``TaskOrder``; add faults of wrong names, cycles.
 
     Args:
         tasks: For each task in spec order the names it needs, and what finds the place of one.

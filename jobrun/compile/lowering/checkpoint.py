@@ -92,7 +92,7 @@ def _keep_best(
 
 
 def check_metric(name: str, metrics: Collection[str], place: Place, faults: Faults) -> None:
-    """Check that a metric in ``checkpoint.keep`` or in a stop condition is declared."""
+    """Check that the metric of ``checkpoint.keep``, or of ``patience``, is declared."""
     if name not in metrics:
         mend = did_you_mean(name, metrics) if metrics else f"write metrics: {{{name}: …}}"
         faults.error("E138", f"unknown metric '{name}'", mend, place)
@@ -176,7 +176,7 @@ def lower_node_dir(
 
 
 def check_collection(policy: CheckpointPolicy, place: Place, at: Place, faults: Faults) -> None:
-    """Check that the ``collect`` of the spec's ``checkpoint`` fits its ``node_dir`` and ``upload``.
+    """Check that the spec's ``checkpoint.collect`` fits ``node_dir`` and ``upload``.
 
     Args:
         policy: The policy, as written.
@@ -198,13 +198,13 @@ def check_collection(policy: CheckpointPolicy, place: Place, at: Place, faults: 
 
 
 def add_manifest_upload(policy: CheckpointPolicy, at: Origin) -> CheckpointPolicy:
-    """Add to a checkpoint policy the upload of manifests to ``collect``, beside nodes' files."""
+    """Set in a checkpoint policy that manifests, too, are uploaded to the ``collect`` store."""
     upload = UploadPolicy(policy.collect_to, "committed", required=True)
     return replace(policy, upload=upload, upload_at=at)
 
 
 def _normalise_url(collect: str) -> str:
-    """Lower ``checkpoint.collect`` of a spec: return it as a normal URL, or "" for ``master``."""
+    """Lower ``checkpoint.collect`` to a normalised URL of an object store, or "" for master."""
     try:
         return "" if collect == MASTER else str(parse_object_url(collect))
     except ValueError:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from jobrun.compile.expressions.translate import UNREADABLE
 from jobrun.compile.faults import Place
-from jobrun.compile.job_draft.draft import Groups, walk_readers
+from jobrun.compile.job_draft.tasks_and_groups import Groups, walk_readers
 from jobrun.compile.lowering.checkpoint import check_metric
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.expressions import ExpressionLowering
@@ -70,7 +70,7 @@ class ConditionLowering:
         return tuple(one for one in found if one is not None)
 
     def metrics(self, spec: JobSpec) -> tuple[tuple[str, Probe], ...]:
-        """Lower the spec's metrics to probes by name: expressions to evaluate, as in conditions."""
+        """Lower the spec's metrics by name: expressions to evaluate, as in conditions."""
         found = [
             (name, self._probe(written, ("metrics", name), is_condition=False))
             for name, written in spec.metrics.items()
@@ -107,7 +107,7 @@ class ConditionLowering:
         return Endless(path) if stop.endless else None
 
     def _data_finished(self, name: str, at: Path) -> Probe | None:
-        """Lower the condition ``data_finished``: no reader of a given name has a record left."""
+        """Lower the condition ``data_finished``: a named reader has no record left."""
         place = Place(path_text(at), self._context.source.at(at))
         reader = self._readers.get(name)
         if reader is None:
@@ -195,7 +195,7 @@ def _is_time(text: str) -> bool:
 
 
 def _on_node(expr: Expr, node: str) -> Expr:
-    """Lower a condition for one node: put the node before each blob's and output's name in it."""
+    """Lower a condition for one node: put the node before each name in it."""
 
     def leaf(part: Expr) -> Expr:
         if isinstance(part, Name):

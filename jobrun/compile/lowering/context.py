@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,9 @@ from jobrun.compile.lowering.queues import QueueTable
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.types import Cluster
 from jobrun.spec.yaml.nodes import Path, SourceMap, path_text
+
+# From a name in a net to one in the task that uses it.
+Rename = Callable[[str], str]
 
 if TYPE_CHECKING:
     from jobrun.spec.models.steps import SetupSpec, Steps
@@ -42,11 +45,6 @@ class NetDef:
     size: int = 0
     sound: bool = True
 
-    @property
-    def path(self) -> Path:
-        """Return the path of this net in the spec: ``nets``, then the net's name."""
-        return ("nets", self.name)
-
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -60,11 +58,11 @@ class Context:
     nodes: NodeNames = field(default_factory=lambda: NodeNames(Cluster(())))
 
     def place(self, path: str, *spec_path: str | int) -> Place:
-        """Return the ``Place`` of a step being lowered: its path, and its position in the spec."""
+        """Return the ``Place`` of a step being lowered: its path and position in the spec."""
         return Place(path, self.source.at(spec_path))
 
     def at(self, *spec_path: str | int) -> Place:
-        """Return the ``Place`` (path, line and column) of a spec's key, for faults in lowering."""
+        """Return the ``Place`` (path, line and column) of a spec's key, for lowering."""
         return Place(path_text(spec_path), self.source.at(spec_path))
 
     def check_blob_name(self, name: str, place: Place) -> None:
@@ -72,27 +70,6 @@ class Context:
         refused = find_name_refusal(name, self.params)
         if refused is not None:
             self.faults.error(refused.code, refused.message, refused.mend, place)
-
-
-@dataclass(frozen=True, slots=True)
-class NetRenaming:
-    """The renaming of a net's own names, for one use of it.
-
-    Names that the net's set-up makes are shared by all uses in a task; the others are new
-    at each use, so that no use sees what an earlier one left. Counters are passed by reference:
-    ``counters`` has the caller's name of each parameter that is one.
-    """
-
-    net: str
-    use: str
-    shared: frozenset[str] = frozenset()
-    counters: Mapping[str, str] = field(default_factory=dict)
-
-    def __call__(self, name: str) -> str:
-        """Return what a net's blob is named in the context of this one use of the net."""
-        if name in self.counters:
-            return self.counters[name]
-        return f"nets/{self.net}:{name}" if name in self.shared else f"{self.use}:{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,28 +90,28 @@ class Env:
     blocks: tuple[tuple[str, str], ...]
     loops: tuple[str, ...] = ()
     indices: Mapping[str, str] = field(default_factory=dict)
-    rename: NetRenaming | None = None
+    rename: Rename | None = None
     nets: tuple[str, ...] = ()
     depth: int = 0
     is_loose: bool = False
     used: dict[str, None] = field(default_factory=dict)
 
     def block(self, name: str | None, path: str) -> Env:
-        """Return the lowering context of steps inside an inner block, which ``stop`` can leave."""
+        """Return the lowering context inside a block, which a ``stop`` step may leave."""
         return replace(self, blocks=(*self.blocks, (name or "", path)), depth=self.depth + 1)
 
     def loop(self, name: str | None, path: str, index: str | None) -> Env:
-        """Return the lowering context of steps inside a further loop."""
+        """Return the lowering context inside a loop, which defines a loop index."""
         inner = self.block(name, path)
         indices = {**self.indices, index: path} if index else self.indices
         return replace(inner, loops=(*self.loops, path), indices=indices)
 
     def branch(self) -> Env:
-        """Return the lowering context of steps inside an ``if``, which ``stop`` cannot leave."""
+        """Return the lowering context inside an ``if``: ``stop`` leaves the block around it."""
         return replace(self, depth=self.depth + 1)
 
-    def net(self, name: str, rename: NetRenaming | None) -> Env:
-        """Return the lowering context of steps inside a net, which renames the net's names."""
+    def net(self, name: str, rename: Rename | None) -> Env:
+        """Return the lowering context inside a net, in which the net's blobs are renamed."""
         indices = self.indices if rename is None else {}
         rename = rename or self.rename
         return replace(
@@ -142,7 +119,7 @@ class Env:
         )
 
     def target(self, name: str | None) -> str | None:
-        """Return the path of the block that ``stop`` leaves in this lowering context, or None."""
+        """Return the path of the block that ``stop`` leaves in this context, or None."""
         if name is None:
             return self.blocks[-1][1]
         return next((path for given, path in reversed(self.blocks) if given == name), None)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from jobrun.compile.expressions.limits import MAX_DEPTH
 from jobrun.compile.expressions.parse import parse_expression
-from jobrun.compile.expressions.python_ast import MAX_DEPTH, Part, SourceText, split_placeholders
 from jobrun.compile.expressions.repeated_texts import RepeatedTexts
+from jobrun.compile.expressions.source_text import Part, SourceText, split_placeholders
 from jobrun.compile.expressions.translate import UNREADABLE, Params
 from jobrun.compile.faults import Place
 from jobrun.compile.lowering.context import Context, Env
@@ -66,7 +67,7 @@ class ExpressionLowering:
         self._statements: dict[Path, Op] = {}
 
     def expression(self, value: Any, at: Path, path: str, env: Env) -> Expr:
-        """Lower the expression at a key of the spec, as part of the step with the given path."""
+        """Lower the expression at a key of the spec, for the step of a given path."""
         expr = self._parser.known(value)
         if expr is not None and not _needs_resolving(value, env):
             # Without its place: a large spec has hundreds of thousands of names and numbers.
@@ -87,7 +88,7 @@ class ExpressionLowering:
         return expr
 
     def check_bool(self, expr: Expr, place: Place) -> None:
-        """Add a fault if a lowered expression is a condition, but can never be a bool."""
+        """Add a fault if a lowered expression, used as a condition, can never be a bool."""
         if is_never_bool(expr):
             mend = "write a comparison, such as 'x > 0'; any(…) and all(…) reduce an array of bools"
             self._faults.error("E152", "a condition must be true or false", mend, place)
@@ -106,7 +107,7 @@ class ExpressionLowering:
         return resolved if isinstance(resolved, Text) else text
 
     def statement(self, value: str, at: Path, place: Place, env: Env) -> Op:
-        """Lower a statement's text to an ``Op``, and replace names of nets and loops in it."""
+        """Lower a statement's text to an ``Op``: rename blobs of nets, resolve loop indices."""
         path, origin = place
         op = self._statements.get(at) if env.nets else None
         if op is not None:
@@ -127,7 +128,7 @@ class ExpressionLowering:
         return self.resolve_op(op, value, env)
 
     def resolve_op(self, op: Op, written: Any, env: Env) -> Op:
-        """Replace names of nets and loop variables in the expressions of a lowered statement."""
+        """Rename the blobs, and resolve the loop indices, in a statement's expressions."""
         place = Place(op.path, op.origin)
         for name in _bound_names(op):
             self._context.check_blob_name(name, place)
@@ -139,7 +140,7 @@ class ExpressionLowering:
         return self._resolve_names(op, place, env)
 
     def blob(self, name: str, place: Place, env: Env) -> str:
-        """Lower the target of an assigned expression: check the blob's name, rename it in nets."""
+        """Lower the name of an assigned blob in an expression: check it, rename it in nets."""
         self._context.check_blob_name(name, place)
         return self.name(name, env)
 
@@ -203,7 +204,7 @@ def is_never_bool(expr: Expr) -> bool:
 
 
 def _needs_resolving(written: Any, env: Env) -> bool:
-    """Return whether names in a lowered expression may need replacing, as in nets and loops."""
+    """Return whether an expression may have loop indices or names that a net renames."""
     if env.rename is not None or env.indices:
         return True
     return "iter" in written if isinstance(written, str) else not isinstance(written, int | float)
@@ -230,7 +231,7 @@ def _build_placeholder(text: str) -> Op:
 
 
 def parse_text(text: str, origin: Origin, path: str, params: Params, *, holes: bool) -> Text:
-    """Parse a text template of the spec: literals, ``{holes}``, and builtins as ``${run.dir}``.
+    """Parse a text template of the spec: literals, ``{holes}`` and placeholders ``${run.dir}``.
 
     ``${run.dir}``, ``${node}``, ``${epoch}`` and ``${instance}`` are filled in at run time,
     ``$$`` is a dollar. With ``holes``, ``{expr}`` and ``{expr:format}`` are filled in too,

@@ -6,9 +6,14 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft, Workspace
 from jobrun.compile.job_draft.task_order import PlaceOfNeed, TaskOrder, resolve_needs
-from jobrun.compile.job_draft.task_records import NO_RECORDS, Records
+from jobrun.compile.job_draft.tasks_and_groups import (
+    NO_RECORDS,
+    GroupDraft,
+    Records,
+    TaskDraft,
+    Workspace,
+)
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.readers import ReaderTable
 from jobrun.compile.lowering.steps import StepLowering
@@ -45,7 +50,7 @@ class GroupLowering:
 
     @property
     def steps(self) -> StepLowering:
-        """Return what lowers the steps of all groups, and knows which nets these steps use."""
+        """Return the ``StepLowering`` that this lowering of groups uses."""
         return self._steps
 
     def drafts(self, spec: JobSpec) -> dict[GroupName, GroupDraft]:
@@ -112,7 +117,7 @@ class GroupLowering:
         )
 
     def _around(self, spec: GroupSpec | None, group: GroupDraft) -> tuple[_Setups, _Reports]:
-        """Lower a group's set-ups and periodic reports that belong to nodes, not to its tasks."""
+        """Lower a group's set-ups and periodic reports that belong to nodes, not to tasks."""
         setups: _Setups = {}
         reports: _Reports = {}
         given = spec.setup if spec else ()
@@ -136,7 +141,7 @@ class GroupLowering:
         return setups, reports
 
     def _add_node_setups(self, used: dict[str, None], group: GroupDraft, setups: _Setups) -> None:
-        """Lower a group's set-up, and that of each net once per node, however often it is used."""
+        """Lower the set-up of a group, and once per node that of each net that it uses."""
         found: dict[str, dict[str, SetupNets]] = {}
         for nets in self._steps.nets.setups(used, "node") if used else ():
             for node in group.nodes():
@@ -234,7 +239,7 @@ class TaskLowering:
     def draft(
         self, spec: TaskSpec, at: Path, group: GroupName, position: int, *, is_global: bool
     ) -> TaskDraft:
-        """Lower one task of a group to a draft; ``position`` is its number in the group."""
+        """Lower one task of a group of the spec to a ``TaskDraft``."""
         path = f"{group}/{spec.task}"
         place = self._context.place(path, *at)
         self._check(spec, at, place, group)
@@ -311,7 +316,7 @@ class TaskLowering:
     def _setups(
         self, spec: TaskSpec, at: Path, path: str, used: dict[str, None]
     ) -> dict[str, tuple[SetupNets, ...]]:
-        """Lower the set-ups of a task and of nets it uses, by level: node, task and instance."""
+        """Lower the set-ups of a task and of its nets, by level: node, task and instance."""
         if not spec.setup and not used:
             return {"node": (), "task": (), "instance": ()}
         env = Env((), used=used)
@@ -379,7 +384,7 @@ class TaskLowering:
 def check_task_settings(
     task: TaskSpec, at: Path, path: str, source: SourceMap, faults: Faults
 ) -> None:
-    """Check time limit and retry of a task, before its group is lowered."""
+    """Check the time limit and retry of a task, before its group is lowered."""
     if task.timeout is not None and task.timeout <= 0:
         faults.error(
             "E123",

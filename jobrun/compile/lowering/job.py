@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.draft import Groups, JobDraft, walk_readers
 from jobrun.compile.job_draft.node_names import NodeNames
+from jobrun.compile.job_draft.tasks_and_groups import Groups, JobDraft, walk_readers
 from jobrun.compile.lowering.checkpoint import lower_checkpoint, lower_saved_nodes
 from jobrun.compile.lowering.conditions import ConditionLowering, lower_deadline
 from jobrun.compile.lowering.context import Context, NetDef
@@ -107,7 +107,7 @@ def _layouts(spec: JobSpec, source: SourceMap) -> tuple[StateLayout, ...]:
 
 
 def lower_notify(spec: JobSpec, context: Context) -> tuple[NotifyTarget, ...]:
-    """Lower ``notify`` of a job's spec to targets; add a fault for one that cannot be notified."""
+    """Lower ``notify`` of a job to targets; add a fault for one that is not supported."""
     is_one = not isinstance(spec.notify, tuple)
     written = spec.notify if isinstance(spec.notify, tuple) else (spec.notify,)
     found = []
@@ -186,7 +186,7 @@ def _bad_amounts(node: NodeSpec, at: Path) -> _Found:
 
 
 def _conflicts(node: NodeSpec, at: Path) -> _Found:
-    """Yield faults in lowering a node whose ``props`` contradict its host, count or resources."""
+    """Yield faults of a node being lowered, whose ``props`` contradict its other settings."""
     meant = {"host": node.host, "count": node.count, "resources": node.resources}
     for key, value in meant.items():
         if value and key in node.props and node.props[key] != value:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FINDER
-from jobrun.compile.lowering.context import Context, Env, NetDef, NetRenaming
+from jobrun.compile.lowering.context import Context, Env, NetDef
 from jobrun.compile.lowering.expressions import ExpressionLowering
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass, replace
@@ -46,7 +46,7 @@ _COUNTING = frozenset(name for name, one in OPERATORS.items() if one.atomic) | {
 
 
 def build_net_table(spec: JobSpec, source: SourceMap, faults: Faults) -> dict[str, NetDef]:
-    """Build the table of a spec's nets (named lists of steps); refuse nets that use themselves."""
+    """Build the table of the spec's nets (lists of steps); refuse recursive ones."""
     used = {name: _used_names(net) for name, net in spec.nets.items()}
     order, cycles = _sort_inner_first(used)
     for cycle in cycles:
@@ -105,7 +105,7 @@ def _all_of(net: Steps | NetSpec) -> Steps:
 
 
 def _all_steps(steps: Steps) -> Iterator[StepSpec]:
-    """Yield all steps of a net in the spec, nested ones too, to find its size and inner nets."""
+    """Yield all steps of a net in the spec, with the steps nested in them."""
     for step in steps:
         yield step
         for block in _inner_lists(step):
@@ -129,7 +129,7 @@ def _inner_lists(step: StepSpec) -> tuple[Steps, ...]:
 
 
 def _sort_inner_first(used: dict[str, list[str]]) -> tuple[list[str], list[list[str]]]:
-    """Sort the nets so that each comes after the nets it uses; return cycles of recursive nets."""
+    """Sort the nets so that each comes after the nets it uses; return the cycles."""
     order: list[str] = []
     cycles: list[list[str]] = []
     done: set[str] = set()
@@ -159,11 +159,11 @@ class Lowering(Protocol):
     """What lowers the steps of nets, and of their set-up."""
 
     def steps(self, specs: models.Steps, at: Path, prefix: str, env: Env) -> tuple[Step, ...]:
-        """Lower a list of steps."""
+        """Lower a list of steps of a net."""
         ...
 
     def setup(self, spec: models.SetupSpec, at: Path, path: str, env: Env) -> SetupNets:
-        """Lower the two lists of steps of a set-up."""
+        """Lower the init steps and the exit steps of a net's set-up."""
         ...
 
 
@@ -184,7 +184,7 @@ class Parameters:
     bound: dict[str, Place | None] = field(default_factory=dict)
 
     def scan(self, steps: tuple[Step, ...]) -> set[str]:
-        """Scan the lowered steps of a net for the parameters that they read before binding them."""
+        """Scan a net's lowered steps for the parameters that they read before binding."""
         read: set[str] = set()
         for step in steps:
             parts = step.ops if isinstance(step, Net) else (step,)
@@ -224,12 +224,33 @@ class Parameters:
 
     @property
     def counters(self) -> set[str]:
-        """Return the parameters that a net's steps only count with: they are passed uncopied."""
+        """Return a net's parameters used as counters only, which are not copied."""
         return self.counted - self.changed.keys() - self.bound.keys()
 
     def dropped(self) -> dict[str, Place]:
-        """Map each parameter that a net assigns, but does not read after, to the assignment."""
+        """Map each parameter that a net assigns and then never reads to the last assignment."""
         return {name: place for name, place in self.bound.items() if place is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class NetRenaming:
+    """The renaming of a net's own names, for one use of it.
+
+    Names that the net's set-up makes are shared by all uses in a task; the others are new
+    at each use, so that no use sees what an earlier one left. Counters are passed by reference:
+    ``counters`` has the caller's name of each parameter that is one.
+    """
+
+    net: str
+    use: str
+    shared: frozenset[str] = frozenset()
+    counters: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, name: str) -> str:
+        """Return the new name of a net's blob, as renamed for one use of the net."""
+        if name in self.counters:
+            return self.counters[name]
+        return f"nets/{self.net}:{name}" if name in self.shared else f"{self.use}:{name}"
 
 
 class NetLowering:
@@ -263,18 +284,18 @@ class NetLowering:
         self._props = {node.name: node.props for node in context.nodes.cluster}
 
     def setups(self, used: dict[str, None], level: str) -> tuple[SetupNets, ...]:
-        """Lower the ``setup`` of all nets in use for one level: node, task or instance."""
+        """Lower the ``setup`` of each used net at a level: node, task or instance."""
         nets = [self._context.nets[name] for name in used]
         return tuple(self._setup(net, level)[0] for net in nets if level in net.setup)
 
     def _setup(self, net: NetDef, level: str) -> tuple[SetupNets, tuple[str, ...]]:
-        """Lower the ``setup`` of a net (named list of steps) once: for node, task or instance."""
+        """Lower a net's ``setup`` at one level (node, task or instance), and cache it."""
         key = (net.name, level)
         if key not in self._setups:
             names = self._shared_names(net)
             rename = NetRenaming(net.name, f"nets/{net.name}", names) if net.own_names else None
             env = Env((), rename=rename, nets=(net.name,))
-            at = (*net.path, "setup", level)
+            at = (*_path(net), "setup", level)
             path = f"nets/{net.name}/setup.{level}"
             self._setups[key] = (
                 self._steps.setup(net.setup[level], at, path, env),
@@ -287,7 +308,7 @@ class NetLowering:
         if net.name not in self._shared:
             bound: set[str] = set()
             for level, setup in net.setup.items():
-                at = (*net.path, "setup", level)
+                at = (*_path(net), "setup", level)
                 lowered = self._steps.setup(setup, at, f"nets/{net.name}/setup.{level}", Env(()))
                 for step in walk((*lowered.init, *lowered.exit)):
                     bound.update(FINDER.of_step(step).binds)
@@ -297,7 +318,7 @@ class NetLowering:
     def use(
         self, spec: models.NetStep, at: Path, place: Place, origin: Origin, env: Env
     ) -> Step | None:
-        """Lower a step that uses a net to the steps of the net; return None if it has a fault."""
+        """Lower a step that uses a net to the net's steps; return None after a fault."""
         net = self._context.nets.get(spec.net)
         if net is None:
             mend = did_you_mean(spec.net, self._context.nets)
@@ -320,15 +341,15 @@ class NetLowering:
         return self._inline(spec, net, at, place, origin, env)
 
     def check_all(self) -> None:
-        """Check all nets once all groups are lowered: each is used, its inputs' names are valid."""
+        """Check that all nets (named lists of steps) are used, and name valid parameters."""
         inner = {name for net in self._context.nets.values() for name in net.uses}
         for name, net in self._context.nets.items():
             for key, declared in (("in", net.inputs), ("out", net.outputs)):
                 for index, one in enumerate(declared):
-                    place = self._context.place(f"nets.{name}", *net.path, key, index)
+                    place = self._context.place(f"nets.{name}", *_path(net), key, index)
                     self._context.check_blob_name(one, place)
             if name not in self._used and name not in inner and net.sound:
-                place = Place(f"nets.{name}", self._context.source.key(net.path))
+                place = Place(f"nets.{name}", self._context.source.key(_path(net)))
                 mend = f"remove it, or use it: {{net: {name}}}"
                 self._faults.warn("W134", f"net '{name}' is unused", mend, place)
                 self._read_unused(net)
@@ -340,7 +361,7 @@ class NetLowering:
         self._steps.steps(net.steps, net.steps_path, f"{path}/steps", env)
 
     def remote(self, entries: Sequence[RemoteSpec], group: str) -> tuple[RemoteNet, ...]:
-        """Lower a group's ``remote`` entries to remote nets, one for each node an entry names."""
+        """Lower a group's ``remote`` entries to remote nets, one for each node."""
         return tuple(
             net
             for index, entry in enumerate(entries)
@@ -429,7 +450,7 @@ class NetLowering:
         return UseNet(net.name, _surround(before, steps, after), path, origin)
 
     def _find_parameters(self, net: NetDef) -> Parameters:
-        """Lower the steps of a net before its use, to find which parameters they read or change."""
+        """Lower a net's steps before its use, to find parameters that they read or change."""
         found = self._parameters.get(net.name)
         if found is None:
             self._ahead = ahead = self._ahead or self._look_ahead()
@@ -507,7 +528,7 @@ class NetLowering:
 def _surround(
     before: list[Assign], steps: tuple[Step, ...], after: list[Assign]
 ) -> tuple[Step, ...]:
-    """Put assignments of inputs and outputs before and after the lowered steps of a used net."""
+    """Put assignments of inputs and outputs around the lowered steps of a used net."""
     first = steps[0] if steps else None
     if before and isinstance(first, Net):
         steps = (Net((*before, *first.ops), before[0].path, before[0].origin), *steps[1:])
@@ -520,7 +541,7 @@ def _surround(
 
 
 def check_remote_reads(net: RemoteNet, faults: Faults) -> None:
-    """Refuse reads of a task's output in a remote net, as outputs exist only on their own node."""
+    """Refuse reads of task outputs in a remote net: they are on their own node only."""
     around = [part for one in net.setup for part in (one.init, one.exit)]
     for step in (step for block in (net.steps, *around) for step in walk(block)):
         for read in FINDER.of_step(step).outputs:
@@ -530,3 +551,7 @@ def check_remote_reads(net: RemoteNet, faults: Faults) -> None:
                 "read a blob of the node instead",
                 Place(step.path, step.origin),
             )
+
+
+def _path(net: NetDef) -> Path:
+    return ("nets", net.name)

@@ -1,6 +1,6 @@
 """Lower ``queues`` of a spec, and the ``read`` and ``write`` of tasks that name queues.
 
-What the tasks of a group must agree on is checked by ``analysis.pipelines``.
+What the tasks of a group must agree on is checked by ``analysis.queues``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class QueueTable:
         return None if queue is None else ReadQueue(queue, self.sent.get((group, name), ()))
 
     def check_read(self, name: str, place: Place, faults: Faults) -> None:
-        """Check that a task's ``read`` names a queue of the spec, or a reader."""
+        """Check that a lowered ``read`` names a queue, or a reader, of the spec."""
         if name not in self.queues and name not in self.readers:
             known = {**dict.fromkeys(self.readers), **self.queues}
             faults.error(
@@ -112,7 +112,7 @@ def build_queue_table(spec: JobSpec, source: SourceMap, faults: Faults) -> Queue
 
 
 def collect_queues(groups: Iterable[TaskGroup], faults: Faults) -> tuple[Queue, ...]:
-    """Collect the queues that tasks name in ``read`` and ``write``, and check their settings."""
+    """Collect the queues that tasks name in ``read`` and ``write``; check settings."""
     found: dict[str, Queue] = {}
     for task in (task for group in groups for task in group.tasks):
         place = Place(task.path, task.origin)
@@ -137,7 +137,7 @@ def collect_queues(groups: Iterable[TaskGroup], faults: Faults) -> tuple[Queue, 
 
 
 def check_names(queue: str, names: tuple[str, ...], place: Place, faults: Faults) -> None:
-    """Check the blobs that one ``write`` in a spec sends to a queue: at least one, none twice."""
+    """Check, as a ``write`` to a queue is lowered, that it names blobs, each once."""
     if not names:
         faults.error(
             "E193",

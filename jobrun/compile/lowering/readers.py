@@ -60,7 +60,7 @@ class ReaderTable:
     names: tuple[str, ...] = ()
 
     def read(self, name: str) -> ReadRecords | None:
-        """Lower a task's ``read: NAME`` of a reader to ``ReadRecords``; None if it is not valid."""
+        """Lower a task's ``read: NAME`` of a reader to ``ReadRecords``; None if invalid."""
         reader = self.readers.get(name)
         return None if reader is None else ReadRecords(reader)
 
@@ -265,7 +265,7 @@ class _ReaderLowering:
         return self._check_fields(found, at)
 
     def _check_ragged(self, fields: tuple[Field, ...], kind: str, at: Path) -> None:
-        """Check a reader's ``ragged`` fields: its source permits them, no column is used twice."""
+        """Check the ``ragged`` fields of a lowered reader: no column may be used twice."""
         ragged = [one for one in fields if one.lengths is not None]
         for one in ragged[:1] if kind in _NOT_RAGGED else ():
             why, mend = _NOT_RAGGED[kind]

@@ -41,7 +41,7 @@ class RepeatedBody:
     def lower(
         self, words: tuple[str, ...], origins: Sequence[Origin], prefix: str
     ) -> tuple[tuple[Step, ...], RepeatedFlow]:
-        """Lower repeated steps by copying the steps lowered for an earlier task, with new names."""
+        """Lower repeated steps: copy those lowered for an earlier task, with new names."""
         places = [Place(f"{prefix}[{at}]", origin) for at, origin in enumerate(origins)]
         ops = tuple(
             [
@@ -81,7 +81,7 @@ class RepeatedSteps:
         self._refused: set[tuple[object, ...]] = set()
 
     def text(self, specs: Steps) -> StepsText | None:
-        """Split the text of steps into names and the rest, by which repeated lists are found.
+        """Split the text of steps into names and the rest, which is equal for repeated steps.
 
         Returns None for a list that is long or has steps other than statements and operators.
 
@@ -108,11 +108,11 @@ class RepeatedSteps:
         return StepsText(words, (layout.flat, *operators, *shape), len(specs))
 
     def find(self, text: StepsText) -> RepeatedBody | None:
-        """Find the template for copying steps that repeat earlier ones but for names, or None."""
+        """Return the template that copies repeated steps with other names, or None."""
         return self._bodies.get(text.key)
 
     def learn(self, text: StepsText, steps: tuple[Step, ...], *, is_sound: bool) -> None:
-        """Build, from a list of lowered steps, the template that repeats them with other names.
+        """Build from lowered steps the template that copies them for repeated ones.
 
         It takes longer than lowering them, so that it is done for the second of a shape. From
         steps with a fault nothing is learnt: others of their shape have it too.
@@ -137,7 +137,7 @@ class _StepsLearner(Learner):
     """
 
     def learn_all(self, ops: Sequence[Op]) -> _Ops | None:
-        """Build the functions that copy a list of lowered steps with other names, or None."""
+        """Build the functions that copy repeated steps with other names; None if impossible."""
         found = [(type(op), self.node(op, tuple_of, skip=2)) for op in ops]
         if not self.is_whole:
             return None

@@ -75,7 +75,7 @@ class StepLowering:
 
     @property
     def nets(self) -> NetLowering:
-        """Return the object that lowers steps that use nets; import its module at the first use."""
+        """Return the object that lowers ``net`` steps; import its module at the first use."""
         if self._nets is None:
             from jobrun.compile.lowering.nets import NetLowering  # noqa: PLC0415 - of jobs with nets
 
@@ -83,7 +83,7 @@ class StepLowering:
         return self._nets
 
     def _look_ahead(self) -> StepLowering:
-        """Return what lowers a net's steps before they are used, and discards their faults."""
+        """Return the object that lowers a net's steps in advance, without adding faults."""
         if self._is_ahead:
             return self
         ahead = StepLowering(replace(self._context, faults=Faults()))
@@ -115,7 +115,7 @@ class StepLowering:
         return (*found, _net(run)) if run else tuple(found)
 
     def expect(self, tasks: int) -> None:
-        """Enable the quicker lowering of repeated steps if the number of tasks is large."""
+        """Set the lowering of steps to copy those that repeat, if there are many tasks."""
         if tasks >= _MANY_TASKS and self._repeated is None:
             from jobrun.compile.lowering.repeated_steps import (  # noqa: PLC0415 - of large jobs
                 RepeatedSteps,
@@ -126,7 +126,7 @@ class StepLowering:
     def body(
         self, specs: models.Steps, at: Path, prefix: str, env: Env
     ) -> tuple[tuple[Step, ...], RepeatedFlow | None]:
-        """Lower the steps of a task, or copy them from an earlier task if only names differ."""
+        """Lower all steps of a task, one by one or as a copy of an earlier task's."""
         text = self._repeated.text(specs) if self._repeated is not None else None
         if self._repeated is None or text is None:
             return self.steps(specs, at, prefix, env), None
@@ -139,7 +139,7 @@ class StepLowering:
         return steps, None
 
     def setup(self, spec: models.SetupSpec, at: Path, path: str, env: Env) -> SetupNets:
-        """Lower the set-up steps of a task or net to two blocks, ``path.init`` and ``path.exit``.
+        """Lower the set-up steps of a task or net: two blocks, init and exit.
 
         ``env`` says which nets and names are around it; its blocks are not reachable.
         """
@@ -318,7 +318,7 @@ class EffectLowering:
         return Save(self._files(spec.save, (*at, "save"), place, env), place.path, place.origin)
 
     def _declared(self, spec: models.EffectStep, at: Path, place: Place, env: Env) -> Step:
-        """Lower a step such as ``log`` by the keys that its class in ``graph.effects`` declares."""
+        """Lower a step such as ``log`` by the keys that its effect class declares."""
         kind: Any = models.DECLARED_MODELS[type(spec)]
         given: dict[str, Any] = {
             name: str(getattr(spec, other)) for name, other in declared_sources(kind).items()
@@ -370,7 +370,7 @@ class EffectLowering:
         return Assign(targets, value, path, origin) if targets else Perform(value, path, origin)
 
     def _checked(self, call: Call, definition: OpDef, place: Place) -> Expr:
-        """Check the arguments of an operator step, but not again where only names differ."""
+        """Check the arguments of a lowered operator step, once for all with equal kinds."""
         key = _kinds_of_arguments(call)
         if key in self._valid:
             return call
@@ -503,7 +503,7 @@ _LOWERING: Mapping[str, Callable[[EffectLowering, Any, Path, Place, Env], Step]]
 
 
 def _kinds_of_arguments(call: Call) -> tuple[object, ...] | None:
-    """Build a key for an operator step's call: its function and kinds of arguments, no names.
+    """Build the key that operator steps share if their arguments need one check only.
 
     Returns None for a call with keywords or with nested expressions.
 

@@ -224,7 +224,7 @@ def _compare_values(left: Known, sign: str, right: Known) -> Known:
 
 
 def require_truth_value(known: Known) -> None:
-    """Refuse, in arithmetic of truth values (``not``, ``and``, ``or``), an array of several items.
+    """Refuse the arithmetic ``not``, ``and``, ``or`` on an array type of several items.
 
     Raises:
         MisfitError: It has more than one item.
@@ -240,7 +240,7 @@ def require_truth_value(known: Known) -> None:
 
 
 def require_in_place(left: Known, result: Known, sign: str) -> None:
-    """Refuse ``a += b`` if this arithmetic gives a shape or kind of dtype that ``a`` cannot have.
+    """Refuse ``a += b`` if this arithmetic gives a type that ``a`` cannot have.
 
     Raises:
         MisfitError: Its shape would grow, or its dtype would change kind.

@@ -100,12 +100,12 @@ def infer_expression(
 
 
 def output_key(node: str, task: str, output: str) -> str:
-    """Return the key under which type inference of expressions finds a task's output."""
+    """Return the key of a task's output in the dict of types, to infer expressions."""
     return f"{node}/{task}.{output}"
 
 
 def blob_key(node: str, name: str) -> str:
-    """Return the key under which type inference of expressions finds a node's blob."""
+    """Return the key of a node's blob in the dict of types, to infer expressions."""
     return f"{node}//{name}"
 
 
@@ -135,7 +135,7 @@ class RuleCache:
         return found[1]
 
     def binary(self, left: Known, sign: str, right: Known) -> Known:
-        """Infer the type of an expression ``a + b`` from its operands' types, and cache it."""
+        """Infer the type of an expression ``a + b``, or return it from the cache."""
         key = (id(left), sign, id(right))
         found = self._found.get(key)
         if found is None:
@@ -143,7 +143,7 @@ class RuleCache:
         return found[1]
 
     def call(self, operator: OpDef | DrawDef, given: list[Known]) -> Known:
-        """Infer the type of an operator call from its positional arguments' types, and cache it."""
+        """Infer the type of an operator call from its arguments' types, and cache it."""
         key = (operator.name, id(operator), *map(id, given))
         found = self._found.get(key)
         if found is None:
@@ -291,7 +291,7 @@ class ExpressionInference:
         return found
 
     def _logical(self, operands: tuple[Expr, ...], word: str) -> Known:
-        """Infer the type of ``and`` or ``or``; operands behind a deciding one are not evaluated."""
+        """Infer the type of ``and`` or ``or``, of which not all operands are evaluated."""
         doubt = self._doubt
         values = []
         for operand in operands[:-1]:
@@ -426,7 +426,7 @@ def render_short(expr: Expr) -> str:
 
 
 def _find_place(expr: Expr, origin: Origin) -> Origin:
-    """Return the source position of an expression's type fault: that of its first name or call."""
+    """Return the place of an expression's type fault: its first name or call."""
     for part in walk_expr(expr):
         match part:
             case Name(name=name) if part.at:

@@ -75,7 +75,7 @@ class Types:
 
 
 def no_headers(path: str, member: str) -> None:
-    """Return None as a data file's type, where a job's types are inferred without reading files."""
+    """Return None as a data file's type, to infer a job's types without reading files."""
     del path, member
 
 
@@ -116,7 +116,7 @@ class _JobInference:
 
     @property
     def shared(self) -> Shared:
-        """Return the types of records in shared queues that inference of a whole job found."""
+        """Return the types of records in shared queues, inferred in this walk of the job."""
         return self._sent.shared
 
     def types(self) -> Types:
@@ -136,7 +136,7 @@ class _JobInference:
         return Types(owned, self._made, self._faults.faults.all())
 
     def _equivalence_key(self, node: str) -> object:
-        """Return a key that nodes with equal tasks share, to infer a job's types once per key."""
+        """Return a key that nodes with equal tasks share; their types are inferred once."""
         tasks = tuple(
             (name, tuple(task.path for task in by_node.get(node, ())))
             for name, by_node in self._groups.items()
@@ -202,7 +202,7 @@ class _JobInference:
         volatile: frozenset[str],
         bound: Callable[[str, Known], None] = lambda _name, _known: None,
     ) -> StepInference:
-        """Create the ``StepInference`` that infers types through one list of the job's steps."""
+        """Create the ``StepInference`` that infers types through a list of a job's steps."""
         return StepInference(
             names, self._faults, self._headers, volatile, bound, self._outputs, self._cache
         )

@@ -177,14 +177,14 @@ def _check_same_type(queue: Queue, name: str, sent: Sent, faults: Faults) -> Non
 
 
 def _compared_part(queue: Queue, known: Known) -> object:
-    """Return what must be equal in the types of a queue's records: dtype, rank, row shape."""
+    """Return what all records of a queue must share in their types: dtype, rank, row shape."""
     if known.shape is None:
         return known.dtype, None
     return known.dtype, known.shape[1:] if queue.batch else None, len(known.shape)
 
 
 def _are_incompatible(queue: Queue, one: Known, other: Known) -> bool:
-    """Return whether two types of records cannot be in one queue, as no task could read both."""
+    """Return whether two types of records cannot be in one queue."""
     if one.dtype is not None and other.dtype is not None and one.dtype != other.dtype:
         return True
     if one.shape is None or other.shape is None:

@@ -126,7 +126,7 @@ class StepInference:
             names[name] = UNKNOWN
 
     def block(self, path: str, steps: tuple[Step, ...]) -> bool:
-        """Infer the types after the steps of a block; return whether the block's end is reached."""
+        """Infer types through the steps of a block; return whether its end is reached."""
         if len(steps) == 1 and isinstance(steps[0], Net):
             # Most tasks of a large job are that, which has no stop.
             return self._step(steps[0])
@@ -138,11 +138,11 @@ class StepInference:
         return falls or bool(frame.left)
 
     def steps(self, steps: tuple[Step, ...]) -> bool:
-        """Infer types through a list of steps; return whether the end of the last is reached."""
+        """Infer types through a list of steps; return whether its end is reached."""
         return all(map(self._step, steps))
 
     def repeat(self, path: str, body: Callable[[], bool]) -> None:
-        """Infer types through a loop until they no longer change; those that do become unknown."""
+        """Infer types through a loop's steps until they no longer change."""
         frame = self._enter(path)
         for _ in range(_WIDENING_PASSES):
             falls, after = self._try_branch(body)
@@ -163,7 +163,7 @@ class StepInference:
         return self._inference.whole(expr)
 
     def output(self, expr: Expr, task: Task) -> Known:
-        """Infer the type of a task's output from the types of blobs after the task's last step."""
+        """Infer, after the steps of a task, the type of one of its outputs."""
         self._of = task
         return self._inference.whole(expr)
 
@@ -193,7 +193,7 @@ class StepInference:
         return self._frames[-1]
 
     def _leave(self) -> None:
-        """Leave a block in type inference: names that it changed count as changed outside too."""
+        """Leave a block in type inference; add names it changed to those changed around it."""
         ended = self._frames.pop()
         around = self._frames[-1].before
         for name, known in ended.before.items():
@@ -296,7 +296,7 @@ class StepInference:
         return bool(ends)
 
     def _condition(self, condition: Expr, step: Step) -> bool | None:
-        """Infer whether the condition of a step holds, or None; add a fault if it is no bool."""
+        """Infer whether a step's condition holds, or None; refuse one that is no bool."""
         known = self.value(condition, step)
         kind = kind_of(known.dtype)
         if (known.dtype is not None and kind != "b") or known.shape:
@@ -349,7 +349,7 @@ class StepInference:
         return not holds
 
     def _note_leaving(self, target: str) -> None:
-        """Record the inferred types where a ``stop`` step leaves a block, to join at its end."""
+        """Record the inferred types where a ``stop`` step leaves a block."""
         changed: dict[str, None] = {}
         for frame in reversed(self._frames):
             changed |= dict.fromkeys(frame.before)

@@ -7,12 +7,26 @@ from dataclasses import replace
 import pytest
 
 from jobrun.api import prepare
+from jobrun.compile.analysis.state import KeptNames, names_of, sort_by_node
 from jobrun.compile.pipeline import complete
 from jobrun.compile.plan_document import plan_json
 from jobrun.compile.plan_text import plan_text
 from jobrun.core.errors import SpecError
-from jobrun.graph.types import Scope, StateLayout
+from jobrun.graph.types import Cluster, Node, Scope, StateLayout
 from tests.support.compiling import codes_of, fault_of, job_of
+
+
+def test_names_of_a_node_are_state_and_constants():
+    kept = {"a": KeptNames(("w",), ("X",)), "b": KeptNames()}
+    assert names_of(kept) == {"a": frozenset({"w", "X"}), "b": frozenset()}
+
+
+def test_names_come_in_the_order_of_the_nodes_without_empty_ones():
+    cluster = Cluster((Node("b"), Node("a"), Node("c")))
+    assert sort_by_node(cluster, {"a": ("x",), "b": ("y",), "c": ()}) == (
+        ("b", ("y",)),
+        ("a", ("x",)),
+    )
 
 
 def test_state_and_constants_are_told_apart_per_node(tmp_path):

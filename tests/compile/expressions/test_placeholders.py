@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.compile.expressions.python_ast import (
+from jobrun.compile.expressions.source_text import (
     RUN_TIME,
     SourceText,
     merge_literals,

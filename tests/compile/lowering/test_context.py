@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.compile.lowering.context import Env, NetRenaming
+from jobrun.compile.lowering.context import Env
 from tests.support.compiling import fault_of
 
 
@@ -24,19 +24,12 @@ def test_a_branch_is_no_block():
     assert env.depth == 1
 
 
-def test_names_of_a_use_are_its_own_and_those_of_set_up_are_shared():
-    rename = NetRenaming("f", "epoch/t/steps[0]", frozenset({"c"}))
-
-    assert rename("x") == "epoch/t/steps[0]:x"
-    assert rename("c") == "nets/f:c"
-
-
 def test_a_net_with_own_names_does_not_know_the_callers_pass_numbers():
     env = Env((("task", "epoch/t"),)).loop(None, "epoch/t/steps[0]", "i")
 
     assert env.net("plain", None).indices == {"i": "epoch/t/steps[0]"}
-    assert env.net("own", NetRenaming("own", "x")).indices == {}
-    assert env.net("own", NetRenaming("own", "x")).loops == ("epoch/t/steps[0]",)
+    assert env.net("own", str.upper).indices == {}
+    assert env.net("own", str.upper).loops == ("epoch/t/steps[0]",)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from jobrun import api
 from jobrun.api import steps
+from jobrun.compile.lowering.nets import NetRenaming
 from jobrun.compile.pipeline import complete
 from jobrun.core.errors import SpecError
 from jobrun.graph.conditions import StopAfterEpochs
@@ -17,6 +18,13 @@ from jobrun.graph.steps import Assign, NameTarget, Net, UseNet
 from jobrun.graph.types import Cluster, Job, Node, Output, RemoteNet, Task, TaskGroup
 from jobrun.runner.options import RunOptions
 from tests.support.compiling import codes_of, compile_text, fault_of, faults_of, job_of, task_of
+
+
+def test_names_of_a_use_are_its_own_and_those_of_set_up_are_shared():
+    rename = NetRenaming("f", "epoch/t/steps[0]", frozenset({"c"}))
+
+    assert rename("x") == "epoch/t/steps[0]:x"
+    assert rename("c") == "nets/f:c"
 
 
 def _steps(folder, steps, **more):

@@ -1,4 +1,7 @@
-"""Define drafts of tasks, groups and the job, which lowering makes and analysis reads."""
+"""Define drafts of tasks, groups and the job, which lowering makes and analysis reads.
+
+With a task goes what its steps read and write: names, and records of readers and queues.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Literal
 
 from jobrun.compile.faults import Place
 from jobrun.compile.job_draft.definite_assignment import (
+    FAILED,
     FINDER,
     FlowAnalysis,
     FlowProblem,
@@ -18,13 +22,14 @@ from jobrun.compile.job_draft.definite_assignment import (
     Summary,
 )
 from jobrun.compile.job_draft.task_order import TaskOrder
-from jobrun.compile.job_draft.task_records import NO_RECORDS, Records
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.effects import NOWHERE
 from jobrun.graph.readers import (
     Reader,
+    ReadQueue,
     ReadRecords,
+    WriteQueue,
     source_expressions,
 )
 from jobrun.graph.steps import Net, Step
@@ -39,9 +44,9 @@ from jobrun.graph.types import (
 )
 
 Workspace = Literal["private", "global"]
-FAILED = "failed"
 # Of all tasks without the part that would use names; never changed.
 _NO_USES = NameUses()
+_NO_PLACE = Place("", NOWHERE)
 
 
 @dataclass(slots=True)
@@ -72,15 +77,15 @@ class TaskFlow:
 
     @property
     def has_body_only(self) -> bool:
-        """Return whether only the steps of a drafted task use names, not its set-up or reports."""
+        """Return whether a task uses names in its steps only, not in its set-up or reports."""
         return self.once is _NO_USES and self.reporting is _NO_USES
 
     def made(self) -> set[str]:
-        """Return all names that a drafted task writes: in its steps, set-up and reports."""
+        """Return all names that a task writes: in its steps, set-up and reports."""
         return {*self.once.writes, *self.inner.writes, *self.reporting.writes}
 
     def names(self) -> set[str]:
-        """Return every name that a drafted task reads or writes: in steps, set-up and reports."""
+        """Return every name that a task reads or writes: in its steps, set-up and reports."""
         once, inner, reporting = self.once, self.inner, self.reporting
         if self.has_body_only:
             return {*inner.reads, *inner.writes, *inner.atomic, *self.outputs}
@@ -98,15 +103,15 @@ class TaskFlow:
         }
 
     def lent(self) -> set[str]:
-        """Return the names of blobs that a task, as drafted, passes to Python callables."""
+        """Return the names of blobs that a task passes to Python callables."""
         return {*self.once.lent, *self.inner.lent, *self.reporting.lent}
 
     def functions(self) -> set[str]:
-        """Return the operators that the reachable steps of a drafted task call."""
+        """Return the operators that the reachable steps of a task call."""
         return {*self.once.functions, *self.inner.functions, *self.reporting.functions}
 
     def is_only(self, kind: Literal["called", "lent"], name: str) -> bool:
-        """Return whether only callables, not a drafted task's own steps, make or change a blob."""
+        """Return whether only callables, not other steps of a task, make or change a blob."""
         called = is_lent = False
         for uses in (self.once, self.inner, self.reporting):
             if name in uses.firm or name in uses.atomic:
@@ -114,6 +119,56 @@ class TaskFlow:
             called = called or name in uses.called
             is_lent = is_lent or name in uses.lent
         return called if kind == "called" else is_lent and not called
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records for which a task's steps run, and those that each run sends.
+
+    Attributes:
+        read: The source of the records; None: the steps run once, or it is not known.
+        read_at: The place of ``read``.
+        write: What is sent, in the order of sending.
+        write_at: The place of each.
+        sent_at: The places of the names in each, by queue and name, where known.
+        is_loop: The steps run once for each record.
+    """
+
+    read: ReadRecords | ReadQueue | None = None
+    read_at: Place = _NO_PLACE
+    write: tuple[WriteQueue, ...] = ()
+    write_at: tuple[Place, ...] = ()
+    sent_at: Mapping[tuple[str, str], Place] = field(default_factory=dict)
+    is_loop: bool = False
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Return the names of the fields of each record that a task reads."""
+        match self.read:
+            case ReadRecords(reader=reader):
+                return tuple(field.name for field in reader.fields)
+            case ReadQueue(names=names):
+                return names
+            case None:
+                return ()
+
+    @property
+    def are_unknown(self) -> bool:
+        """Return whether a task reads records of unknown fields, from an invalid reader."""
+        return self.is_loop and not self.fields
+
+    def sent(self) -> Iterator[tuple[str, Place]]:
+        """Yield the name of each blob that a task sends to queues, with its place."""
+        for sent, place in zip(self.write, self.write_at, strict=True):
+            for name in sent.names:
+                yield name, self.sent_at.get((sent.queue.name, name), place)
+
+    def names(self) -> set[str]:
+        """Return the names of all fields of the records read, and of all blobs sent."""
+        return {*self.fields, *(name for one in self.write for name in one.names)}
+
+
+NO_RECORDS = Records()
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,18 +211,26 @@ class TaskDraft:
 
     @property
     def path(self) -> str:
-        """Return the path of the drafted task, such as ``epoch/lloyd``."""
+        """Return the path of the task, such as ``epoch/lloyd``."""
         return self.place.path
 
     @property
     def has_operators_only(self) -> bool:
-        """Return whether a drafted task has only operators as steps, no set-up and no reports."""
+        """Return whether all steps of a task are operators, without set-up and reports."""
         around = self.setup or self.instance_setup or self.reports
         return not around and {Net}.issuperset(map(type, self.steps))
 
+    def find_write_place(self, name: str) -> Place:
+        """Return the place in the spec where a task first writes a name; else its own."""
+        for uses in (self.flow.once, self.flow.inner, self.flow.reporting):
+            place = uses.writes.get(name) or uses.atomic.get(name)
+            if place is not None:
+                return place
+        return self.place
+
     @cached_property
     def flow(self) -> TaskFlow:
-        """Return which names this task draft reads and writes, analysed once for all its nodes."""
+        """Return which names a task reads and writes, analysed once for all its nodes."""
         return _analyse_flow(self)
 
 
@@ -194,7 +257,7 @@ class GroupDraft:
     origin: Origin = NOWHERE
 
     def nodes(self) -> tuple[str, ...]:
-        """List the nodes of the tasks in a group's draft, in the order of first use."""
+        """List the nodes of a group's tasks, in the order of first use."""
         return tuple(dict.fromkeys(node for task in self.tasks for node in task.nodes))
 
 
@@ -226,7 +289,7 @@ class JobDraft:
 
 
 def walk_readers(groups: Groups) -> Iterator[tuple[Reader, TaskDraft]]:
-    """Walk through drafts of groups; yield each reader with the drafted task that reads it."""
+    """Walk through the tasks of groups; yield each reader with the task that reads it."""
     for group in groups.values():
         for task in group.tasks:
             if isinstance(task.records.read, ReadRecords):
@@ -241,20 +304,20 @@ def _analyse_flow(task: TaskDraft) -> TaskFlow:
         if repeated is not None and (known := repeated.find()):
             return TaskFlow(known[0], {}, {}, {}, _NO_USES, known[1], _NO_USES, [])
         one = FlowAnalysis()
-        body = one.body(task.steps, task.path, task.records)
+        body = _summarise_body(one, task)
         if repeated is not None and not one.problems:
             repeated.learn(body, one.uses)
         return TaskFlow(body, {}, {}, {}, _NO_USES, one.uses, _NO_USES, one.problems, one.carried)
     once, inner, reporting = FlowAnalysis(), FlowAnalysis(), FlowAnalysis()
-    inits = _summarise_setups(once, task.setup, "init")
-    instance = _summarise_setups(inner, task.instance_setup, "init")
+    inits = once.setups(task.setup, "init")
+    instance = inner.setups(task.instance_setup, "init")
     begun = _summarise_source(task, once)
     at_start = Summary()
     at_start.then(inits, [])
     at_start.then(instance, [])
-    instance.then(inner.body(task.steps, task.path, task.records), inner.problems)
-    instance.then(_summarise_setups(inner, task.instance_setup, "exit"), inner.problems)
-    exits = _summarise_setups(once, task.setup, "exit")
+    instance.then(_summarise_body(inner, task), inner.problems)
+    instance.then(inner.setups(task.instance_setup, "exit"), inner.problems)
+    exits = once.setups(task.setup, "exit")
     total = Summary()
     problems: list[FlowProblem] = []
     for part in (inits, begun, instance, exits):
@@ -290,26 +353,19 @@ def _analyse_flow(task: TaskDraft) -> TaskFlow:
     )
 
 
+def _summarise_body(finder: FlowAnalysis, task: TaskDraft) -> Summary:
+    """Summarise which names the steps and records of a task need, assign and delete."""
+    records = task.records
+    fields = dict.fromkeys(records.fields, records.read_at) if records.is_loop else None
+    return finder.body(task.steps, task.path, fields, records.sent())
+
+
 def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
-    """Summarise which names the reader of a drafted task reads when the task starts."""
+    """Summarise which blobs the reader of a task reads when the task starts."""
     summary = Summary()
     read = task.records.read
     if isinstance(read, ReadRecords):
         access = FINDER.of_expr(*source_expressions(read.reader))
         once.uses.note(access, task.records.read_at)
         summary.read((*access.reads, *access.atomic), task.records.read_at, once.problems)
-    return summary
-
-
-def _summarise_setups(finder: FlowAnalysis, setups: tuple[SetupNets, ...], part: str) -> Summary:
-    """Summarise which names the init or exit steps of a drafted task's set-ups need and assign."""
-    summary = Summary()
-    for setup in setups if part == "init" else reversed(setups):
-        steps = setup.init if part == "init" else setup.exit
-        if part == "exit":
-            # Bound by the runtime before the exit runs.
-            summary.end.setdefault(FAILED, Status.SET)
-        summary.then(finder.block(steps, f"{setup.name}.{part}"), finder.problems)
-    if part == "exit":
-        summary.end.pop(FAILED, None)
     return summary

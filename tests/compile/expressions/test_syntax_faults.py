@@ -4,13 +4,8 @@ import ast
 
 import pytest
 
-from jobrun.compile.expressions.python_ast import (
-    Findings,
-    SourceText,
-    outside_strings,
-    parse_python_expression,
-    parse_python_statement,
-)
+from jobrun.compile.expressions.parse import outside_strings, parse_python_expression
+from jobrun.compile.expressions.source_text import SourceText
 from jobrun.core.errors import SpecError
 from tests.support.expressions import ORIGIN, expression, fault, statement
 from tests.support.tables import each_case
@@ -108,38 +103,6 @@ def test_characters_in_quotes_and_comments_are_not_outside():
     text = "a'(\\'(' + \"'[\" # {\nb"
 
     assert "".join(character for _, character in outside_strings(text)) == "a +  \nb"
-
-
-def test_offsets_are_in_characters_and_over_lines_those_of_the_whole():
-    scalar = _scalar("  'éé' + foo")
-    tree = parse_python_expression(scalar)
-    assert isinstance(tree, ast.BinOp)
-    assert (scalar.at(tree.right), scalar.length(tree.right)) == (9, 3)
-    assert scalar.written(tree.right) == "foo"
-
-    scalar = _scalar("(a +\n foo)")
-    tree = parse_python_expression(scalar)
-    assert isinstance(tree, ast.BinOp)
-    assert (scalar.at(tree.right), scalar.length(tree.right), scalar.written(tree.right)) == (
-        0,
-        1,
-        "",
-    )
-
-
-def test_findings_are_raised_together_in_their_order():
-    findings = Findings(_scalar("x = y"))
-    findings.raise_if_any()
-    findings.add("E100", "first", "", parse_python_statement(findings.scalar))
-    findings.add("E101", "second", "", None)
-
-    with pytest.raises(SpecError) as caught:
-        findings.raise_if_any()
-
-    assert [(one.code, one.where) for one in caught.value.faults] == [
-        ("E100", ORIGIN.inside(0, 5)),
-        ("E101", ORIGIN),
-    ]
 
 
 @each_case("quotes", ["'''", '"""', "'", '"'])

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from jobrun.compile.job_draft.task_records import NO_RECORDS, Records
+from jobrun.compile.job_draft.tasks_and_groups import NO_RECORDS, Records
 from jobrun.compile.python_jobs import build_records
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
 from jobrun.graph.types import Task
