@@ -1,4 +1,4 @@
-"""Run a command in a child process, relay signals to it, and watch it to its end.
+"""Run a command in a child process, relay signals to it, and watch and report its end.
 
 What computes may end in ways that no code of ours in it ever sees: a callable calls ``os._exit``, a
 library crashes, the kernel is out of memory. ::
@@ -14,6 +14,8 @@ Ctrl-C and Ctrl-Z come from the terminal to both, and are not passed on.
 A task's time limit is watched by a thread of the process that runs it, which cannot do anything
 while code in C keeps the interpreter for itself. So the child also notes what runs and until when
 (``LimitRecorder``), and the parent ends it when that is over for long (``OverdueDetector``).
+
+It is also the parent that sends the notifications of a run: it is there after a crash, too.
 """
 
 from __future__ import annotations
@@ -31,12 +33,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from threading import Lock
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from jobrun.core.captured_output import STREAMS, open_output_files
 from jobrun.core.events import (
     Event,
     GroupStarted,
+    NodeReplaced,
     RunEnded,
     TaskEnded,
     TaskLimited,
@@ -56,6 +59,11 @@ from jobrun.core.system_calls import (
     read_process_stat,
     wait_for_signal,
 )
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from jobrun.core.notify_target import NotifyTarget
 
 # siginfo(2): above zero it was the kernel's own, such as a terminal's, which asks the whole group.
 _SENT_BY_A_PROCESS = 0
@@ -85,6 +93,9 @@ _EXIT_S = 5.0
 # Of its own waking time; while a computer sleeps, or both processes are stopped, nothing counts.
 _LATE_S = 10.0
 _LONGEST_STEP_S = 2.0
+
+# Enough for three attempts of five seconds at each of a few targets.
+_LONGEST_SENDING_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -513,3 +524,86 @@ class OverdueDetector:
             is_late = False
         self._late_s = self._late_s + awake_s if is_late and self._text == before else 0.0
         return task if self._late_s > _LATE_S else ""
+
+
+class NewsOfRun:
+    """Writes what the parent is to send: who gets news of a run, and what happens in it.
+
+    Args:
+        shared: Shared memory of the supervised process.
+    """
+
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
+        self._has_targets = False
+
+    def announce(self, targets: tuple[NotifyTarget, ...], run: str, stuck: str) -> None:
+        """Ask the supervisor to notify a run's targets later, and at once if the run is stuck."""
+        if not targets:
+            return
+        self._has_targets = True
+        self._write({"run": run, "targets": [asdict(target) for target in targets]})
+        if stuck:
+            self._write({"news": "no_progress", "detail": stuck})
+
+    def listen(self, event: Event) -> None:
+        """Ask the supervisor process to notify users, if an event says a node was lost."""
+        if self._has_targets and isinstance(event, NodeReplaced):
+            self._write({"news": "node_lost", "detail": f"node '{event.node}' was lost"})
+
+    def _write(self, content: dict[str, Any]) -> None:
+        self._shared.write_news(json.dumps(content).encode())
+
+
+class NewsSender:
+    """Sends news from the parent, each message by a process of its own.
+
+    Args:
+        spared: Gets the numbers of these processes; the parent does not kill them at the end.
+    """
+
+    def __init__(self, spared: set[int]) -> None:
+        self._spared = spared
+        self._request: dict[str, Any] = {}
+        self._senders: list[subprocess.Popen[bytes]] = []
+
+    def send(self, lines: list[bytes], exit_code: int | None, detail: str = "") -> None:
+        """Send the notifications that the supervised child asked for, and one at the run's end.
+
+        Args:
+            lines: As ``NewsOfRun`` has written them.
+            exit_code: None while the run continues; with it, all that is sent is waited for.
+            detail: How the child ended, where it could not record that itself.
+        """
+        for line in lines:
+            content = json.loads(line)
+            if "targets" in content:
+                self._request = content
+            else:
+                self._start(content | {"exit_code": None})
+        if exit_code is None:
+            return
+        import subprocess  # noqa: PLC0415 - only where someone is notified
+
+        from jobrun.core.notify_target import news_of_exit  # noqa: PLC0415
+
+        self._start({"news": news_of_exit(exit_code), "exit_code": exit_code, "detail": detail})
+        deadline = time.monotonic() + _LONGEST_SENDING_S
+        for sender in self._senders:
+            try:
+                sender.wait(max(0.0, deadline - time.monotonic()))
+            except (subprocess.TimeoutExpired, KeyboardInterrupt):
+                sender.kill()
+
+    def _start(self, news: dict[str, Any]) -> None:
+        """Start a process, from the supervisor, that sends one notification to all targets."""
+        import subprocess  # noqa: PLC0415 - only where someone is notified
+
+        sender = subprocess.Popen(
+            [sys.executable, "-P", "-m", "jobrun.tools.notify"], stdin=subprocess.PIPE
+        )
+        self._senders.append(sender)
+        self._spared.add(sender.pid)
+        assert sender.stdin is not None  # noqa: S101 - for the type checker
+        with contextlib.suppress(BrokenPipeError), sender.stdin:
+            sender.stdin.write(json.dumps(self._request | news).encode())

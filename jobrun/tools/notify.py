@@ -39,8 +39,6 @@ _PAUSE_S = 0.5
 _COMMAND_S = 20.0
 _SERVER_ERROR = 500
 
-_INTERRUPTED, _BUG = 130, 70
-
 
 def build_message(run: Path, news: News, exit_code: int | None, detail: str = "") -> dict[str, Any]:
     """Build the JSON message that notifies of a run from the files in the run's directory.

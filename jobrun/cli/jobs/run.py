@@ -105,7 +105,7 @@ def run_under_progress(act: Act, shell: Shell, run_dir: Path, given: Mapping[str
         print_summary,
         render_result,
     )
-    from jobrun.cli.supervisor_notifications import NewsOfRun  # noqa: PLC0415
+    from jobrun.cli.supervisor import NewsOfRun  # noqa: PLC0415
     from jobrun.cli.unexpected_end import record_running  # noqa: PLC0415
 
     state = RunState()

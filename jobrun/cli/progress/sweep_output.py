@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jobrun.cli.formatting import STATUS_COLOURS, number, shorten_path, span, wrap_line
-from jobrun.cli.progress.screen import Screen
+from jobrun.cli.progress.live import Screen
 from jobrun.cli.runs.chart import draw_chart, sparkline
 from jobrun.cli.terminal import Shell
 from jobrun.core.lazy_dataclass import dataclass

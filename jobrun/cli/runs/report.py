@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -74,7 +73,7 @@ def command(
 
         shell.print(render_json_document("report", report_values(reports)))
     else:
-        from jobrun.tools.report.page import render_page  # noqa: PLC0415
+        from jobrun.tools.report.page import format_now, render_page  # noqa: PLC0415
 
         write_page(shell, render_page(reports, format_now()), out or _place(found))
 
@@ -100,11 +99,6 @@ def write_page(shell: Shell, page: str, out: str) -> None:
     with disk_faults("E354", f"write {out}"):
         write_file(path, data)
     shell.say(f"wrote {shorten_path(str(path.absolute()))} ({size(len(data))})")
-
-
-def format_now() -> str:
-    """Return the present time in UTC as text, as ``jobrun report`` writes it on its pages."""
-    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _runs(names: tuple[str, ...], run_dir: Path) -> list[Run]:

@@ -16,7 +16,7 @@ from jobrun.graph.query import walk
 from jobrun.graph.steps import Net, Step
 from jobrun.graph.types import Job
 from jobrun.runner.rundir.journal import read_journal
-from jobrun.runner.rundir.run_directories import Run
+from jobrun.runner.rundir.run_directories import Run, runs
 from jobrun.runtime.codegen.liveness import access_finder
 from jobrun.tools.inspection import checkpoint_directory, inspect
 from jobrun.values import compare
@@ -93,6 +93,11 @@ def find_lost_epochs(run: Run) -> str:
     if damage is None:
         return ""
     return f"epoch {newest} was acknowledged and cannot be used: {damage.reason}"
+
+
+def find_any_lost_epochs(folder: Path) -> str:
+    """Judge all runs in a folder: describe the first epoch lost; empty if there is none."""
+    return next((words for run in runs(folder) if (words := find_lost_epochs(run))), "")
 
 
 def _store(run: Run) -> DirectoryStore:

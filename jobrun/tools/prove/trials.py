@@ -21,7 +21,7 @@ from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.run_directories import Run, runs
 from jobrun.tools.prove.fork_server import ForkClient, ProcessEnd
-from jobrun.tools.prove.judge import Difference, find_difference, find_lost_epochs
+from jobrun.tools.prove.judge import Difference, find_any_lost_epochs, find_difference
 
 # What a run may end with and still have gone as it should: 9 is an expectation that does not
 # hold, which an unbroken run reports, too.
@@ -210,11 +210,6 @@ Compare = Callable[[Run, Run], Difference | None]
 
 # Of the folder in which a killed run is: what it has lost, in words; empty for nothing.
 Loss = Callable[[Path], str]
-
-
-def find_any_lost_epochs(folder: Path) -> str:
-    """Describe an epoch that a trial's run reported as saved, then lost; empty text if none."""
-    return next((words for run in runs(folder) if (words := find_lost_epochs(run))), "")
 
 
 def run_unbroken(forge: ForkClient, command: Sequence[str], folder: Path) -> Reference:
