@@ -359,13 +359,13 @@ class _PythonNews:
         self.exit_code = 0
 
     def announce(self, targets: tuple[NotifyTarget, ...], run: str, stuck: str) -> None:
-        """Remember the targets of a run started from Python; notify them now if it is stuck."""
+        """Remember whom the Python API notifies at the run's end; notify now if it is stuck."""
         self._targets, self._run = targets, Path(run)
         if stuck:
             self._start("no_progress", None, stuck)
 
     def listen(self, event: Event) -> None:
-        """Pass an event to the Python caller's listener; if a node was lost, notify the targets."""
+        """Pass an event to the Python API's listener; notify the targets if a node was lost."""
         self._listener(event)
         if isinstance(event, NodeReplaced):
             self._start("node_lost", None, f"node '{event.node}' was lost")
@@ -391,7 +391,7 @@ class _PythonNews:
             self._listener(Noted(words, "warning"))
 
     def _start(self, news: News, exit_code: int | None, detail: str) -> None:
-        """Start a thread that sends a notification of a run started from Python to its targets."""
+        """Start a thread that sends a notification of the Python API to all its targets."""
         if any(news in target.on for target in self._targets):
             sender = threading.Thread(
                 target=self._send, args=(news, exit_code, detail), name="jobrun-news", daemon=True

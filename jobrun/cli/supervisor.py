@@ -316,7 +316,7 @@ def _set_up_child(parent: int, asking: set[int]) -> None:
 
 
 def _raise_original_signal(number: int, frame: FrameType | None) -> None:
-    """Raise in the supervised child the signal for which its supervisor sent a relay signal."""
+    """Raise the signal, such as SIGTERM, that the supervisor passed on to this child."""
     del frame
     os.kill(os.getpid(), MEANT[number])
 
@@ -330,7 +330,7 @@ def _stop_with_parent(parent: int) -> None:
 
 
 def _adopt_orphans() -> bool:
-    """Let the supervisor become the subreaper of orphaned descendants of its child.
+    """Make the supervisor the parent of its child's orphaned processes; return whether it is.
 
     Those belong to the program that became this process by ``exec``.
     """
@@ -338,7 +338,7 @@ def _adopt_orphans() -> bool:
 
 
 def _kill_remaining_children(awaited: set[int], spared: set[int]) -> None:
-    """Kill the descendants left by a supervised process, as the supervisor becomes their parent."""
+    """Kill the processes that the supervised child has started and left behind."""
     deadline = time.monotonic() + _LEFT_BEHIND_S
     while time.monotonic() < deadline:
         try:
@@ -387,23 +387,23 @@ class SharedState:
         self._page[place : place + len(data)] = data
 
     def read(self, slot: str) -> str:
-        """Read a slot of supervisor memory: the text that the supervised child wrote there last."""
+        """Read what the supervised child wrote last into a slot of the shared memory."""
         place = 2 + _SLOT_BYTES * _SLOTS.index(slot)
         data = self._page[place : place + _SLOT_BYTES]
         return data.partition(b"\0")[0].decode(errors="replace")
 
     @property
     def exit_code(self) -> int | None:
-        """Return the exit code that the child left for its supervisor; None if it left none."""
+        """Return the supervised child's exit code from shared memory; None if it wrote none."""
         return self._page[1] if self._page[0] else None
 
     @property
     def stacks(self) -> str:
-        """Return the stack traces that a crash of the child left for its supervisor."""
+        """Read the stack traces that the supervised child wrote to a file when it crashed."""
         return os.pread(self._stacks, _MOST_STACK_BYTES, 0).decode(errors="replace")
 
     def keep(self, pid: int) -> None:
-        """Record for the supervisor a process that it must leave alive when its child ends."""
+        """Record the id of a process that the supervisor must not kill when its child ends."""
         self.write("keep", f"{self.read('keep')} {pid}")
 
     @property
@@ -412,11 +412,11 @@ class SharedState:
         return {int(pid) for pid in self.read("keep").split()}
 
     def write_news(self, line: bytes) -> None:
-        """Append a notification, as a line, to the memory from which the supervisor sends it."""
+        """Write a notification into memory shared with the supervisor, which sends it."""
         os.pwrite(self._news, line + b"\n", os.fstat(self._news).st_size)
 
     def read_news(self) -> list[bytes]:
-        """Read the child's new notifications for its supervisor to send, one line each."""
+        """Read the child's notifications that its supervisor has yet to send, one line each."""
         left = os.fstat(self._news).st_size - self._news_read
         whole = os.pread(self._news, left, self._news_read).rpartition(b"\n")[0]
         self._news_read += len(whole) + bool(whole)
@@ -446,7 +446,7 @@ class SharedState:
         return code
 
     def _record_caller(self, leave: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
-        """Wrap ``os._exit`` in the child to record who called it in supervisor memory."""
+        """Wrap ``os._exit`` in the supervised child, to record its caller in shared memory."""
 
         def _exit(status: int) -> NoReturn:
             if os.getpid() == self._pid and self.exit_code is None:
@@ -512,7 +512,7 @@ class OverdueDetector:
         self._late_s = 0.0
 
     def poll(self) -> str:
-        """Return which task the supervisor finds far over its time limit, or an empty text."""
+        """Return the task that the supervisor finds far over its time limit; else empty text."""
         now = self._clock()
         awake_s, self._looked_at = min(now - self._looked_at, _LONGEST_STEP_S), now
         before, self._text = self._text, self._noted()
@@ -538,7 +538,10 @@ class NewsOfRun:
         self._has_targets = False
 
     def announce(self, targets: tuple[NotifyTarget, ...], run: str, stuck: str) -> None:
-        """Ask the supervisor to notify a run's targets later, and at once if the run is stuck."""
+        """Pass to the supervisor the targets that it notifies when the run ends.
+
+        If the run is stuck, it notifies them of that at once.
+        """
         if not targets:
             return
         self._has_targets = True
@@ -547,7 +550,7 @@ class NewsOfRun:
             self._write({"news": "no_progress", "detail": stuck})
 
     def listen(self, event: Event) -> None:
-        """Ask the supervisor process to notify users, if an event says a node was lost."""
+        """Ask the supervisor to send a notification if an event says that a node was lost."""
         if self._has_targets and isinstance(event, NodeReplaced):
             self._write({"news": "node_lost", "detail": f"node '{event.node}' was lost"})
 

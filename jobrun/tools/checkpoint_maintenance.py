@@ -114,7 +114,7 @@ def list_epochs(run: Run) -> list[SavedEpoch]:
 
 
 def chosen_epochs(found: Checkpoints, text: str, also: Collection[int] = ()) -> tuple[int, ...]:
-    """Parse which checkpoints to verify, pin or copy: an epoch, ``latest``; if empty, all.
+    """Parse which checkpoints maintenance is for: epoch ``12``, ``latest``, or all if empty.
 
     Args:
         found: The run's checkpoints.

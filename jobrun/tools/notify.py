@@ -75,7 +75,7 @@ def build_message(run: Path, news: News, exit_code: int | None, detail: str = ""
 
 
 def _newest_epoch(run: Path) -> int:
-    """Read a crashed run's newest epoch for the notification about it; -1 if unknown."""
+    """Read the newest epoch of a run for the notification about it; -1 if unknown."""
     try:
         return read_status(open_run(run)).epoch
     except (JobrunError, OSError):

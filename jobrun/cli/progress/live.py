@@ -197,7 +197,7 @@ class TerminalConsole(Console):
 
     @property
     def size(self) -> ConsoleDimensions:
-        """Return the screen's size: COLUMNS and LINES if set, else that of stderr's terminal."""
+        """Return the live display's size: COLUMNS and LINES if set, else the terminal's."""
         if not {"COLUMNS", "LINES"} & os.environ.keys():
             with contextlib.suppress(OSError):
                 return ConsoleDimensions(*os.get_terminal_size(STREAMS.original(2)))
@@ -243,7 +243,7 @@ class Screen:
             self._write(self._erasure() + _SHOW)
 
     def say(self, text: RenderableType) -> None:
-        """Print lines on the screen above the display that is redrawn at its bottom."""
+        """Print lines above the live display, which stays at the bottom of the terminal."""
         with contextlib.suppress(OSError, ValueError), self._lock:
             lines, _ = self._render(text, cut=False)
             drawn, widths = self._render(self._view())
@@ -253,7 +253,7 @@ class Screen:
             self._write(f"{_BEGIN}{away}{lines}{drawn}{_END}")
 
     def refresh(self) -> None:
-        """Draw the display at the bottom of the screen again if it has changed."""
+        """Draw the live display at the bottom of the terminal again if it has changed."""
         with self._lock:
             lines, widths = self._render(self._view())
             if (lines, self._console.width) == self._drawn:
@@ -269,7 +269,7 @@ class Screen:
                 self.refresh()
 
     def _render(self, text: RenderableType, *, cut: bool = True) -> tuple[str, list[int]]:
-        """Render the display at the bottom of the screen; return it and the width of each line."""
+        """Render the live display, or text above it; return its lines and their widths."""
         with self._console.capture() as caught:
             self._console.print(text)
         lines = caught.get().splitlines()
@@ -279,7 +279,7 @@ class Screen:
         return written, [cell_len(_STYLE_CODE.sub("", line)) for line in lines]
 
     def _erasure(self) -> str:
-        """Return the escape sequence that erases the display's lines from the screen."""
+        """Return the escape sequence that erases the live display from the terminal."""
         width = max(1, self._console.width)
         rows = sum(max(1, -(-cells // width)) for cells in self._widths)
         self._widths = []

@@ -120,7 +120,7 @@ def _place(found: list[Run]) -> str:
 
 
 def _expect_ours(path: Path) -> None:
-    """Let ``jobrun report`` refuse to overwrite a file that is not a report of jobrun."""
+    """Raise an error if ``jobrun report`` would overwrite a file that is not a report."""
     from jobrun.tools.report.page import START  # noqa: PLC0415
 
     try:

@@ -433,9 +433,10 @@ def _column(
 
 
 def _cells(values: Sequence[Value | None], kinds: set[type]) -> list[str]:
-    """Render the values of one column in the table of runs as texts, given the values' types.
+    """Render the values of a column in the table of ``jobrun runs`` as texts.
 
-    Values of different types may be equal, and yet look different: 1 and True.
+    ``kinds`` are the types of the values: values of different types may be equal, and yet look
+    different, as 1 and True do.
     """
     if kinds == {float}:
         # As most are: these are short, and have no control characters.

@@ -82,7 +82,7 @@ def different_artifacts(first: Run, second: Run) -> frozenset[str]:
 
 
 def find_lost_epochs(run: Run) -> str:
-    """Judge a killed run: describe epochs it acknowledged and lost; empty if there are none."""
+    """Judge a killed run: describe the epoch that it saved but lost; empty if there is none."""
     try:
         newest = read_journal(run.path, run.record.run_id).newest
         if newest < 0:
@@ -96,7 +96,7 @@ def find_lost_epochs(run: Run) -> str:
 
 
 def find_any_lost_epochs(folder: Path) -> str:
-    """Judge all runs in a folder: describe the first epoch lost; empty if there is none."""
+    """Judge the killed runs in a folder: describe the first saved epoch lost; empty if none."""
     return next((words for run in runs(folder) if (words := find_lost_epochs(run))), "")
 
 
@@ -193,7 +193,7 @@ def _alike(first: Path | None, second: Path | None) -> bool:
 
 
 def last_writer(job: Job, node: str, blob: str) -> str:
-    """Find the step that writes a blob last in an epoch, to explain why two runs differ in it."""
+    """Find the last step of an epoch that writes a blob which a proof judged as different."""
     found = ""
     for task in job.epoch.tasks:
         for path, access in _accesses(task.steps) if task.node == node else ():
@@ -211,5 +211,5 @@ def _accesses(steps: tuple[Step, ...]) -> Iterator[tuple[str, Access]]:
 
 
 def accept_without_comparison(reference: Run, found: Run) -> None:
-    """Judge two runs of an inexact job as equal, without comparing them: do nothing."""
+    """Return None, for no difference, since bits cannot judge two runs of an inexact job."""
     del reference, found

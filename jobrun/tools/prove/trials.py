@@ -45,7 +45,7 @@ class AtPoint:
 
     @property
     def place(self) -> str:
-        """Return for a table where a trial kills the run: the name of the failpoint."""
+        """Return the failpoint, as the text for a table of where trials kill the run."""
         return self.point
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class AtTime:
 
     @property
     def place(self) -> str:
-        """Return for a table where a trial kills the run: words for a random time."""
+        """Return ``at a random instant``, as the text for a table of where trials kill."""
         return "at a random instant"
 
     def __str__(self) -> str:

@@ -29,7 +29,7 @@ START = "<!doctype html>\n<!-- made by jobrun report -->\n"
 
 
 def format_now() -> str:
-    """Return the present time in UTC as text, for the foot of a report's page."""
+    """Return the present time in UTC as text, for the last line of a report's page."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

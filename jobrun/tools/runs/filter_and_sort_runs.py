@@ -63,7 +63,7 @@ class Condition:
         return holds
 
     def judge_all(self, values: Sequence[Value | None]) -> Iterable[bool]:
-        """Return for each run's value in a column whether this condition of a filter holds."""
+        """Test each value of a column of runs by this filter condition; return the bools."""
         wanted, compare = self.number, _COMPARE[self.comparison]
         if wanted is not None and set(map(type, values)) <= {int, float, NoneType}:
             # As most columns are: without a call of Python for each value.
@@ -333,7 +333,7 @@ def _union(runs: Sequence[RunSummary], prefix: str) -> list[str]:
 
 
 def render_csv(runs: Sequence[RunSummary]) -> str:
-    """Render filtered and sorted runs as CSV text: a line per run, with all params and metrics."""
+    """Render filtered and sorted runs as CSV: a line for each, with its params and metrics."""
     columns = [*_union(runs, PARAMS), *_union(runs, METRICS)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -361,7 +361,7 @@ def _is_number(value: Value | None) -> bool:
 
 
 def _are_numbers(values: Sequence[Value | None]) -> TypeGuard[Sequence[float]]:
-    """Return whether all values in a column of runs are numbers; a bool does not count as one."""
+    """Return whether all values to sort runs by are numbers; a bool does not count as one."""
     return set(map(type, values)) <= {int, float}
 
 
