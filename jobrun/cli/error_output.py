@@ -37,7 +37,7 @@ _NO_NUMBER = lazy_pattern(r"is not a valid float(?: range)?\b")
 
 
 def print_faults(faults: Sequence[Fault], shell: Shell) -> None:
-    """Print each fault as an error message on stderr, with an excerpt of the spec.
+    """Print each error (``Fault``) of a command on stderr, with the line of the spec.
 
     Args:
         faults: In the order to be shown.
@@ -58,7 +58,7 @@ def print_faults(faults: Sequence[Fault], shell: Shell) -> None:
 
 
 def _render(fault: Fault, files: Mapping[str, str], shell: Shell) -> str:
-    """Render a fault for output on stderr, with lines of the spec, and colours on a terminal."""
+    """Render an error (``Fault``) as output for stderr, in colour on a terminal."""
     colour = "red" if fault.severity == "error" else "yellow"
     kind, bracket, rest = headline(fault).partition("]")
     width, indent = shell.message_width, len(_INDENT)

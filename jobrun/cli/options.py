@@ -282,7 +282,7 @@ def choose_form(form: str, *, as_json: bool) -> str:
 
 
 def log_format_option() -> Decorator[Any]:
-    """Declare the option ``--log-format``, the format of events and faults on stderr."""
+    """Declare the option ``--log-format``, the format of events and errors on stderr."""
     return option(
         "--log-format",
         type=OneOf(["text", "json", "github"]),

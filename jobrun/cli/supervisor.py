@@ -1,4 +1,4 @@
-"""Run a command in a child process, relay signals to it, and watch and report its end.
+"""Run a command in a child process, relay signals to it, watch it, and send notifications.
 
 What computes may end in ways that no code of ours in it ever sees: a callable calls ``os._exit``, a
 library crashes, the kernel is out of memory. ::
@@ -258,7 +258,7 @@ class _Supervisor:
                 self._end_at = time.monotonic() + _REACTION_S
 
     def _grace_deadline(self) -> str:
-        """Return the end of the supervisor's grace period, and the group that runs, as two lines.
+        """Return, as two lines, when the supervisor's grace period ends and which group runs.
 
         Between groups there is nothing: a save that has begun is waited for.
         """
@@ -527,7 +527,7 @@ class OverdueDetector:
 
 
 class NewsOfRun:
-    """Writes what the parent is to send: who gets news of a run, and what happens in it.
+    """Asks the supervisor to send notifications about a run.
 
     Args:
         shared: Shared memory of the supervised process.
@@ -559,7 +559,7 @@ class NewsOfRun:
 
 
 class NewsSender:
-    """Sends news from the parent, each message by a process of its own.
+    """Sends notifications from the supervisor, each by a process of its own.
 
     Args:
         spared: Gets the numbers of these processes; the parent does not kill them at the end.

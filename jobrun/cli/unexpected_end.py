@@ -144,7 +144,7 @@ def task_line_of(task: str) -> int:
 
 
 def record_end(path: Path, how: str) -> None:
-    """Record in ``run.json`` why a run's process ended unexpectedly, unless another runs it now.
+    """Record in ``run.json`` why a run's process ended, unless another process runs it now.
 
     Its status stays what it was: that it ended is seen by its lock.
     """
@@ -170,7 +170,7 @@ def _exit_code(shared: SharedState, ended: ChildExit) -> int:
 
 
 def extract_frames(stacks: str, task_line: int = 0) -> tuple[str, ...]:
-    """Extract the user's frames from the stacks that a process wrote at its unexpected end.
+    """Extract the user's code from the stack traces of a process that ended unexpectedly.
 
     Of a process that was ended from outside, no thread did it: then of one that does something.
 

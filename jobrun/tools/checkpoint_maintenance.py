@@ -87,7 +87,7 @@ class SavedEpoch:
 
 
 def list_epochs(run: Run) -> list[SavedEpoch]:
-    """List a run's checkpoints for maintenance, by age, size and metrics, without reading them.
+    """List a run's checkpoints for maintenance, each with its age, size and metrics.
 
     One that a live run deletes meanwhile is left out.
 

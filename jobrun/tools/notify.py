@@ -139,7 +139,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def _post(url: str, data: bytes, timeout_s: float) -> tuple[str, bool]:
-    """Post a notification as JSON once; return why that failed, and whether to retry."""
+    """Post a notification as JSON once; return why that failed, and whether that is final."""
     request = urllib.request.Request(  # noqa: S310 - the scheme was checked
         url, data, {"Content-Type": "application/json", "User-Agent": "jobrun"}, method="POST"
     )

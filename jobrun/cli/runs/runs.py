@@ -372,7 +372,7 @@ class RunsTable:
         return [*lines, *[gap.join(cells).rstrip() for cells in zip(*padded, strict=True)]]
 
     def _painted(self, statuses: Sequence[str]) -> list[str]:
-        """Colour the words of the status column in the table of runs, as ``failed`` in red."""
+        """Colour the words in the status column of the table of runs: ``failed`` in red."""
         painted = {
             cell: self._shell.paint(cell, STATUS_COLOURS.get(cell.strip(), "dim"), result=True)
             for cell in set(statuses)

@@ -213,7 +213,7 @@ Loss = Callable[[Path], str]
 
 
 def run_unbroken(forge: ForkClient, command: Sequence[str], folder: Path) -> Reference:
-    """Run the job of the trials once without a kill, as the reference for judging each trial.
+    """Run the job once without a kill, so that each trial can be compared with that run.
 
     Args:
         forge: Starts it.

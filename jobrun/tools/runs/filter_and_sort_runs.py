@@ -42,7 +42,7 @@ class Condition:
     text: str
 
     def judge(self) -> Callable[[Value | None], bool]:
-        """Return the function that tests whether a run's value meets this condition of a filter.
+        """Build the function that tests whether a run's value meets this filter condition.
 
         It never holds for a missing one.
         """
@@ -125,7 +125,7 @@ def parse_condition(text: str) -> Condition:
 
 
 def find_column(name: str, runs: Sequence[RunSummary]) -> str:
-    """Find the column by which runs are sorted or filtered, named by a user's text.
+    """Find the column that a user's text names, to sort or filter runs by its values.
 
     Returns:
         ``params.NAME``, ``metrics.NAME``, or one of ``OWN_COLUMNS``.
@@ -303,7 +303,7 @@ def _group(
 
 
 def _nested(runs: Sequence[RunSummary]) -> list[tuple[RunSummary, int]]:
-    """Sort runs so that forks follow their parents, with the depth of each."""
+    """Sort runs so that forks follow their parents; return each run with its depth."""
     present = {run.run_id for run in runs}
     forks: dict[str, list[RunSummary]] = {}
     roots: list[RunSummary] = []

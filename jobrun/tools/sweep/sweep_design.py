@@ -91,7 +91,7 @@ class SweepBase:
         return load_spec(self.spec, values=self.values, overrides=(*self.overrides, *overrides))
 
     def sweep_name(self) -> str:
-        """Return the name of the designed sweep; where none was given, the name of its job.
+        """Return the name of the designed sweep: the given one, or the name of its job.
 
         Raises:
             SpecError: The spec is needed for it, and is not valid.
@@ -165,7 +165,7 @@ def _samples(axes: Sequence[Axis]) -> tuple[Point, ...]:
 
 
 def _compiled_all(base: SweepBase, axes: Sequence[Axis], points: Sequence[Point]) -> Job:
-    """Compile the jobs of all points of a sweep's design, and return the first one's."""
+    """Compile the job of each point of a sweep's design; return the job of the first point."""
     return _collected(base, axes, points, lambda loaded: compile_job(loaded).job)[0]
 
 
