@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-    from jobrun.cli.supervisor import ChildExit, SharedState
-    from jobrun.cli.supervisor_notifications import NewsSender
+    from jobrun.cli.supervisor import ChildExit, NewsSender, SharedState
 
 # Commands that run tasks, which may end their process in any way.
 _SUPERVISED = {"run", "resume", "fork"}
@@ -99,7 +98,7 @@ def _is_supervised(given: Sequence[str]) -> bool:
 
 
 def _run_supervised(given: list[str]) -> int:
-    from jobrun.cli.supervisor import run_supervised  # noqa: PLC0415 - other commands do without
+    from jobrun.cli.supervisor import NewsSender, run_supervised  # noqa: PLC0415 - other commands do without
     from jobrun.core.hash_seed import can_start_again, start_again  # noqa: PLC0415
     from jobrun.core.system_calls import count_memory_kills  # noqa: PLC0415
 
@@ -117,8 +116,6 @@ def _run_supervised(given: list[str]) -> int:
 
     def notify(shared: SharedState, code: int | None) -> None:
         if shared.has_news and not sender:
-            from jobrun.cli.supervisor_notifications import NewsSender  # noqa: PLC0415 - seldom
-
             sender.append(NewsSender(shared.spared))
         for one in sender:
             one.send(shared.read_news(), code, shared.unexpected_end)

@@ -121,7 +121,7 @@ class CommandGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """List the app's commands, and its own options, that begin with the incomplete word."""
+        """List the commands and options of the app ``jobrun`` that start with a given word."""
         from click.shell_completion import CompletionItem  # noqa: PLC0415 - at a tab only
 
         found = [
@@ -143,7 +143,7 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command of the app that ``args[0]`` names; if there is none, suggest another.
+        """Find the app's command named ``args[0]``; else raise an error that suggests another.
 
         Raises:
             UsageError: There is no such command.
@@ -250,7 +250,7 @@ class SubcommandGroup(click.Group):
         return list(self.commands)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words after a command group of the app; insert its default subcommand.
+        """Parse the words after a command group of the app, and insert its default subcommand.
 
         Raises:
             UsageError: An option is not known.
@@ -270,7 +270,7 @@ class SubcommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the app's subcommand that ``args[0]`` names, as ``list`` of ``ckpt list``.
+        """Find the app's subcommand named ``args[0]``, such as ``list`` of ``ckpt list``.
 
         Raises:
             UsageError: There is no such command.

@@ -40,7 +40,7 @@ class CompletedText(_TextType):
         self._offer = offer
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Accept any text for an option or argument: its completion candidates only suggest."""
+        """Accept any text as an option's value, not only its completion candidates."""
         del param, ctx
         return str(value)
 
@@ -144,7 +144,7 @@ def _metrics_of_spec(ctx: click.Context, incomplete: str) -> Iterable[tuple[str,
 
 
 def _section(spec: str, key: str) -> dict[str, Any]:
-    """Read a mapping, as ``params``, of the command line's spec for completion candidates."""
+    """Read a section of a spec, such as ``params``, whose keys are completion candidates."""
     from jobrun.spec.resolve.include import read_unchecked  # noqa: PLC0415
 
     found = read_unchecked(spec).get(key) if spec else None

@@ -47,7 +47,7 @@ def command(shell: Shell, shell_name: str | None) -> None:
 
 
 def answer_request(instruction: str) -> int:
-    """Print the completions for which a shell's completion script asks in environment variables.
+    """Print completions of a typed command line, as a shell's completion script requests.
 
     Args:
         instruction: Such as ``bash_complete``.
@@ -81,7 +81,7 @@ class WholeLineBash(BashComplete):
     source_template = BashComplete.source_template.replace(_GIVEN, _WANTED)
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Split a line that bash wants completed into whole words and the word being typed."""
+        """Split the typed line that bash's script sends: whole words, and one to complete."""
         line = os.environ["COMP_WORDS"]
         words = split_arg_string(line)
         if not words or line[-1:].isspace():
@@ -94,7 +94,10 @@ class WholeLineBash(BashComplete):
 
     @cached_property
     def _kept(self) -> str:
-        """Return the start of the typed word, as ``ray:``, that bash's completions must omit."""
+        """Return the start of a word that bash's script adds itself: ``ray:`` of ``ray:au``.
+
+        Bash breaks words at colons and the like, and replaces only what is behind the last one.
+        """
         _, typed = self.get_completion_args()
         breaks = os.environ.get(_BREAKS, "")
         ends = (at + (letter not in _KEPT) for at, letter in enumerate(typed) if letter in breaks)

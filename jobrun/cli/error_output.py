@@ -1,4 +1,4 @@
-"""Make faults of errors that end a command, print them on stderr, and write crash reports."""
+"""Print the errors that end a command on stderr, and write crash reports."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NO_NUMBER = lazy_pattern(r"is not a valid float(?: range)?\b")
 
 
 def print_faults(faults: Sequence[Fault], shell: Shell) -> None:
-    """Print each fault as an error message on stderr, with an excerpt of the spec.
+    """Print each error (``Fault``) of a command on stderr, with the line of the spec.
 
     Args:
         faults: In the order to be shown.
@@ -58,7 +58,7 @@ def print_faults(faults: Sequence[Fault], shell: Shell) -> None:
 
 
 def _render(fault: Fault, files: Mapping[str, str], shell: Shell) -> str:
-    """Render a fault for output on stderr, with lines of the spec, and colours on a terminal."""
+    """Render an error (``Fault``) as output for stderr, in colour on a terminal."""
     colour = "red" if fault.severity == "error" else "yellow"
     kind, bracket, rest = headline(fault).partition("]")
     width, indent = shell.message_width, len(_INDENT)
@@ -90,7 +90,7 @@ def _text(name: str) -> str:
 
 
 def fault_from_click(error: click.UsageError) -> Fault:
-    """Convert a usage error of click to a fault."""
+    """Convert a usage error of click to an error message (``Fault``)."""
     command = error.ctx.command_path if error.ctx is not None else "jobrun"
     mend = f"see '{command} --help'"
     message = _sentence(error.format_message())
@@ -112,7 +112,7 @@ def _sentence(text: str) -> str:
 
 
 def environment_fault(error: Exception) -> Fault | None:
-    """Make the fault to print for an error from lack of memory, disk or libraries; else None."""
+    """Make an error message from an exception about memory, disk or libraries; else None."""
     match error:
         case RuntimeError() if "can't start new thread" in str(error):
             return Fault("E411", "cannot start another thread", _MEMORY)

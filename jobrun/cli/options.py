@@ -106,7 +106,7 @@ class Command(click.Command):
         self.params.extend(shared_options())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a command's options into its help, those that all commands share in one line."""
+        """Write a command's options into its help, those of every command in a single line."""
         shared = {"--debug", "--no-color", "--help"}
         own = [
             param
@@ -157,7 +157,7 @@ def _heading(param: click.Option) -> str:
 
 @contextmanager
 def suggesting_nearest_option(context: click.Context) -> Iterator[None]:
-    """Suggest the nearest option of the command where Click raises an error about an unknown one.
+    """Replace Click's error about an unknown option by one that suggests the nearest option.
 
     Raises:
         UsageError: An option is not known.
@@ -282,7 +282,7 @@ def choose_form(form: str, *, as_json: bool) -> str:
 
 
 def log_format_option() -> Decorator[Any]:
-    """Declare the option ``--log-format``, the format of events and faults on stderr."""
+    """Declare the option ``--log-format``, the format of events and errors on stderr."""
     return option(
         "--log-format",
         type=OneOf(["text", "json", "github"]),
@@ -314,7 +314,7 @@ def _set_plain(context: click.Context, parameter: click.Parameter, value: bool) 
 
 
 def override_texts(overrides: Sequence[str]) -> dict[str, str]:
-    """Map ``--set #1`` and so on, names for error messages, to the texts of options ``--set``."""
+    """Name the texts of options ``--set`` for error messages: ``--set #1`` and so on."""
     return {f"--set #{number}": text for number, text in enumerate(overrides, 1)}
 
 

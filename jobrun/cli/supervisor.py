@@ -1,4 +1,4 @@
-"""Run a command in a child process, relay signals to it, and watch it to its end.
+"""Run a command in a child process, relay signals to it, watch it, and send notifications.
 
 What computes may end in ways that no code of ours in it ever sees: a callable calls ``os._exit``, a
 library crashes, the kernel is out of memory. ::
@@ -14,6 +14,8 @@ Ctrl-C and Ctrl-Z come from the terminal to both, and are not passed on.
 A task's time limit is watched by a thread of the process that runs it, which cannot do anything
 while code in C keeps the interpreter for itself. So the child also notes what runs and until when
 (``LimitRecorder``), and the parent ends it when that is over for long (``OverdueDetector``).
+
+It is also the parent that sends the notifications of a run: it is there after a crash, too.
 """
 
 from __future__ import annotations
@@ -31,12 +33,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from threading import Lock
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from jobrun.core.captured_output import STREAMS, open_output_files
 from jobrun.core.events import (
     Event,
     GroupStarted,
+    NodeReplaced,
     RunEnded,
     TaskEnded,
     TaskLimited,
@@ -56,6 +59,11 @@ from jobrun.core.system_calls import (
     read_process_stat,
     wait_for_signal,
 )
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from jobrun.core.notify_target import NotifyTarget
 
 # siginfo(2): above zero it was the kernel's own, such as a terminal's, which asks the whole group.
 _SENT_BY_A_PROCESS = 0
@@ -85,6 +93,9 @@ _EXIT_S = 5.0
 # Of its own waking time; while a computer sleeps, or both processes are stopped, nothing counts.
 _LATE_S = 10.0
 _LONGEST_STEP_S = 2.0
+
+# Enough for three attempts of five seconds at each of a few targets.
+_LONGEST_SENDING_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +258,7 @@ class _Supervisor:
                 self._end_at = time.monotonic() + _REACTION_S
 
     def _grace_deadline(self) -> str:
-        """Return the end of the supervisor's grace period, and the group that runs, as two lines.
+        """Return, as two lines, when the supervisor's grace period ends and which group runs.
 
         Between groups there is nothing: a save that has begun is waited for.
         """
@@ -305,7 +316,7 @@ def _set_up_child(parent: int, asking: set[int]) -> None:
 
 
 def _raise_original_signal(number: int, frame: FrameType | None) -> None:
-    """Raise in the supervised child the signal for which its supervisor sent a relay signal."""
+    """Raise the signal, such as SIGTERM, that the supervisor passed on to this child."""
     del frame
     os.kill(os.getpid(), MEANT[number])
 
@@ -319,7 +330,7 @@ def _stop_with_parent(parent: int) -> None:
 
 
 def _adopt_orphans() -> bool:
-    """Let the supervisor become the subreaper of orphaned descendants of its child.
+    """Make the supervisor the parent of its child's orphaned processes; return whether it is.
 
     Those belong to the program that became this process by ``exec``.
     """
@@ -327,7 +338,7 @@ def _adopt_orphans() -> bool:
 
 
 def _kill_remaining_children(awaited: set[int], spared: set[int]) -> None:
-    """Kill the descendants left by a supervised process, as the supervisor becomes their parent."""
+    """Kill the processes that the supervised child has started and left behind."""
     deadline = time.monotonic() + _LEFT_BEHIND_S
     while time.monotonic() < deadline:
         try:
@@ -376,23 +387,23 @@ class SharedState:
         self._page[place : place + len(data)] = data
 
     def read(self, slot: str) -> str:
-        """Read a slot of supervisor memory: the text that the supervised child wrote there last."""
+        """Read what the supervised child wrote last into a slot of the shared memory."""
         place = 2 + _SLOT_BYTES * _SLOTS.index(slot)
         data = self._page[place : place + _SLOT_BYTES]
         return data.partition(b"\0")[0].decode(errors="replace")
 
     @property
     def exit_code(self) -> int | None:
-        """Return the exit code that the child left for its supervisor; None if it left none."""
+        """Return the supervised child's exit code from shared memory; None if it wrote none."""
         return self._page[1] if self._page[0] else None
 
     @property
     def stacks(self) -> str:
-        """Return the stack traces that a crash of the child left for its supervisor."""
+        """Read the stack traces that the supervised child wrote to a file when it crashed."""
         return os.pread(self._stacks, _MOST_STACK_BYTES, 0).decode(errors="replace")
 
     def keep(self, pid: int) -> None:
-        """Record for the supervisor a process that it must leave alive when its child ends."""
+        """Record the id of a process that the supervisor must not kill when its child ends."""
         self.write("keep", f"{self.read('keep')} {pid}")
 
     @property
@@ -401,11 +412,11 @@ class SharedState:
         return {int(pid) for pid in self.read("keep").split()}
 
     def write_news(self, line: bytes) -> None:
-        """Append a notification, as a line, to the memory from which the supervisor sends it."""
+        """Write a notification into memory shared with the supervisor, which sends it."""
         os.pwrite(self._news, line + b"\n", os.fstat(self._news).st_size)
 
     def read_news(self) -> list[bytes]:
-        """Read the child's new notifications for its supervisor to send, one line each."""
+        """Read the child's notifications that its supervisor has yet to send, one line each."""
         left = os.fstat(self._news).st_size - self._news_read
         whole = os.pread(self._news, left, self._news_read).rpartition(b"\n")[0]
         self._news_read += len(whole) + bool(whole)
@@ -435,7 +446,7 @@ class SharedState:
         return code
 
     def _record_caller(self, leave: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
-        """Wrap ``os._exit`` in the child to record who called it in supervisor memory."""
+        """Wrap ``os._exit`` in the supervised child, to record its caller in shared memory."""
 
         def _exit(status: int) -> NoReturn:
             if os.getpid() == self._pid and self.exit_code is None:
@@ -501,7 +512,7 @@ class OverdueDetector:
         self._late_s = 0.0
 
     def poll(self) -> str:
-        """Return which task the supervisor finds far over its time limit, or an empty text."""
+        """Return the task that the supervisor finds far over its time limit; else empty text."""
         now = self._clock()
         awake_s, self._looked_at = min(now - self._looked_at, _LONGEST_STEP_S), now
         before, self._text = self._text, self._noted()
@@ -513,3 +524,89 @@ class OverdueDetector:
             is_late = False
         self._late_s = self._late_s + awake_s if is_late and self._text == before else 0.0
         return task if self._late_s > _LATE_S else ""
+
+
+class NewsOfRun:
+    """Asks the supervisor to send notifications about a run.
+
+    Args:
+        shared: Shared memory of the supervised process.
+    """
+
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
+        self._has_targets = False
+
+    def announce(self, targets: tuple[NotifyTarget, ...], run: str, stuck: str) -> None:
+        """Pass to the supervisor the targets that it notifies when the run ends.
+
+        If the run is stuck, it notifies them of that at once.
+        """
+        if not targets:
+            return
+        self._has_targets = True
+        self._write({"run": run, "targets": [asdict(target) for target in targets]})
+        if stuck:
+            self._write({"news": "no_progress", "detail": stuck})
+
+    def listen(self, event: Event) -> None:
+        """Ask the supervisor to send a notification if an event says that a node was lost."""
+        if self._has_targets and isinstance(event, NodeReplaced):
+            self._write({"news": "node_lost", "detail": f"node '{event.node}' was lost"})
+
+    def _write(self, content: dict[str, Any]) -> None:
+        self._shared.write_news(json.dumps(content).encode())
+
+
+class NewsSender:
+    """Sends notifications from the supervisor, each by a process of its own.
+
+    Args:
+        spared: Gets the numbers of these processes; the parent does not kill them at the end.
+    """
+
+    def __init__(self, spared: set[int]) -> None:
+        self._spared = spared
+        self._request: dict[str, Any] = {}
+        self._senders: list[subprocess.Popen[bytes]] = []
+
+    def send(self, lines: list[bytes], exit_code: int | None, detail: str = "") -> None:
+        """Send the notifications that the supervised child asked for, and one at the run's end.
+
+        Args:
+            lines: As ``NewsOfRun`` has written them.
+            exit_code: None while the run continues; with it, all that is sent is waited for.
+            detail: How the child ended, where it could not record that itself.
+        """
+        for line in lines:
+            content = json.loads(line)
+            if "targets" in content:
+                self._request = content
+            else:
+                self._start(content | {"exit_code": None})
+        if exit_code is None:
+            return
+        import subprocess  # noqa: PLC0415 - only where someone is notified
+
+        from jobrun.core.notify_target import news_of_exit  # noqa: PLC0415
+
+        self._start({"news": news_of_exit(exit_code), "exit_code": exit_code, "detail": detail})
+        deadline = time.monotonic() + _LONGEST_SENDING_S
+        for sender in self._senders:
+            try:
+                sender.wait(max(0.0, deadline - time.monotonic()))
+            except (subprocess.TimeoutExpired, KeyboardInterrupt):
+                sender.kill()
+
+    def _start(self, news: dict[str, Any]) -> None:
+        """Start a process, from the supervisor, that sends one notification to all targets."""
+        import subprocess  # noqa: PLC0415 - only where someone is notified
+
+        sender = subprocess.Popen(
+            [sys.executable, "-P", "-m", "jobrun.tools.notify"], stdin=subprocess.PIPE
+        )
+        self._senders.append(sender)
+        self._spared.add(sender.pid)
+        assert sender.stdin is not None  # noqa: S101 - for the type checker
+        with contextlib.suppress(BrokenPipeError), sender.stdin:
+            sender.stdin.write(json.dumps(self._request | news).encode())

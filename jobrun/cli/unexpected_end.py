@@ -122,7 +122,7 @@ def report_unexpected_end(
 
 
 def build_timeout_fault(task: str, mend: str) -> Fault:
-    """Build the fault for a run's process that was killed because a task held the GIL too long.
+    """Build the error message for a process killed because its task held the GIL too long.
 
     Args:
         task: As ``OverdueDetector`` gives it.
@@ -139,12 +139,12 @@ def build_timeout_fault(task: str, mend: str) -> Fault:
 
 
 def task_line_of(task: str) -> int:
-    """Return the spec's line of the task whose time limit ended the process; 0 if there is none."""
+    """Return the spec's line number of the task whose limit ended the process; 0 if none."""
     return int(json.loads(task)["line"]) if task else 0
 
 
 def record_end(path: Path, how: str) -> None:
-    """Record in ``run.json`` why a run's process ended unexpectedly, unless another runs it now.
+    """Record in ``run.json`` why a run's process ended, unless another process runs it now.
 
     Its status stays what it was: that it ended is seen by its lock.
     """
@@ -170,7 +170,7 @@ def _exit_code(shared: SharedState, ended: ChildExit) -> int:
 
 
 def extract_frames(stacks: str, task_line: int = 0) -> tuple[str, ...]:
-    """Extract the user's frames from the stacks that a process wrote at its unexpected end.
+    """Extract the user's code from the stack traces of a process that ended unexpectedly.
 
     Of a process that was ended from outside, no thread did it: then of one that does something.
 
@@ -192,7 +192,10 @@ def extract_frames(stacks: str, task_line: int = 0) -> tuple[str, ...]:
 
 
 def _lines_after_start(frames: tuple[str, ...], task_line: int) -> float:
-    """Count the spec's lines from a task's first to the one in a dumped stack; or infinity."""
+    """Count the spec's lines from a task's start to the line that a killed process executed.
+
+    Infinity if its stack has no such line, or an earlier one.
+    """
     # Generated code has the lines of the spec, which is the outermost file that is not ours.
     number = re.search(r", line (\d+),", frames[0]) if frames else None
     behind = int(number[1]) - task_line if number else -1

@@ -11,6 +11,5 @@ options and prints.
 - ``prove/``: kill and compare. ``profile``: where time went. ``smoke_tests``: specs as tests.
   ``slurm``: batch jobs. ``manual``, ``html_manual``: pages about the language;
   ``spec_key_tables``: its keys. ``templates/``: new specs.
-- ``doctor``: fitness of the machine. ``notify``: news of a run to a URL or a command;
-  ``notify_from_python``: of a run started from Python, whose process does not load what sends them.
+- ``doctor``: fitness of the machine. ``notify``: news of a run to a URL or a command.
 """

@@ -87,7 +87,7 @@ class SavedEpoch:
 
 
 def list_epochs(run: Run) -> list[SavedEpoch]:
-    """List a run's checkpoints for maintenance, by age, size and metrics, without reading them.
+    """List a run's checkpoints for maintenance, each with its age, size and metrics.
 
     One that a live run deletes meanwhile is left out.
 
@@ -114,7 +114,7 @@ def list_epochs(run: Run) -> list[SavedEpoch]:
 
 
 def chosen_epochs(found: Checkpoints, text: str, also: Collection[int] = ()) -> tuple[int, ...]:
-    """Parse which checkpoints to verify, pin or copy: an epoch, ``latest``; if empty, all.
+    """Parse which checkpoints maintenance is for: epoch ``12``, ``latest``, or all if empty.
 
     Args:
         found: The run's checkpoints.

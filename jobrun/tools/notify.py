@@ -39,8 +39,6 @@ _PAUSE_S = 0.5
 _COMMAND_S = 20.0
 _SERVER_ERROR = 500
 
-_INTERRUPTED, _BUG = 130, 70
-
 
 def build_message(run: Path, news: News, exit_code: int | None, detail: str = "") -> dict[str, Any]:
     """Build the JSON message that notifies of a run from the files in the run's directory.
@@ -77,7 +75,7 @@ def build_message(run: Path, news: News, exit_code: int | None, detail: str = ""
 
 
 def _newest_epoch(run: Path) -> int:
-    """Read a crashed run's newest epoch for the notification about it; -1 if unknown."""
+    """Read the newest epoch of a run for the notification about it; -1 if unknown."""
     try:
         return read_status(open_run(run)).epoch
     except (JobrunError, OSError):
@@ -141,7 +139,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def _post(url: str, data: bytes, timeout_s: float) -> tuple[str, bool]:
-    """Post a notification as JSON once; return why that failed, and whether to retry."""
+    """Post a notification as JSON once; return why that failed, and whether that is final."""
     request = urllib.request.Request(  # noqa: S310 - the scheme was checked
         url, data, {"Content-Type": "application/json", "User-Agent": "jobrun"}, method="POST"
     )

@@ -73,7 +73,7 @@ class Profiler:
         return meter
 
     def listen(self, event: Event) -> None:
-        """Record for the profile how long each group and each save took, from the run's events."""
+        """Record in the profiler how long a group or save took, from an event of the run."""
         now = time.perf_counter()
         match event:
             case RunStarted():

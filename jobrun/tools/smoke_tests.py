@@ -128,7 +128,7 @@ def _document(text: str) -> dict[str, Any]:
 
 
 def _split_output(text: str) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
-    """Split the output of a smoke test into its faults and what was printed for users."""
+    """Split the output of a smoke test into error events and the last lines of text."""
     faults, said = [], []
     for line in text.splitlines():
         event = _document(line)

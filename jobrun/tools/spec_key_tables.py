@@ -109,7 +109,7 @@ def find_tables(all_tables: tuple[Table, ...], given: str) -> tuple[Table, ...]:
 
 
 def list_key_words(all_tables: tuple[Table, ...]) -> tuple[str, ...]:
-    """List the names and paths of the spec keys in tables, to suggest one for a typo."""
+    """List the names and paths of keys in the spec key tables, to suggest one for a typo."""
     found = dict.fromkeys(one.path for one in all_tables if one.path)
     for one in all_tables:
         found |= dict.fromkeys(key.name for key in one.keys)
@@ -128,13 +128,13 @@ def list_key_tables() -> tuple[Table, ...]:
 
 
 def render_key_page(given: str) -> str | None:
-    """Render the tables of a spec key, as ``checkpoint.keep``, as text; None if unknown."""
+    """Render the tables that contain a spec key, such as ``keep``; None if it is unknown."""
     found = find_tables(list_key_tables(), given)
     return "\n\n".join(map(_page, found)) if found else None
 
 
 def render_steps() -> str:
-    """Render the keys of the steps of the spec language, and what each does, from the schema."""
+    """Render the table of all steps as text: the spec key of each step, and what it does."""
     found = [one for one in list_key_tables() if one.path.startswith(_STEPS)]
     width = max(len(one.path) for one in found) - len(_STEPS)
     lines = [
@@ -193,7 +193,7 @@ def _default(value: Schema) -> str:
 
 
 def _models(value: Any, definitions: Schema) -> Iterator[str]:
-    """Yield the names of the tables of keys to which a spec key leads, from the key's schema."""
+    """Yield the names of the tables for the mappings that a spec key accepts as its value."""
     if isinstance(value, list):
         for one in value:
             yield from _models(one, definitions)

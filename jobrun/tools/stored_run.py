@@ -76,7 +76,7 @@ class StoredRun:
 
     @property
     def created(self) -> datetime:
-        """When this ``StoredRun`` was started, with a time zone."""
+        """Return the time at which this ``StoredRun`` was started, with a time zone."""
         return datetime.fromisoformat(self._run.record.created)
 
     @property
@@ -98,7 +98,7 @@ class StoredRun:
         return tuple(DirectoryStore(str(checkpoint_directory(self._now()))).epochs())
 
     def status(self) -> Status:
-        """Read the present status of this stored run, with epoch and estimated seconds left."""
+        """Read the present status of this ``StoredRun``, with its epoch and seconds left."""
         return read_status(self._now())
 
     def metrics(self, *names: str) -> MetricTable:

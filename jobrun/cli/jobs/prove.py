@@ -184,7 +184,7 @@ def _original(spec: str, job: Job, given: dict[str, Any]) -> Original | None:
 
 
 def _every_epoch(job: Job, overrides: tuple[str, ...]) -> tuple[str, ...]:
-    """Add an option for ``jobrun prove`` to save each epoch, if the spec says ``every: auto``.
+    """Add ``checkpoint.every=1ep`` to overrides for ``jobrun prove`` if the spec says ``auto``.
 
     Which epochs ``every: auto`` saves depends on how busy the machine is.
     """

@@ -114,7 +114,7 @@ def _place(run: str, run_dir: str, *, dry_run: bool) -> Path:
 def _other_spec(
     run: Run, spec: str | None, values: tuple[str, ...], overrides: tuple[str, ...]
 ) -> LoadedSpec | None:
-    """Load the spec as the options of ``jobrun resume`` change it; None if there are none."""
+    """Load the spec as options of ``jobrun resume`` change it; None without such options."""
     if not (spec or values or overrides):
         return None
     require_spec(run)

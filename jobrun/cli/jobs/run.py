@@ -105,7 +105,7 @@ def run_under_progress(act: Act, shell: Shell, run_dir: Path, given: Mapping[str
         print_summary,
         render_result,
     )
-    from jobrun.cli.supervisor_notifications import NewsOfRun  # noqa: PLC0415
+    from jobrun.cli.supervisor import NewsOfRun  # noqa: PLC0415
     from jobrun.cli.unexpected_end import record_running  # noqa: PLC0415
 
     state = RunState()
@@ -132,7 +132,7 @@ def run_under_progress(act: Act, shell: Shell, run_dir: Path, given: Mapping[str
 
 
 def create_display(shell: Shell, state: RunState, verbosity: int) -> Any:
-    """Create the progress display that ``jobrun run`` shows: live, plain lines, or JSON lines."""
+    """Create the progress display for ``jobrun run``: live, plain lines, or JSON lines."""
     # Not for --help.
     from jobrun.cli.progress.lines import JsonLines, PlainProgress  # noqa: PLC0415
 

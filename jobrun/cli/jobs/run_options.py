@@ -58,7 +58,7 @@ class SessionKind(click.types.StringParamType):
 
 
 def limit_options(function: Function) -> Function:
-    """Add the shared options of limits and output, as ``--epochs``, to a command that runs jobs."""
+    """Add the shared options of limits and output, such as ``--epochs``, to a command."""
     for decorate in reversed(
         (
             option("--epochs", type=_EPOCHS, metavar="N", help="Finish after N epochs in total."),
@@ -178,7 +178,7 @@ def drift_options(function: Function) -> Function:
 def spec_arguments(
     spec: str | None, values: tuple[str, ...], overrides: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Build command-line arguments that repeat the run options for spec, values and ``--set``."""
+    """Build command-line arguments from the run options ``--spec``, ``--values`` and ``--set``."""
     words = ["--spec", spec] if spec else []
     for name, texts in (("--values", values), ("--set", overrides)):
         words += [word for text in texts for word in (name, text)]
@@ -186,7 +186,7 @@ def spec_arguments(
 
 
 def _notify_targets(texts: tuple[str, ...]) -> tuple[NotifyTarget, ...]:
-    """Parse the values of the option ``--notify``, which ``run``, ``fork`` and others share.
+    """Parse the values of the run option ``--notify``: URLs, or commands to start.
 
     Raises:
         UsageError: E223, one is neither a URL nor a command.

@@ -71,7 +71,7 @@ class _Sweep:
     aim: Objective
 
     def outcomes(self) -> list[Outcome]:
-        """Read the outcomes that ``jobrun sweep`` prints, one for each point of its sweep."""
+        """Read each point's outcome from its run directory, for ``jobrun sweep`` to print."""
         return [read_outcome(point, self.run_dir) for point in self.design.points]
 
 

@@ -169,7 +169,7 @@ def _is_always_shown(event: Event) -> bool:
 
 
 def render_warning(event: Event) -> str | None:
-    """Render an event as a line of warning, as for a failed checkpoint; None for other events."""
+    """Render a warning line for an event such as a failed save; None if it needs no warning."""
     match event:
         case Noted(level="warning"):
             return f"warning: {event.text}"

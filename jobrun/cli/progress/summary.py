@@ -116,7 +116,7 @@ def render_result(result: RunResult, state: RunState) -> str:
 
 @contextmanager
 def note_saved_epoch(state: RunState) -> Iterator[None]:
-    """Add the summary's lines on the last saved epoch, and how to continue, to a run's error."""
+    """Add the summary's line on the last saved epoch to an exception that ends a run."""
     try:
         yield
     except UsageError:

@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jobrun.cli.formatting import STATUS_COLOURS, number, shorten_path, span, wrap_line
-from jobrun.cli.progress.screen import Screen
+from jobrun.cli.progress.live import Screen
 from jobrun.cli.runs.chart import draw_chart, sparkline
 from jobrun.cli.terminal import Shell
 from jobrun.core.lazy_dataclass import dataclass
@@ -224,7 +224,7 @@ def render_heading(state: SweepState) -> str:
 
 
 def render_ended(event: PointEnded, state: SweepState, shell: Shell) -> list[str]:
-    """Render a line about a point that ended, with its faults, for the sweep's display."""
+    """Render a line about a point that ended, with its errors, for the sweep's display."""
     word = _ENDINGS.get(event.exit_code, f"failed with exit code {event.exit_code}")
     if event.exit_code < 0:
         word = f"killed by signal {-event.exit_code}"

@@ -122,7 +122,7 @@ def render_differences(blobs: Sequence[BlobDifference], *, equal_too: bool = Fal
 
 
 def render_difference(how: ValueDifference) -> str:
-    """Render how a blob's values differ, for ``jobrun diff``, as ``3 of 10 differ, max 0.5``."""
+    """Render for ``jobrun diff`` how a blob's values differ: ``3 of 10 differ, max 0.5``."""
     if how.equal:
         return "the same bits"
     if how.words:

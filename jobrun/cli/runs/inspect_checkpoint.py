@@ -112,9 +112,9 @@ def command(
 
 
 def _write_page(shell: Shell, found: Inspection, files: tuple[FileFacts, ...], place: str) -> None:
-    from jobrun.cli.runs.report import format_now, write_page  # noqa: PLC0415 - only when asked for
+    from jobrun.cli.runs.report import write_page  # noqa: PLC0415 - only when asked for
     from jobrun.tools.report.blob_pictures import draw_each_blob  # noqa: PLC0415
-    from jobrun.tools.report.page import render_checkpoint_page  # noqa: PLC0415
+    from jobrun.tools.report.page import format_now, render_checkpoint_page  # noqa: PLC0415
 
     write_page(
         shell, render_checkpoint_page(found, draw_each_blob(found, files), format_now()), place
@@ -122,8 +122,6 @@ def _write_page(shell: Shell, found: Inspection, files: tuple[FileFacts, ...], p
 
 
 def _drawings(shell: Shell, found: Inspection, files: tuple[FileFacts, ...]) -> list[str]:
-    from jobrun.cli.runs.inspect_checkpoint import draw_blobs  # noqa: PLC0415 - only when asked for
-
     size_ = shutil.get_terminal_size()
     return draw_blobs(found, files, (size_.columns, size_.lines), colours=shell.result_colours)
 

@@ -137,7 +137,7 @@ def _as_values(metrics: Metrics) -> dict[str, object]:
 
 
 def _tables(metrics: Metrics, shell: Shell) -> list[str]:
-    """Render metrics as text tables that fit the terminal; if many, one below the other."""
+    """Render metrics as one table, or several with fewer columns that fit the terminal."""
     whole, (first, *widths) = _table_lines(metrics, [0] * (len(metrics.names) + 1))
     parts: list[list[str]] = []
     room = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -74,7 +73,7 @@ def command(
 
         shell.print(render_json_document("report", report_values(reports)))
     else:
-        from jobrun.tools.report.page import render_page  # noqa: PLC0415
+        from jobrun.tools.report.page import format_now, render_page  # noqa: PLC0415
 
         write_page(shell, render_page(reports, format_now()), out or _place(found))
 
@@ -102,11 +101,6 @@ def write_page(shell: Shell, page: str, out: str) -> None:
     shell.say(f"wrote {shorten_path(str(path.absolute()))} ({size(len(data))})")
 
 
-def format_now() -> str:
-    """Return the present time in UTC as text, as ``jobrun report`` writes it on its pages."""
-    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
 def _runs(names: tuple[str, ...], run_dir: Path) -> list[Run]:
     from jobrun.tools.report.page import MOST_RUNS  # noqa: PLC0415
 
@@ -126,7 +120,7 @@ def _place(found: list[Run]) -> str:
 
 
 def _expect_ours(path: Path) -> None:
-    """Let ``jobrun report`` refuse to overwrite a file that is not a report of jobrun."""
+    """Raise an error if ``jobrun report`` would overwrite a file that is not a report."""
     from jobrun.tools.report.page import START  # noqa: PLC0415
 
     try:

@@ -372,7 +372,7 @@ class RunsTable:
         return [*lines, *[gap.join(cells).rstrip() for cells in zip(*padded, strict=True)]]
 
     def _painted(self, statuses: Sequence[str]) -> list[str]:
-        """Colour the words of the status column in the table of runs, as ``failed`` in red."""
+        """Colour the words in the status column of the table of runs: ``failed`` in red."""
         painted = {
             cell: self._shell.paint(cell, STATUS_COLOURS.get(cell.strip(), "dim"), result=True)
             for cell in set(statuses)
@@ -433,9 +433,10 @@ def _column(
 
 
 def _cells(values: Sequence[Value | None], kinds: set[type]) -> list[str]:
-    """Render the values of one column in the table of runs as texts, given the values' types.
+    """Render the values of a column in the table of ``jobrun runs`` as texts.
 
-    Values of different types may be equal, and yet look different: 1 and True.
+    ``kinds`` are the types of the values: values of different types may be equal, and yet look
+    different, as 1 and True do.
     """
     if kinds == {float}:
         # As most are: these are short, and have no control characters.

@@ -140,7 +140,7 @@ def _root() -> click.Group:
 
 
 def iter_command_help(root: click.Group) -> Iterator[tuple[str, str]]:
-    """Yield each command, as ``jobrun ckpt list``, with the help that ``jobrun explain`` shows.
+    """Yield each command, such as ``jobrun ckpt list``, and its help, for ``jobrun explain``.
 
     Args:
         root: Of all commands.

@@ -71,7 +71,7 @@ def _render_table(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
 
 
 def list_definitions() -> dict[str, Definition]:
-    """Return by name what ``jobrun ops`` lists: built-in functions, and draws of ``rng``."""
+    """List what ``jobrun ops`` shows: functions of expressions, and methods of ``rng``."""
     return dict(sorted(OPERATORS.items())) | {
         f"rng.{name}": draw for name, draw in sorted(DRAWS.items())
     }

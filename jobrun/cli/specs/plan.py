@@ -84,7 +84,7 @@ def _call_faults(job: Job, folder: Path) -> list[Fault]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Wrap long lines that ``jobrun plan`` prints, and indent what continues a row or a step."""
+    """Wrap the long lines that ``jobrun plan`` prints, and indent their continuation lines."""
     lines: list[str] = []
     for line in text.splitlines():
         beginning = len(line) - len(line.lstrip())

@@ -59,7 +59,10 @@ def unsupervised_environment() -> dict[str, str]:
 
 
 def plain_environment() -> dict[str, str]:
-    """Copy the environment for processes that a proof starts, without any ``JOBRUN_*``."""
+    """Copy the environment variables that are not ``JOBRUN_*``, for the fork server.
+
+    The program that a job was ported from gets the same.
+    """
     return {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
 
 

@@ -16,7 +16,7 @@ from jobrun.graph.query import walk
 from jobrun.graph.steps import Net, Step
 from jobrun.graph.types import Job
 from jobrun.runner.rundir.journal import read_journal
-from jobrun.runner.rundir.run_directories import Run
+from jobrun.runner.rundir.run_directories import Run, runs
 from jobrun.runtime.codegen.liveness import access_finder
 from jobrun.tools.inspection import checkpoint_directory, inspect
 from jobrun.values import compare
@@ -82,7 +82,7 @@ def different_artifacts(first: Run, second: Run) -> frozenset[str]:
 
 
 def find_lost_epochs(run: Run) -> str:
-    """Judge a killed run: describe epochs it acknowledged and lost; empty if there are none."""
+    """Judge a killed run: describe the epoch that it saved but lost; empty if there is none."""
     try:
         newest = read_journal(run.path, run.record.run_id).newest
         if newest < 0:
@@ -93,6 +93,11 @@ def find_lost_epochs(run: Run) -> str:
     if damage is None:
         return ""
     return f"epoch {newest} was acknowledged and cannot be used: {damage.reason}"
+
+
+def find_any_lost_epochs(folder: Path) -> str:
+    """Judge the killed runs in a folder: describe the first saved epoch lost; empty if none."""
+    return next((words for run in runs(folder) if (words := find_lost_epochs(run))), "")
 
 
 def _store(run: Run) -> DirectoryStore:
@@ -188,7 +193,7 @@ def _alike(first: Path | None, second: Path | None) -> bool:
 
 
 def last_writer(job: Job, node: str, blob: str) -> str:
-    """Find the step that writes a blob last in an epoch, to explain why two runs differ in it."""
+    """Find the last step of an epoch that writes a blob which a proof judged as different."""
     found = ""
     for task in job.epoch.tasks:
         for path, access in _accesses(task.steps) if task.node == node else ():
@@ -206,5 +211,5 @@ def _accesses(steps: tuple[Step, ...]) -> Iterator[tuple[str, Access]]:
 
 
 def accept_without_comparison(reference: Run, found: Run) -> None:
-    """Judge two runs of an inexact job as equal, without comparing them: do nothing."""
+    """Return None, for no difference, since bits cannot judge two runs of an inexact job."""
     del reference, found

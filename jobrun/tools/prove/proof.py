@@ -96,28 +96,28 @@ class Proof:
 
     @property
     def landed(self) -> int:
-        """Return the number of trials in the proof in which the first kill ended the process."""
+        """Count the proof's trials whose first kill came before the run had finished."""
         return sum(outcome.landed[0] for outcome in self.outcomes)
 
     @property
     def bad(self) -> tuple[Outcome, ...]:
-        """Return the trials of the proof in which something went wrong."""
+        """Return the outcomes of the proof's trials that lost an epoch, failed or differed."""
         return tuple(outcome for outcome in self.outcomes if not outcome.good)
 
     @property
     def holds(self) -> bool:
-        """Return whether the proof succeeded: copies were killed, nothing failed or differed."""
+        """Return whether the proof succeeded: enough kills, and no failure or difference."""
         wrong = self.bad or self.unsteady is not None or any(self.unlike.values())
         return not wrong and self.is_shown
 
     @property
     def is_shown(self) -> bool:
-        """Return whether the proof killed enough copies: at least half, and one after a save."""
+        """Return whether the proof killed enough: half of its trials, and one after a save."""
         return 2 * self.landed >= len(self.outcomes) and self.loaded > 0
 
     @property
     def loaded(self) -> int:
-        """Return how many copies in this proof continued from an epoch after the first."""
+        """Count the proof's trials that resumed from a saved epoch, not from the start."""
         return sum(outcome.loaded > 0 for outcome in self.outcomes)
 
 

@@ -21,7 +21,7 @@ from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.run_directories import Run, runs
 from jobrun.tools.prove.fork_server import ForkClient, ProcessEnd
-from jobrun.tools.prove.judge import Difference, find_difference, find_lost_epochs
+from jobrun.tools.prove.judge import Difference, find_any_lost_epochs, find_difference
 
 # What a run may end with and still have gone as it should: 9 is an expectation that does not
 # hold, which an unbroken run reports, too.
@@ -45,7 +45,7 @@ class AtPoint:
 
     @property
     def place(self) -> str:
-        """Return for a table where a trial kills the run: the name of the failpoint."""
+        """Return the failpoint, as the text for a table of where trials kill the run."""
         return self.point
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class AtTime:
 
     @property
     def place(self) -> str:
-        """Return for a table where a trial kills the run: words for a random time."""
+        """Return ``at a random instant``, as the text for a table of where trials kill."""
         return "at a random instant"
 
     def __str__(self) -> str:
@@ -212,13 +212,8 @@ Compare = Callable[[Run, Run], Difference | None]
 Loss = Callable[[Path], str]
 
 
-def find_any_lost_epochs(folder: Path) -> str:
-    """Describe an epoch that a trial's run reported as saved, then lost; empty text if none."""
-    return next((words for run in runs(folder) if (words := find_lost_epochs(run))), "")
-
-
 def run_unbroken(forge: ForkClient, command: Sequence[str], folder: Path) -> Reference:
-    """Run the job of the trials once without a kill, as the reference for judging each trial.
+    """Run the job once without a kill, so that each trial can be compared with that run.
 
     Args:
         forge: Starts it.

@@ -268,7 +268,7 @@ class _Part:
     width: float
 
     def x(self, at: float) -> float:
-        """Return the x coordinate of a time in one process's stretch of the timeline chart."""
+        """Convert a time to an x coordinate, in one process's part of the timeline chart."""
         length = self.invocation.ended - self.invocation.started
         share = (at - self.invocation.started) / length if length > 0 else 0.0
         return self.left + self.width * min(1.0, max(0.0, share))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 
@@ -25,6 +26,11 @@ from jobrun.version import __version__
 
 MOST_RUNS = 16
 START = "<!doctype html>\n<!-- made by jobrun report -->\n"
+
+
+def format_now() -> str:
+    """Return the present time in UTC as text, for the last line of a report's page."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def render_page(reports: Sequence[RunReport], made: str) -> str:

@@ -234,7 +234,7 @@ def _runs(one: TaskTime) -> str:
 
 
 def _profile_rows(rows: Any, name: str) -> list[_Row]:
-    """Read names and times for a report's section from a profile's rows; skip malformed rows."""
+    """Convert a profile's rows to rows of the report's section: name, seconds, calls."""
     if not isinstance(rows, list):
         return []
     found = []

@@ -42,7 +42,7 @@ class Condition:
     text: str
 
     def judge(self) -> Callable[[Value | None], bool]:
-        """Return the function that tests whether a run's value meets this condition of a filter.
+        """Build the function that tests whether a run's value meets this filter condition.
 
         It never holds for a missing one.
         """
@@ -63,7 +63,7 @@ class Condition:
         return holds
 
     def judge_all(self, values: Sequence[Value | None]) -> Iterable[bool]:
-        """Return for each run's value in a column whether this condition of a filter holds."""
+        """Test each value of a column of runs by this filter condition; return the bools."""
         wanted, compare = self.number, _COMPARE[self.comparison]
         if wanted is not None and set(map(type, values)) <= {int, float, NoneType}:
             # As most columns are: without a call of Python for each value.
@@ -125,7 +125,7 @@ def parse_condition(text: str) -> Condition:
 
 
 def find_column(name: str, runs: Sequence[RunSummary]) -> str:
-    """Find the column by which runs are sorted or filtered, named by a user's text.
+    """Find the column that a user's text names, to sort or filter runs by its values.
 
     Returns:
         ``params.NAME``, ``metrics.NAME``, or one of ``OWN_COLUMNS``.
@@ -303,7 +303,7 @@ def _group(
 
 
 def _nested(runs: Sequence[RunSummary]) -> list[tuple[RunSummary, int]]:
-    """Sort runs so that forks follow their parents, with the depth of each."""
+    """Sort runs so that forks follow their parents; return each run with its depth."""
     present = {run.run_id for run in runs}
     forks: dict[str, list[RunSummary]] = {}
     roots: list[RunSummary] = []
@@ -333,7 +333,7 @@ def _union(runs: Sequence[RunSummary], prefix: str) -> list[str]:
 
 
 def render_csv(runs: Sequence[RunSummary]) -> str:
-    """Render filtered and sorted runs as CSV text: a line per run, with all params and metrics."""
+    """Render filtered and sorted runs as CSV: a line for each, with its params and metrics."""
     columns = [*_union(runs, PARAMS), *_union(runs, METRICS)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -361,7 +361,7 @@ def _is_number(value: Value | None) -> bool:
 
 
 def _are_numbers(values: Sequence[Value | None]) -> TypeGuard[Sequence[float]]:
-    """Return whether all values in a column of runs are numbers; a bool does not count as one."""
+    """Return whether all values to sort runs by are numbers; a bool does not count as one."""
     return set(map(type, values)) <= {int, float}
 
 

@@ -40,7 +40,7 @@ class RunUsage:
 
 
 def sum_usage(last: UsageMeasured | None) -> RunUsage:
-    """Sum what all starts of a run used, such as CPU time, from the last record of usage."""
+    """Sum the time that all starts of a run used, from its last record in ``usage.jsonl``."""
     if last is None:
         return RunUsage()
     return RunUsage(

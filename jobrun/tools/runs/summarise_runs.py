@@ -70,17 +70,17 @@ class RunSummary:
 
     @property
     def name(self) -> str:
-        """Return the summarised run's name without the job: ``20261121-0942-brisk-heron``."""
+        """Return the summarised run's name without its job: ``20261121-0942-brisk-heron``."""
         return self.path.rpartition("/")[2]
 
     @property
     def words(self) -> str:
-        """Return the words in the summarised run's name, without the date: ``brisk-heron``."""
+        """Return the words that end the name of a run in this summary: ``brisk-heron``."""
         return self.name.split("-", 2)[-1]
 
     @property
     def sweep(self) -> str:
-        """Return the name of the sweep that made the summarised run, from its tags; or empty."""
+        """Return the name of the sweep that a summarised run belongs to; empty text if none."""
         tags = (tag for tag in self.tags if tag.startswith(_SWEEP))
         return next(tags, "").removeprefix(_SWEEP)
 

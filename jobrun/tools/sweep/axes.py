@@ -233,7 +233,7 @@ def _shuffled(total: int, count: int, seed: int) -> list[int]:
 
 
 def restore_option_name(fault: Fault, places: dict[str, str]) -> Fault:
-    """Replace ``--set #2`` in a fault about a sweep by the axis from which the value came.
+    """Replace ``--set #2`` in an error message by the sweep's axis from which the value came.
 
     Args:
         fault: Of the spec with all values of a point.

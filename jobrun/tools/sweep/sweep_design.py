@@ -91,7 +91,7 @@ class SweepBase:
         return load_spec(self.spec, values=self.values, overrides=(*self.overrides, *overrides))
 
     def sweep_name(self) -> str:
-        """Return the name of the designed sweep; where none was given, the name of its job.
+        """Return the name of the designed sweep: the given one, or the name of its job.
 
         Raises:
             SpecError: The spec is needed for it, and is not valid.
@@ -165,7 +165,7 @@ def _samples(axes: Sequence[Axis]) -> tuple[Point, ...]:
 
 
 def _compiled_all(base: SweepBase, axes: Sequence[Axis], points: Sequence[Point]) -> Job:
-    """Compile the jobs of all points of a sweep's design, and return the first one's."""
+    """Compile the job of each point of a sweep's design; return the job of the first point."""
     return _collected(base, axes, points, lambda loaded: compile_job(loaded).job)[0]
 
 
@@ -179,7 +179,7 @@ def _collected(
     points: Sequence[Point],
     make: Callable[[LoadedSpec], Made],
 ) -> list[Made]:
-    """Apply a function to a sweep's spec at each point, and raise all faults together.
+    """Apply a function to the sweep's spec at each point, and raise the errors of all together.
 
     Raises:
         SpecError: Of any; with the faults of all of them, each at the option that is to blame.
@@ -293,7 +293,7 @@ def read_request(folder: Path) -> SweepRequest:
 
 
 def build_tags(sweep: str, point: PlannedPoint) -> tuple[str, ...]:
-    """Build the tags that record a sweep and point in a run, such as ``sweep=walk``, ``lr=0.1``."""
+    """Build a run's tags from the sweep's design, such as ``sweep=walk`` and ``lr=0.1``."""
     pairs = [("sweep", sweep), *point.values.items()]
     return tuple(
         _NOT_IN_TAGS.sub("_", f"{name}={shown_value(value)}")[:_LONGEST_TAG]
@@ -302,7 +302,7 @@ def build_tags(sweep: str, point: PlannedPoint) -> tuple[str, ...]:
 
 
 def tag_run(run: Path, sweep: str, point: PlannedPoint) -> None:
-    """Tag a run with the sweep's name and the values that the design gives the run's point."""
+    """Tag a run with its sweep's name and the param values from the sweep's design."""
     wanted = build_tags(sweep, point)
     if set(wanted) <= set(read_tags(run)):
         return
