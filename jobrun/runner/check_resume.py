@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from jobrun.checkpoint.metadata_handler import Chosen
 from jobrun.checkpoint.store_protocol import CheckpointStore
@@ -23,6 +22,8 @@ from jobrun.runner.identity.drift import (
     compare_mappings,
     compare_numerics,
     compare_packages,
+    count_field,
+    mark_safe_counts,
 )
 from jobrun.runner.identity.environment import describe_environment
 from jobrun.runner.identity.recorded_job import (
@@ -37,14 +38,11 @@ from jobrun.runner.preflight.filesystem import check_file_system, find_file_syst
 from jobrun.runner.resume.recovery import FROM_INIT, RecoveryPlan
 from jobrun.runner.resume.resize import (
     ResizePlan,
-    count_field,
-    mark_safe_counts,
     plan_resize,
     refuse_mid_epoch,
 )
 from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata, choose_epoch
 from jobrun.runner.rundir.run_directories import Run
-from jobrun.runner.rundir.run_json import RunRecord
 from jobrun.spec.load import LoadedSpec
 
 
@@ -108,7 +106,7 @@ def preview_resume(run: Run, present: Authored, job: Job, options: RunOptions) -
     code = digest_code(job, folder)
     changes = find_changes(run, present, job, code) if begun else ()
     resized = _plan_resize(own, store, job) if begun else ResizePlan()
-    changes = mark_safe_counts(changes, resized)
+    changes = mark_safe_counts(changes, {one.name for one in resized.families})
     # Of init, only what is rebuilt runs.
     later = replace(job, init=rebuild_group(job.init)) if begun else job
     faults = preflight(later, folder, options.listeners, imports=options.imports)
@@ -122,22 +120,6 @@ def _plan_resize(own: RunMetadata, store: CheckpointStore, job: Job) -> ResizePl
     epoch = own.recovery.epoch
     found = plan_resize(job, store.manifest(epoch), store.path(epoch), compare=True)
     return refuse_mid_epoch(found, own.entry.epoch) if own.entry.records else found
-
-
-def record_resizes(record: RunRecord, found: ResumePreview) -> tuple[Mapping[str, Any], ...]:
-    """List changed node counts for ``run.json``: of earlier resumes, and of the checked one."""
-    new = [
-        {
-            "epoch": found.plan.epoch,
-            "nodes": one.name,
-            "before": len(one.before),
-            "now": len(one.after),
-            "state": dict(one.layouts),
-        }
-        for one in found.resized.families
-    ]
-    # A resume that was killed before its first save does the same once more.
-    return (*record.resized, *(one for one in new if one not in record.resized[-len(new) :]))
 
 
 def find_changes(run: Run, present: Authored, job: Job, code: CodeDigests) -> tuple[Change, ...]:

@@ -15,6 +15,7 @@ from jobrun.checkpoint.store_protocol import CheckpointStore, Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.task_groups import partial_group
 from jobrun.core.errors import CheckpointError, DriftError, UsageError
+from jobrun.core.events import Listener, Noted
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.query import checkpointed_blobs, outputs_read_later
@@ -34,6 +35,11 @@ def describe_parent(parent: Mapping[str, Any]) -> str:
     patterns = parent.get("blobs") or ()
     some = f" (blobs {', '.join(patterns)})" if patterns else ""
     return f"{parent.get('run')}, epoch {parent.get('epoch')}{some}"
+
+
+def report_parent(parent: Mapping[str, Any], listen: Listener) -> None:
+    """Emit a ``Noted`` event that names the parent run and epoch of a fork."""
+    listen(Noted(f"forked from {describe_parent(parent)}"))
 
 
 def require_parent(run: Run) -> Manifest | None:

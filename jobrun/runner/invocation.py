@@ -48,20 +48,18 @@ from jobrun.runner.identity.recorded_job import (
 from jobrun.runner.loop.conditions import total_epochs
 from jobrun.runner.loop.epoch_loop import JobRunner, ResumePoint, RunLimits
 from jobrun.runner.loop.node_loss import NodeFailover, SavedState
-from jobrun.runner.options import RunOptions, RunResult
+from jobrun.runner.options import RunOptions, RunResult, parse_node_map
 from jobrun.runner.preflight.checks import raise_errors
 from jobrun.runner.preflight.filesystem import (
     find_file_system,
     probe_directory,
-    require_own,
 )
-from jobrun.runner.resume.mid_epoch_recovery import EntryPlan
-from jobrun.runner.resume.node_map import parse_node_map
+from jobrun.runner.resume.mid_epoch_recovery import EntryPlan, read_midpoint
 from jobrun.runner.resume.recovery import FROM_INIT, RecoveryPlan
 from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata, build_choice_note
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.logs import RunLogs, cut_metrics, read_last_usage, trim_metrics
-from jobrun.runner.rundir.run_directories import Run
+from jobrun.runner.rundir.run_directories import Run, require_own
 from jobrun.runner.rundir.run_json import RunRecord, Status
 from jobrun.runner.saved_progress import Progress
 from jobrun.runner.saving.commit import CheckpointTarget, RunIdentity
@@ -137,7 +135,10 @@ def run_new(
             listen(Noted("checkpoint: none: this run cannot be resumed", "warning"))
             return _run(work, (), None)
         with own.opened(listen):
-            report_parent(run, listen)
+            if run.record.parent:
+                from jobrun.runner.fork_first_state import report_parent  # noqa: PLC0415
+
+                report_parent(run.record.parent, listen)
             others = (CheckedHandler(options.metadata),) if options.metadata else ()
             return _run(work, (own, *others), _fork_start(work))
 
@@ -166,7 +167,8 @@ def continue_run(
     if not options.trust:
         require_own(run.path)
     # A new run does without what only a resume needs; so below.
-    from jobrun.runner.check_resume import preview_resume, record_resizes  # noqa: PLC0415
+    from jobrun.runner.check_resume import preview_resume  # noqa: PLC0415
+    from jobrun.runner.resume.resize import list_resizes  # noqa: PLC0415
 
     found = preview_resume(run, present, job, options)
     plan, own, other = found.plan, found.own, found.other
@@ -199,7 +201,7 @@ def continue_run(
         report_warnings(warnings, listen)
         before = run.record
         run = _record_start(
-            run.write(resized=record_resizes(before, found)),
+            run.write(resized=list_resizes(before.resized, plan.epoch, found.resized)),
             present,
             job,
             plan,
@@ -486,7 +488,7 @@ def _build_resume_point(
         store, epoch = mid_epoch_store(store, entry.records), entry.epoch
     manifest = store.manifest(epoch)
     if entry.records:
-        midpoint, metrics_bytes = mid_epoch_saver.read_midpoint(job, manifest, store.path(epoch))
+        midpoint, metrics_bytes = read_midpoint(job, manifest, store.path(epoch))
         cut_metrics(path, metrics_bytes)
     else:
         trim_metrics(path, epoch)
@@ -572,7 +574,7 @@ def fan_out_events(
         sinks: list[Callable[[Event], list[str]]] = []
         if names:
             # Most jobs have none.
-            from jobrun.runner.listeners.fan_out import ListenerFanOut  # noqa: PLC0415
+            from jobrun.runner.listeners.listener_processes import ListenerFanOut  # noqa: PLC0415
 
             facts = {
                 "job": job.name,
@@ -613,14 +615,6 @@ def report_warnings(warnings: tuple[Fault, ...], listen: Listener) -> None:
     """Emit the warnings of the checks before an invocation as ``Noted`` events."""
     for fault in warnings:
         listen(Noted(f"{fault.message} ({fault.mend})", "warning"))
-
-
-def report_parent(run: Run, listen: Listener) -> None:
-    """Emit a ``Noted`` event that names the parent run, as a fork's first invocation starts."""
-    if run.record.parent:
-        from jobrun.runner.fork_first_state import describe_parent  # noqa: PLC0415
-
-        listen(Noted(f"forked from {describe_parent(run.record.parent)}"))
 
 
 def report_changes(

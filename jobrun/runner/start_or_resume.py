@@ -44,7 +44,7 @@ from jobrun.runner.identity.recorded_job import (
     require_secrets,
     stage_authored,
 )
-from jobrun.runner.options import Resume, RunOptions, RunResult
+from jobrun.runner.options import Resume, RunOptions, RunResult, parse_node_map
 from jobrun.runner.preflight.blob_types import estimate_state_bytes
 from jobrun.runner.preflight.checks import (
     check_upload,
@@ -56,10 +56,8 @@ from jobrun.runner.preflight.filesystem import (
     check_file_system,
     find_file_system,
     probe_directory,
-    require_own_parent,
     require_space,
 )
-from jobrun.runner.resume.node_map import parse_node_map
 from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
 from jobrun.runner.rundir.run_directories import (
     LATEST,
@@ -73,6 +71,7 @@ from jobrun.runner.rundir.run_directories import (
     open_run,
     point_latest,
     remove_directory,
+    require_own_parent,
     runs,
     unreadable_runs,
 )

@@ -38,7 +38,7 @@ from jobrun.graph.traversal import find_parts
 from jobrun.graph.types import Job
 from jobrun.ops.operator_table import has_loaded, module_of
 from jobrun.runner.identity.data_fingerprints import literal_text
-from jobrun.runner.identity.environment import find_versions, is_installed
+from jobrun.runner.identity.environment import INSTALLED, find_versions
 
 # Its version is recorded by itself.
 _OWN = "jobrun"
@@ -168,7 +168,7 @@ class _ImportWalker:
         top = name.partition(".")[0]
         if only_below or top == _OWN or top in sys.stdlib_module_names:
             return None
-        if is_installed(found.file):
+        if _is_installed(found.file):
             self.installed.add(found.file)
             return None
         return found
@@ -192,7 +192,7 @@ def _list_candidates(prefix: str, name: str, base: Path) -> Iterator[str]:
     """Yield all modules that an import with a computed name may load, to digest their code."""
     package = prefix or name.partition(".")[0]
     found = find_module(package, base)
-    if found is None or (found.file is not None and is_installed(found.file)):
+    if found is None or (found.file is not None and _is_installed(found.file)):
         return
     if found.search:
         yield from list_modules(found.search, package)
@@ -441,3 +441,8 @@ def _installed(top: str) -> Module | None:
     if file is not None and not file.is_file():
         file = Path(archive) if archive else None
     return Module(file, search)
+
+
+def _is_installed(path: Path | None) -> bool:
+    """Return whether a file belongs to an installed package, by its folder."""
+    return path is not None and not INSTALLED.isdisjoint(path.parts)

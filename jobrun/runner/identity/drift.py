@@ -8,7 +8,7 @@ refused unless accepted by name. Comments, key order and written-out defaults ne
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -136,6 +136,20 @@ def compare_packages(before: Mapping[str, str], after: Mapping[str, str]) -> tup
         Change(f"packages.{name}", "numerics", before.get(name, ""), after.get(name, ""))
         for name in sorted({*before, *after} - _NUMERIC_PACKAGES)
         if before.get(name) != after.get(name)
+    )
+
+
+def count_field(family: str) -> str:
+    """Return ``nodes.FAMILY.count``, the spec field by which drift in a node count is named."""
+    return f"nodes.{family}.count"
+
+
+def mark_safe_counts(changes: tuple[Change, ...], divisible: Collection[str]) -> tuple[Change, ...]:
+    """Mark drift in a node count as safe where the state of those nodes can be divided."""
+    fields = {count_field(name) for name in divisible}
+    return tuple(
+        replace(change, kind="declared safe") if change.field in fields else change
+        for change in changes
     )
 
 

@@ -71,11 +71,6 @@ def describe_environment() -> dict[str, Any]:
     }
 
 
-def is_installed(path: Path | None) -> bool:
-    """Return whether a file belongs to an installed package, by its folder."""
-    return path is not None and not INSTALLED.isdisjoint(path.parts)
-
-
 def find_versions(files: Iterable[Path]) -> tuple[dict[str, str], dict[str, Path]]:
     """Find the versions of installed packages that own given files, and of those they require.
 

@@ -32,7 +32,7 @@ from jobrun.graph.query import checkpointed_blobs
 from jobrun.graph.readers import POSITION_PREFIX, ReadRecords, readers_in
 from jobrun.graph.steps import Assign, FilePart, LoadState, NameTarget, Net, Rows
 from jobrun.graph.types import Job, Layout, OutputRef, Scope, Task, TaskGroup
-from jobrun.runner.identity.drift import Change
+from jobrun.runner.identity.drift import count_field
 from jobrun.runner.locate_faults import iter_bindings
 from jobrun.runner.saved_progress import Progress, from_json
 from jobrun.values import compare
@@ -122,20 +122,6 @@ def plan_resize(
     )
 
 
-def count_field(family: str) -> str:
-    """Return ``nodes.FAMILY.count``, the key of the spec whose change means a resize."""
-    return f"nodes.{family}.count"
-
-
-def mark_safe_counts(changes: tuple[Change, ...], found: ResizePlan) -> tuple[Change, ...]:
-    """Mark changed node counts as safe drift where a resize can redistribute the state."""
-    fields = {count_field(one.name) for one in found.families}
-    return tuple(
-        replace(change, kind="declared safe") if change.field in fields else change
-        for change in changes
-    )
-
-
 def refuse_mid_epoch(found: ResizePlan, epoch: int) -> ResizePlan:
     """Add faults to a resize plan: within an epoch no number of nodes can change."""
     text = f"epoch {epoch} is saved between two of its records, where nodes cannot be others"
@@ -144,6 +130,24 @@ def refuse_mid_epoch(found: ResizePlan, epoch: int) -> ResizePlan:
         one.name: (Fault("E387", text, mend, path=count_field(one.name)),) for one in found.families
     }
     return ResizePlan(faults={**found.faults, **faults})
+
+
+def list_resizes(
+    earlier: Sequence[Mapping[str, Any]], epoch: int, found: ResizePlan
+) -> tuple[Mapping[str, Any], ...]:
+    """List a run's resizes, earlier ones and this one, as ``run.json`` records them."""
+    new = [
+        {
+            "epoch": epoch,
+            "nodes": one.name,
+            "before": len(one.before),
+            "now": len(one.after),
+            "state": dict(one.layouts),
+        }
+        for one in found.families
+    ]
+    # A resume that was killed before its first save does the same once more.
+    return (*earlier, *(one for one in new if one not in earlier[-len(new) :]))
 
 
 def adapt_progress(progress: Progress, job: Job, families: Iterable[ResizedFamily]) -> Progress:
