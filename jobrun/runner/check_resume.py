@@ -71,12 +71,12 @@ class ResumePreview:
 
     @property
     def explained(self) -> dict[str, tuple[Fault, ...]]:
-        """Return why the checked resume cannot change a node count, by spec field."""
+        """Return, keyed by spec field, why the checked resume cannot change a node count."""
         return {count_field(name): faults for name, faults in self.resized.faults.items()}
 
     @property
     def plan(self) -> RecoveryPlan:
-        """Return the recovery plan that the check of a resume made, for the resume to apply."""
+        """Return the recovery plan that the checked resume would apply."""
         return self.own.recovery
 
 
@@ -149,7 +149,7 @@ def find_surrounding_changes(
 
 
 def _find_variable_changes(before: Mapping[str, str], present: Authored) -> Iterator[Change]:
-    """Compare, in checking a resume, recorded with present environment variables."""
+    """Yield each environment variable that differs at the checked resume, as a ``Change``."""
     safe = set()
     if isinstance(present, LoadedSpec):
         safe = {name for name, one in present.spec.params.items() if one.drift == "safe"}

@@ -120,7 +120,7 @@ def run_new(
     listener: Listener,
     warnings: tuple[Fault, ...] = (),
 ) -> RunResult:
-    """Run the first invocation of a run that was just created, from init on.
+    """Open the store, logs and session of a new run, and run its first invocation to the end.
 
     Raises:
         JobrunError: It did not end in good order; ``run.json`` says so too.
@@ -151,7 +151,7 @@ def continue_run(
     options: RunOptions,
     listener: Listener,
 ) -> RunResult:
-    """Continue a run in a new invocation: check for drift, recover, run the epoch loop.
+    """Run a further invocation of a run: refuse drift, restore an epoch, continue the loop.
 
     ::
 
@@ -222,7 +222,7 @@ def continue_run(
 
 
 def _list_commands(run: Run, options: RunOptions, present: Authored) -> tuple[str, str]:
-    """Return the ``resume`` and ``fork`` commands that an invocation's error suggests."""
+    """Build the ``resume`` and ``fork`` commands to suggest if drift forbids an invocation."""
     words, handle = hide_secrets(options.given, present), run.handle(options.run_dir)
     spec = words[1:] if words[:1] == ("--spec",) else words
     return (
@@ -297,7 +297,7 @@ _STUCK_STARTS = 3
 
 
 def _announce(work: Invocation, path: str) -> None:
-    """Notify targets that an invocation starts; warn if several in a row have saved nothing."""
+    """Send notifications that an invocation starts; warn after several that saved nothing."""
     record = work.run.record
     stuck = ""
     if record.starts >= _STUCK_STARTS:
@@ -440,7 +440,7 @@ def _result(work: Invocation, code: int, saved: int, faults: tuple[Fault, ...]) 
 
 
 def _record_end(work: Invocation, status: Status, result: RunResult, started: float) -> None:
-    """Record in ``run.json`` how an invocation ended, ignoring write errors if it had failed.
+    """Write how an invocation ended to ``run.json``, and emit ``RunEnded``.
 
     Raises:
         RunLostError: E355, the run is not there any more; nothing is written in its place.
@@ -476,7 +476,7 @@ def _seed_group(work: Invocation) -> TaskGroup | None:
 def _build_resume_point(
     work: Invocation, plan: RecoveryPlan, entry: EntryPlan, *, ended: bool
 ) -> tuple[ResumePoint | None, SafePoint | None]:
-    """Return the saved state, and the point in an epoch, from which an invocation resumes."""
+    """Build what an invocation resumes from: saved state, and a point within an epoch."""
     path, job = work.run.path, work.job
     if plan.epoch == FROM_INIT:
         trim_metrics(path, plan.epoch)
@@ -554,7 +554,7 @@ MOST_TASKS = 500
 
 
 def task_facts(job: Job) -> tuple[TaskFacts, ...]:
-    """List group, name, node and needs of the tasks for an invocation's start event."""
+    """Describe each task (group, name, node, needs) for the event that starts an invocation."""
     found = tuple(
         TaskFacts(group.name, task.name, task.node, task.needs)
         for group in job.groups
@@ -567,7 +567,7 @@ def task_facts(job: Job) -> tuple[TaskFacts, ...]:
 def fan_out_events(
     run: Run, job: Job, listener: Listener, generation: int, options: RunOptions
 ) -> Iterator[Listener]:
-    """Open the logs and listeners of an invocation; yield one listener that serves them all."""
+    """Open an invocation's logs and listeners; yield a function that passes events to all."""
     names = tuple(dict.fromkeys((*job.listeners, *options.listeners)))
     with contextlib.ExitStack() as stack:
         logs = stack.enter_context(contextlib.closing(RunLogs(run.path, job, generation)))
@@ -612,7 +612,7 @@ def _forward(
 
 
 def report_warnings(warnings: tuple[Fault, ...], listen: Listener) -> None:
-    """Emit the warnings of the checks before an invocation as ``Noted`` events."""
+    """Emit the warnings found before an invocation starts as ``Noted`` events."""
     for fault in warnings:
         listen(Noted(f"{fault.message} ({fault.mend})", "warning"))
 
@@ -620,7 +620,7 @@ def report_warnings(warnings: tuple[Fault, ...], listen: Listener) -> None:
 def report_changes(
     changes: tuple[Change, ...], listen: Listener, resized: ResizePlan | None = None
 ) -> None:
-    """Emit a note as an invocation starts for each change of spec, code, data or node count."""
+    """Emit a ``Noted`` event for each change (spec, code, data) before an invocation."""
     for change in changes:
         level = "info" if change.kind in {"safe", "declared safe"} else "warning"
         listen(Noted(f"changed ({change.kind}): {change}", level))

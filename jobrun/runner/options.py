@@ -110,7 +110,7 @@ class RunResult:
 
 
 def parse_node_map(cluster: Cluster, given: Sequence[str]) -> dict[str, str]:
-    """Parse ``--map A=B`` options: node A runs in the process of node B; return both by name.
+    """Parse ``--map A=B`` options, by which node A runs in node B's process, into a dict.
 
     The nodes stay what they are, with their names, counts, random streams and files; only where
     they run changes, which changes no bit.

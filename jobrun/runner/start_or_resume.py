@@ -230,7 +230,7 @@ def resume_run(
 
 
 def match_hash_seed(run: Run, options: RunOptions) -> None:
-    """Restart Python to resume a run, if the run was recorded with another hash seed.
+    """Restart Python with the run's hash seed before resuming, if the present one differs.
 
     Where it cannot, the difference is drift of the numerics.
     """
@@ -301,7 +301,7 @@ def _warn_of_moved_run(run_dir: Path, job: str, newest: Run | None, listener: Li
 
 
 def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
-    """Choose the run to resume: the one that a text names, or the newest unfinished one.
+    """Choose which run to resume: the named one, fetched if remote, or the newest unfinished.
 
     One in an object store is brought here first, with that epoch or its newest good one.
 

@@ -74,7 +74,7 @@ class Change:
 
 
 def compare_specs(recorded: LoadedSpec, present: LoadedSpec) -> tuple[Change, ...]:
-    """Compare a recorded spec with the present one by meaning; return its drift by field."""
+    """Compare the recorded spec with the present one by value; return the keys that drifted."""
     before, after = recorded.spec.model_dump(by_alias=True), present.spec.model_dump(by_alias=True)
     changes = []
     for path, old, new in _differences(recorded.merged, present.merged, ()):
@@ -93,7 +93,7 @@ def compare_specs(recorded: LoadedSpec, present: LoadedSpec) -> tuple[Change, ..
 def compare_mappings(
     prefix: str, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> tuple[Change, ...]:
-    """Compare recorded with present digests by name; return the changes."""
+    """Compare recorded with present digests, such as of code, by name; return what drifted."""
     return tuple(
         Change(f"{prefix}.{name}", "semantic", _short(before.get(name)), _short(after.get(name)))
         for name in sorted({*before, *after})
@@ -102,7 +102,7 @@ def compare_mappings(
 
 
 def compare_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Compare recorded with present data files by size and digest; return the changes."""
+    """Compare recorded with present sizes and digests of data files; return what drifted."""
     return tuple(
         Change(f"data.{name}", "semantic", _file(before[name]), _file(after[name]))
         for name in sorted({*before} & {*after})
@@ -111,7 +111,7 @@ def compare_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[C
 
 
 def compare_numerics(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Compare what decides the last bits of results (numpy, BLAS, CPU); return the changes."""
+    """Compare what decides the last bits of results (numpy, BLAS, CPU); return what drifted."""
     keys: list[tuple[str, Kind]] = [(key, "numerics") for key in _NUMERIC_KEYS]
     # It stores and reads bits, and makes none.
     keys.append(("h5py", "safe"))
@@ -131,7 +131,7 @@ def compare_numerics(before: Mapping[str, Any], after: Mapping[str, Any]) -> tup
 
 
 def compare_packages(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
-    """Compare recorded with present versions of imported packages; return the changes."""
+    """Compare recorded with present versions of imported packages; return what drifted."""
     return tuple(
         Change(f"packages.{name}", "numerics", before.get(name, ""), after.get(name, ""))
         for name in sorted({*before, *after} - _NUMERIC_PACKAGES)
@@ -140,7 +140,7 @@ def compare_packages(before: Mapping[str, str], after: Mapping[str, str]) -> tup
 
 
 def count_field(family: str) -> str:
-    """Return ``nodes.FAMILY.count``, the spec field by which drift in a node count is named."""
+    """Return the spec field whose drift is a changed node count: ``nodes.FAMILY.count``."""
     return f"nodes.{family}.count"
 
 
@@ -228,7 +228,7 @@ def _param_changes(recorded: LoadedSpec, present: LoadedSpec) -> Iterator[Change
 
 
 def _moves_safe_points(path: _Path, *values: Any) -> bool:
-    """Return whether a changed ``checkpoint.every`` counts records: such drift alters results.
+    """Return whether ``checkpoint.every`` drifted from or to records, which alters results.
 
     In which order the numbers of an array lie decides in which order they are added.
     """

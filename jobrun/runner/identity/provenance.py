@@ -97,7 +97,7 @@ def _git(top: Path) -> dict[str, Any]:
 
 
 def _ask_git(top: Path, *words: str) -> tuple[bool, bytes, str]:
-    """Run git for a run's provenance; return whether it worked, its output, and a digest."""
+    """Run git for a run's provenance; return success, its output, and that output's digest."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GIT_")
     } | {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}

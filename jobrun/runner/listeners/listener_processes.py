@@ -94,7 +94,7 @@ class ListenerFanOut:
         self._epoch = -1
 
     def __call__(self, event: Event) -> list[str]:
-        """Pass an event on to listeners; return a message for each listener that has failed."""
+        """Send an event to listeners' processes; return a message for each that has failed."""
         if not self._names:
             return []
         with self._lock:
@@ -109,7 +109,7 @@ class ListenerFanOut:
             ]
 
     def close(self) -> None:
-        """Close the pipes to all listeners, which without an end event means a killed run."""
+        """Close the pipes to all listeners' processes, and wait until they have ended."""
         with self._lock:
             self._finish(_LAST_S)
             self._processes = []
@@ -152,7 +152,7 @@ class ListenerFanOut:
             one.finish(deadline)
 
     def _begin(self, epoch: int) -> None:
-        """Send all listeners' processes a begin message, with how far the metrics file goes."""
+        """Send the run's name and its ``metrics.jsonl`` length to all listeners' processes."""
         self._epoch = epoch
         self._waiting.clear()
         self._begun.clear()
@@ -163,7 +163,7 @@ class ListenerFanOut:
         self._send({"begin": facts, "epoch": epoch, "metrics_bytes": size_bytes})
 
     def _record(self) -> None:
-        """Send the metrics of the epochs that have ended to all listeners' processes."""
+        """Send the metrics of the ended epochs to all listeners' processes."""
         rows: dict[int, dict[str, Number]] = {}
         for epoch, name, value in self._waiting:
             if epoch <= self._epoch:
@@ -223,7 +223,7 @@ class _ListenerProcess:
             self._fail("it does not keep up with the run")
 
     def finish(self, deadline: float) -> None:
-        """Send the lines still queued for a listener's process, and wait until it ends."""
+        """Send the queued lines to a listener's process, then wait until it ends."""
         while self._waiting and not self.failure and time.monotonic() < deadline:
             time.sleep(0.01)
             self._flush()
@@ -241,7 +241,7 @@ class _ListenerProcess:
             self._process.stdout.close()
 
     def close(self) -> None:
-        """Close the fan-out's pipe to the process of a listener; may be called twice."""
+        """Close the pipe to a listener's process; may be called twice."""
         with contextlib.suppress(OSError):
             self._pipe.close()
 
@@ -277,7 +277,7 @@ class _ListenerProcess:
 
 
 def main(name: str) -> int:
-    """Run one listener in this host process until its input ends; return 1 if it has failed."""
+    """Run one listener in its own process until its input ends; return 1 if it has failed."""
     report = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:
@@ -293,7 +293,7 @@ def main(name: str) -> int:
 
 
 def serve(listener: RunListener, lines: BinaryIO) -> None:
-    """Call the hosted listener's methods as the lines on standard input say."""
+    """Call a listener's methods in its own process, as the lines on standard input say."""
     waiting: dict[int, dict[str, Number]] = {}
     has_begun = False
     for line in lines:
@@ -327,7 +327,7 @@ def serve(listener: RunListener, lines: BinaryIO) -> None:
 
 
 def read_history(run: Path, size_bytes: int) -> list[EpochMetrics]:
-    """Read the metrics so far from ``metrics.jsonl``, for the hosted listener to begin with.
+    """Read past metrics from ``metrics.jsonl``, for a listener's process to begin with.
 
     Of several values in one epoch the last counts. Lines that cannot be read are left out.
 

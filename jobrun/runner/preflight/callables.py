@@ -141,7 +141,7 @@ def find_definition(path: Path, name: str) -> tuple[bool, tuple[str, ...]]:
 
 
 def parse_source(path: Path) -> ast.Module | None:
-    """Parse the source of a callable's module; return None if it cannot be read or parsed."""
+    """Parse a module for the preflight check of callables; return None if that fails."""
     try:
         return _parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):

@@ -168,7 +168,7 @@ def check_readers(job: Job, folder: Path) -> tuple[Fault, ...]:
 
 
 def _count_shares(job: Job) -> dict[Reader, int]:
-    """Count, to check readers before a run, into how many parts tasks divide their rows."""
+    """Count among how many tasks each reader's rows are divided, to check there are enough."""
     found: dict[Reader, int] = {}
     for group in job.groups:
         for task in group.tasks:

@@ -129,7 +129,7 @@ def apply_entry(plan: EntryPlan, root: str, journal: Journal, run: Path, listen:
 
 
 def _inspect(root: str, one: MidEpoch, run_id: str) -> tuple[int, Damage | None]:
-    """Return the generation (rewinds before) of a mid-epoch checkpoint, and any damage."""
+    """Return how often a run was rewound before a mid-epoch checkpoint, and its damage."""
     epoch, records = one
     store = MidEpochStore(root, records)
     damage = store.verify(epoch)
@@ -149,7 +149,7 @@ def _unused_path(parent: Path, records: int) -> Path:
 
 
 def read_midpoint(job: Job, manifest: Manifest, directory: str) -> tuple[SafePoint, int]:
-    """Read from a mid-epoch save where to continue the epoch, and how long the metrics log was.
+    """Read from a mid-epoch checkpoint where a resume continues, and the metrics log's length.
 
     The node's state is not in it: that is loaded as that of a whole epoch.
 
@@ -187,7 +187,7 @@ def read_midpoint(job: Job, manifest: Manifest, directory: str) -> tuple[SafePoi
 
 
 def require_supported(job: Job) -> None:
-    """Raise E190 if mid-epoch checkpoints of this job are not supported."""
+    """Raise if a job can neither save nor recover within an epoch."""
     from jobrun.compile.checks.mid_epoch_saves import find_obstacles  # noqa: PLC0415
 
     for message, mend in find_obstacles(job):
@@ -196,7 +196,7 @@ def require_supported(job: Job) -> None:
 
 
 def scratch_path(letter: str, name: str) -> str:
-    """Return the name in a mid-epoch checkpoint of a blob that a whole epoch does not have."""
+    """Return the name, in a mid-epoch checkpoint, of a blob that lives only in the epoch."""
     return f"scratch/{letter}/{name}"
 
 

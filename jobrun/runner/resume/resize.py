@@ -123,7 +123,7 @@ def plan_resize(
 
 
 def refuse_mid_epoch(found: ResizePlan, epoch: int) -> ResizePlan:
-    """Add faults to a resize plan: within an epoch no number of nodes can change."""
+    """Add faults to a resize plan, because a mid-epoch checkpoint needs the same nodes."""
     text = f"epoch {epoch} is saved between two of its records, where nodes cannot be others"
     mend = f"continue from the whole epoch before: --epoch {epoch - 1}; or keep the count"
     faults = {
@@ -135,7 +135,7 @@ def refuse_mid_epoch(found: ResizePlan, epoch: int) -> ResizePlan:
 def list_resizes(
     earlier: Sequence[Mapping[str, Any]], epoch: int, found: ResizePlan
 ) -> tuple[Mapping[str, Any], ...]:
-    """List a run's resizes, earlier ones and this one, as ``run.json`` records them."""
+    """List the resizes of a run for ``run.json``: earlier ones, and the present one."""
     new = [
         {
             "epoch": epoch,
@@ -203,7 +203,7 @@ def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
 
 
 def _family_of(node: str, names: set[str]) -> str:
-    """Return the ``nodes`` entry of a node removed by a resize: ``worker`` of ``worker_3``."""
+    """Return the ``nodes`` key (``worker``) of a node (``worker_3``) that a resize removed."""
     match = re.fullmatch(r"(.+)_\d+", node)
     return match[1] if node not in names and match and match[1] in names else node
 
@@ -213,7 +213,7 @@ def _index(node: str, family: str) -> int:
 
 
 def load_repartitioned(job: Job, manifest: Manifest, directory: str) -> TaskGroup:
-    """Build the task group that loads an epoch for a resize, divided among the present nodes.
+    """Build the tasks that load an epoch after a resize, its state divided among the nodes now.
 
     Args:
         job: The job, perhaps on other nodes than before.
@@ -277,7 +277,7 @@ def _build_load_task(node: str, parts: tuple[FilePart, ...], manifest: Manifest)
 
 
 def _read_positions(job: Job, manifest: Manifest, directory: str) -> Positions:
-    """Read from all nodes' files how far readers are, for a resize to redistribute."""
+    """Read all readers' positions from the nodes' files, for a resize to redistribute."""
     names = [
         reader.position
         for task in (task for group in job.groups for task in group.tasks)
@@ -553,7 +553,7 @@ class FamilyPlan:
 
 
 def _row_range(count: int, place: int, places: int) -> tuple[int, int]:
-    """Return the first row, and the row after the last, that one of the resized nodes gets."""
+    """Return the first and the end row of a blob's rows that a node gets after a resize."""
     return count * place // places, count * (place + 1) // places
 
 

@@ -159,7 +159,7 @@ def set_aside_journal(run: Path) -> None:
 
 
 def read_pins(run: Path) -> frozenset[int]:
-    """Read, beside the journal, which epochs of a run a user has pinned against deletion.
+    """Read from ``pins.json`` which epochs of a run its user has pinned against deletion.
 
     Raises:
         EnvironmentFaultError: E385, the file cannot be read: nothing may be deleted then.
@@ -181,7 +181,7 @@ def read_pins(run: Path) -> frozenset[int]:
 
 
 def write_pins(run: Path, pinned: Collection[int]) -> None:
-    """Write durably, beside the journal, which epochs a user has pinned against deletion.
+    """Write to ``pins.json``, durably, which epochs a user has pinned against deletion.
 
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).

@@ -257,7 +257,7 @@ class _LineFile:
     written_bytes: int = 0
 
     def write(self, line: str) -> None:
-        """Append a line to a log file of the run, up to the most bytes that the file may have.
+        """Append a line to a log file of the run; raise if the file has reached its size limit.
 
         Raises:
             OSError: The system refuses, or the file is full.
@@ -303,7 +303,7 @@ def _set_aside(run: Path, start: int) -> None:
 
 
 def cut_metrics(run: Path, size_bytes: int) -> None:
-    """Cut the log ``metrics.jsonl`` to a length in bytes; move the rest to another file.
+    """Cut the log ``metrics.jsonl`` to a length in bytes; move the rest to ``superseded/``.
 
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
@@ -313,7 +313,7 @@ def cut_metrics(run: Path, size_bytes: int) -> None:
 
 
 def trim_metrics(run: Path, epoch: int) -> int:
-    """Trim the log ``metrics.jsonl``: move later epochs to another file; return how many lines.
+    """Move lines of epochs after a given one out of ``metrics.jsonl``; return how many.
 
     A resumed run measures these epochs again; what the lost ones measured is kept in
     ``superseded/metrics.jsonl``. Lines that cannot be read, such as a torn last one, go with them.
@@ -351,7 +351,7 @@ def _unless_irregular() -> Iterator[None]:
 
 
 def read_last_usage(run: Path) -> UsageMeasured | None:
-    """Read the last ``UsageMeasured`` event in the log ``usage.jsonl``; None without one."""
+    """Read the last line of the log ``usage.jsonl`` as an event; return None without one."""
     mark = b'{"event": "UsageMeasured"'
     try:
         line = find_last_line(run / USAGE_NAME, mark)
@@ -365,7 +365,7 @@ def read_last_usage(run: Path) -> UsageMeasured | None:
 
 
 def epoch_of_line(line: bytes) -> float:
-    """Return the epoch in a line of the metrics log; infinity for a torn line, to trim it."""
+    """Return the epoch in a line of the metrics log; infinity if the line is incomplete."""
     found = _EPOCH.search(line)
     return int(found[1]) if found and line.rstrip(b"\n").endswith(b"}") else math.inf
 
@@ -385,7 +385,7 @@ class RecordedEvent(Generic[E_co]):
 
 
 def event_json(event: Event, generation: int = 0) -> str:
-    """Render an event as one line of JSON, with its name and the time.
+    """Render an event as one line of a log: JSON with the event's name and the time.
 
     NaN and infinity are text, and so are integers of more than 4000 digits: ``"0x…"``, all of it.
     """
@@ -451,7 +451,7 @@ def read_events(
 def read_values(
     lines: Iterable[bytes], damaged: Callable[[], None]
 ) -> Iterator[tuple[str, int, float | int | bool | str]]:
-    """Read the ``Measured`` events in lines of ``metrics.jsonl``; yield name, epoch and value.
+    """Read the metrics in lines of the log ``metrics.jsonl``; yield name, epoch and value.
 
     Args:
         lines: Of the file.
@@ -476,7 +476,7 @@ def read_values(
 
 
 def _parse_number(text: bytes, fraction: bytes | None, exponent: bytes | None) -> float | None:
-    """Parse the metric's number in a ``Measured`` line; return None if it is not finite."""
+    """Parse a metric's number in a line of the metrics log; return None if it is too large."""
     if fraction is None and exponent is None:
         return int(text)
     value = float(text)
@@ -484,7 +484,7 @@ def _parse_number(text: bytes, fraction: bytes | None, exponent: bytes | None) -
 
 
 def metric_name(one: Measured) -> str:
-    """Return the name of the metric in a ``Measured`` event, with its task: ``fit.2.loss``.
+    """Return a logged metric's name with its task: ``fit.2.loss``, of instance 2 of ``fit``.
 
     >>> metric_name(Measured("loss", 0.5, 1)), metric_name(Measured("loss", 0.5, 1, "fit", "", 2))
     ('loss', 'fit.2.loss')
@@ -496,7 +496,7 @@ def metric_name(one: Measured) -> str:
 
 
 def unreadable_file_error(path: Path, error: OSError) -> CheckpointError:
-    """Build the error for a file of event lines that exists and cannot be read."""
+    """Build the error for a run's log file that exists and cannot be read."""
     return CheckpointError.of(
         "E470",
         f"cannot read {path}: {error.strerror or error}",
@@ -515,7 +515,7 @@ def _plain(value: Any) -> Any:
 
 @functools.cache
 def _fields_of(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """Return the field names of an event's dataclass, and a function that reads the values."""
+    """Return an event's field names for a log line, and a function that reads the values."""
     names = tuple(field_types(kind))
     if len(names) > 1:
         return names, operator.attrgetter(*names)

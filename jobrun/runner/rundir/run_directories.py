@@ -100,7 +100,7 @@ class Run:
 
     @property
     def has_saved(self) -> bool:
-        """Return whether the run in this directory has saved an epoch, if that is known."""
+        """Return whether this run directory shows that an epoch has been saved."""
         return self.epoch_without_journal >= 0 or _has_saved(self.path)
 
     @property
@@ -112,7 +112,7 @@ class Run:
         return bool(self.record.parent) and not (self.has_saved or is_live(self.path))
 
     def write(self, **changes: object) -> Run:
-        """Replace fields in this run directory's ``run.json``; return the ``Run`` with them."""
+        """Change fields of this run in its directory's ``run.json``; return the new ``Run``."""
         record = replace(self.record, **changes)  # type: ignore[arg-type]  # checked by replace
         write_record(self.path, record)
         return replace(self, record=record)
@@ -194,7 +194,7 @@ def open_run(path: Path) -> Run:
 
 
 def runs(run_dir: Path, job: str = "") -> tuple[Run, ...]:
-    """Open all undamaged runs below ``run_dir``, or only those of one job; oldest first."""
+    """Open all readable run directories below ``run_dir``, or of one job; oldest first."""
     found = (_try_open(path) for path in _run_paths(run_dir, job))
     return tuple(sorted((run for run in found if run), key=_rank_of))
 
@@ -328,7 +328,7 @@ def _find_remembered(text: str, run_dir: Path) -> Run | None:
 
 
 def _newest_indexed(run_dir: Path, known: Sequence[IndexedRun]) -> Run:
-    """Open the directory of the newest indexed run, passing over forks that saved no epoch."""
+    """Open the newest of these run directories; forks that saved nothing come last."""
     for one in reversed(known):
         run = open_run(run_dir / one.path)
         if not run.is_stillborn:
@@ -483,7 +483,7 @@ def _any(words: list[str]) -> str:
 
 
 def require_own(run: Path, uid: int | None = None) -> None:
-    """Check on the file system that no other user can change a run's directories; else raise.
+    """Raise if another user could change a run directory or a folder in it.
 
     Args:
         run: The run's directory.
@@ -505,7 +505,7 @@ def require_own(run: Path, uid: int | None = None) -> None:
 
 
 def require_own_parent(run_dir: Path, uid: int | None = None) -> None:
-    """Raise if ``--run-dir`` is owned by another user and is a link or writable by all.
+    """Raise if another user could change ``--run-dir``, by its owner, link or permissions.
 
     Raises:
         EnvironmentFaultError: E380, see there.
@@ -521,7 +521,7 @@ def require_own_parent(run_dir: Path, uid: int | None = None) -> None:
 
 
 def _find_danger(path: Path, ours: set[int]) -> str:
-    """Return why a directory's owner or permissions are dangerous; empty if they are not."""
+    """Return how another user could change a run directory; empty if none can."""
     try:
         named = path.lstat()
         facts = path.stat()

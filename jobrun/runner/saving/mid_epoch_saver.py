@@ -116,7 +116,7 @@ class MidEpochSaver:
 
     @property
     def is_entering(self) -> bool:
-        """Return whether the next epoch continues at a mid-epoch save, not at its beginning."""
+        """Return whether the next epoch starts from what this mid-epoch saver has saved."""
         return self._entry is not None
 
     def points(self, before: Progress) -> SafePointHooks:
@@ -145,7 +145,7 @@ class MidEpochSaver:
         self._entry = None
 
     def reenter(self, epoch: int) -> tuple[Progress, TaskGroup, int] | None:
-        """Return what continues the next epoch at its newest mid-epoch save; None without one.
+        """Return progress, tasks to load, and records of the saver's newest mid-epoch save.
 
         Metrics that were measured later do not count any more.
 
@@ -253,7 +253,7 @@ class MidEpochSaver:
         remove_mid_epochs(self._root, tuple(others))
 
     def _scratch(self, point: SafePoint) -> dict[tuple[str, str], Any]:
-        """Return the blobs that a mid-epoch save stores beside the ordinary state of a node."""
+        """Return the blobs that a mid-epoch save has in addition to those of a whole epoch."""
         return {
             (letter, name): value
             for letter, blobs in point.blobs.items()

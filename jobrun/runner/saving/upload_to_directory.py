@@ -74,7 +74,7 @@ class GroupUploader:
             self._upload(epoch)
 
     def finish(self, epoch: int) -> None:
-        """Upload to the directory, after the last epoch, what the policy still wants.
+        """Upload to the directory, after the last epoch, the epochs that are still due.
 
         Args:
             epoch: The newest that is durable; -1 for none.
@@ -208,7 +208,7 @@ def upload_group(manifest: Manifest, directory: str, target: str, node: str) -> 
 
 
 def _staged_name(manifest: Manifest) -> str:
-    """Return the staging name of an epoch's upload, the same each time, to continue it.
+    """Return the temporary name of an epoch's upload, the same at each try, to continue one.
 
     Of the form that a store takes for a leftover, and removes.
     """
