@@ -123,7 +123,7 @@ def _plan_resize(own: RunMetadata, store: CheckpointStore, job: Job) -> ResizePl
 
 
 def find_changes(run: Run, present: Authored, job: Job, code: CodeDigests) -> tuple[Change, ...]:
-    """Find in checking a resume all that changed since the run was recorded, spec included."""
+    """List, for the check of a resume, all that changed since the run was recorded."""
     changes = find_surrounding_changes(run, present, job, code)
     if digest_authored(present) != run.record.spec_digest:
         changes = (*find_changes_since(run, present), *changes)
@@ -133,7 +133,7 @@ def find_changes(run: Run, present: Authored, job: Job, code: CodeDigests) -> tu
 def find_surrounding_changes(
     run: Run, present: Authored, job: Job, code: CodeDigests
 ) -> tuple[Change, ...]:
-    """Find in checking a resume what changed besides the spec: code, data, versions."""
+    """List, for the check of a resume, what changed besides the spec: code, data, versions."""
     record, folder = run.record, Path(present.folder)
     environment = dict(record.environment)
     if not has_callables(job):

@@ -331,7 +331,7 @@ def _build_stop_requests(work: Invocation, session: Session) -> StopRequests:
 
 
 def _deadline_s(work: Invocation) -> float | None:
-    """Return the seconds that the deadline and its margin leave an invocation, or None."""
+    """Return how many seconds the deadline, less its margin, leaves an invocation, or None."""
     deadline = work.job.deadline
     if deadline is None:
         return None
@@ -380,7 +380,7 @@ def _build_failover(
     requests: StopRequests,
     midway: mid_epoch_saver.MidEpochSaver | None,
 ) -> NodeFailover | None:
-    """Build what replaces nodes lost in an invocation; None without ``max_failures``."""
+    """Build the ``NodeFailover`` of an invocation; return None without ``max_failures``."""
     if not work.options.max_failures:
         return None
     accept = (*work.run.record.accepted, *work.options.accept)

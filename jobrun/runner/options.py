@@ -1,4 +1,4 @@
-"""Define the options and the result of one invocation: ``RunOptions``, ``RunResult``."""
+"""Define an invocation's options and result, and parse ``--map``, which needs the nodes."""
 
 from __future__ import annotations
 

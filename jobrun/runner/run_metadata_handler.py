@@ -173,14 +173,14 @@ class RunMetadata:
 
 
 class CheckedHandler:
-    """Wraps a foreign metadata handler: what it raises and returns is checked."""
+    """Wraps the user's metadata handler: what it raises and returns is checked."""
 
     def __init__(self, handler: MetadataHandler) -> None:
         self._handler = handler
         self.name = type(handler).__name__
 
     def last_epoch(self, wanted: int | None) -> Chosen | None:
-        """Ask the user's metadata handler for the epoch to continue from; check its type."""
+        """Ask the user's metadata handler which epoch to resume; check the answer's type."""
         said = self._ask("last_epoch", lambda: self._handler.last_epoch(wanted))
         if said is None or (isinstance(said, Chosen) and type(said.epoch) is int):
             return said

@@ -175,7 +175,7 @@ def _start(
 
 
 def _discard(run: Run, run_dir: Path) -> None:
-    """Remove a new run that failed to start, ignoring errors that would hide the first one."""
+    """Remove a new run that failed to start; ignore errors, which would hide the first one."""
     with contextlib.suppress(JobrunError):
         remove_directory(run.path)
         before = newest_run(run_dir, run.record.job)

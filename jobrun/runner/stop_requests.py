@@ -150,7 +150,7 @@ class StopRequests:
         return self._insisted
 
     def expect(self, seconds: float | None) -> None:
-        """Set the time when the epoch will be saved, so that a stop request may drop the epoch."""
+        """Set when the epoch will probably be saved: a stop request drops one that is late."""
         self._expected_end = None if seconds is None else time.monotonic() + seconds
         # Set before the reason is read: the thread that notes a reason reads the end afterwards.
         # Waking that thread at every epoch would cost more than a small epoch does.

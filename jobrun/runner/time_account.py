@@ -85,11 +85,11 @@ class TimeAccount:
             self._ends.append((event.node, event.task, self._clock(), event.seconds))
 
     def begin_group(self) -> None:
-        """Begin a group in the time account: forget the ends and waits of earlier tasks."""
+        """Begin a task group in the time account: forget the times of earlier tasks."""
         self._ends, self._waits = [], []
 
     def end_group(self, seconds: float) -> None:
-        """Move the seconds that a group's tasks waited to ``data`` or ``nodes`` in the account."""
+        """Move the seconds that a group's tasks waited out of the account's ``computing``."""
         ends, waits = self._ends, self._waits
         if self._row != "computing" or (len(ends) == 1 and not waits):
             return

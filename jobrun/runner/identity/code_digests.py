@@ -136,7 +136,7 @@ class _ImportWalker:
         self.sources[name] = digest
 
     def follow(self, module: str, base: Path, *, shown: str = "", only_below: bool = False) -> None:
-        """Add to the digested code a module, its parent packages, and all modules they import.
+        """Add a module, its parent packages and all that they import to the digested code.
 
         Args:
             module: Its name.

@@ -104,7 +104,7 @@ def find_versions(files: Iterable[Path]) -> tuple[dict[str, str], dict[str, Path
 
 
 def find_version(package: str) -> str:
-    """Return the version of an installed package, from the first on ``sys.path``; or ''.
+    """Return the version of an installed package, the first found on ``sys.path``, or ''.
 
     From the name of its metadata directory: to import a package takes much longer.
     """

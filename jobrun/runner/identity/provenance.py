@@ -69,7 +69,7 @@ def collect_provenance(present: Authored) -> dict[str, Any]:
 
 
 def _repository(folder: Path) -> Path | None:
-    """Find the git repository around a folder, for a run's provenance; None outside of any."""
+    """Find the git repository that contains a folder, for a run's provenance, or None."""
     for place in (folder, *folder.parents):
         if (place / ".git").exists():
             return place

@@ -1,4 +1,4 @@
-"""Send a run's metrics to its listeners, each in a process of its own; run such a process.
+"""Send a run's metrics to its listeners, each of which runs in a process of its own.
 
 ::
 

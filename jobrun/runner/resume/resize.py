@@ -175,7 +175,7 @@ def adapt_progress(progress: Progress, job: Job, families: Iterable[ResizedFamil
 def unknown_constants(
     progress: Progress, job: Job, families: Iterable[ResizedFamily]
 ) -> tuple[str, ...]:
-    """List the constants of nodes that a resize adds, of which no digest is recorded."""
+    """List the constants on nodes that a resize adds, which have no recorded digest."""
     made = dict(job.constants)
     return tuple(
         f"constants.{node}.{name}"
@@ -213,7 +213,7 @@ def _index(node: str, family: str) -> int:
 
 
 def load_repartitioned(job: Job, manifest: Manifest, directory: str) -> TaskGroup:
-    """Build the tasks that load an epoch after a resize, its state divided among the nodes now.
+    """Build the tasks that load an epoch after a resize, with its state divided among nodes.
 
     Args:
         job: The job, perhaps on other nodes than before.
@@ -251,7 +251,7 @@ def load_repartitioned(job: Job, manifest: Manifest, directory: str) -> TaskGrou
 def restore_progress(
     job: Job, manifest: Manifest, directory: str
 ) -> tuple[Progress, TaskGroup, tuple[str, ...]]:
-    """Restore an epoch after a resize; return progress, load group, constants of new nodes.
+    """Restore an epoch after a resize; return progress, load tasks, new nodes' constants.
 
     Raises:
         CheckpointError: As by ``load_repartitioned``; or the manifest has no progress.
@@ -349,7 +349,7 @@ class FamilyPlan:
         self._rows: dict[str, list[Rows]] = {}
 
     def make(self) -> None:
-        """Plan a resize: how the rows of each saved blob go to the present nodes."""
+        """Plan a resize: divide the rows of each saved blob among the present nodes."""
         stored = dict.fromkeys(name for one in self._there.values() for name in one)
         for name in stored:
             # Positions are a matter of ``resize``; blobs that no node is to have stay unread.

@@ -94,7 +94,7 @@ def read_losses(run: Path) -> dict[str, LostLines]:
 
 
 def describe_losses(lost: Mapping[str, LostLines]) -> tuple[str, ...]:
-    """Say which log lines were lost: ``3 lines of metrics.jsonl (No space left on device)``."""
+    """Describe lost lines of logs: ``3 lines of metrics.jsonl (No space left on device)``."""
     return tuple(
         f"{one.lines} line{'s' if one.lines > 1 else ''} of {name} ({one.why})"
         for name, one in lost.items()
@@ -169,7 +169,7 @@ class RunLogs:
             self._record_losses()
 
     def take_losses(self) -> list[str]:
-        """Return once, for each log file that lost a line, a message about the first loss."""
+        """Return, once for each log file, a message that it has begun to lose lines."""
         with self._lock:
             found, self.unreported = self.unreported, []
         return found

@@ -156,7 +156,7 @@ class OrderedRuns:
 
 
 def ignore_fault(path: str, error: Exception) -> None:
-    """Ignore that a run cannot be read, as ``on_fault`` of an update of the index."""
+    """Ignore an unreadable run, as the ``on_fault`` callback of an update of the index."""
     del path, error
 
 

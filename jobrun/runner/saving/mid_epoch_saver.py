@@ -1,4 +1,4 @@
-"""Save a mid-epoch checkpoint between two records of a group run, and enter the run there.
+"""Save mid-epoch checkpoints, between two records of a reader, and continue an epoch there.
 
 ::
 
@@ -120,7 +120,7 @@ class MidEpochSaver:
         return self._entry is not None
 
     def points(self, before: Progress) -> SafePointHooks:
-        """Return the hooks by which a running epoch makes its mid-epoch saves."""
+        """Return the callbacks by which a running epoch makes its mid-epoch saves."""
         entry, self._entry = self._entry, None
         self._began, self.left = time.monotonic(), 0
         self.clear()
@@ -145,7 +145,7 @@ class MidEpochSaver:
         self._entry = None
 
     def reenter(self, epoch: int) -> tuple[Progress, TaskGroup, int] | None:
-        """Return progress, tasks to load, and records of the saver's newest mid-epoch save.
+        """Return the progress, load tasks and records of the newest mid-epoch save, or None.
 
         Metrics that were measured later do not count any more.
 

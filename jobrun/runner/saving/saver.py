@@ -98,7 +98,7 @@ class NoSaver:
     saved: int = -1
 
     def is_due(self, progress: Progress) -> bool:
-        """Return False: for this saver, of a run without checkpoints, no epoch is due."""
+        """Return False, as this saver, of a run without checkpoints, never saves."""
         del progress
         return False
 
@@ -121,7 +121,7 @@ class NoSaver:
         """Do nothing at a run's end, as this saver has no uploads to finish."""
 
     def close(self) -> None:
-        """Do nothing to close the saver of a run that saves nothing."""
+        """Do nothing, as this saver has no save to wait for."""
 
 
 # Seen only where a thread dies in the middle, as it may when there is no memory left.

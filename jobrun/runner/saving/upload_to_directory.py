@@ -166,7 +166,7 @@ class DirectoryUpload:
 
 
 def upload_group(manifest: Manifest, directory: str, target: str, node: str) -> TaskGroup:
-    """Build tasks by which nodes upload an epoch's files to a directory; the last publishes it.
+    """Build the tasks that upload an epoch's files to a directory; the last renames it.
 
     The output ``file`` of each copying task is the ``StoredFile`` that it has made.
 

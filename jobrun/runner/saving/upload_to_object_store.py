@@ -95,7 +95,7 @@ class ObjectUpload:
 
 
 def generation_url(url: ObjectUrl, generation: int) -> ObjectUrl:
-    """Return the URL for uploads: ``url``, or ``url/g2`` after two uses of ``resume --epoch``.
+    """Return the URL to upload to: ``url``, or ``url/g2`` after two uses of ``resume --epoch``.
 
     What is computed again after going back never gets among those from before.
     """
