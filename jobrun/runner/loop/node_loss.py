@@ -109,7 +109,7 @@ class NodeFailover:
         self._saved = (-1, 0)
 
     def replace_lost_nodes(self, error: NodeLostError) -> RestartPoint | None:
-        """Replace lost nodes by new, empty ones; return the save to restart from, if any.
+        """Replace lost nodes by new ones; return the save to restart from, None to run init.
 
         Raises:
             NodeLostError: The one too many.
@@ -163,5 +163,5 @@ class NodeFailover:
 
 
 def _position(newest: RestartPoint | None) -> tuple[int, int]:
-    """Return the saved epoch, and the records after it, where a lost node's run restarts."""
+    """Return at which epoch, and how many records after it, a lost node's run restarts."""
     return (newest.progress.epoch, newest.records) if newest else (-1, 0)

@@ -65,8 +65,8 @@ def preflight(
                 pass
     if has_callables(job):
         # Parses their modules, and imports what that needs.
-        callables = importlib.import_module("jobrun.runner.preflight.callables")
-        faults += callables.check_callables(job, folder, imports=imports)
+        signatures = importlib.import_module("jobrun.runner.preflight.callable_signatures")
+        faults += signatures.check_callables(job, folder, imports=imports)
     faults += _check_codec(job)
     if names := (*job.listeners, *listeners):
         # Most jobs have none.
