@@ -89,7 +89,7 @@ class TimeAccount:
         self._ends, self._waits = [], []
 
     def end_group(self, seconds: float) -> None:
-        """Move the seconds that a group's tasks waited out of the account's ``computing``."""
+        """Move seconds that a group's tasks waited out of the time account's ``computing``."""
         ends, waits = self._ends, self._waits
         if self._row != "computing" or (len(ends) == 1 and not waits):
             return

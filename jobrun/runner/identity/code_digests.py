@@ -161,7 +161,7 @@ class _ImportWalker:
                 self.add(shown, digest_file(found.file))
 
     def _found(self, name: str, base: Path, *, only_below: bool) -> Module | None:
-        """Find a module's code to digest; return None for a library's, but list its file."""
+        """Find a module to digest; return None if it belongs to Python or an installed package."""
         found = find_module(name, base)
         if found is None or found.file is None or found.file.is_relative_to(base):
             return found
@@ -350,7 +350,7 @@ def find_source(module: str, folder: Path) -> Source | None:
 
 
 def find_module(module: str, folder: Path) -> Module | None:
-    """Find the file of a module whose code is to be digested, importing nothing, or None.
+    """Find the file of a module to digest, without importing it; return None if missing.
 
     The search is Python's: a regular package or a file in the folder, then what ``sys.path`` and
     the finders of editable installs know, then namespace packages.
@@ -444,5 +444,5 @@ def _installed(top: str) -> Module | None:
 
 
 def _is_installed(path: Path | None) -> bool:
-    """Return whether a file is an installed package's, whose code is not digested."""
+    """Return whether a file is part of an installed package, which is not digested."""
     return path is not None and not INSTALLED.isdisjoint(path.parts)

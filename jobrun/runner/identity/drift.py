@@ -93,7 +93,7 @@ def compare_specs(recorded: LoadedSpec, present: LoadedSpec) -> tuple[Change, ..
 def compare_mappings(
     prefix: str, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> tuple[Change, ...]:
-    """Compare recorded with present digests, such as of code, by name; return what drifted."""
+    """Compare recorded digests, such as of code, with present ones; return what drifted."""
     return tuple(
         Change(f"{prefix}.{name}", "semantic", _short(before.get(name)), _short(after.get(name)))
         for name in sorted({*before, *after})
@@ -102,7 +102,7 @@ def compare_mappings(
 
 
 def compare_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Compare recorded with present sizes and digests of data files; return what drifted."""
+    """Compare data files' recorded sizes and digests with present ones; return what drifted."""
     return tuple(
         Change(f"data.{name}", "semantic", _file(before[name]), _file(after[name]))
         for name in sorted({*before} & {*after})
@@ -228,7 +228,7 @@ def _param_changes(recorded: LoadedSpec, present: LoadedSpec) -> Iterator[Change
 
 
 def _moves_safe_points(path: _Path, *values: Any) -> bool:
-    """Return whether ``checkpoint.every`` drifted from or to records, which alters results.
+    """Return whether ``checkpoint.every`` drifted to or from ``N records``, altering results.
 
     In which order the numbers of an array lie decides in which order they are added.
     """

@@ -79,7 +79,7 @@ class RunListener(Protocol):
     """
 
     def begin(self, run: ListenedRun, history: Sequence[EpochMetrics]) -> None:
-        """Begin to listen to a run: store exactly the metrics of its past epochs.
+        """Start to listen to a run: store the metrics of its past epochs, and drop later ones.
 
         It is called when the run starts and is resumed, and again when it goes back to an earlier
         epoch. What an earlier process has sent may be there, whole or not, and even further epochs.

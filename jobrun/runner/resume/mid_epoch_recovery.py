@@ -129,7 +129,7 @@ def apply_entry(plan: EntryPlan, root: str, journal: Journal, run: Path, listen:
 
 
 def _inspect(root: str, one: MidEpoch, run_id: str) -> tuple[int, Damage | None]:
-    """Return how often a run was rewound before a mid-epoch checkpoint, and its damage."""
+    """Verify a mid-epoch checkpoint; return how often its run was rewound, and any damage."""
     epoch, records = one
     store = MidEpochStore(root, records)
     damage = store.verify(epoch)

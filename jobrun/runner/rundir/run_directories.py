@@ -100,7 +100,7 @@ class Run:
 
     @property
     def has_saved(self) -> bool:
-        """Return whether this run directory shows that an epoch has been saved."""
+        """Return whether an epoch is known to have been saved in this run directory."""
         return self.epoch_without_journal >= 0 or _has_saved(self.path)
 
     @property

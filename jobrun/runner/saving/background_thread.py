@@ -28,7 +28,7 @@ class Permit:
         self._given_up = False
 
     def enter(self) -> None:
-        """Forbid to abandon the background work; raise if it has been abandoned already.
+        """Protect the background work from being abandoned; raise if it already was.
 
         Raises:
             AbandonedError: The owner has given it up.
@@ -39,7 +39,7 @@ class Permit:
             self._entered = True
 
     def give_up(self) -> bool:
-        """Abandon the background work, unless ``enter`` forbids that; return whether it did."""
+        """Abandon the background work; return False if it has called ``enter`` before."""
         with self._lock:
             self._given_up = not self._entered
             return self._given_up

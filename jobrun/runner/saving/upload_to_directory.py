@@ -208,7 +208,7 @@ def upload_group(manifest: Manifest, directory: str, target: str, node: str) -> 
 
 
 def _staged_name(manifest: Manifest) -> str:
-    """Return the temporary name of an epoch's upload, the same at each try, to continue one.
+    """Return the temporary name of an epoch's upload, by which a later try can continue it.
 
     Of the form that a store takes for a leftover, and removes.
     """
