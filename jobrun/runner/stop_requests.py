@@ -150,7 +150,7 @@ class StopRequests:
         return self._insisted
 
     def expect(self, seconds: float | None) -> None:
-        """Set the expected time of the epoch's save, by which a stop request keeps or drops it."""
+        """Set when the epoch should be saved, by which a stop request keeps or drops it."""
         self._expected_end = None if seconds is None else time.monotonic() + seconds
         # Set before the reason is read: the thread that notes a reason reads the end afterwards.
         # Waking that thread at every epoch would cost more than a small epoch does.

@@ -161,7 +161,7 @@ class _ImportWalker:
                 self.add(shown, digest_file(found.file))
 
     def _found(self, name: str, base: Path, *, only_below: bool) -> Module | None:
-        """Find a module to digest; return None if it belongs to Python or an installed package."""
+        """Find a module to digest; return None if it is Python's or an installed package's."""
         found = find_module(name, base)
         if found is None or found.file is None or found.file.is_relative_to(base):
             return found
