@@ -1,13 +1,12 @@
-"""Run one invocation of a run: recover, open the session, run the loop, record the end.
+"""Run one invocation of a run: open the session, run the loop, record start and end.
 
-The only module that puts the session, the store, the journal and the loop together.
+The only module that puts the session, the saver and the loop together.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import field
@@ -30,13 +29,12 @@ from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.lazy_module import lazy_module
 from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.types import Job, TaskGroup
-from jobrun.runner.checkpoint_stores import node_files, open_store, open_upload
+from jobrun.runner.checkpoint_stores import node_files, open_upload
 from jobrun.runner.identity.code_digests import CodeDigests
 from jobrun.runner.identity.data_fingerprints import fingerprint_data
-from jobrun.runner.identity.data_lock import require_locked
-from jobrun.runner.identity.drift import Change, require_no_drift
+from jobrun.runner.identity.drift import Change
 from jobrun.runner.identity.environment import describe_environment
-from jobrun.runner.identity.provenance import collect_provenance, hide_secrets
+from jobrun.runner.identity.provenance import collect_provenance
 from jobrun.runner.identity.recorded_job import (
     Authored,
     digest_authored,
@@ -49,17 +47,14 @@ from jobrun.runner.loop.conditions import total_epochs
 from jobrun.runner.loop.epoch_loop import JobRunner, ResumePoint, RunLimits
 from jobrun.runner.loop.node_loss import NodeFailover, SavedState
 from jobrun.runner.options import RunOptions, RunResult, parse_node_map
-from jobrun.runner.preflight.checks import raise_errors
 from jobrun.runner.preflight.filesystem import (
     find_file_system,
-    probe_directory,
 )
-from jobrun.runner.resume.mid_epoch_recovery import EntryPlan, read_midpoint
 from jobrun.runner.resume.recovery import FROM_INIT, RecoveryPlan
-from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata, build_choice_note
+from jobrun.runner.run_metadata_handler import RunMetadata
 from jobrun.runner.rundir.lock import RunLock
-from jobrun.runner.rundir.logs import RunLogs, cut_metrics, read_last_usage, trim_metrics
-from jobrun.runner.rundir.run_directories import Run, require_own
+from jobrun.runner.rundir.logs import RunLogs, read_last_usage
+from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.run_json import RunRecord, Status
 from jobrun.runner.saved_progress import Progress
 from jobrun.runner.saving.commit import CheckpointTarget, RunIdentity
@@ -112,126 +107,7 @@ class Invocation:
         return (StopAfterEpochs(epochs, "--epochs"),) if epochs else ()
 
 
-def run_new(
-    run: Run,
-    job: Job,
-    lock: RunLock,
-    options: RunOptions,
-    listener: Listener,
-    warnings: tuple[Fault, ...] = (),
-) -> RunResult:
-    """Open the store, logs and session of a new run, and run its first invocation to the end.
-
-    Raises:
-        JobrunError: It did not end in good order; ``run.json`` says so too.
-    """
-    run = run.write(environment=describe_environment())
-    store = open_store(run, job, run.folder)
-    own = RunMetadata(store, run.path, run.record.run_id)
-    with fan_out_events(run, job, listener, 0, options) as listen:
-        report_warnings(warnings, listen)
-        work = Invocation(run, job, run.folder, lock, options, store, listen)
-        if not job.checkpoint.enabled:
-            listen(Noted("checkpoint: none: this run cannot be resumed", "warning"))
-            return _run(work, (), None)
-        with own.opened(listen):
-            if run.record.parent:
-                from jobrun.runner.fork_first_state import report_parent  # noqa: PLC0415
-
-                report_parent(run.record.parent, listen)
-            others = (CheckedHandler(options.metadata),) if options.metadata else ()
-            return _run(work, (own, *others), _fork_start(work))
-
-
-def continue_run(
-    run: Run,
-    present: Authored,
-    job: Job,
-    lock: RunLock,
-    options: RunOptions,
-    listener: Listener,
-) -> RunResult:
-    """Run a further invocation of a run: refuse drift, restore an epoch, continue the loop.
-
-    ::
-
-        choose the epoch                    # reads only
-        refuse drift, and what is missing   # reads only
-        do what the choice asks for         # journal first, then moves
-        write down what is run now
-        run the loop from that epoch
-
-    Raises:
-        JobrunError: It is refused, or did not end in good order.
-    """
-    if not options.trust:
-        require_own(run.path)
-    # A new run does without what only a resume needs; so below.
-    from jobrun.runner.check_resume import preview_resume  # noqa: PLC0415
-    from jobrun.runner.resume.resize import list_resizes  # noqa: PLC0415
-
-    found = preview_resume(run, present, job, options)
-    plan, own, other = found.plan, found.own, found.other
-    accept = (*run.record.accepted, *options.accept)
-    commands = _list_commands(run, options, present)
-    require_no_drift(
-        found.changes,
-        strict=options.strict,
-        accept=accept,
-        commands=commands,
-        explained=found.explained,
-    )
-    raise_errors(found.faults)
-    unpinned = require_locked(present, job)
-    is_whole = plan.epoch != FROM_INIT and not own.entry.records
-    if is_whole and digest_authored(present) != run.record.spec_digest:
-        # Most starts are no resume with another spec, and need none of this.
-        from jobrun.runner.checkpoint_types import require_stored_types  # noqa: PLC0415
-
-        moved, nodes = found.resized.types, found.resized.nodes
-        require_stored_types(job, Path(present.folder), found.store, plan.epoch, moved, nodes)
-    warnings = found.faults + unpinned + probe_directory(run.path)
-    with (
-        fan_out_events(run, job, listener, plan.generation, options) as listen,
-        own.opened(listen),
-    ):
-        own.recover(listen)
-        listen(build_choice_note(found.chosen))
-        report_changes(found.changes, listen, found.resized)
-        report_warnings(warnings, listen)
-        before = run.record
-        run = _record_start(
-            run.write(resized=list_resizes(before.resized, plan.epoch, found.resized)),
-            present,
-            job,
-            plan,
-            options,
-            found.code,
-        )
-        if own.entry.records:
-            # What was saved within the epoch is progress.
-            run = run.write(starts=1)
-        ended = before.status == "finished"
-        code = (before.exit_code or 0) if ended else 0
-        work = Invocation(run, job, Path(present.folder), lock, options, found.store, listen, code)
-        resumed, entry = _build_resume_point(work, plan, own.entry, ended=ended)
-        if other and resumed and not other.accessible(plan.epoch):
-            # A kill came between the save and this.
-            other.written(plan.epoch, plan.generation)
-        return _run(work, (own, other) if other else (own,), resumed, entry)
-
-
-def _list_commands(run: Run, options: RunOptions, present: Authored) -> tuple[str, str]:
-    """Build the ``resume`` and ``fork`` commands to suggest if drift forbids an invocation."""
-    words, handle = hide_secrets(options.given, present), run.handle(options.run_dir)
-    spec = words[1:] if words[:1] == ("--spec",) else words
-    return (
-        shlex.join(("jobrun", "resume", handle, *words)),
-        shlex.join(("jobrun", "fork", handle, *spec)),
-    )
-
-
-def _run(
+def run_invocation(
     work: Invocation,
     handlers: tuple[MetadataHandler, ...],
     resumed: ResumePoint | None,
@@ -457,46 +333,12 @@ def _record_end(work: Invocation, status: Status, result: RunResult, started: fl
     work.listen(RunEnded(status, result.epoch, seconds, result.reason))
 
 
-def _fork_start(work: Invocation) -> ResumePoint | None:
-    if not work.run.record.parent:
-        return None
-    from jobrun.runner.fork_first_state import fork_start  # noqa: PLC0415
-
-    return fork_start(work.run, work.job)
-
-
 def _seed_group(work: Invocation) -> TaskGroup | None:
     if not work.run.record.parent:
         return None
     from jobrun.runner.fork_first_state import seed_group  # noqa: PLC0415
 
     return seed_group(work.run, work.job)
-
-
-def _build_resume_point(
-    work: Invocation, plan: RecoveryPlan, entry: EntryPlan, *, ended: bool
-) -> tuple[ResumePoint | None, SafePoint | None]:
-    """Build what an invocation resumes from: saved state, and a point within an epoch."""
-    path, job = work.run.path, work.job
-    if plan.epoch == FROM_INIT:
-        trim_metrics(path, plan.epoch)
-        return _fork_start(work), None
-    store, epoch, midpoint = work.store, plan.epoch, None
-    if entry.records:
-        from jobrun.checkpoint.stores.mid_epoch_store import mid_epoch_store  # noqa: PLC0415
-
-        store, epoch = mid_epoch_store(store, entry.records), entry.epoch
-    manifest = store.manifest(epoch)
-    if entry.records:
-        midpoint, metrics_bytes = read_midpoint(job, manifest, store.path(epoch))
-        cut_metrics(path, metrics_bytes)
-    else:
-        trim_metrics(path, epoch)
-    from jobrun.runner.resume.resize import restore_progress  # noqa: PLC0415
-
-    progress, load, unknown = restore_progress(job, manifest, store.path(epoch))
-    accept = (*work.run.record.accepted, *work.options.accept, *unknown)
-    return ResumePoint(progress, load, accept, ended=ended), midpoint
 
 
 def _count_starts(before: RunRecord, plan: RecoveryPlan) -> int:
@@ -506,7 +348,7 @@ def _count_starts(before: RunRecord, plan: RecoveryPlan) -> int:
     return before.starts + 1 if died and before.started_after == plan.epoch else 1
 
 
-def _record_start(
+def record_start(
     run: Run,
     present: Authored,
     job: Job,
