@@ -28,7 +28,7 @@ from jobrun.core.events import Measured
 from jobrun.graph import drawing
 from jobrun.graph.drawing import svg
 from jobrun.runner.options import RunOptions
-from jobrun.runner.rundir.event_lines import event_json
+from jobrun.runner.rundir.logs import event_json
 from jobrun.runner.rundir.run_directories import METRICS_NAME
 from jobrun.tools.runs.metrics import read_metrics, render_csv
 from jobrun.tools.runs.summarise_runs import NewestFirst

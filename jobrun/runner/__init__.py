@@ -1,7 +1,8 @@
 """Run a job from its start to its end: run directory, epochs, saves, resume.
 
-- ``start_or_resume``: run or resume. ``fork``, ``fork_first_state``: forks, and the state that they
-  start from. ``invocation``: one process life of a run. ``options``: what a caller asks of it.
+- ``start_or_resume``: decide, check, restore. ``invocation``: one process life of a run.
+  ``fork``, ``fork_first_state``: forks, and the state that they start from. ``options``: what a
+  caller asks of an invocation.
 - ``loop/``: the epochs. ``saving/``: commits. ``resume/``: recovery, also on
   another number of nodes. ``preflight/``: checks before anything runs.
 - ``listeners/``: metrics of a live run for other programs.

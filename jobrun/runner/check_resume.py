@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from jobrun.checkpoint.metadata_handler import Chosen
 from jobrun.checkpoint.store_protocol import CheckpointStore
@@ -23,6 +22,8 @@ from jobrun.runner.identity.drift import (
     compare_mappings,
     compare_numerics,
     compare_packages,
+    count_field,
+    mark_safe_counts,
 )
 from jobrun.runner.identity.environment import describe_environment
 from jobrun.runner.identity.recorded_job import (
@@ -37,14 +38,11 @@ from jobrun.runner.preflight.filesystem import check_file_system, find_file_syst
 from jobrun.runner.resume.recovery import FROM_INIT, RecoveryPlan
 from jobrun.runner.resume.resize import (
     ResizePlan,
-    count_field,
-    mark_safe_counts,
     plan_resize,
     refuse_mid_epoch,
 )
 from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata, choose_epoch
 from jobrun.runner.rundir.run_directories import Run
-from jobrun.runner.rundir.run_json import RunRecord
 from jobrun.spec.load import LoadedSpec
 
 
@@ -73,12 +71,12 @@ class ResumePreview:
 
     @property
     def explained(self) -> dict[str, tuple[Fault, ...]]:
-        """Return why the checked resume cannot change a node count, by spec field."""
+        """Return, keyed by spec field, why the checked resume cannot change a node count."""
         return {count_field(name): faults for name, faults in self.resized.faults.items()}
 
     @property
     def plan(self) -> RecoveryPlan:
-        """Return the recovery plan that the check of a resume made, for the resume to apply."""
+        """Return the recovery plan that the checked resume would apply."""
         return self.own.recovery
 
 
@@ -108,7 +106,7 @@ def preview_resume(run: Run, present: Authored, job: Job, options: RunOptions) -
     code = digest_code(job, folder)
     changes = find_changes(run, present, job, code) if begun else ()
     resized = _plan_resize(own, store, job) if begun else ResizePlan()
-    changes = mark_safe_counts(changes, resized)
+    changes = mark_safe_counts(changes, {one.name for one in resized.families})
     # Of init, only what is rebuilt runs.
     later = replace(job, init=rebuild_group(job.init)) if begun else job
     faults = preflight(later, folder, options.listeners, imports=options.imports)
@@ -124,24 +122,8 @@ def _plan_resize(own: RunMetadata, store: CheckpointStore, job: Job) -> ResizePl
     return refuse_mid_epoch(found, own.entry.epoch) if own.entry.records else found
 
 
-def record_resizes(record: RunRecord, found: ResumePreview) -> tuple[Mapping[str, Any], ...]:
-    """List changed node counts for ``run.json``: of earlier resumes, and of the checked one."""
-    new = [
-        {
-            "epoch": found.plan.epoch,
-            "nodes": one.name,
-            "before": len(one.before),
-            "now": len(one.after),
-            "state": dict(one.layouts),
-        }
-        for one in found.resized.families
-    ]
-    # A resume that was killed before its first save does the same once more.
-    return (*record.resized, *(one for one in new if one not in record.resized[-len(new) :]))
-
-
 def find_changes(run: Run, present: Authored, job: Job, code: CodeDigests) -> tuple[Change, ...]:
-    """Find in checking a resume all that changed since the run was recorded, spec included."""
+    """List, for the check of a resume, all that changed since the run was recorded."""
     changes = find_surrounding_changes(run, present, job, code)
     if digest_authored(present) != run.record.spec_digest:
         changes = (*find_changes_since(run, present), *changes)
@@ -151,7 +133,7 @@ def find_changes(run: Run, present: Authored, job: Job, code: CodeDigests) -> tu
 def find_surrounding_changes(
     run: Run, present: Authored, job: Job, code: CodeDigests
 ) -> tuple[Change, ...]:
-    """Find in checking a resume what changed besides the spec: code, data, versions."""
+    """List, for the check of a resume, what changed besides the spec: code, data, versions."""
     record, folder = run.record, Path(present.folder)
     environment = dict(record.environment)
     if not has_callables(job):
@@ -167,7 +149,7 @@ def find_surrounding_changes(
 
 
 def _find_variable_changes(before: Mapping[str, str], present: Authored) -> Iterator[Change]:
-    """Compare, in checking a resume, recorded with present environment variables."""
+    """Yield each environment variable that differs at the checked resume, as a ``Change``."""
     safe = set()
     if isinstance(present, LoadedSpec):
         safe = {name for name, one in present.spec.params.items() if one.drift == "safe"}

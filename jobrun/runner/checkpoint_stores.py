@@ -41,7 +41,7 @@ def open_store(run: Run, job: Job, folder: Path) -> CheckpointStore:
 
 
 def node_files(job: Job, store: CheckpointStore, run: Run) -> NodeFiles:
-    """Find where the nodes of a run write checkpoint files on their way to the run's store."""
+    """Return the places where a run's nodes write checkpoint files for the run's store."""
     policy = job.checkpoint
     if not policy.enabled:
         return NodeFiles()

@@ -15,6 +15,7 @@ from jobrun.checkpoint.store_protocol import CheckpointStore, Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.task_groups import partial_group
 from jobrun.core.errors import CheckpointError, DriftError, UsageError
+from jobrun.core.events import Listener, Noted
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.query import checkpointed_blobs, outputs_read_later
@@ -36,8 +37,13 @@ def describe_parent(parent: Mapping[str, Any]) -> str:
     return f"{parent.get('run')}, epoch {parent.get('epoch')}{some}"
 
 
+def report_parent(parent: Mapping[str, Any], listen: Listener) -> None:
+    """Emit a ``Noted`` event that names the parent run and epoch of a fork."""
+    listen(Noted(f"forked from {describe_parent(parent)}"))
+
+
 def require_parent(run: Run) -> Manifest | None:
-    """Require that the parent's epoch that a fork starts from exists; return its manifest.
+    """Return the manifest of the epoch that gives a fork its first state; raise if it is gone.
 
     Returns:
         The manifest of that epoch; None for a run that is no fork.
@@ -79,7 +85,7 @@ def fork_start(run: Run, job: Job) -> ResumePoint | None:
 
 
 def seed_group(run: Run, job: Job) -> TaskGroup | None:
-    """Build the task group that loads chosen blobs of its parent into a fork, or None.
+    """Build the task group that loads chosen parent blobs into a fork; None without a choice.
 
     Raises:
         CheckpointError: The parent's epoch is not there any more, or damaged.
@@ -96,7 +102,7 @@ def seed_group(run: Run, job: Job) -> TaskGroup | None:
 def match_blobs(
     job: Job, there: Mapping[str, tuple[str, ...]], patterns: tuple[str, ...]
 ) -> dict[str, tuple[str, ...]]:
-    """Choose by name patterns the parent's blobs that a fork starts with; return them by node.
+    """Choose by name patterns the parent's blobs for a fork's first state; return them by node.
 
     Args:
         job: The job that is to have them.
@@ -129,7 +135,7 @@ def match_blobs(
 
 
 def require_resizable(job: Job, store: CheckpointStore, epoch: int) -> frozenset[str]:
-    """Return the nodes whose number a fork changes; raise if their state cannot be divided.
+    """Return the nodes over which a fork's first state is redistributed; raise if it cannot be.
 
     Raises:
         DriftError: E387, E388, some of what the job declares cannot be.

@@ -1,13 +1,12 @@
-"""Run one invocation of a run: recover, open the session, run the loop, record the end.
+"""Run one invocation of a run: open the session, run the loop, record start and end.
 
-The only module that puts the session, the store, the journal and the loop together.
+The only module that puts the session, the saver and the loop together.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import field
@@ -30,13 +29,12 @@ from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.lazy_module import lazy_module
 from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.types import Job, TaskGroup
-from jobrun.runner.checkpoint_stores import node_files, open_store, open_upload
+from jobrun.runner.checkpoint_stores import node_files, open_upload
 from jobrun.runner.identity.code_digests import CodeDigests
 from jobrun.runner.identity.data_fingerprints import fingerprint_data
-from jobrun.runner.identity.data_lock import require_locked
-from jobrun.runner.identity.drift import Change, require_no_drift
+from jobrun.runner.identity.drift import Change
 from jobrun.runner.identity.environment import describe_environment
-from jobrun.runner.identity.provenance import collect_provenance, hide_secrets
+from jobrun.runner.identity.provenance import collect_provenance
 from jobrun.runner.identity.recorded_job import (
     Authored,
     digest_authored,
@@ -48,19 +46,14 @@ from jobrun.runner.identity.recorded_job import (
 from jobrun.runner.loop.conditions import total_epochs
 from jobrun.runner.loop.epoch_loop import JobRunner, ResumePoint, RunLimits
 from jobrun.runner.loop.node_loss import NodeFailover, SavedState
-from jobrun.runner.options import RunOptions, RunResult
-from jobrun.runner.preflight.checks import raise_errors
+from jobrun.runner.options import RunOptions, RunResult, parse_node_map
 from jobrun.runner.preflight.filesystem import (
     find_file_system,
-    probe_directory,
-    require_own,
 )
-from jobrun.runner.resume.mid_epoch_recovery import EntryPlan
-from jobrun.runner.resume.node_map import parse_node_map
 from jobrun.runner.resume.recovery import FROM_INIT, RecoveryPlan
-from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata, build_choice_note
+from jobrun.runner.run_metadata_handler import RunMetadata
 from jobrun.runner.rundir.lock import RunLock
-from jobrun.runner.rundir.logs import RunLogs, cut_metrics, read_last_usage, trim_metrics
+from jobrun.runner.rundir.logs import RunLogs, read_last_usage
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.run_json import RunRecord, Status
 from jobrun.runner.saved_progress import Progress
@@ -114,122 +107,7 @@ class Invocation:
         return (StopAfterEpochs(epochs, "--epochs"),) if epochs else ()
 
 
-def run_new(
-    run: Run,
-    job: Job,
-    lock: RunLock,
-    options: RunOptions,
-    listener: Listener,
-    warnings: tuple[Fault, ...] = (),
-) -> RunResult:
-    """Run the first invocation of a run that was just created, from init on.
-
-    Raises:
-        JobrunError: It did not end in good order; ``run.json`` says so too.
-    """
-    run = run.write(environment=describe_environment())
-    store = open_store(run, job, run.folder)
-    own = RunMetadata(store, run.path, run.record.run_id)
-    with fan_out_events(run, job, listener, 0, options) as listen:
-        report_warnings(warnings, listen)
-        work = Invocation(run, job, run.folder, lock, options, store, listen)
-        if not job.checkpoint.enabled:
-            listen(Noted("checkpoint: none: this run cannot be resumed", "warning"))
-            return _run(work, (), None)
-        with own.opened(listen):
-            report_parent(run, listen)
-            others = (CheckedHandler(options.metadata),) if options.metadata else ()
-            return _run(work, (own, *others), _fork_start(work))
-
-
-def continue_run(
-    run: Run,
-    present: Authored,
-    job: Job,
-    lock: RunLock,
-    options: RunOptions,
-    listener: Listener,
-) -> RunResult:
-    """Continue a run in a new invocation: check for drift, recover, run the epoch loop.
-
-    ::
-
-        choose the epoch                    # reads only
-        refuse drift, and what is missing   # reads only
-        do what the choice asks for         # journal first, then moves
-        write down what is run now
-        run the loop from that epoch
-
-    Raises:
-        JobrunError: It is refused, or did not end in good order.
-    """
-    if not options.trust:
-        require_own(run.path)
-    # A new run does without what only a resume needs; so below.
-    from jobrun.runner.check_resume import preview_resume, record_resizes  # noqa: PLC0415
-
-    found = preview_resume(run, present, job, options)
-    plan, own, other = found.plan, found.own, found.other
-    accept = (*run.record.accepted, *options.accept)
-    commands = _list_commands(run, options, present)
-    require_no_drift(
-        found.changes,
-        strict=options.strict,
-        accept=accept,
-        commands=commands,
-        explained=found.explained,
-    )
-    raise_errors(found.faults)
-    unpinned = require_locked(present, job)
-    is_whole = plan.epoch != FROM_INIT and not own.entry.records
-    if is_whole and digest_authored(present) != run.record.spec_digest:
-        # Most starts are no resume with another spec, and need none of this.
-        from jobrun.runner.checkpoint_types import require_stored_types  # noqa: PLC0415
-
-        moved, nodes = found.resized.types, found.resized.nodes
-        require_stored_types(job, Path(present.folder), found.store, plan.epoch, moved, nodes)
-    warnings = found.faults + unpinned + probe_directory(run.path)
-    with (
-        fan_out_events(run, job, listener, plan.generation, options) as listen,
-        own.opened(listen),
-    ):
-        own.recover(listen)
-        listen(build_choice_note(found.chosen))
-        report_changes(found.changes, listen, found.resized)
-        report_warnings(warnings, listen)
-        before = run.record
-        run = _record_start(
-            run.write(resized=record_resizes(before, found)),
-            present,
-            job,
-            plan,
-            options,
-            found.code,
-        )
-        if own.entry.records:
-            # What was saved within the epoch is progress.
-            run = run.write(starts=1)
-        ended = before.status == "finished"
-        code = (before.exit_code or 0) if ended else 0
-        work = Invocation(run, job, Path(present.folder), lock, options, found.store, listen, code)
-        resumed, entry = _build_resume_point(work, plan, own.entry, ended=ended)
-        if other and resumed and not other.accessible(plan.epoch):
-            # A kill came between the save and this.
-            other.written(plan.epoch, plan.generation)
-        return _run(work, (own, other) if other else (own,), resumed, entry)
-
-
-def _list_commands(run: Run, options: RunOptions, present: Authored) -> tuple[str, str]:
-    """Return the ``resume`` and ``fork`` commands that an invocation's error suggests."""
-    words, handle = hide_secrets(options.given, present), run.handle(options.run_dir)
-    spec = words[1:] if words[:1] == ("--spec",) else words
-    return (
-        shlex.join(("jobrun", "resume", handle, *words)),
-        shlex.join(("jobrun", "fork", handle, *spec)),
-    )
-
-
-def _run(
+def run_invocation(
     work: Invocation,
     handlers: tuple[MetadataHandler, ...],
     resumed: ResumePoint | None,
@@ -295,7 +173,7 @@ _STUCK_STARTS = 3
 
 
 def _announce(work: Invocation, path: str) -> None:
-    """Notify targets that an invocation starts; warn if several in a row have saved nothing."""
+    """Send notifications that an invocation starts; warn after several that saved nothing."""
     record = work.run.record
     stuck = ""
     if record.starts >= _STUCK_STARTS:
@@ -329,7 +207,7 @@ def _build_stop_requests(work: Invocation, session: Session) -> StopRequests:
 
 
 def _deadline_s(work: Invocation) -> float | None:
-    """Return the seconds that the deadline and its margin leave an invocation, or None."""
+    """Return how many seconds the deadline, less its margin, leaves an invocation, or None."""
     deadline = work.job.deadline
     if deadline is None:
         return None
@@ -378,7 +256,7 @@ def _build_failover(
     requests: StopRequests,
     midway: mid_epoch_saver.MidEpochSaver | None,
 ) -> NodeFailover | None:
-    """Build what replaces nodes lost in an invocation; None without ``max_failures``."""
+    """Build the ``NodeFailover`` of an invocation; return None without ``max_failures``."""
     if not work.options.max_failures:
         return None
     accept = (*work.run.record.accepted, *work.options.accept)
@@ -438,7 +316,7 @@ def _result(work: Invocation, code: int, saved: int, faults: tuple[Fault, ...]) 
 
 
 def _record_end(work: Invocation, status: Status, result: RunResult, started: float) -> None:
-    """Record in ``run.json`` how an invocation ended, ignoring write errors if it had failed.
+    """Write how an invocation ended to ``run.json``, and emit ``RunEnded``.
 
     Raises:
         RunLostError: E355, the run is not there any more; nothing is written in its place.
@@ -455,46 +333,12 @@ def _record_end(work: Invocation, status: Status, result: RunResult, started: fl
     work.listen(RunEnded(status, result.epoch, seconds, result.reason))
 
 
-def _fork_start(work: Invocation) -> ResumePoint | None:
-    if not work.run.record.parent:
-        return None
-    from jobrun.runner.fork_first_state import fork_start  # noqa: PLC0415
-
-    return fork_start(work.run, work.job)
-
-
 def _seed_group(work: Invocation) -> TaskGroup | None:
     if not work.run.record.parent:
         return None
     from jobrun.runner.fork_first_state import seed_group  # noqa: PLC0415
 
     return seed_group(work.run, work.job)
-
-
-def _build_resume_point(
-    work: Invocation, plan: RecoveryPlan, entry: EntryPlan, *, ended: bool
-) -> tuple[ResumePoint | None, SafePoint | None]:
-    """Return the saved state, and the point in an epoch, from which an invocation resumes."""
-    path, job = work.run.path, work.job
-    if plan.epoch == FROM_INIT:
-        trim_metrics(path, plan.epoch)
-        return _fork_start(work), None
-    store, epoch, midpoint = work.store, plan.epoch, None
-    if entry.records:
-        from jobrun.checkpoint.stores.mid_epoch_store import mid_epoch_store  # noqa: PLC0415
-
-        store, epoch = mid_epoch_store(store, entry.records), entry.epoch
-    manifest = store.manifest(epoch)
-    if entry.records:
-        midpoint, metrics_bytes = mid_epoch_saver.read_midpoint(job, manifest, store.path(epoch))
-        cut_metrics(path, metrics_bytes)
-    else:
-        trim_metrics(path, epoch)
-    from jobrun.runner.resume.resize import restore_progress  # noqa: PLC0415
-
-    progress, load, unknown = restore_progress(job, manifest, store.path(epoch))
-    accept = (*work.run.record.accepted, *work.options.accept, *unknown)
-    return ResumePoint(progress, load, accept, ended=ended), midpoint
 
 
 def _count_starts(before: RunRecord, plan: RecoveryPlan) -> int:
@@ -504,7 +348,7 @@ def _count_starts(before: RunRecord, plan: RecoveryPlan) -> int:
     return before.starts + 1 if died and before.started_after == plan.epoch else 1
 
 
-def _record_start(
+def record_start(
     run: Run,
     present: Authored,
     job: Job,
@@ -552,7 +396,7 @@ MOST_TASKS = 500
 
 
 def task_facts(job: Job) -> tuple[TaskFacts, ...]:
-    """List group, name, node and needs of the tasks for an invocation's start event."""
+    """Describe each task (group, name, node, needs) for the event that starts an invocation."""
     found = tuple(
         TaskFacts(group.name, task.name, task.node, task.needs)
         for group in job.groups
@@ -565,14 +409,14 @@ def task_facts(job: Job) -> tuple[TaskFacts, ...]:
 def fan_out_events(
     run: Run, job: Job, listener: Listener, generation: int, options: RunOptions
 ) -> Iterator[Listener]:
-    """Open the logs and listeners of an invocation; yield one listener that serves them all."""
+    """Open an invocation's logs and listeners; yield a function that passes events to all."""
     names = tuple(dict.fromkeys((*job.listeners, *options.listeners)))
     with contextlib.ExitStack() as stack:
         logs = stack.enter_context(contextlib.closing(RunLogs(run.path, job, generation)))
         sinks: list[Callable[[Event], list[str]]] = []
         if names:
             # Most jobs have none.
-            from jobrun.runner.listeners.fan_out import ListenerFanOut  # noqa: PLC0415
+            from jobrun.runner.listeners.listener_processes import ListenerFanOut  # noqa: PLC0415
 
             facts = {
                 "job": job.name,
@@ -610,23 +454,15 @@ def _forward(
 
 
 def report_warnings(warnings: tuple[Fault, ...], listen: Listener) -> None:
-    """Emit the warnings of the checks before an invocation as ``Noted`` events."""
+    """Emit the warnings found before an invocation starts as ``Noted`` events."""
     for fault in warnings:
         listen(Noted(f"{fault.message} ({fault.mend})", "warning"))
-
-
-def report_parent(run: Run, listen: Listener) -> None:
-    """Emit a ``Noted`` event that names the parent run, as a fork's first invocation starts."""
-    if run.record.parent:
-        from jobrun.runner.fork_first_state import describe_parent  # noqa: PLC0415
-
-        listen(Noted(f"forked from {describe_parent(run.record.parent)}"))
 
 
 def report_changes(
     changes: tuple[Change, ...], listen: Listener, resized: ResizePlan | None = None
 ) -> None:
-    """Emit a note as an invocation starts for each change of spec, code, data or node count."""
+    """Emit a ``Noted`` event for each change (spec, code, data) before an invocation."""
     for change in changes:
         level = "info" if change.kind in {"safe", "declared safe"} else "warning"
         listen(Noted(f"changed ({change.kind}): {change}", level))

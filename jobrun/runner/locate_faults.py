@@ -26,7 +26,7 @@ _NAMED = lazy_pattern(r"'([^'/\s]+)[/']")
 
 
 def locate_faults(error: JobrunError, job: Job) -> JobrunError:
-    """Add to each fault about a blob where in the spec the step is that creates the blob.
+    """Add to each fault that names a blob the place in the spec that creates the blob.
 
     Returns:
         The error itself where nothing is to be added. Else one of the same class, with its notes.

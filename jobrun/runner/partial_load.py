@@ -70,7 +70,7 @@ def load_blobs_from_checkpoints(
 
 
 def parse_address(name: str, nodes: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Parse the name of a blob to load, ``node.w`` or ``w``; return the blob and its nodes."""
+    """Parse a blob to load, ``node.w`` or ``w`` (of all nodes); return its name and nodes."""
     node, dot, blob = name.partition(".")
     if dot and node in nodes:
         return blob, (node,)

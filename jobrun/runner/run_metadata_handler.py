@@ -1,4 +1,4 @@
-"""Implement the run's own MetadataHandler, and check the answers of a foreign one."""
+"""Implement the run's own ``MetadataHandler``, and check the answers of the user's."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class RunMetadata:
         return Chosen(self.recovery.epoch, _reason(self.recovery, wanted))
 
     def release(self) -> None:
-        """Release this handler's lock that protects the chosen epoch from deletion, if held."""
+        """Release this metadata handler's lock, which kept the chosen epoch from deletion."""
         hold, self._hold = self._hold, None
         if hold is not None:
             hold.release()
@@ -95,17 +95,17 @@ class RunMetadata:
         return epoch is None or (epoch in self._store.epochs() and self._inspect(epoch) is None)
 
     def written(self, epoch: int, generation: int) -> None:
-        """Record in the journal, as the run's metadata handler, that an epoch is durable."""
+        """Write a durable epoch to the journal, as the run's own metadata handler."""
         if self._journal is not None:
             self._journal.acknowledge(epoch, generation)
 
     def written_within(self, epoch: int, records: int, generation: int) -> None:
-        """Record in the journal, as the run's metadata handler, a save inside an epoch."""
+        """Write a mid-epoch save to the journal, as the run's own metadata handler."""
         if self._journal is not None:
             self._journal.acknowledge_within(epoch, records, generation)
 
     def report(self, times: CheckpointTimes) -> None:
-        """Emit the times of a save or load as an event, as the run's metadata handler."""
+        """Emit an event for the run's own metadata handler: how long a save or load took."""
         self._listen(times)
 
     @contextlib.contextmanager
@@ -133,7 +133,7 @@ class RunMetadata:
             apply_entry(self.entry, self.root, self._journal, self._run, listen)
 
     def _planned(self, wanted: int | None) -> RecoveryPlan:
-        """Plan recovery for this metadata handler; retry if the chosen epoch was deleted."""
+        """Plan which epoch the run's own metadata handler resumes; retry if it was deleted."""
         for _ in retry_attempts():
             self._said = self._acknowledged(wanted)
             with contextlib.suppress(_EpochGoneError):
@@ -150,7 +150,7 @@ class RunMetadata:
         raise epochs_deleted_error(str(self._run))
 
     def _held_and_inspected(self, epoch: int) -> Damage | None:
-        """Lock an epoch against deletion for this handler, and verify it; return any damage."""
+        """Lock and verify an epoch for the run's own metadata handler; return any damage."""
         hold = self._store.hold(epoch)
         if hold is None:
             raise _EpochGoneError
@@ -162,7 +162,7 @@ class RunMetadata:
         return damage
 
     def _acknowledged(self, wanted: int | None) -> JournalContents:
-        """Read this metadata handler's journal; ignore damage if the user named an epoch."""
+        """Read the journal for this metadata handler; ignore damage if the user named an epoch."""
         try:
             return read_journal(self._run, self._run_id)
         except CheckpointError:
@@ -173,14 +173,14 @@ class RunMetadata:
 
 
 class CheckedHandler:
-    """Wraps a foreign metadata handler: what it raises and returns is checked."""
+    """Wraps the user's metadata handler: what it raises and returns is checked."""
 
     def __init__(self, handler: MetadataHandler) -> None:
         self._handler = handler
         self.name = type(handler).__name__
 
     def last_epoch(self, wanted: int | None) -> Chosen | None:
-        """Ask the user's metadata handler for the epoch to continue from; check its type."""
+        """Ask the user's metadata handler which epoch to resume; check the answer's type."""
         said = self._ask("last_epoch", lambda: self._handler.last_epoch(wanted))
         if said is None or (isinstance(said, Chosen) and type(said.epoch) is int):
             return said
@@ -198,7 +198,7 @@ class CheckedHandler:
         self._ask("written", lambda: self._handler.written(epoch, generation))
 
     def report(self, times: CheckpointTimes) -> None:
-        """Report to the user's metadata handler how long a save, load or upload took."""
+        """Call the user's metadata handler with how long a save, load or upload took."""
         self._ask("report", lambda: self._handler.report(times))
 
     def _ask(self, what: str, call: Callable[[], _T]) -> _T:
@@ -218,7 +218,7 @@ class CheckedHandler:
 
 
 def choose_epoch(own: RunMetadata, other: CheckedHandler | None, wanted: int | None) -> Chosen:
-    """Ask the metadata handlers which epoch to continue from: the user's first, then the run's.
+    """Choose the epoch to resume by asking the user's ``MetadataHandler``, then the run's own.
 
     Another handler's word counts before the user's, and both before the run's own; the run's
     own decides whether that epoch can be used.
@@ -258,7 +258,7 @@ def require_new_run(handler: MetadataHandler) -> None:
 
 
 def _find_newest(own: RunMetadata) -> int | None:
-    """Return the epoch that the run's own metadata handler would choose; None without one."""
+    """Return the epoch that the run's own metadata handler would resume, if it finds one."""
     try:
         return own.last_epoch(None).epoch
     except CheckpointError:

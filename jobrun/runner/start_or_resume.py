@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,9 @@ from jobrun.runner.identity.blas_libraries import set_blas_threads
 from jobrun.runner.identity.code_digests import digest_code
 from jobrun.runner.identity.data_fingerprints import fingerprint_data
 from jobrun.runner.identity.data_lock import require_locked
-from jobrun.runner.identity.provenance import collect_provenance
+from jobrun.runner.identity.drift import require_no_drift
+from jobrun.runner.identity.environment import describe_environment
+from jobrun.runner.identity.provenance import collect_provenance, hide_secrets
 from jobrun.runner.identity.recorded_job import (
     Authored,
     check_record,
@@ -44,7 +46,7 @@ from jobrun.runner.identity.recorded_job import (
     require_secrets,
     stage_authored,
 )
-from jobrun.runner.options import Resume, RunOptions, RunResult
+from jobrun.runner.options import Resume, RunOptions, RunResult, parse_node_map
 from jobrun.runner.preflight.blob_types import estimate_state_bytes
 from jobrun.runner.preflight.checks import (
     check_upload,
@@ -56,11 +58,11 @@ from jobrun.runner.preflight.filesystem import (
     check_file_system,
     find_file_system,
     probe_directory,
-    require_own_parent,
     require_space,
 )
-from jobrun.runner.resume.node_map import parse_node_map
+from jobrun.runner.resume.recovery import FROM_INIT
 from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
+from jobrun.runner.rundir.logs import cut_metrics, trim_metrics
 from jobrun.runner.rundir.run_directories import (
     LATEST,
     Run,
@@ -73,6 +75,8 @@ from jobrun.runner.rundir.run_directories import (
     open_run,
     point_latest,
     remove_directory,
+    require_own,
+    require_own_parent,
     runs,
     unreadable_runs,
 )
@@ -82,10 +86,17 @@ from jobrun.spec.load import LoadedSpec
 from jobrun.version import __version__
 
 if TYPE_CHECKING:
-    from jobrun.runner import invocation
+    from jobrun.checkpoint.metadata_handler import MetadataHandler
+    from jobrun.runner import checkpoint_stores, invocation, run_metadata_handler
+    from jobrun.runner.loop.epoch_loop import ResumePoint
     from jobrun.runner.resume import finished
+    from jobrun.runner.resume.mid_epoch_recovery import EntryPlan
+    from jobrun.runner.resume.recovery import RecoveryPlan
+    from jobrun.runtime.context.safe_point import SafePoint
 else:
-    # Its imports bring numpy in.
+    # Their imports bring numpy in.
+    checkpoint_stores = lazy_module("jobrun.runner.checkpoint_stores")
+    run_metadata_handler = lazy_module("jobrun.runner.run_metadata_handler")
     invocation = lazy_module("jobrun.runner.invocation")
     finished = lazy_module("jobrun.runner.resume.finished")
 
@@ -149,7 +160,7 @@ def _start(
         for place in (options.run_dir, options.run_dir / job.name):
             require_own_parent(place)
     if options.metadata is not None:
-        import_module("jobrun.runner.run_metadata_handler").require_new_run(options.metadata)
+        run_metadata_handler.require_new_run(options.metadata)
     path = create_directory(options.run_dir, job.name)
     reach("runner.directory-made")
     with RunLock.acquire(path) as lock:
@@ -166,7 +177,7 @@ def _start(
         reach("runner.run-made")
         point_latest(path)
         try:
-            return invocation.run_new(run, job, lock, options, listener, warnings)
+            return _run_new(run, job, lock, options, listener, warnings)
         except (CheckpointError, UsageError):
             # The parent's epoch cannot be had, or has nothing left to run: nothing was begun that
             # could be continued.
@@ -175,8 +186,49 @@ def _start(
             raise
 
 
+def _run_new(
+    run: Run,
+    job: Job,
+    lock: RunLock,
+    options: RunOptions,
+    listener: Listener,
+    warnings: tuple[Fault, ...] = (),
+) -> RunResult:
+    """Start the first invocation of a run whose directory was just made, from init on.
+
+    Raises:
+        JobrunError: It did not end in good order; ``run.json`` says so too.
+    """
+    run = run.write(environment=describe_environment())
+    store = checkpoint_stores.open_store(run, job, run.folder)
+    own = run_metadata_handler.RunMetadata(store, run.path, run.record.run_id)
+    with invocation.fan_out_events(run, job, listener, 0, options) as listen:
+        invocation.report_warnings(warnings, listen)
+        work = invocation.Invocation(run, job, run.folder, lock, options, store, listen)
+        if not job.checkpoint.enabled:
+            listen(Noted("checkpoint: none: this run cannot be resumed", "warning"))
+            return invocation.run_invocation(work, (), None)
+        with own.opened(listen):
+            if run.record.parent:
+                from jobrun.runner.fork_first_state import report_parent  # noqa: PLC0415
+
+                report_parent(run.record.parent, listen)
+            handlers: tuple[MetadataHandler, ...] = (own,)
+            if options.metadata:
+                handlers += (run_metadata_handler.CheckedHandler(options.metadata),)
+            return invocation.run_invocation(work, handlers, _fork_start(work))
+
+
+def _fork_start(work: invocation.Invocation) -> ResumePoint | None:
+    if not work.run.record.parent:
+        return None
+    from jobrun.runner.fork_first_state import fork_start  # noqa: PLC0415
+
+    return fork_start(work.run, work.job)
+
+
 def _discard(run: Run, run_dir: Path) -> None:
-    """Remove a new run that failed to start, ignoring errors that would hide the first one."""
+    """Remove a new run that failed to start; ignore errors, which would hide the first one."""
     with contextlib.suppress(JobrunError):
         remove_directory(run.path)
         before = newest_run(run_dir, run.record.job)
@@ -227,11 +279,128 @@ def resume_run(
     with exit_on_early_signal(), RunLock.acquire(run.path) as lock:
         # Read again: its holder may have come further since it was looked up.
         run = open_run(run.path)
-        return invocation.continue_run(run, present, job, lock, options, listener)
+        return _continue_run(run, present, job, lock, options, listener)
+
+
+def _continue_run(
+    run: Run,
+    present: Authored,
+    job: Job,
+    lock: RunLock,
+    options: RunOptions,
+    listener: Listener,
+) -> RunResult:
+    """Resume a run whose lock is held: refuse drift, restore an epoch, run the epoch loop.
+
+    ::
+
+        choose the epoch                    # reads only
+        refuse drift, and what is missing   # reads only
+        do what the choice asks for         # journal first, then moves
+        write down what is run now
+        run the loop from that epoch
+
+    Raises:
+        JobrunError: It is refused, or did not end in good order.
+    """
+    if not options.trust:
+        require_own(run.path)
+    # A new run does without what only a resume needs; so below.
+    from jobrun.runner.check_resume import preview_resume  # noqa: PLC0415
+    from jobrun.runner.resume.resize import list_resizes  # noqa: PLC0415
+
+    found = preview_resume(run, present, job, options)
+    plan, own, other = found.plan, found.own, found.other
+    accept = (*run.record.accepted, *options.accept)
+    commands = _list_commands(run, options, present)
+    require_no_drift(
+        found.changes,
+        strict=options.strict,
+        accept=accept,
+        commands=commands,
+        explained=found.explained,
+    )
+    raise_errors(found.faults)
+    unpinned = require_locked(present, job)
+    is_whole = plan.epoch != FROM_INIT and not own.entry.records
+    if is_whole and digest_authored(present) != run.record.spec_digest:
+        # Most starts are no resume with another spec, and need none of this.
+        from jobrun.runner.checkpoint_types import require_stored_types  # noqa: PLC0415
+
+        moved, nodes = found.resized.types, found.resized.nodes
+        require_stored_types(job, Path(present.folder), found.store, plan.epoch, moved, nodes)
+    warnings = found.faults + unpinned + probe_directory(run.path)
+    with (
+        invocation.fan_out_events(run, job, listener, plan.generation, options) as listen,
+        own.opened(listen),
+    ):
+        own.recover(listen)
+        listen(run_metadata_handler.build_choice_note(found.chosen))
+        invocation.report_changes(found.changes, listen, found.resized)
+        invocation.report_warnings(warnings, listen)
+        before = run.record
+        run = invocation.record_start(
+            run.write(resized=list_resizes(before.resized, plan.epoch, found.resized)),
+            present,
+            job,
+            plan,
+            options,
+            found.code,
+        )
+        if own.entry.records:
+            # What was saved within the epoch is progress.
+            run = run.write(starts=1)
+        ended = before.status == "finished"
+        code = (before.exit_code or 0) if ended else 0
+        folder, store = Path(present.folder), found.store
+        work = invocation.Invocation(run, job, folder, lock, options, store, listen, code)
+        resumed, entry = _build_resume_point(work, plan, own.entry, ended=ended)
+        if other and resumed and not other.accessible(plan.epoch):
+            # A kill came between the save and this.
+            other.written(plan.epoch, plan.generation)
+        return invocation.run_invocation(work, (own, other) if other else (own,), resumed, entry)
+
+
+def _list_commands(run: Run, options: RunOptions, present: Authored) -> tuple[str, str]:
+    """Build the ``resume`` and ``fork`` commands to suggest if drift forbids the resume."""
+    words, handle = hide_secrets(options.given, present), run.handle(options.run_dir)
+    spec = words[1:] if words[:1] == ("--spec",) else words
+    return (
+        shlex.join(("jobrun", "resume", handle, *words)),
+        shlex.join(("jobrun", "fork", handle, *spec)),
+    )
+
+
+def _build_resume_point(
+    work: invocation.Invocation, plan: RecoveryPlan, entry: EntryPlan, *, ended: bool
+) -> tuple[ResumePoint | None, SafePoint | None]:
+    """Build what a run is resumed from: saved state, and a point within an epoch or None."""
+    path, job = work.run.path, work.job
+    if plan.epoch == FROM_INIT:
+        trim_metrics(path, plan.epoch)
+        return _fork_start(work), None
+    store, epoch, midpoint = work.store, plan.epoch, None
+    if entry.records:
+        from jobrun.checkpoint.stores.mid_epoch_store import mid_epoch_store  # noqa: PLC0415
+        from jobrun.runner.resume.mid_epoch_recovery import read_midpoint  # noqa: PLC0415
+
+        store, epoch = mid_epoch_store(store, entry.records), entry.epoch
+        manifest = store.manifest(epoch)
+        midpoint, metrics_bytes = read_midpoint(job, manifest, store.path(epoch))
+        cut_metrics(path, metrics_bytes)
+    else:
+        manifest = store.manifest(epoch)
+        trim_metrics(path, epoch)
+    from jobrun.runner.loop.epoch_loop import ResumePoint  # noqa: PLC0415
+    from jobrun.runner.resume.resize import restore_progress  # noqa: PLC0415
+
+    progress, load, unknown = restore_progress(job, manifest, store.path(epoch))
+    accept = (*work.run.record.accepted, *work.options.accept, *unknown)
+    return ResumePoint(progress, load, accept, ended=ended), midpoint
 
 
 def match_hash_seed(run: Run, options: RunOptions) -> None:
-    """Restart Python to resume a run, if the run was recorded with another hash seed.
+    """Restart Python with the run's hash seed before resuming, if the present one differs.
 
     Where it cannot, the difference is drift of the numerics.
     """
@@ -302,7 +471,7 @@ def _warn_of_moved_run(run_dir: Path, job: str, newest: Run | None, listener: Li
 
 
 def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
-    """Choose the run to resume: the one that a text names, or the newest unfinished one.
+    """Choose which run to resume: the named one, fetched if remote, or the newest unfinished.
 
     One in an object store is brought here first, with that epoch or its newest good one.
 

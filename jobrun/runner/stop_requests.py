@@ -150,7 +150,7 @@ class StopRequests:
         return self._insisted
 
     def expect(self, seconds: float | None) -> None:
-        """Set when the epoch will be saved: a stop request drops an epoch that is too late."""
+        """Set when the epoch should be saved, by which a stop request keeps or drops it."""
         self._expected_end = None if seconds is None else time.monotonic() + seconds
         # Set before the reason is read: the thread that notes a reason reads the end afterwards.
         # Waking that thread at every epoch would cost more than a small epoch does.
@@ -235,7 +235,7 @@ class StopRequests:
         return _BY_COMMAND if is_command else _words(number)
 
     def _is_copy(self, number: int, meant: int) -> bool:
-        """Return whether a signal is the same stop request again, relayed and sent directly."""
+        """Return whether a stop signal is a copy of the last one, relayed by the supervisor."""
         now = time.monotonic()
         before, at = self._heard.get(meant, (number, -math.inf))
         is_relayed_alike = RELAYS.get(meant) == meant
@@ -246,7 +246,7 @@ class StopRequests:
         return False
 
     def _look(self) -> None:
-        """Look for a stop by file, time limit or deadline; cancel an epoch that is too late."""
+        """Check the stop file, time limit and deadline; cancel an epoch that ends too late."""
         now = time.monotonic()
         if not self._reason and now >= self._time_at:
             self._note("the time limit of this invocation was reached")
@@ -292,7 +292,7 @@ class TimeLeft:
 def time_left(
     deadline: Deadline, environment: Mapping[str, str], now: float, *, ask: RunCommand | None = None
 ) -> TimeLeft | None:
-    """Return the time left before the run must stop, by its deadline; None without a deadline.
+    """Return the time until the deadline stops the run, by the spec or batch system, or None.
 
     Args:
         deadline: As in the spec; its margin is not taken off.
@@ -346,7 +346,7 @@ def job_age_s(variable: str, value: str | None) -> float:
 
 
 def parse_clock(text: str) -> float | None:
-    """Parse the time that Slurm leaves until a stop (``1-02:30:00``) to seconds, or None."""
+    """Parse the time that Slurm leaves until it stops the run, ``1-02:30:00``, to seconds."""
     match = _CLOCK.fullmatch(text.strip())
     if match is None:
         return None

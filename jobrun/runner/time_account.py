@@ -79,11 +79,11 @@ class TimeAccount:
             self._ends.append((event.node, event.task, self._clock(), event.seconds))
 
     def begin_group(self) -> None:
-        """Begin a group run in the time account: forget the ends and waits of earlier tasks."""
+        """Begin a task group in the time account: forget the times of earlier tasks."""
         self._ends, self._waits = [], []
 
     def end_group(self, seconds: float) -> None:
-        """Move in the time account what a group's tasks waited from computing to waiting."""
+        """Move seconds that a group's tasks waited out of the time account's ``computing``."""
         ends, waits = self._ends, self._waits
         if self._row != "computing" or (len(ends) == 1 and not waits):
             return
@@ -107,7 +107,7 @@ class TimeAccount:
             self.move("nodes", nodes_s / len(nodes))
 
     def times(self) -> TimeUse:
-        """Return the seconds in each category of the time account until now.
+        """Return the seconds so far in each category of the time account, such as ``saves``.
 
         Can be called from any thread.
         """
@@ -201,7 +201,7 @@ class UsageRecorder:
                 self._record()
 
     def close(self) -> None:
-        """Record, once, the time and resources that this start of the run used in total."""
+        """Record once the time and resources that the run used since it started or resumed."""
         self._watch.close()
         if not self._is_closed:
             self._is_closed = True
@@ -235,7 +235,7 @@ _INTERVALS_S = (1200, 1800, 3600, 7200, 14400)
 
 
 def advise(times: TimeUse, job: Job) -> str:
-    """Return advice on the largest loss in a run's time account, if over a tenth; else nothing.
+    """Return advice on the wait that takes most of a run's time; empty if under a tenth.
 
     Args:
         times: The account of the time.

@@ -43,7 +43,7 @@ from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.readers import POSITION, POSITION_PREFIX
 from jobrun.runner.identity.recorded_job import is_from_python
-from jobrun.runner.rundir.event_lines import read_events
+from jobrun.runner.rundir.logs import read_events
 from jobrun.runner.rundir.object_store_run import download_temporarily, remote_run, split_target
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, Run, find_run
 from jobrun.runner.rundir.run_json import RECORD_NAME

@@ -22,12 +22,12 @@ from jobrun.graph.types import Job
 from jobrun.runner import run_metadata_handler as metadata
 from jobrun.runner.checkpoint_stores import open_store
 from jobrun.runner.identity.recorded_job import compile_authored, load_recorded
+from jobrun.runner.resume.mid_epoch_recovery import read_midpoint
 from jobrun.runner.resume.recovery import FROM_INIT
 from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.logs import cut_metrics, trim_metrics
 from jobrun.runner.rundir.run_directories import Run, newest_run, open_run, unreadable_runs
-from jobrun.runner.saving.mid_epoch_saver import read_midpoint
 
 _JOB = "tiny"
 # By the bytes of the spec's files.

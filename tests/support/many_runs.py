@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from jobrun.core.events import Measured
-from jobrun.runner.rundir.event_lines import event_json
+from jobrun.runner.rundir.logs import event_json
 from jobrun.runner.rundir.run_directories import METRICS_NAME, random_name
 from jobrun.runner.rundir.run_json import FORMAT, RECORD_NAME, RunRecord
 

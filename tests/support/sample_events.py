@@ -15,7 +15,7 @@ from jobrun.core.events import (
     RunStarted,
     TaskFacts,
 )
-from jobrun.runner.rundir.event_lines import event_json
+from jobrun.runner.rundir.logs import event_json
 
 
 def written(event: Event, at: str = "2026-01-01T00:00:00+00:00", generation: int = 0) -> str:

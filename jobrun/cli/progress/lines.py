@@ -24,7 +24,7 @@ from jobrun.core.events import (
     RunStarted,
     TaskEnded,
 )
-from jobrun.runner.rundir.event_lines import event_json
+from jobrun.runner.rundir.logs import event_json
 
 _INTERVAL_S = 10.0
 # A job may log in every pass of a loop; what is left out here is in the run's logs.

@@ -15,9 +15,8 @@ from jobrun.cli.options import Command, option, run_dir_option
 from jobrun.cli.terminal import Shell
 from jobrun.core.files.disk import open_regular
 from jobrun.core.text.fault_text import visible
-from jobrun.runner.rundir.event_lines import unreadable_file_error
 from jobrun.runner.rundir.lock import is_live
-from jobrun.runner.rundir.logs import describe_losses, read_losses
+from jobrun.runner.rundir.logs import describe_losses, read_losses, unreadable_file_error
 from jobrun.runner.rundir.run_directories import find_run
 from jobrun.tools.runs.task_logs import list_logs, require_logs
 

@@ -75,7 +75,7 @@ def command(
 
 
 def _call_faults(job: Job, folder: Path) -> list[Fault]:
-    from jobrun.runner.preflight.callables import check_callables  # noqa: PLC0415 - of few jobs
+    from jobrun.runner.preflight.callable_signatures import check_callables  # noqa: PLC0415 - of few jobs
     from jobrun.runner.preflight.checks import SPEC_CODES  # noqa: PLC0415 - of few jobs
 
     return list(

@@ -23,7 +23,7 @@ _THREAD_VARIABLES = (
 
 
 def set_blas_threads(count: int) -> None:
-    """Set how many threads BLAS libraries use, in this process and in those that it starts.
+    """Set the thread count of BLAS libraries (OpenBLAS, MKL) here and in child processes.
 
     The variables count when numpy is first imported; where it has been, the libraries that are
     loaded are asked directly: OpenBLAS, MKL, BLIS and FlexiBLAS.
@@ -38,7 +38,7 @@ def set_blas_threads(count: int) -> None:
 
 
 def thread_variables(count: int) -> dict[str, str]:
-    """Return the environment variables that make BLAS libraries use ``count`` threads."""
+    """Return the variables that make OpenBLAS, MKL and other BLAS use ``count`` threads."""
     return dict.fromkeys(_THREAD_VARIABLES, str(count))
 
 

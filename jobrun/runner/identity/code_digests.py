@@ -38,7 +38,7 @@ from jobrun.graph.traversal import find_parts
 from jobrun.graph.types import Job
 from jobrun.ops.operator_table import has_loaded, module_of
 from jobrun.runner.identity.data_fingerprints import literal_text
-from jobrun.runner.identity.environment import find_versions, is_installed
+from jobrun.runner.identity.environment import INSTALLED, find_versions
 
 # Its version is recorded by itself.
 _OWN = "jobrun"
@@ -136,7 +136,7 @@ class _ImportWalker:
         self.sources[name] = digest
 
     def follow(self, module: str, base: Path, *, shown: str = "", only_below: bool = False) -> None:
-        """Add to the digested code a module, its parent packages, and all modules they import.
+        """Add a module, its parent packages and all that they import to the digested code.
 
         Args:
             module: Its name.
@@ -161,14 +161,14 @@ class _ImportWalker:
                 self.add(shown, digest_file(found.file))
 
     def _found(self, name: str, base: Path, *, only_below: bool) -> Module | None:
-        """Find a module of user code to digest; list its file and return None if installed."""
+        """Find a module to digest; return None if it is Python's or an installed package's."""
         found = find_module(name, base)
         if found is None or found.file is None or found.file.is_relative_to(base):
             return found
         top = name.partition(".")[0]
         if only_below or top == _OWN or top in sys.stdlib_module_names:
             return None
-        if is_installed(found.file):
+        if _is_installed(found.file):
             self.installed.add(found.file)
             return None
         return found
@@ -192,7 +192,7 @@ def _list_candidates(prefix: str, name: str, base: Path) -> Iterator[str]:
     """Yield all modules that an import with a computed name may load, to digest their code."""
     package = prefix or name.partition(".")[0]
     found = find_module(package, base)
-    if found is None or (found.file is not None and is_installed(found.file)):
+    if found is None or (found.file is not None and _is_installed(found.file)):
         return
     if found.search:
         yield from list_modules(found.search, package)
@@ -350,7 +350,7 @@ def find_source(module: str, folder: Path) -> Source | None:
 
 
 def find_module(module: str, folder: Path) -> Module | None:
-    """Find the file of a module of user code without importing it; return None without one.
+    """Find the file of a module to digest, without importing it; return None if missing.
 
     The search is Python's: a regular package or a file in the folder, then what ``sys.path`` and
     the finders of editable installs know, then namespace packages.
@@ -441,3 +441,8 @@ def _installed(top: str) -> Module | None:
     if file is not None and not file.is_file():
         file = Path(archive) if archive else None
     return Module(file, search)
+
+
+def _is_installed(path: Path | None) -> bool:
+    """Return whether a file is part of an installed package, which is not digested."""
+    return path is not None and not INSTALLED.isdisjoint(path.parts)

@@ -8,7 +8,7 @@ refused unless accepted by name. Comments, key order and written-out defaults ne
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -74,7 +74,7 @@ class Change:
 
 
 def compare_specs(recorded: LoadedSpec, present: LoadedSpec) -> tuple[Change, ...]:
-    """Compare a recorded spec with the present one by meaning; return its drift by field."""
+    """Compare the recorded spec with the present one by value; return the keys that drifted."""
     before, after = recorded.spec.model_dump(by_alias=True), present.spec.model_dump(by_alias=True)
     changes = []
     for path, old, new in _differences(recorded.merged, present.merged, ()):
@@ -93,7 +93,7 @@ def compare_specs(recorded: LoadedSpec, present: LoadedSpec) -> tuple[Change, ..
 def compare_mappings(
     prefix: str, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> tuple[Change, ...]:
-    """Compare recorded with present digests by name; return the changes."""
+    """Compare recorded digests, such as of code, with present ones; return what drifted."""
     return tuple(
         Change(f"{prefix}.{name}", "semantic", _short(before.get(name)), _short(after.get(name)))
         for name in sorted({*before, *after})
@@ -102,7 +102,7 @@ def compare_mappings(
 
 
 def compare_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Compare recorded with present data files by size and digest; return the changes."""
+    """Compare data files' recorded sizes and digests with present ones; return what drifted."""
     return tuple(
         Change(f"data.{name}", "semantic", _file(before[name]), _file(after[name]))
         for name in sorted({*before} & {*after})
@@ -111,7 +111,7 @@ def compare_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[C
 
 
 def compare_numerics(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Compare what decides the last bits of results (numpy, BLAS, CPU); return the changes."""
+    """Compare what decides the last bits of results (numpy, BLAS, CPU); return what drifted."""
     keys: list[tuple[str, Kind]] = [(key, "numerics") for key in _NUMERIC_KEYS]
     # It stores and reads bits, and makes none.
     keys.append(("h5py", "safe"))
@@ -131,11 +131,25 @@ def compare_numerics(before: Mapping[str, Any], after: Mapping[str, Any]) -> tup
 
 
 def compare_packages(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
-    """Compare recorded with present versions of imported packages; return the changes."""
+    """Compare recorded with present versions of imported packages; return what drifted."""
     return tuple(
         Change(f"packages.{name}", "numerics", before.get(name, ""), after.get(name, ""))
         for name in sorted({*before, *after} - _NUMERIC_PACKAGES)
         if before.get(name) != after.get(name)
+    )
+
+
+def count_field(family: str) -> str:
+    """Return the spec field whose drift is a changed node count: ``nodes.FAMILY.count``."""
+    return f"nodes.{family}.count"
+
+
+def mark_safe_counts(changes: tuple[Change, ...], divisible: Collection[str]) -> tuple[Change, ...]:
+    """Mark drift in a node count as safe where the state of those nodes can be divided."""
+    fields = {count_field(name) for name in divisible}
+    return tuple(
+        replace(change, kind="declared safe") if change.field in fields else change
+        for change in changes
     )
 
 
@@ -214,7 +228,7 @@ def _param_changes(recorded: LoadedSpec, present: LoadedSpec) -> Iterator[Change
 
 
 def _moves_safe_points(path: _Path, *values: Any) -> bool:
-    """Return whether a changed ``checkpoint.every`` counts records: such drift alters results.
+    """Return whether ``checkpoint.every`` drifted to or from ``N records``, altering results.
 
     In which order the numbers of an array lie decides in which order they are added.
     """

@@ -71,11 +71,6 @@ def describe_environment() -> dict[str, Any]:
     }
 
 
-def is_installed(path: Path | None) -> bool:
-    """Return whether a file belongs to an installed package, by its folder."""
-    return path is not None and not INSTALLED.isdisjoint(path.parts)
-
-
 def find_versions(files: Iterable[Path]) -> tuple[dict[str, str], dict[str, Path]]:
     """Find the versions of installed packages that own given files, and of those they require.
 
@@ -109,7 +104,7 @@ def find_versions(files: Iterable[Path]) -> tuple[dict[str, str], dict[str, Path
 
 
 def find_version(package: str) -> str:
-    """Return the version of an installed package, from the first on ``sys.path``; or ''.
+    """Return the version of an installed package, the first found on ``sys.path``, or ''.
 
     From the name of its metadata directory: to import a package takes much longer.
     """

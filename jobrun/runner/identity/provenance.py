@@ -69,7 +69,7 @@ def collect_provenance(present: Authored) -> dict[str, Any]:
 
 
 def _repository(folder: Path) -> Path | None:
-    """Find the git repository around a folder, for a run's provenance; None outside of any."""
+    """Find the git repository that contains a folder, for a run's provenance, or None."""
     for place in (folder, *folder.parents):
         if (place / ".git").exists():
             return place
@@ -97,7 +97,7 @@ def _git(top: Path) -> dict[str, Any]:
 
 
 def _ask_git(top: Path, *words: str) -> tuple[bool, bytes, str]:
-    """Run git for a run's provenance; return whether it worked, its output, and a digest."""
+    """Run git for a run's provenance; return success, its output, and that output's digest."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GIT_")
     } | {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}

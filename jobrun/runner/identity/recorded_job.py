@@ -81,7 +81,7 @@ def digest_authored(authored: Authored) -> str:
 
 
 def _graph_text(job: Job) -> str:
-    """Render the graph of a job built in Python as the text that a run records and compares."""
+    """Return the text that a run records for a job built in Python, in place of a spec."""
     from jobrun.graph.job_text import render_job  # noqa: PLC0415 - not for jobs of specs
 
     return render_job(job)
@@ -100,7 +100,7 @@ def recordable_params(authored: Authored) -> dict[str, Param]:
 
 
 def compile_authored(authored: Authored) -> Job:
-    """Compile a recorded or present job, a spec or one built in Python, to a ``Job``.
+    """Compile a recorded or given job to a ``Job``: a spec, or a graph built in Python.
 
     Raises:
         SpecError: It does not compile.
@@ -115,7 +115,7 @@ def compile_authored(authored: Authored) -> Job:
 
 
 def stage_authored(run: Path, authored: Authored, job: Job) -> str:
-    """Write the job to record next into ``spec/``, beside the job recorded there.
+    """Write the new job beside the recorded one, which it will replace, in the run's ``spec/``.
 
     ``install_authored`` puts it in place.
 
@@ -183,7 +183,7 @@ def needs_recording(run: Run, present: Authored) -> bool:
 
 
 def check_record(present: Authored, run: Run | None = None) -> tuple[Fault, ...]:
-    """Return warnings if files of a recorded job were changed since, also in ``spec/``."""
+    """Return a warning for each file of a run's recorded job that was edited since."""
     if not isinstance(present, LoadedSpec):
         return ()
     notes = tuple(fault for fault in present.warnings if fault.code == "W185")
@@ -303,7 +303,7 @@ def _kind(lines: list[str]) -> Kind:
 
 
 def _section(lines: list[str], at: int) -> str:
-    """Return which task or group of a job built in Python a line of its rendered graph is in.
+    """Return the task or group to which a line of a Python job's recorded text belongs.
 
     Such as ``graph.local/lloyd``.
     """

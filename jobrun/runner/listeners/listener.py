@@ -79,7 +79,7 @@ class RunListener(Protocol):
     """
 
     def begin(self, run: ListenedRun, history: Sequence[EpochMetrics]) -> None:
-        """Make the listener's files or server hold exactly the metrics of the epochs so far.
+        """Start to listen to a run: store the metrics of its past epochs, and drop later ones.
 
         It is called when the run starts and is resumed, and again when it goes back to an earlier
         epoch. What an earlier process has sent may be there, whole or not, and even further epochs.
@@ -90,7 +90,7 @@ class RunListener(Protocol):
         """
 
     def record(self, metrics: EpochMetrics) -> None:
-        """Add the metrics of one epoch to the listener's files or server.
+        """Store the metrics of the epoch that has just ended, as every kind of listener must.
 
         Another call may add further names to the last epoch.
         """

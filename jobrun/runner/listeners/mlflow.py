@@ -37,7 +37,7 @@ class MlflowListener:
         self._run = ""
 
     def begin(self, run: ListenedRun, history: Sequence[EpochMetrics]) -> None:
-        """Find the run in MLflow and add points that it lacks; replace one that differs."""
+        """Add the metrics that the run in MLflow lacks; replace the run if any differ."""
         experiment = self._experiment(run)
         found = self._client.search_runs([experiment], f"tags.`{TAG}` = '{run.run_id}'")
         known = {point: at for one in history for point, at in _points(one)}

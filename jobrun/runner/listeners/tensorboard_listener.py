@@ -58,7 +58,7 @@ def load_event_format() -> EventFormat:
 
 
 def to_single(value: float) -> float:
-    """Convert a live metric to single precision for TensorBoard: infinity if too large."""
+    """Convert a metric to float32 for the TensorBoard listener: infinity if too large."""
     if abs(value) > _SINGLE_LARGEST:
         return float("inf") if value > 0 else float("-inf")
     return value
@@ -72,7 +72,7 @@ class TensorBoardListener:
         self._writer: Any = None
 
     def begin(self, run: ListenedRun, history: Sequence[EpochMetrics]) -> None:
-        """Begin the TensorBoard listener's event file with past metrics; empty older ones."""
+        """Write past metrics into a new TensorBoard event file; truncate all older files."""
         self._close()
         folder = run.directory / FOLDER
         folder.mkdir(exist_ok=True)

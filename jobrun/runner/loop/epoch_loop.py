@@ -204,7 +204,7 @@ class JobRunner:
     def _recover_from_loss(
         self, error: NodeLostError, first: ResumePoint | None
     ) -> ResumePoint | None:
-        """Replace a lost node for the epoch loop; return its restart point, None for init."""
+        """Return where the epoch loop restarts after a lost node; None to run init again."""
         losses = self._limits.losses
         if losses is None:
             raise error

@@ -109,7 +109,7 @@ class NodeFailover:
         self._saved = (-1, 0)
 
     def replace_lost_nodes(self, error: NodeLostError) -> RestartPoint | None:
-        """Replace lost nodes by empty ones; return the save to restart from, or None for init.
+        """Replace lost nodes by new ones; return the save to restart from, None to run init.
 
         Raises:
             NodeLostError: The one too many.
@@ -127,7 +127,7 @@ class NodeFailover:
             return newest
 
     def _count_loss(self, error: NodeLostError) -> RestartPoint | None:
-        """Count a lost node, then pause, or raise after too many; return where to restart."""
+        """Count a lost node and pause; raise if it is one too many; return the newest save."""
         newest = self.saves.newest()
         place = _position(newest)
         if place > self._saved:
@@ -163,5 +163,5 @@ class NodeFailover:
 
 
 def _position(newest: RestartPoint | None) -> tuple[int, int]:
-    """Return where to restart after a lost node: last whole epoch, records of the next."""
+    """Return at which epoch, and how many records after it, a lost node's run restarts."""
     return (newest.progress.epoch, newest.records) if newest else (-1, 0)

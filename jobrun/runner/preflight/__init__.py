@@ -1,6 +1,6 @@
-"""Check the machine before a job runs: disk, memory, file system, permissions, data files.
+"""Check the machine before a job runs: disk, memory, file system, data files, callables.
 
-- ``checks``: everything, in order. ``filesystem``: where the run is, free space and permissions.
-- ``blob_types``: headers of data files against the job, and memory. ``callables``: the text of
-  modules.
+- ``checks``: everything, in order. ``filesystem``: where the run is, and free space.
+- ``blob_types``: headers of data files against the job, and memory. ``callable_signatures``: what
+  the source of callables says.
 """

@@ -65,8 +65,8 @@ def preflight(
                 pass
     if has_callables(job):
         # Parses their modules, and imports what that needs.
-        callables = importlib.import_module("jobrun.runner.preflight.callables")
-        faults += callables.check_callables(job, folder, imports=imports)
+        signatures = importlib.import_module("jobrun.runner.preflight.callable_signatures")
+        faults += signatures.check_callables(job, folder, imports=imports)
     faults += _check_codec(job)
     if names := (*job.listeners, *listeners):
         # Most jobs have none.
@@ -168,7 +168,7 @@ def check_readers(job: Job, folder: Path) -> tuple[Fault, ...]:
 
 
 def _count_shares(job: Job) -> dict[Reader, int]:
-    """Count, to check readers before a run, into how many parts tasks divide their rows."""
+    """Count among how many tasks each reader's rows are divided, to check there are enough."""
     found: dict[Reader, int] = {}
     for group in job.groups:
         for task in group.tasks:

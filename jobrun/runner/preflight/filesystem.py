@@ -1,14 +1,9 @@
-"""Check the file system that a run is on: kind, dangers, free space, writability, owners.
-
-Anyone may write into a directory that is writable by all, such as one under a shared /tmp; and
-who owns a link decides where it leads. The superuser is trusted: he could do all this anyway.
-"""
+"""Check the file system that a run is on: kind, dangers, free space, writability."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import stat
 from pathlib import Path
 
 from jobrun.core.errors import EnvironmentFaultError, Fault
@@ -30,9 +25,6 @@ _SURCHARGE = 1.05
 _SURCHARGE_BYTES = 1 << 16
 # A staging directory, its manifest, and what the journal or a log may need.
 _SPARE_INODES = 4
-
-# The directories of a run in which no other user may write.
-_PARTS = ("", "checkpoints", "spec", "superseded", "artifacts", "logs")
 
 
 def find_file_system(path: Path, mounts: str | None = None) -> str:
@@ -135,56 +127,3 @@ def require_space(place: str, needed_bytes: int, files: int) -> None:
             f"{files + _SPARE_INODES}",
             "remove files that are not needed, then resume",
         )
-
-
-def require_own(run: Path, uid: int | None = None) -> None:
-    """Check on the file system that no other user can change a run's directories; else raise.
-
-    Args:
-        run: The run's directory.
-        uid: Of the user; by default that of this process.
-
-    Raises:
-        EnvironmentFaultError: E380, a directory is another user's and writable by all, or a link
-            that another user made.
-    """
-    ours = {0, os.geteuid() if uid is None else uid}
-    for part in _PARTS:
-        why = _find_danger(run / part, ours)
-        if why:
-            raise EnvironmentFaultError.of(
-                "E380",
-                f"{run / part} {why}",
-                "use a directory of your own; or, if you trust everyone here, add --trust-dir",
-            )
-
-
-def require_own_parent(run_dir: Path, uid: int | None = None) -> None:
-    """Raise if ``--run-dir`` is owned by another user and is a link or writable by all.
-
-    Raises:
-        EnvironmentFaultError: E380, see there.
-    """
-    ours = {0, os.geteuid() if uid is None else uid}
-    why = _find_danger(run_dir, ours)
-    if why:
-        raise EnvironmentFaultError.of(
-            "E380",
-            f"{run_dir} {why}",
-            "choose another --run-dir; or, if you trust everyone here, add --trust-dir",
-        )
-
-
-def _find_danger(path: Path, ours: set[int]) -> str:
-    """Return why a directory's owner or permissions are dangerous; empty if they are not."""
-    try:
-        named = path.lstat()
-        facts = path.stat()
-    except OSError:
-        # A missing directory or dangling link is reported where it is needed.
-        return ""
-    if stat.S_ISLNK(named.st_mode) and named.st_uid not in ours:
-        return f"is a link that another user (uid {named.st_uid}) made"
-    if facts.st_uid not in ours and facts.st_mode & stat.S_IWOTH:
-        return f"belongs to another user (uid {facts.st_uid}) and everyone may write into it"
-    return ""

@@ -2,5 +2,5 @@
 
 - ``recovery``: which stored epoch, and what has to be moved for it. ``mid_epoch_recovery``: which
   save within the next epoch. ``finished``: runs with nothing left to do.
-- ``resize``: another number of nodes. ``node_map``: nodes that share a process (``--map``).
+- ``resize``: another number of nodes.
 """

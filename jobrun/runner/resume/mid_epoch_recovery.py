@@ -6,19 +6,25 @@ continues was chosen before (``recovery``).
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
 
-from jobrun.checkpoint.store_protocol import Damage
+from jobrun.checkpoint.store_protocol import Damage, Manifest
 from jobrun.checkpoint.stores.mid_epoch_store import (
     MidEpochStore,
     list_mid_epochs,
     remove_mid_epochs,
 )
-from jobrun.core.errors import CheckpointError
+from jobrun.core.errors import CheckpointError, SpecError
 from jobrun.core.events import Listener, Noted
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.types import Job
 from jobrun.runner.resume.recovery import RecoveryPlan
 from jobrun.runner.rundir.journal import Journal, JournalContents
+
+if TYPE_CHECKING:
+    from jobrun.runtime.context.safe_point import SafePoint
 
 MidEpoch = tuple[int, int]
 
@@ -123,7 +129,7 @@ def apply_entry(plan: EntryPlan, root: str, journal: Journal, run: Path, listen:
 
 
 def _inspect(root: str, one: MidEpoch, run_id: str) -> tuple[int, Damage | None]:
-    """Return the generation (rewinds before) of a mid-epoch checkpoint, and any damage."""
+    """Verify a mid-epoch checkpoint; return how often its run was rewound, and any damage."""
     epoch, records = one
     store = MidEpochStore(root, records)
     damage = store.verify(epoch)
@@ -140,3 +146,63 @@ def _unused_path(parent: Path, records: int) -> Path:
     while (path := parent / f"records-{records:06d}-{number}").exists():
         number += 1
     return path
+
+
+def read_midpoint(job: Job, manifest: Manifest, directory: str) -> tuple[SafePoint, int]:
+    """Read from a mid-epoch checkpoint where a resume continues, and the metrics log's length.
+
+    The node's state is not in it: that is loaded as that of a whole epoch.
+
+    Raises:
+        CheckpointError: The files are damaged, or of another make.
+        SpecError: E190, the job as it is now cannot be entered there.
+    """
+    # Only a run that continues within an epoch needs these, which bring numpy.
+    from jobrun.checkpoint.checkpoint_file import read_state  # noqa: PLC0415
+    from jobrun.runtime.context.safe_point import SafePoint  # noqa: PLC0415
+
+    require_supported(job)
+    form = manifest.runner.get("midway")
+    file = next((one for one in manifest.files if one.node == job.epoch.tasks[0].node), None)
+    if not isinstance(form, Mapping) or file is None:
+        raise _incomplete_error(manifest.epoch)
+    try:
+        keys = [(letter, name) for letter, name in form["scratch"]]
+        cursors = tuple((given, rows) for given, rows in form["cursors"])
+        records, streams, size = form["records"], form["streams"], form["metrics_bytes"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise _incomplete_error(manifest.epoch) from error
+    values = read_state(
+        str(PurePath(directory, file.name)),
+        node=file.node,
+        epoch=manifest.epoch,
+        run_id=manifest.run_id,
+        digest=file.digest,
+        names=[scratch_path(*key) for key in keys],
+    )
+    blobs: dict[str, dict[str, Any]] = {"t": {}, "g": {}, "n": {}}
+    for letter, name in keys:
+        blobs[letter][name] = values[scratch_path(letter, name)]
+    return SafePoint(records, cursors, blobs, streams), size
+
+
+def require_supported(job: Job) -> None:
+    """Raise if a job can neither save nor recover within an epoch."""
+    from jobrun.compile.checks.mid_epoch_saves import find_obstacles  # noqa: PLC0415
+
+    for message, mend in find_obstacles(job):
+        text = f"checkpoints within an epoch are not carried out yet {message}"
+        raise SpecError.of("E190", text, f"{mend}; or continue from a whole epoch with --epoch N")
+
+
+def scratch_path(letter: str, name: str) -> str:
+    """Return the name, in a mid-epoch checkpoint, of a blob that lives only in the epoch."""
+    return f"scratch/{letter}/{name}"
+
+
+def _incomplete_error(epoch: int) -> CheckpointError:
+    return CheckpointError.of(
+        "E358",
+        f"the checkpoint within epoch {epoch} does not say how far the epoch was",
+        f"use the jobrun that wrote it, or the whole epoch before with --epoch {epoch - 1}",
+    )

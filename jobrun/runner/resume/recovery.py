@@ -149,12 +149,12 @@ def apply_recovery(
 
 
 def epoch_inspector(store: CheckpointStore, run_id: str) -> Callable[[int], Damage | None]:
-    """Return a function that finds why recovery cannot use a stored epoch, or returns None."""
+    """Return a function that says why recovery cannot use an epoch: a ``Damage``, or None."""
     return partial(_find_damage, store, run_id)
 
 
 def generation_reader(store: CheckpointStore) -> Callable[[int], int | None]:
-    """Return a function that reads an epoch's generation (rewinds before it) for recovery."""
+    """Return a function by which recovery reads how often a run was rewound before an epoch."""
     return partial(_read_generation, store)
 
 

@@ -32,7 +32,7 @@ from jobrun.graph.query import checkpointed_blobs
 from jobrun.graph.readers import POSITION_PREFIX, ReadRecords, readers_in
 from jobrun.graph.steps import Assign, FilePart, LoadState, NameTarget, Net, Rows
 from jobrun.graph.types import Job, Layout, OutputRef, Scope, Task, TaskGroup
-from jobrun.runner.identity.drift import Change
+from jobrun.runner.identity.drift import count_field
 from jobrun.runner.locate_faults import iter_bindings
 from jobrun.runner.saved_progress import Progress, from_json
 from jobrun.values import compare
@@ -122,28 +122,32 @@ def plan_resize(
     )
 
 
-def count_field(family: str) -> str:
-    """Return ``nodes.FAMILY.count``, the key of the spec whose change means a resize."""
-    return f"nodes.{family}.count"
-
-
-def mark_safe_counts(changes: tuple[Change, ...], found: ResizePlan) -> tuple[Change, ...]:
-    """Mark changed node counts as safe drift where a resize can redistribute the state."""
-    fields = {count_field(one.name) for one in found.families}
-    return tuple(
-        replace(change, kind="declared safe") if change.field in fields else change
-        for change in changes
-    )
-
-
 def refuse_mid_epoch(found: ResizePlan, epoch: int) -> ResizePlan:
-    """Add faults to a resize plan: within an epoch no number of nodes can change."""
+    """Add faults to a resize plan, because a mid-epoch checkpoint needs the same nodes."""
     text = f"epoch {epoch} is saved between two of its records, where nodes cannot be others"
     mend = f"continue from the whole epoch before: --epoch {epoch - 1}; or keep the count"
     faults = {
         one.name: (Fault("E387", text, mend, path=count_field(one.name)),) for one in found.families
     }
     return ResizePlan(faults={**found.faults, **faults})
+
+
+def list_resizes(
+    earlier: Sequence[Mapping[str, Any]], epoch: int, found: ResizePlan
+) -> tuple[Mapping[str, Any], ...]:
+    """List the resizes of a run for ``run.json``: earlier ones, and the present one."""
+    new = [
+        {
+            "epoch": epoch,
+            "nodes": one.name,
+            "before": len(one.before),
+            "now": len(one.after),
+            "state": dict(one.layouts),
+        }
+        for one in found.families
+    ]
+    # A resume that was killed before its first save does the same once more.
+    return (*earlier, *(one for one in new if one not in earlier[-len(new) :]))
 
 
 def adapt_progress(progress: Progress, job: Job, families: Iterable[ResizedFamily]) -> Progress:
@@ -171,7 +175,7 @@ def adapt_progress(progress: Progress, job: Job, families: Iterable[ResizedFamil
 def unknown_constants(
     progress: Progress, job: Job, families: Iterable[ResizedFamily]
 ) -> tuple[str, ...]:
-    """List the constants of nodes that a resize adds, of which no digest is recorded."""
+    """List the constants on nodes that a resize adds, which have no recorded digest."""
     made = dict(job.constants)
     return tuple(
         f"constants.{node}.{name}"
@@ -199,7 +203,7 @@ def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
 
 
 def _family_of(node: str, names: set[str]) -> str:
-    """Return the ``nodes`` entry of a node removed by a resize: ``worker`` of ``worker_3``."""
+    """Return the ``nodes`` key (``worker``) of a node (``worker_3``) that a resize removed."""
     match = re.fullmatch(r"(.+)_\d+", node)
     return match[1] if node not in names and match and match[1] in names else node
 
@@ -209,7 +213,7 @@ def _index(node: str, family: str) -> int:
 
 
 def load_repartitioned(job: Job, manifest: Manifest, directory: str) -> TaskGroup:
-    """Build the task group that loads an epoch for a resize, divided among the present nodes.
+    """Build the tasks that load an epoch after a resize, with its state divided among nodes.
 
     Args:
         job: The job, perhaps on other nodes than before.
@@ -247,7 +251,7 @@ def load_repartitioned(job: Job, manifest: Manifest, directory: str) -> TaskGrou
 def restore_progress(
     job: Job, manifest: Manifest, directory: str
 ) -> tuple[Progress, TaskGroup, tuple[str, ...]]:
-    """Restore an epoch after a resize; return progress, load group, constants of new nodes.
+    """Restore an epoch after a resize; return progress, load tasks, new nodes' constants.
 
     Raises:
         CheckpointError: As by ``load_repartitioned``; or the manifest has no progress.
@@ -273,7 +277,7 @@ def _build_load_task(node: str, parts: tuple[FilePart, ...], manifest: Manifest)
 
 
 def _read_positions(job: Job, manifest: Manifest, directory: str) -> Positions:
-    """Read from all nodes' files how far readers are, for a resize to redistribute."""
+    """Read all readers' positions from the nodes' files, for a resize to redistribute."""
     names = [
         reader.position
         for task in (task for group in job.groups for task in group.tasks)
@@ -345,7 +349,7 @@ class FamilyPlan:
         self._rows: dict[str, list[Rows]] = {}
 
     def make(self) -> None:
-        """Plan a resize: how the rows of each saved blob go to the present nodes."""
+        """Plan a resize: divide the rows of each saved blob among the present nodes."""
         stored = dict.fromkeys(name for one in self._there.values() for name in one)
         for name in stored:
             # Positions are a matter of ``resize``; blobs that no node is to have stay unread.
@@ -549,7 +553,7 @@ class FamilyPlan:
 
 
 def _row_range(count: int, place: int, places: int) -> tuple[int, int]:
-    """Return the first row, and the row after the last, that one of the resized nodes gets."""
+    """Return the first and the end row of a blob's rows that a node gets after a resize."""
     return count * place // places, count * (place + 1) // places
 
 

@@ -67,7 +67,7 @@ class Journal:
 
     @classmethod
     def open(cls, run: Path, run_id: str) -> Journal:
-        """Open the journal for appending, make its name durable, cut off a torn last line.
+        """Open a run's journal to append to it; cut off an incomplete last line.
 
         Only while holding the run's lock.
 
@@ -81,17 +81,17 @@ class Journal:
         return cls(file, run_id)
 
     def acknowledge(self, epoch: int, generation: int) -> None:
-        """Append to the journal that ``epoch`` is saved for good; durable on return."""
+        """Append to the journal that ``epoch`` is saved; return when that is on the disk."""
         self._append({"kind": "epoch", "epoch": epoch, "generation": generation})
 
     def acknowledge_within(self, epoch: int, records: int, generation: int) -> None:
-        """Append to the journal that a save inside an epoch, after some records, is durable."""
+        """Append to the journal that a mid-epoch checkpoint, after some records, is saved."""
         self._append(
             {"kind": "records", "epoch": epoch, "records": records, "generation": generation}
         )
 
     def rewind(self, epoch: int, generation: int) -> None:
-        """Append to the journal that acknowledgements of epochs after ``epoch`` are void."""
+        """Append to the journal that epochs after ``epoch`` no longer count as saved."""
         self._append({"kind": "rewind", "epoch": epoch, "generation": generation})
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ def read_journal(run: Path, run_id: str) -> JournalContents:
 
 
 def parse_journal(data: bytes, run_id: str) -> JournalContents:
-    """Parse the lines of a journal; a torn last line is left out."""
+    """Parse the lines of a run's journal; leave out an incomplete last line."""
     lines = data.split(b"\n")
     tail = lines.pop()
     entries = [_entry(line, run_id) for line in lines]
@@ -158,7 +158,7 @@ def set_aside_journal(run: Path) -> None:
 
 
 def read_pins(run: Path) -> frozenset[int]:
-    """Read, beside the journal, which epochs of a run a user has pinned against deletion.
+    """Read from ``pins.json`` which epochs of a run its user has pinned against deletion.
 
     Raises:
         EnvironmentFaultError: E385, the file cannot be read: nothing may be deleted then.
@@ -180,7 +180,7 @@ def read_pins(run: Path) -> frozenset[int]:
 
 
 def write_pins(run: Path, pinned: Collection[int]) -> None:
-    """Write durably, beside the journal, which epochs a user has pinned against deletion.
+    """Write to ``pins.json``, durably, which epochs a user has pinned against deletion.
 
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).

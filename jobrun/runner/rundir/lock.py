@@ -245,14 +245,14 @@ def _is_stopped(owner: Owner) -> bool:
 
 
 def _state_of(owner: Owner) -> list[bytes]:
-    """Read from /proc the state of the process that holds a run's lock; empty if remote."""
+    """Read from ``/proc`` the state of a run lock's holder; empty if it is on another host."""
     if not owner.pid or owner.host != os.uname().nodename:
         return []
     return read_process_stat(owner.pid)
 
 
 def _is_named(descriptor: int, name: str, directory: int | None = None) -> bool:
-    """Return whether a run's lock file or directory is still the one under its name."""
+    """Return whether the locked file or directory of a run is still there, not replaced."""
     held = os.fstat(descriptor)
     try:
         # Of the run's own directory a link's target counts: people name runs by links.

@@ -1,7 +1,8 @@
-"""Write the logs of a run: metrics, events, what it uses, and output of tasks.
+"""Write, read and trim the logs of a run: events, metrics, what it uses, output of tasks.
 
-A listener that writes lines as they come. It never raises and never fails a run: what cannot be
-written is counted by file in ``lost.json``, where ``jobrun status`` finds it.
+An event is one line of JSON. ``RunLogs`` is a listener that writes lines as they come. It never
+raises and never fails a run: what cannot be written is counted by file in ``lost.json``, where
+``jobrun status`` finds it.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ import errno
 import functools
 import json
 import math
+import operator
 import os
 import shutil
 import threading
+import typing
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar, get_args
 
-from jobrun.core.errors import JobrunError
+from jobrun.core.errors import CheckpointError, JobrunError
 from jobrun.core.events import (
     EpochEnded,
     Event,
@@ -37,14 +41,16 @@ from jobrun.core.files.disk import disk_faults, open_append, replace_file, write
 from jobrun.core.files.json_files import (
     LineFile,
     build,
+    build_encoder,
     find_last_line,
+    parse_json,
     read_json,
     read_lines,
     read_tail,
 )
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, field_types, is_dataclass
+from jobrun.core.text.big_integers import integer_hex, is_long
 from jobrun.core.text.patterns import lazy_pattern
-from jobrun.runner.rundir.event_lines import event_json, read_events
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, METRICS_NAME, USAGE_NAME
 
 if TYPE_CHECKING:
@@ -56,6 +62,22 @@ LOG_LIMIT_BYTES = 256 << 20
 LOST_NAME = "lost.json"
 _PIECE_BYTES = 1 << 20
 _EPOCH = lazy_pattern(rb'"epoch": (\d{1,18})[,}]')
+_MOST_NAMES = 10_000
+E = TypeVar("E", bound=Event)
+E_co = TypeVar("E_co", covariant=True)
+EVENTS: tuple[Any, ...] = get_args(Event)
+_KINDS = {kind.__name__: kind for kind in EVENTS}
+# A line begins with the name of its event.
+_NAME = lazy_pattern(rb'\{"event": ("[A-Za-z]+")')
+# A line of metrics.jsonl with an ordinary number, as ``event_json`` renders it.
+_TEXT = rb'"([^"\\\x00-\x1f]*)"'
+_NUMBER = rb"(-?(?:0|[1-9]\d{0,17})(\.\d+)?([eE][-+]?\d+)?)"
+_MEASURED = lazy_pattern(
+    rb'\{"event": "Measured", "time": "\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T'
+    rb'(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{3})?\+00:00", "generation": (?:0|[1-9]\d{0,8}), '
+    rb'"name": ' + _TEXT + rb', "value": ' + _NUMBER + rb', "epoch": (0|[1-9]\d{0,17}), '
+    rb'"task": ' + _TEXT + rb', "node": ' + _TEXT + rb', "instance": (0|[1-9]\d{0,8})\}\n?'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +102,7 @@ def read_losses(run: Path) -> dict[str, LostLines]:
 
 
 def describe_losses(lost: Mapping[str, LostLines]) -> tuple[str, ...]:
-    """Say which log lines were lost: ``3 lines of metrics.jsonl (No space left on device)``."""
+    """Describe lost lines of logs: ``3 lines of metrics.jsonl (No space left on device)``."""
     return tuple(
         f"{one.lines} line{'s' if one.lines > 1 else ''} of {name} ({one.why})"
         for name, one in lost.items()
@@ -155,7 +177,7 @@ class RunLogs:
             self._record_losses()
 
     def take_losses(self) -> list[str]:
-        """Return once, for each log file that lost a line, a message about the first loss."""
+        """Return, once for each log file, a message that it has begun to lose lines."""
         with self._lock:
             found, self.unreported = self.unreported, []
         return found
@@ -243,7 +265,7 @@ class _LineFile:
     written_bytes: int = 0
 
     def write(self, line: str) -> None:
-        """Append a line to a log file of the run, up to the most bytes that the file may have.
+        """Append a line to a log file of the run; raise if the file has reached its size limit.
 
         Raises:
             OSError: The system refuses, or the file is full.
@@ -289,7 +311,7 @@ def _set_aside(run: Path, start: int) -> None:
 
 
 def cut_metrics(run: Path, size_bytes: int) -> None:
-    """Cut the log ``metrics.jsonl`` to a length in bytes; move the rest to another file.
+    """Cut the log ``metrics.jsonl`` to a length in bytes; move the rest to ``superseded/``.
 
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
@@ -299,7 +321,7 @@ def cut_metrics(run: Path, size_bytes: int) -> None:
 
 
 def trim_metrics(run: Path, epoch: int) -> int:
-    """Trim the log ``metrics.jsonl``: move later epochs to another file; return how many lines.
+    """Move lines of epochs after a given one out of ``metrics.jsonl``; return how many.
 
     A resumed run measures these epochs again; what the lost ones measured is kept in
     ``superseded/metrics.jsonl``. Lines that cannot be read, such as a torn last one, go with them.
@@ -337,7 +359,7 @@ def _unless_irregular() -> Iterator[None]:
 
 
 def read_last_usage(run: Path) -> UsageMeasured | None:
-    """Read the last ``UsageMeasured`` event in the log ``usage.jsonl``; None without one."""
+    """Read the last line of the log ``usage.jsonl`` as an event; return None without one."""
     mark = b'{"event": "UsageMeasured"'
     try:
         line = find_last_line(run / USAGE_NAME, mark)
@@ -351,6 +373,174 @@ def read_last_usage(run: Path) -> UsageMeasured | None:
 
 
 def epoch_of_line(line: bytes) -> float:
-    """Return the epoch in a line of the metrics log; infinity for a torn line, to trim it."""
+    """Return the epoch in a line of the metrics log; infinity if the line is incomplete."""
     found = _EPOCH.search(line)
     return int(found[1]) if found and line.rstrip(b"\n").endswith(b"}") else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEvent(Generic[E_co]):
+    """An event as it was recorded.
+
+    Attributes:
+        at: When; with a time zone.
+        generation: Of the run, then.
+    """
+
+    event: E_co
+    at: datetime
+    generation: int = 0
+
+
+def event_json(event: Event, generation: int = 0) -> str:
+    """Render an event as one line of a log: JSON with the event's name and the time.
+
+    NaN and infinity are text, and so are integers of more than 4000 digits: ``"0x…"``, all of it.
+    """
+    kind: Any = type(event)
+    names, get = _fields_of(kind)
+    fields = dict(zip(names, get(event), strict=True))
+    try:
+        text = _encode(fields)
+    except ValueError:
+        text = _encode(_finite(fields))
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    head = f'"event": "{kind.__name__}", "time": "{at}", "generation": {generation}'
+    return f"{{{head}, {text[1:]}"
+
+
+def parse_event(line: bytes) -> RecordedEvent[Event]:
+    """Parse a line of ``events.jsonl`` that ``event_json`` rendered.
+
+    Raises:
+        ValueError: It is torn, or no event of this version, or a field is not of its type.
+    """
+    content = parse_json(line)
+    name = content.get("event") if isinstance(content, dict) else None
+    if not isinstance(name, str) or name not in _KINDS:
+        raise ValueError("it is no event")
+    at = datetime.fromisoformat(str(content.get("time")))
+    if at.tzinfo is None:
+        raise ValueError("field 'time' has no time zone")
+    generation = content.get("generation", 0)
+    return RecordedEvent(
+        build(_KINDS[name], content), at, generation if type(generation) is int else 0
+    )
+
+
+def read_events(
+    lines: Iterable[bytes],
+    kinds: tuple[type[E], ...] = EVENTS,
+    damaged: Callable[[], None] | None = None,
+) -> Iterator[RecordedEvent[E]]:
+    """Read from ``events.jsonl`` the events of given classes, without parsing other lines.
+
+    Args:
+        lines: Of the file.
+        kinds: The wanted ones.
+        damaged: Is called for each line that cannot be read.
+    """
+    names = {f'"{kind.__name__}"'.encode() for kind in kinds}
+    others = {f'"{kind.__name__}"'.encode() for kind in EVENTS} - names
+    for line in lines:
+        named = _NAME.match(line)
+        if named and named[1] in others:
+            continue
+        try:
+            found = parse_event(line)
+        except ValueError:
+            if damaged is not None:
+                damaged()
+            continue
+        if isinstance(found.event, kinds):
+            yield typing.cast("RecordedEvent[E]", found)
+
+
+def read_values(
+    lines: Iterable[bytes], damaged: Callable[[], None]
+) -> Iterator[tuple[str, int, float | int | bool | str]]:
+    """Read the metrics in lines of the log ``metrics.jsonl``; yield name, epoch and value.
+
+    Args:
+        lines: Of the file.
+        damaged: Is called for each line that cannot be read.
+    """
+    names: dict[tuple[bytes | Any, ...], str] = {}
+    for line in lines:
+        # There may be millions of lines, and a parse of each as any JSON takes several times as
+        # long.
+        found = _MEASURED.fullmatch(line)
+        value = _parse_number(*found.group(2, 3, 4)) if found else None
+        if found is not None and value is not None:
+            key = found.group(1, 6, 8)
+            name = names.get(key)
+            if name is not None:
+                yield name, int(found[5]), value
+                continue
+        for one in read_events((line,), (Measured,), damaged):
+            if found is not None and len(names) < _MOST_NAMES:
+                names[found.group(1, 6, 8)] = metric_name(one.event)
+            yield metric_name(one.event), one.event.epoch, one.event.value
+
+
+def _parse_number(text: bytes, fraction: bytes | None, exponent: bytes | None) -> float | None:
+    """Parse a metric's number in a line of the metrics log; return None if it is too large."""
+    if fraction is None and exponent is None:
+        return int(text)
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def metric_name(one: Measured) -> str:
+    """Return a logged metric's name with its task: ``fit.2.loss``, of instance 2 of ``fit``.
+
+    >>> metric_name(Measured("loss", 0.5, 1)), metric_name(Measured("loss", 0.5, 1, "fit", "", 2))
+    ('loss', 'fit.2.loss')
+    """
+    if not one.task:
+        return one.name
+    instance = f".{one.instance}" if one.instance else ""
+    return f"{one.task}{instance}.{one.name}"
+
+
+def unreadable_file_error(path: Path, error: OSError) -> CheckpointError:
+    """Build the error for a run's log file that exists and cannot be read."""
+    return CheckpointError.of(
+        "E470",
+        f"cannot read {path}: {error.strerror or error}",
+        "replace it by a regular file with its content, or remove it",
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Convert a value in an event for JSON: a dataclass to a dict, any other to its text."""
+    if not is_dataclass(type(value)):
+        return str(value)
+    kind: Any = type(value)
+    names, get = _fields_of(kind)
+    return dict(zip(names, get(value), strict=True))
+
+
+@functools.cache
+def _fields_of(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+    """Return an event's field names for a log line, and a function that reads the values."""
+    names = tuple(field_types(kind))
+    if len(names) > 1:
+        return names, operator.attrgetter(*names)
+    return names, lambda value: tuple(getattr(value, name) for name in names)
+
+
+_encode = build_encoder(default=_plain, ensure_ascii=False)
+
+
+def _finite(value: Any) -> Any:
+    """Replace NaN, infinity and long integers, which JSON lacks, by text in an event line."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if is_dataclass(type(value)):
+        return _finite(_plain(value))
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(float(value))
+    return integer_hex(value) if is_long(value) else value

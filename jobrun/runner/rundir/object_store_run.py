@@ -89,7 +89,7 @@ def upload_record(run: Run, url: ObjectUrl) -> None:
 
 
 def split_target(text: str) -> tuple[str, int | None]:
-    """Split ``URL@12``, which names an epoch of a run in an object store, into URL and epoch.
+    """Split ``s3://…/RUN@12``, an epoch of a run in an object store, into URL and epoch.
 
     Raises:
         UsageError: Behind the last ``@`` is no number.
@@ -237,7 +237,7 @@ def download_temporarily(remote: RemoteRun, epoch: int | None = None) -> tuple[R
 def verify_remote(
     target: str, on_verified: Callable[[int, Damage | None], None]
 ) -> tuple[str, dict[int, Damage | None]]:
-    """Verify a run in an object store: read its epochs' bytes there, without a run directory.
+    """Read and verify a run's epochs in an object store; return its name, and damage by epoch.
 
     Args:
         target: The URL of a run: all its epochs. Or of one of its epochs.

@@ -1,4 +1,8 @@
-"""Create, find, open and list run directories."""
+"""Create, find, open and list run directories; refuse those that other users can change.
+
+Anyone may write into a directory that is writable by all, such as one under a shared /tmp; and
+who owns a link decides where it leads. The superuser is trusted: he could do all this anyway.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +51,8 @@ USAGE_NAME = "usage.jsonl"
 # Of fewer runs, all records are read in no time.
 _WORTH_AN_INDEX = 64
 _MOST_COMPARED = 500
+# The directories of a run in which no other user may write.
+_PARTS = ("", "checkpoints", "spec", "superseded", "artifacts", "logs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,7 @@ class Run:
 
     @property
     def has_saved(self) -> bool:
-        """Return whether the run in this directory has saved an epoch, if that is known."""
+        """Return whether an epoch is known to have been saved in this run directory."""
         return self.epoch_without_journal >= 0 or _has_saved(self.path)
 
     @property
@@ -106,7 +112,7 @@ class Run:
         return bool(self.record.parent) and not (self.has_saved or is_live(self.path))
 
     def write(self, **changes: object) -> Run:
-        """Replace fields in this run directory's ``run.json``; return the ``Run`` with them."""
+        """Change fields of this run in its directory's ``run.json``; return the new ``Run``."""
         record = replace(self.record, **changes)  # type: ignore[arg-type]  # checked by replace
         write_record(self.path, record)
         return replace(self, record=record)
@@ -188,7 +194,7 @@ def open_run(path: Path) -> Run:
 
 
 def runs(run_dir: Path, job: str = "") -> tuple[Run, ...]:
-    """Open all undamaged runs below ``run_dir``, or only those of one job; oldest first."""
+    """Open all readable run directories below ``run_dir``, or of one job; oldest first."""
     found = (_try_open(path) for path in _run_paths(run_dir, job))
     return tuple(sorted((run for run in found if run), key=_rank_of))
 
@@ -322,7 +328,7 @@ def _find_remembered(text: str, run_dir: Path) -> Run | None:
 
 
 def _newest_indexed(run_dir: Path, known: Sequence[IndexedRun]) -> Run:
-    """Open the directory of the newest indexed run, passing over forks that saved no epoch."""
+    """Open the newest of these run directories; forks that saved nothing come last."""
     for one in reversed(known):
         run = open_run(run_dir / one.path)
         if not run.is_stillborn:
@@ -474,3 +480,56 @@ def random_name() -> str:
 def _any(words: list[str]) -> str:
     # Not the module 'random', which a job may have seeded; 'secrets' takes long to import.
     return words[int.from_bytes(os.urandom(4)) % len(words)]
+
+
+def require_own(run: Path, uid: int | None = None) -> None:
+    """Raise if another user could change a run directory or a folder in it.
+
+    Args:
+        run: The run's directory.
+        uid: Of the user; by default that of this process.
+
+    Raises:
+        EnvironmentFaultError: E380, a directory is another user's and writable by all, or a link
+            that another user made.
+    """
+    ours = {0, os.geteuid() if uid is None else uid}
+    for part in _PARTS:
+        why = _find_danger(run / part, ours)
+        if why:
+            raise EnvironmentFaultError.of(
+                "E380",
+                f"{run / part} {why}",
+                "use a directory of your own; or, if you trust everyone here, add --trust-dir",
+            )
+
+
+def require_own_parent(run_dir: Path, uid: int | None = None) -> None:
+    """Raise if another user could change ``--run-dir``, by its owner, link or permissions.
+
+    Raises:
+        EnvironmentFaultError: E380, see there.
+    """
+    ours = {0, os.geteuid() if uid is None else uid}
+    why = _find_danger(run_dir, ours)
+    if why:
+        raise EnvironmentFaultError.of(
+            "E380",
+            f"{run_dir} {why}",
+            "choose another --run-dir; or, if you trust everyone here, add --trust-dir",
+        )
+
+
+def _find_danger(path: Path, ours: set[int]) -> str:
+    """Return how another user could change a run directory; empty if none can."""
+    try:
+        named = path.lstat()
+        facts = path.stat()
+    except OSError:
+        # A missing directory or dangling link is reported where it is needed.
+        return ""
+    if stat.S_ISLNK(named.st_mode) and named.st_uid not in ours:
+        return f"is a link that another user (uid {named.st_uid}) made"
+    if facts.st_uid not in ours and facts.st_mode & stat.S_IWOTH:
+        return f"belongs to another user (uid {facts.st_uid}) and everyone may write into it"
+    return ""

@@ -156,7 +156,7 @@ class OrderedRuns:
 
 
 def ignore_fault(path: str, error: Exception) -> None:
-    """Ignore that a run cannot be read, as ``on_fault`` of an update of the index."""
+    """Ignore an unreadable run, as the ``on_fault`` callback of an update of the index."""
     del path, error
 
 
@@ -354,7 +354,7 @@ def stamp_jobs(run_dir: Path) -> dict[str, int]:
 
 
 def remember_newest(run_dir: Path, stamps: Mapping[str, int], runs: Iterable[IndexedRun]) -> None:
-    """Write each job's newest run to the index, unless a run of the job is unreadable.
+    """Write each job's newest run to the index; leave out jobs that have an unreadable run.
 
     Args:
         run_dir: The directory of the runs.

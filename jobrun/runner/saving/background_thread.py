@@ -28,7 +28,7 @@ class Permit:
         self._given_up = False
 
     def enter(self) -> None:
-        """Forbid from now on to abandon the background work; raise if it was abandoned already.
+        """Protect the background work from being abandoned; raise if it already was.
 
         Raises:
             AbandonedError: The owner has given it up.
@@ -39,7 +39,7 @@ class Permit:
             self._entered = True
 
     def give_up(self) -> bool:
-        """Abandon the background work; return False if that is not allowed any more."""
+        """Abandon the background work; return False if it has called ``enter`` before."""
         with self._lock:
             self._given_up = not self._entered
             return self._given_up

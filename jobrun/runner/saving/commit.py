@@ -184,7 +184,7 @@ class Committer:
             self._warn_or_raise(progress.epoch, error)
 
     def _warn_or_raise(self, epoch: int, error: JobrunError) -> None:
-        """Warn of an error after an epoch's commit, or raise it, as ``on_error`` says."""
+        """Raise an error that came after a commit if ``on_error`` is ``fail``; else warn."""
         if self._job.checkpoint.on_error == "fail":
             raise error
         reasons = "; ".join(fault.message for fault in error.faults)
@@ -225,7 +225,7 @@ class Committer:
             raise
 
     def _upload_staged(self, staged: str, epoch: int, saves: Iterable[NodeSave]) -> None:
-        """Upload a staged epoch to an object store before its commit (``collect_to``)."""
+        """Upload the staged files of an epoch before its commit, if ``collect_to`` says so."""
         if not self._job.checkpoint.collect_to:
             return
         from jobrun.runner.saving.upload_to_object_store import ObjectUpload  # noqa: PLC0415 - seldom

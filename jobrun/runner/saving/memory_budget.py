@@ -61,7 +61,7 @@ def _read_available_bytes(meminfo: Path) -> int:
 
 
 def _read_number(path: Path) -> int:
-    """Read a memory limit or memory use from a cgroup's file; return -1 without a number."""
+    """Read a number of bytes for the memory budget from a cgroup's file, or return -1."""
     try:
         text = path.read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Save a mid-epoch checkpoint between two records of a group run, and enter the run there.
+"""Save mid-epoch checkpoints, between two records of a reader, and continue an epoch there.
 
 ::
 
@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path, PurePath
 from typing import Any
 
-from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.store_protocol import Manifest
 from jobrun.checkpoint.stores.manifest import SETTINGS
 from jobrun.checkpoint.stores.mid_epoch_store import (
@@ -30,12 +29,16 @@ from jobrun.checkpoint.stores.mid_epoch_store import (
 )
 from jobrun.checkpoint.task_groups import file_name, load_group
 from jobrun.checkpoint.write.writer import NodeWriter
-from jobrun.compile.checks.mid_epoch_saves import find_obstacles
-from jobrun.core.errors import CheckpointError, EnvironmentFaultError, SpecError
+from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import CheckpointWithin, Listener, Noted
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.query import checkpointed_blobs, kept_names
 from jobrun.graph.types import Job, TaskGroup
+from jobrun.runner.resume.mid_epoch_recovery import (
+    read_midpoint,
+    require_supported,
+    scratch_path,
+)
 from jobrun.runner.rundir.lock import RunLostError
 from jobrun.runner.rundir.logs import cut_metrics
 from jobrun.runner.rundir.run_directories import METRICS_NAME
@@ -94,7 +97,7 @@ class MidEpochSaver:
         hooks: MidEpochHooks,
         entry: SafePoint | None,
     ) -> None:
-        _require_supported(job)
+        require_supported(job)
         self._job = job
         self._place = place
         self._identity = identity
@@ -113,11 +116,11 @@ class MidEpochSaver:
 
     @property
     def is_entering(self) -> bool:
-        """Return whether the next epoch continues at a mid-epoch save, not at its beginning."""
+        """Return whether the next epoch starts from what this mid-epoch saver has saved."""
         return self._entry is not None
 
     def points(self, before: Progress) -> SafePointHooks:
-        """Return the hooks by which a running epoch makes its mid-epoch saves."""
+        """Return the callbacks by which a running epoch makes its mid-epoch saves."""
         entry, self._entry = self._entry, None
         self._began, self.left = time.monotonic(), 0
         self.clear()
@@ -142,7 +145,7 @@ class MidEpochSaver:
         self._entry = None
 
     def reenter(self, epoch: int) -> tuple[Progress, TaskGroup, int] | None:
-        """Return what continues the next epoch at its newest mid-epoch save; None without one.
+        """Return the progress, load tasks and records of the newest mid-epoch save, or None.
 
         Metrics that were measured later do not count any more.
 
@@ -221,7 +224,7 @@ class MidEpochSaver:
                 str(PurePath(staged, file_name(self._node))),
                 epoch=epoch,
                 run_id=identity.run_id,
-                values={**state, **{_scratch_path(*key): value for key, value in scratch.items()}},
+                values={**state, **{scratch_path(*key): value for key, value in scratch.items()}},
             )
             form = {**to_json(before), "midway": self._form(point, list(scratch))}
             if point.settings:
@@ -250,7 +253,7 @@ class MidEpochSaver:
         remove_mid_epochs(self._root, tuple(others))
 
     def _scratch(self, point: SafePoint) -> dict[tuple[str, str], Any]:
-        """Return the blobs that a mid-epoch save stores beside the ordinary state of a node."""
+        """Return the blobs that a mid-epoch save has in addition to those of a whole epoch."""
         return {
             (letter, name): value
             for letter, blobs in point.blobs.items()
@@ -270,55 +273,3 @@ class MidEpochSaver:
             "scratch": [list(one) for one in scratch],
             "metrics_bytes": metrics_bytes,
         }
-
-
-def read_midpoint(job: Job, manifest: Manifest, directory: str) -> tuple[SafePoint, int]:
-    """Read from a mid-epoch save where to continue the epoch, and how long the metrics log was.
-
-    The node's state is not in it: that is loaded as that of a whole epoch.
-
-    Raises:
-        CheckpointError: The files are damaged, or of another make.
-        SpecError: E190, the job as it is now cannot be entered there.
-    """
-    _require_supported(job)
-    form = manifest.runner.get("midway")
-    file = next((one for one in manifest.files if one.node == job.epoch.tasks[0].node), None)
-    if not isinstance(form, Mapping) or file is None:
-        raise _incomplete_error(manifest.epoch)
-    try:
-        keys = [(letter, name) for letter, name in form["scratch"]]
-        cursors = tuple((given, rows) for given, rows in form["cursors"])
-        records, streams, size = form["records"], form["streams"], form["metrics_bytes"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise _incomplete_error(manifest.epoch) from error
-    values = read_state(
-        str(PurePath(directory, file.name)),
-        node=file.node,
-        epoch=manifest.epoch,
-        run_id=manifest.run_id,
-        digest=file.digest,
-        names=[_scratch_path(*key) for key in keys],
-    )
-    blobs: dict[str, dict[str, Any]] = {"t": {}, "g": {}, "n": {}}
-    for letter, name in keys:
-        blobs[letter][name] = values[_scratch_path(letter, name)]
-    return SafePoint(records, cursors, blobs, streams), size
-
-
-def _require_supported(job: Job) -> None:
-    for message, mend in find_obstacles(job):
-        text = f"checkpoints within an epoch are not carried out yet {message}"
-        raise SpecError.of("E190", text, f"{mend}; or continue from a whole epoch with --epoch N")
-
-
-def _scratch_path(letter: str, name: str) -> str:
-    return f"scratch/{letter}/{name}"
-
-
-def _incomplete_error(epoch: int) -> CheckpointError:
-    return CheckpointError.of(
-        "E358",
-        f"the checkpoint within epoch {epoch} does not say how far the epoch was",
-        f"use the jobrun that wrote it, or the whole epoch before with --epoch {epoch - 1}",
-    )

@@ -54,14 +54,14 @@ class Saver(Protocol):
         """
 
     def handle_outcome(self, progress: Progress) -> Progress:
-        """Return the progress, with a failure of the last save counted, or raise that failure.
+        """Return the run's progress after the saver's last save; count the save if it failed.
 
         Raises:
             EnvironmentFaultError: It failed.
         """
 
     def settle(self, progress: Progress) -> Progress:
-        """Wait for the saver's running save; count its failure in the progress returned."""
+        """Wait for the saver's running save; return the run's progress, a failure counted."""
 
     def handle_load(self, progress: Progress, outputs: Outputs) -> None:
         """Let the saver report an epoch's load, and delete old epochs that a kill left.
@@ -73,7 +73,7 @@ class Saver(Protocol):
         """
 
     def finish(self) -> None:
-        """End the saver's work after the last epoch: upload what the upload policy names.
+        """End the saver's work after the last epoch: upload the epochs that are still due.
 
         Raises:
             EnvironmentFaultError: It failed, and is required.
@@ -98,20 +98,20 @@ class NoSaver:
     saved: int = -1
 
     def is_due(self, progress: Progress) -> bool:
-        """Return False: for this saver, of a run without checkpoints, no epoch is due."""
+        """Return False, as this saver, of a run without checkpoints, never saves."""
         del progress
         return False
 
     def save(self, progress: Progress) -> Progress:
-        """Return the progress unchanged: a run without a saver saves nothing."""
+        """Return the run's progress unchanged, as this saver saves nothing."""
         return progress
 
     def handle_outcome(self, progress: Progress) -> Progress:
-        """Return the progress unchanged: a run without a saver has no save that can fail."""
+        """Return the run's progress unchanged, as this saver has no save that can fail."""
         return progress
 
     def settle(self, progress: Progress) -> Progress:
-        """Return the run's progress unchanged, as this saver never has a save to wait for."""
+        """Return the run's progress unchanged, as this saver has no save to wait for."""
         return progress
 
     def handle_load(self, progress: Progress, outputs: Outputs) -> None:
@@ -121,7 +121,7 @@ class NoSaver:
         """Do nothing at a run's end, as this saver has no uploads to finish."""
 
     def close(self) -> None:
-        """Do nothing to close the saver of a run that saves nothing."""
+        """Do nothing, as this saver has no save to wait for."""
 
 
 # Seen only where a thread dies in the middle, as it may when there is no memory left.
@@ -257,7 +257,7 @@ class CheckpointSaver:
         return self.handle_outcome(progress)
 
     def handle_outcome(self, progress: Progress) -> Progress:
-        """Count a failed last save of the saver, or upload its epoch; return the progress."""
+        """Count this saver's last save in the run's progress if it failed; else upload it."""
         if self._background.is_busy or self._outcome is None:
             return progress
         outcome, self._outcome = self._outcome, None
@@ -275,7 +275,7 @@ class CheckpointSaver:
         return progress
 
     def settle(self, progress: Progress) -> Progress:
-        """Wait for the saver's background save, or abandon it if late; return the progress."""
+        """Wait for this saver's running save unless time is up; return the run's progress."""
         if not self._background.is_busy and self._outcome is None:
             return progress
         before = self._account.switch("saves")
@@ -298,7 +298,7 @@ class CheckpointSaver:
             self._uploader.committed(progress.epoch)
 
     def finish(self) -> None:
-        """Upload what the upload policy names, as this saver ends after the last epoch."""
+        """Upload at the run's end the epochs that this saver still has to upload."""
         if self._uploader:
             before = self._account.switch("upload")
             try:
@@ -319,7 +319,7 @@ class CheckpointSaver:
         self._store.close()
 
     def _order(self, progress: Progress, started: float, waited_s: float) -> SaveRequest:
-        """Start a save: let nodes hold their state, and the run continue if memory allows."""
+        """Take a snapshot of all nodes' state; return what the saver needs to store it."""
         form = to_json(progress)
         outputs = self._session.run(self._group, progress.epoch, {})
         tickets = tuple(outputs[ref] for ref in outputs if ref.output == TICKET_OUTPUT)

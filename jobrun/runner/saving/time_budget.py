@@ -44,7 +44,7 @@ class SaveBudget:
         return min(LONGEST_S, self._last_wait_s / self._share)
 
     def is_due(self, busy_s: float = 0.0) -> bool:
-        """Return whether the time budget of ``every: auto`` permits to save the ending epoch.
+        """Return whether the time budget of ``every: auto`` allows a save of the ending epoch.
 
         Args:
             busy_s: How long the run would have to wait for the save before, which is still being
@@ -58,7 +58,7 @@ class SaveBudget:
         return self._waited_s + wait_s <= ALLOWANCE_S + earned_s
 
     def spend(self, wait_s: float) -> None:
-        """Subtract the seconds that the run has waited for a save from its time budget."""
+        """Subtract the seconds that the run waited for a save from the time budget of saves."""
         self._saved_at = self._clock()
         self._waited_s += wait_s
         self._last_wait_s = wait_s
@@ -97,7 +97,7 @@ _TAIL_BYTES = 256 << 10
 
 
 def measure_loss_bound(events: Path, policy: CheckpointPolicy) -> float | None:
-    """Return the most seconds of work that a kill can lose, from save times in a run's events.
+    """Return how many seconds of work a kill can lose, by the save times of an earlier run.
 
     Args:
         events: The ``events.jsonl`` of a run of the job.

@@ -74,7 +74,7 @@ class GroupUploader:
             self._upload(epoch)
 
     def finish(self, epoch: int) -> None:
-        """Upload to the directory, after the last epoch, what the policy still wants.
+        """Upload to the directory, after the last epoch, the epochs that are still due.
 
         Args:
             epoch: The newest that is durable; -1 for none.
@@ -166,7 +166,7 @@ class DirectoryUpload:
 
 
 def upload_group(manifest: Manifest, directory: str, target: str, node: str) -> TaskGroup:
-    """Build tasks by which nodes upload an epoch's files to a directory; the last publishes it.
+    """Build the tasks that upload an epoch's files to a directory; the last renames it.
 
     The output ``file`` of each copying task is the ``StoredFile`` that it has made.
 
@@ -208,7 +208,7 @@ def upload_group(manifest: Manifest, directory: str, target: str, node: str) -> 
 
 
 def _staged_name(manifest: Manifest) -> str:
-    """Return the staging name of an epoch's upload, the same each time, to continue it.
+    """Return the temporary name of an epoch's upload, by which a later try can continue it.
 
     Of the form that a store takes for a leftover, and removes.
     """

@@ -85,7 +85,7 @@ class ObjectUpload:
                     path.unlink()
 
     def send(self, directory: str, manifest: Manifest, is_wanted: Callable[[], bool]) -> bool:
-        """Upload a saved epoch to the object store, below the URL of the epoch's generation."""
+        """Upload a saved epoch to the object store; return False if it was there already."""
         generation = manifest.generation
         if not self._stores:
             self._bring_record(self.url)
@@ -95,7 +95,7 @@ class ObjectUpload:
 
 
 def generation_url(url: ObjectUrl, generation: int) -> ObjectUrl:
-    """Return the URL to upload epochs to: ``url``, or ``url/gN`` after N ``resume --epoch``.
+    """Return the URL to upload to: ``url``, or ``url/g2`` after two uses of ``resume --epoch``.
 
     What is computed again after going back never gets among those from before.
     """
@@ -148,7 +148,7 @@ class BackgroundUploader:
         self._thread: threading.Thread | None = None
 
     def held(self) -> frozenset[int]:
-        """Return the epochs that are being uploaded to an object store, to be kept meanwhile."""
+        """Return the epochs being uploaded to the object store, which must not be deleted."""
         with self._change:
             return frozenset({self._busy_with} - {-1})
 

@@ -29,7 +29,7 @@ from jobrun.core.events import (
 )
 from jobrun.core.files.json_files import read_lines
 from jobrun.core.lazy_dataclass import dataclass, replace
-from jobrun.runner.rundir.event_lines import EVENTS, RecordedEvent, read_events
+from jobrun.runner.rundir.logs import EVENTS, RecordedEvent, read_events
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, Run, open_run, runs
 
 KILLED, RUNNING = "killed", "running"

@@ -12,8 +12,7 @@ from jobrun.core.files.json_files import read_lines
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.resource_usage import ProcessUse
 from jobrun.core.time_use import TimeUse
-from jobrun.runner.rundir.event_lines import read_events, unreadable_file_error
-from jobrun.runner.rundir.logs import read_last_usage
+from jobrun.runner.rundir.logs import read_events, read_last_usage, unreadable_file_error
 from jobrun.runner.rundir.run_directories import USAGE_NAME
 from jobrun.tools.runs.metrics import Metrics, Number
 

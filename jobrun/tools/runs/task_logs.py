@@ -7,7 +7,7 @@ from pathlib import Path
 from jobrun.core.errors import UsageError
 from jobrun.core.files.json_files import read_lines
 from jobrun.core.text.names import did_you_mean
-from jobrun.runner.rundir.event_lines import unreadable_file_error
+from jobrun.runner.rundir.logs import unreadable_file_error
 
 
 def list_logs(run: Path, task: str = "") -> list[Path]:

@@ -11,6 +11,8 @@ from jobrun.runner.identity.drift import (
     compare_mappings,
     compare_numerics,
     compare_specs,
+    count_field,
+    mark_safe_counts,
     require_no_drift,
 )
 from jobrun.spec.load import load_spec
@@ -229,3 +231,13 @@ def test_another_h5py_is_told_and_never_refused():
 
 def test_another_number_of_processors_changes_no_bits():
     assert compare_numerics({"processors": 2}, {"processors": 64}) == ()
+
+
+def test_only_the_count_of_such_nodes_is_declared_safe():
+    changes = tuple(
+        Change(field, "semantic", "1", "2")
+        for field in (count_field("t"), count_field("u"), "seed")
+    )
+
+    kinds = [change.kind for change in mark_safe_counts(changes, {"t"})]
+    assert kinds == ["declared safe", "semantic", "semantic"]

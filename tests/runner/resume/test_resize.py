@@ -10,14 +10,11 @@ from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.compile.pipeline import compile_job
 from jobrun.core.events import Noted
 from jobrun.runner.fork import Fork, fork_run
-from jobrun.runner.identity.drift import Change
 from jobrun.runner.options import RunOptions
 from jobrun.runner.resume.resize import (
     ResizedFamily,
     ResizePlan,
     adapt_progress,
-    count_field,
-    mark_safe_counts,
     refuse_mid_epoch,
 )
 from jobrun.runner.saved_progress import from_json
@@ -178,17 +175,6 @@ def test_between_two_records_nodes_stay_what_they_are():
 
     assert found.families == ()
     assert found.faults["t"][0].mend.startswith("continue from the whole epoch before: --epoch 6")
-
-
-def test_only_the_count_of_such_nodes_is_declared_safe():
-    found = ResizePlan((ResizedFamily("t", ("t_0",), ("t_0", "t_1")),))
-    changes = tuple(
-        Change(field, "semantic", "1", "2")
-        for field in (count_field("t"), count_field("u"), "seed")
-    )
-
-    kinds = [change.kind for change in mark_safe_counts(changes, found)]
-    assert kinds == ["declared safe", "semantic", "semantic"]
 
 
 def test_outputs_of_nodes_that_are_gone_are_dropped(tmp_path):

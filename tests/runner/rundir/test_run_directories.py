@@ -20,6 +20,8 @@ from jobrun.runner.rundir.run_directories import (
     newest_unfinished,
     open_run,
     point_latest,
+    require_own,
+    require_own_parent,
     runs,
 )
 from jobrun.runner.rundir.run_json import RECORD_NAME, RunRecord, write_record
@@ -304,3 +306,71 @@ def test_without_runs_here_those_of_a_folder_above_are_named(tmp_path, monkeypat
     with pytest.raises(UsageError) as caught:
         find_run("latest", tmp_path / "nowhere")
     assert "jobrun run SPEC" in caught.value.faults[0].mend
+
+
+# Whoever made the files of a test is another user to this one.
+ANOTHER = os.geteuid() + 1
+FOREIGN = os.geteuid() == 0
+
+
+@pytest.fixture
+def watched(tmp_path):
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    if FOREIGN:
+        # The superuser is trusted, so the files must be somebody's.
+        for path in (run, run / "checkpoints"):
+            os.chown(path, 12345, 12345)
+    return run
+
+
+def test_ones_own_run_is_trusted_whatever_its_mode(watched):
+    watched.chmod(0o777)
+    require_own(watched, watched.stat().st_uid)
+
+
+def test_another_users_run_that_only_he_may_change_is_trusted(watched):
+    require_own(watched, ANOTHER)
+
+
+def test_row_41_another_users_run_that_all_may_change_is_refused(watched):
+    watched.chmod(0o777)
+
+    with pytest.raises(EnvironmentFaultError, match="everyone may write") as raised:
+        require_own(watched, ANOTHER)
+
+    (fault,) = raised.value.faults
+    assert fault.code == "E380"
+    assert "--trust-dir" in fault.mend
+
+
+def test_row_41_its_checkpoints_count_too(watched):
+    (watched / "checkpoints").chmod(0o777)
+
+    with pytest.raises(EnvironmentFaultError, match="checkpoints belongs to another user"):
+        require_own(watched, ANOTHER)
+
+
+def test_row_39_a_link_that_another_user_made_is_refused(watched, tmp_path):
+    (watched / "checkpoints").rmdir()
+    (watched / "checkpoints").symlink_to(tmp_path)
+    if FOREIGN:
+        os.lchown(watched / "checkpoints", 12345, 12345)
+
+    with pytest.raises(EnvironmentFaultError, match="is a link that another user"):
+        require_own(watched, ANOTHER)
+
+
+def test_a_link_of_ones_own_is_followed(watched, tmp_path):
+    (watched / "checkpoints").rmdir()
+    (watched / "checkpoints").symlink_to(tmp_path)
+
+    require_own(watched, (watched / "checkpoints").lstat().st_uid)
+
+
+def test_row_41_no_run_is_made_where_another_user_lets_all_write(watched):
+    watched.chmod(0o777)
+
+    with pytest.raises(EnvironmentFaultError, match="belongs to another user"):
+        require_own_parent(watched, ANOTHER)
+    require_own_parent(watched / "not there", ANOTHER)

@@ -6,8 +6,8 @@ import pytest
 
 from jobrun.core.errors import UsageError
 from jobrun.core.events import CheckpointTimes, EpochEnded, Measured, TaskEnded
-from jobrun.runner.rundir import event_lines
-from jobrun.runner.rundir.event_lines import metric_name, parse_event, read_values
+from jobrun.runner.rundir import logs
+from jobrun.runner.rundir.logs import metric_name, parse_event, read_values
 from jobrun.tools.runs.metrics import (
     Metrics,
     read_last_epoch,
@@ -147,9 +147,7 @@ def test_of_many_lines_of_one_metric_only_the_first_is_parsed_as_any_json(run, m
     lines = [entry("loss", at * 0.3, at) for at in range(50)]
     (run / "metrics.jsonl").write_text("".join(lines))
     parsed = []
-    monkeypatch.setattr(
-        event_lines, "parse_event", lambda line: parsed.append(line) or parse_event(line)
-    )
+    monkeypatch.setattr(logs, "parse_event", lambda line: parsed.append(line) or parse_event(line))
 
     assert len(read_metrics(run).rows) == 50
     assert len(parsed) == 1

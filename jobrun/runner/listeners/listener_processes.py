@@ -1,14 +1,23 @@
-"""Turn the events of a run into what its listeners get, and send it to their processes.
+"""Send a run's metrics to its listeners, each of which runs in a process of its own.
 
 ::
 
     run's process                        a process for each listener
-    events -> ListenerFanOut -> pipe --> host.main -> begin, record, end
+    events -> ListenerFanOut -> pipe --> main -> begin, record, end
                              <-- pipe -- one line: why it has failed
 
 A listener imports large packages, has threads, and may hang or crash; in a process of its own it
 can neither slow down nor change what is computed. Nothing here waits for one before the run's end:
 what a full pipe does not take is kept until the next epoch, up to a limit.
+
+A listener's process gets its name as the argument, and JSON lines as its input::
+
+    {"begin": {…}, "epoch": 7, "metrics_bytes": 4096}   # read the history from metrics.jsonl
+    {"record": 8, "at": 1796000000.5, "values": {"loss": 0.5}}
+    {"end": "finished"}
+
+The end of the input without ``end`` means that the run's process was killed. Standard output is for
+the reason of a failure alone: whatever else is printed goes to standard error.
 """
 
 from __future__ import annotations
@@ -16,14 +25,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from jobrun.core.errors import JobrunError
 from jobrun.core.events import (
     EpochEnded,
     Event,
@@ -34,14 +46,23 @@ from jobrun.core.events import (
     RunEnded,
     RunStarted,
 )
-from jobrun.runner.listeners.listener import Number
-from jobrun.runner.rundir.event_lines import metric_name
+from jobrun.core.files.json_files import read_lines
+from jobrun.runner.listeners.listener import (
+    EpochMetrics,
+    ListenedRun,
+    Number,
+    RunListener,
+    open_listener,
+)
+from jobrun.runner.rundir.logs import metric_name, read_events
 from jobrun.runner.rundir.run_directories import METRICS_NAME
 
 # Each listener's own output, in the run's directory.
 FOLDER = "listeners"
 _MOST_WAITING_BYTES = 64 << 20
 _LAST_S, _LAST_WHEN_STOPPED_S = 60.0, 10.0
+# Of one call. The run's process may be gone, and nothing else would end one that hangs.
+_LONGEST_CALL_S = 600
 
 
 class ListenerFanOut:
@@ -73,7 +94,7 @@ class ListenerFanOut:
         self._epoch = -1
 
     def __call__(self, event: Event) -> list[str]:
-        """Pass an event on to listeners; return a message for each listener that has failed."""
+        """Send an event to listeners' processes; return a message for each that has failed."""
         if not self._names:
             return []
         with self._lock:
@@ -88,7 +109,7 @@ class ListenerFanOut:
             ]
 
     def close(self) -> None:
-        """Close the pipes to all listeners, which without an end event means a killed run."""
+        """Close the pipes to all listeners' processes, and wait until they have ended."""
         with self._lock:
             self._finish(_LAST_S)
             self._processes = []
@@ -131,7 +152,7 @@ class ListenerFanOut:
             one.finish(deadline)
 
     def _begin(self, epoch: int) -> None:
-        """Send all listeners' processes a begin message, with how far the metrics file goes."""
+        """Send the run's name and its ``metrics.jsonl`` length to all listeners' processes."""
         self._epoch = epoch
         self._waiting.clear()
         self._begun.clear()
@@ -142,7 +163,7 @@ class ListenerFanOut:
         self._send({"begin": facts, "epoch": epoch, "metrics_bytes": size_bytes})
 
     def _record(self) -> None:
-        """Send the metrics of the epochs that have ended to all listeners' processes."""
+        """Send the metrics of the ended epochs to all listeners' processes."""
         rows: dict[int, dict[str, Number]] = {}
         for epoch, name, value in self._waiting:
             if epoch <= self._epoch:
@@ -181,7 +202,7 @@ class _ListenerProcess:
             self._process = subprocess.Popen(  # noqa: S603 - a module of ours
                 # -P: what lies beside the spec is not a module of Python. A session of its own:
                 # Ctrl-C is for the run, which then says that it ends.
-                [sys.executable, "-P", "-m", "jobrun.runner.listeners.host", name],
+                [sys.executable, "-P", "-m", "jobrun.runner.listeners.listener_processes", name],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
@@ -202,7 +223,7 @@ class _ListenerProcess:
             self._fail("it does not keep up with the run")
 
     def finish(self, deadline: float) -> None:
-        """Send the lines still queued for a listener's process, and wait until it ends."""
+        """Send the queued lines to a listener's process, then wait until it ends."""
         while self._waiting and not self.failure and time.monotonic() < deadline:
             time.sleep(0.01)
             self._flush()
@@ -220,7 +241,7 @@ class _ListenerProcess:
             self._process.stdout.close()
 
     def close(self) -> None:
-        """Close the fan-out's pipe to the process of a listener; may be called twice."""
+        """Close the pipe to a listener's process; may be called twice."""
         with contextlib.suppress(OSError):
             self._pipe.close()
 
@@ -253,3 +274,88 @@ class _ListenerProcess:
             self._process.wait()
         assert self._process.stdout is not None  # noqa: S101 - for the type checker
         self._process.stdout.close()
+
+
+def main(name: str) -> int:
+    """Run one listener in its own process until its input ends; return 1 if it has failed."""
+    report = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    try:
+        serve(open_listener(name), sys.stdin.buffer)
+    except JobrunError as error:
+        print("; ".join(fault.message for fault in error.faults), file=report)
+        return 1
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}".splitlines()[0], file=report, flush=True)
+        # With its traceback, for the log of the listener.
+        raise
+    return 0
+
+
+def serve(listener: RunListener, lines: BinaryIO) -> None:
+    """Call a listener's methods in its own process, as the lines on standard input say."""
+    waiting: dict[int, dict[str, Number]] = {}
+    has_begun = False
+    for line in lines:
+        signal.alarm(_LONGEST_CALL_S)
+        if not line.endswith(b"\n"):
+            # The run's process was killed while it wrote.
+            break
+        content = json.loads(line)
+        if "begin" in content:
+            run = _build_run(content["begin"])
+            history = read_history(run.directory, content["metrics_bytes"])
+            # What a part of the next epoch has measured comes with the rest of it.
+            waiting = {
+                one.epoch: dict(one.values) for one in history if one.epoch > content["epoch"]
+            }
+            listener.begin(run, [one for one in history if one.epoch <= content["epoch"]])
+            has_begun = True
+        elif "record" in content:
+            epoch = content["record"]
+            values = {**waiting.pop(epoch, {}), **content["values"]}
+            if values:
+                at = datetime.fromtimestamp(content["at"], UTC)
+                listener.record(EpochMetrics(epoch, at, values))
+        else:
+            listener.end(content["end"])
+            return
+        signal.alarm(0)
+    if has_begun:
+        signal.alarm(_LONGEST_CALL_S)
+        listener.end("failed")
+
+
+def read_history(run: Path, size_bytes: int) -> list[EpochMetrics]:
+    """Read past metrics from ``metrics.jsonl``, for a listener's process to begin with.
+
+    Of several values in one epoch the last counts. Lines that cannot be read are left out.
+
+    Raises:
+        OSError: The file is there and cannot be read.
+    """
+    rows: dict[int, tuple[datetime, dict[str, Number]]] = {}
+    for one in read_events(_first_lines(run / METRICS_NAME, size_bytes), (Measured,)):
+        _, values = rows.get(one.event.epoch, (one.at, {}))
+        values[metric_name(one.event)] = one.event.value
+        rows[one.event.epoch] = one.at, values
+    return [EpochMetrics(epoch, *rows[epoch]) for epoch in sorted(rows)]
+
+
+def _first_lines(path: Path, size_bytes: int) -> Iterator[bytes]:
+    end = 0
+    for line in read_lines(path) if size_bytes else ():
+        end += len(line)
+        if end > size_bytes:
+            return
+        yield line
+
+
+def _build_run(facts: Mapping[str, Any]) -> ListenedRun:
+    return ListenedRun(
+        Path(facts["directory"]), facts["job"], facts["name"], facts["run_id"], facts["params"]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

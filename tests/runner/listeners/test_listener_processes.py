@@ -16,7 +16,7 @@ from jobrun.core.events import (
     Noted,
     RunStarted,
 )
-from jobrun.runner.listeners import fan_out
+from jobrun.runner.listeners import listener_processes
 from tests.support.command import environment, jobrun
 from tests.support.stored_runs import only_run
 from tests.support.waiting import wait_until
@@ -135,7 +135,7 @@ def test_a_listener_gets_each_epoch_once_with_all_that_was_measured(folder):
 )
 def test_a_listener_that_fails_is_switched_off_once_and_ends_no_run(folder, monkeypatch, what, why):
     monkeypatch.setenv("LISTENER", what)
-    monkeypatch.setattr(fan_out, "_LAST_S", 0.5 if what == "hang" else 60.0)
+    monkeypatch.setattr(listener_processes, "_LAST_S", 0.5 if what == "hang" else 60.0)
 
     result, warnings = _in_process(folder)
 
@@ -146,7 +146,7 @@ def test_a_listener_that_fails_is_switched_off_once_and_ends_no_run(folder, monk
 
 def test_a_listener_that_does_not_keep_up_is_switched_off(folder, monkeypatch):
     monkeypatch.setenv("LISTENER", "hang")
-    monkeypatch.setattr(fan_out, "_MOST_WAITING_BYTES", -1)
+    monkeypatch.setattr(listener_processes, "_MOST_WAITING_BYTES", -1)
 
     result, (warning,) = _in_process(folder)
 
@@ -202,8 +202,8 @@ def test_what_a_failed_attempt_has_measured_is_not_sent(tmp_path, monkeypatch):
         def send(self, line):
             lines.append(json.loads(line))
 
-    monkeypatch.setattr(fan_out, "_ListenerProcess", Pipe)
-    listener = fan_out.ListenerFanOut(tmp_path, ["one"], {})
+    monkeypatch.setattr(listener_processes, "_ListenerProcess", Pipe)
+    listener = listener_processes.ListenerFanOut(tmp_path, ["one"], {})
     for event in (
         RunStarted("r", "j", "d", -1, None),
         GroupStarted("epoch", 1, ("t",)),

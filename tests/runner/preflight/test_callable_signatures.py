@@ -12,7 +12,7 @@ from jobrun.core.errors import Origin
 from jobrun.graph.expressions import Const
 from jobrun.graph.steps import CALL_EXTRAS, CallPython
 from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
-from jobrun.runner.preflight.callables import check_callables, find_definition
+from jobrun.runner.preflight.callable_signatures import check_callables, find_definition
 from jobrun.runtime.steps.call import _EXTRAS
 
 WHERE = Origin("j.yaml", 3, 7)

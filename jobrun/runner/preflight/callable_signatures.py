@@ -1,4 +1,4 @@
-"""Check the callables that a job calls: that they are there, and take what their steps give.
+"""Check that the callables of a job exist, and that their signatures fit the calls.
 
 Parameters are read from the text of the callable's module, which is not imported, and only where
 the text alone decides them: a plain ``def``, or a class without a base, that nothing decorates and
@@ -75,7 +75,7 @@ def _check_definition(
 
 
 def _check_arguments(step: CallPython, source: Source, function: str) -> Iterator[Fault]:
-    """Check a ``call``'s arguments against the parameters in the callable's source."""
+    """Check a ``call``'s arguments against the signature in the callable's source."""
     if source.path is None or source.path.suffix != ".py":
         return
     takes = find_parameters(source.path, function)
@@ -119,7 +119,7 @@ def _check_import(step: CallPython, module: str, function: str, base: Path) -> I
 
 
 def find_definition(path: Path, name: str) -> tuple[bool, tuple[str, ...]]:
-    """Return whether a module may define a callable, and the names that it does define.
+    """Return whether a module's source could define a callable, and which names it defines.
 
     It may where the text alone does not decide it.
     """
@@ -141,7 +141,7 @@ def find_definition(path: Path, name: str) -> tuple[bool, tuple[str, ...]]:
 
 
 def parse_source(path: Path) -> ast.Module | None:
-    """Parse the source of a callable's module; return None if it cannot be read or parsed."""
+    """Parse a module to find its callables' signatures; return None if that fails."""
     try:
         return _parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -174,7 +174,7 @@ class Parameters:
 
 
 def find_parameters(path: Path, name: str) -> Parameters | None:
-    """Find a callable's parameters in its module's source; None where the source does not say.
+    """Read a callable's parameters from its module's source; return None if they are unclear.
 
     Args:
         path: The module's source.
@@ -213,7 +213,7 @@ def _constructor(found: ast.ClassDef, tree: ast.Module) -> Parameters | None:
 
 
 def _parameters(args: ast.arguments, given: int) -> Parameters | None:
-    """Return a callable's parameters without the first ``given``; None if uncertain."""
+    """Return a signature's parameters except for the first ``given``; None if unclear."""
     by_position = [*args.posonlyargs, *args.args]
     if len(by_position) < given:
         # ``def __init__(*args)``.
@@ -235,7 +235,7 @@ def _parameters(args: ast.arguments, given: int) -> Parameters | None:
 
 
 def _only_definition(body: Sequence[ast.stmt], name: str, tree: ast.Module) -> ast.stmt | None:
-    """Find the statement that defines a callable, to read its parameters; None if unsure."""
+    """Find the only statement that defines a callable, to read its signature, or None."""
     bound = _bound(body)
     if bound.count(name) != 1 or _ANYTHING in bound or name in _bound_from_elsewhere(tree):
         return None
@@ -244,7 +244,7 @@ def _only_definition(body: Sequence[ast.stmt], name: str, tree: ast.Module) -> a
 
 
 def _bound(body: Sequence[ast.stmt]) -> list[str]:
-    """List the names that a class's or module's statements bind, to find a callable."""
+    """List all names that the statements of a class or module bind, to find a callable."""
     found: list[str] = []
     waiting: list[ast.AST] = list(body)
     while waiting:
@@ -278,7 +278,7 @@ def _bound(body: Sequence[ast.stmt]) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _bound_from_elsewhere(tree: ast.Module) -> frozenset[str]:
-    """List names that a callable's module may rebind by ``global`` or by setting attributes."""
+    """List names whose callable may be replaced: by ``global``, or by setting an attribute."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):
