@@ -99,21 +99,21 @@ class CheckpointStore(Protocol):
     """A place for the checkpoints of one run."""
 
     def stage(self, epoch: int) -> str:
-        """Declare how every store creates an empty directory for an epoch's files.
+        """Create an empty directory for an epoch's files, as every store must.
 
         Raises:
             EnvironmentFaultError: The system refuses.
         """
 
     def check(self) -> None:
-        """Declare how every store checks that it was not replaced since its first use (E390).
+        """Require that the store was not replaced since its first use (E390), as every store must.
 
         Raises:
             EnvironmentFaultError: E390, it was removed or replaced, with all epochs in it.
         """
 
     def commit(self, staged: str, manifest: Manifest) -> str:
-        """Declare how every store durably commits an epoch's staged files and returns their path.
+        """Commit an epoch's staged files durably, as every store must, and return their path.
 
         Raises:
             EnvironmentFaultError: The system refuses; nothing of the epoch is visible, or
@@ -121,39 +121,39 @@ class CheckpointStore(Protocol):
         """
 
     def discard(self, staged: str) -> None:
-        """Declare how every store deletes the files of a save that was not committed.
+        """Delete the files of a save that was not committed, as every store must.
 
         It raises no error.
         """
 
     def epochs(self) -> tuple[int, ...]:
-        """Declare how every store lists the numbers of its epochs, damaged ones too, ascending."""
+        """List the store's epochs in ascending order, damaged ones too, as every store must."""
 
     def path(self, epoch: int) -> str:
-        """Declare how every store returns a local directory that has an epoch's files."""
+        """Return a local directory that has an epoch's files, as every store must."""
 
     def manifest(self, epoch: int) -> Manifest:
-        """Declare how every store reads an epoch's manifest, the list of its files with digests.
+        """Read an epoch's manifest (files and digests) from the store, as every store must.
 
         Raises:
             CheckpointError: It is not there, damaged, or of another format version.
         """
 
     def verify(self, epoch: int) -> Damage | None:
-        """Declare how every store verifies an epoch's manifest and files and returns any damage."""
+        """Verify an epoch's manifest and files, as every store must, and return any damage."""
 
     def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
-        """Declare how every store moves epochs out of itself, to the place named by ``where``."""
+        """Move epochs out of the store, to the path ``where``, as every store must."""
 
     def hold(self, epoch: int) -> EpochHold | None:
-        """Declare how every store protects an epoch from deletion until the hold's release.
+        """Protect an epoch from deletion until the hold is released, as every store must.
 
         Returns:
             The hold; None when there is no such epoch, or it is just being deleted.
         """
 
     def remove(self, epochs: tuple[int, ...], *, keep_for_reuse: bool = False) -> tuple[int, ...]:
-        """Declare how every store deletes epochs, except those that readers hold.
+        """Delete epochs, except those that readers hold, as every store must.
 
         Args:
             epochs: They.
@@ -165,10 +165,10 @@ class CheckpointStore(Protocol):
         """
 
     def close(self) -> None:
-        """Declare how every store deletes old files that it kept for later epochs to overwrite.
+        """Delete old files kept for later epochs to overwrite, as every store must.
 
         The store can be used again.
         """
 
     def sweep(self) -> tuple[str, ...]:
-        """Declare how every store removes files left by interrupted saves and deletions."""
+        """Remove files left by interrupted saves and deletions, as every store must."""
