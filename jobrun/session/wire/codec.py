@@ -32,7 +32,7 @@ from jobrun.checkpoint import checkpoint_times, store_protocol
 from jobrun.checkpoint import task_groups as save_load_groups
 from jobrun.checkpoint.hdf5.dtypes import dtype_text, parse_dtype
 from jobrun.checkpoint.stores import object_references as elsewhere
-from jobrun.core import errors, events
+from jobrun.core import errors, events, time_use
 from jobrun.core import object_url as objecturl
 from jobrun.core import resource_usage as usage
 from jobrun.core.errors import Fault, JobrunError, TaskFailedError
@@ -73,7 +73,7 @@ _SOCKET_BYTES = 1 << 22
 _MODULES = (
     checkpoint_policy, checkpoint_times, conditions, readers, elsewhere, errors, events,
     expr, file_messages, objects, objecturl, partition, safe_point, save_load_groups,
-    meter_protocol, steps, store_protocol, types, usage,
+    meter_protocol, steps, store_protocol, time_use, types, usage,
 )  # fmt: skip
 
 
