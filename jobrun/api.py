@@ -75,7 +75,7 @@ Source = str | os.PathLike[str] | LoadedSpec | Job | Prepared
 def load(
     path: str | os.PathLike[str], *, values: Sequence[str] = (), overrides: Sequence[str] = ()
 ) -> LoadedSpec:
-    """Provide ``jobrun.load()`` of the Python API: load and validate a YAML spec, compile nothing.
+    """Load a YAML spec from Python and validate it, without compiling it.
 
     Args:
         path: The YAML file.
@@ -90,7 +90,7 @@ def load(
 
 
 def prepare(source: Source) -> Prepared:
-    """Provide ``prepare()`` of the Python API ``import jobrun``: check a spec or job, run nothing.
+    """Check a spec, or a job built in Python, as a whole, without running any of it.
 
     Args:
         source: A spec's path, a loaded spec, a ``Job`` made by plain constructors, or what
@@ -123,7 +123,7 @@ def run(
     resume: Resume = "",
     listener: Listener = ignore,
 ) -> RunResult:
-    """Provide ``jobrun.run()`` of the Python API: run a job to its end, in this process.
+    """Run a job from Python to its end, in this process.
 
     Args:
         source: As of ``prepare``.
@@ -163,7 +163,7 @@ def resume_from(
     *,
     listener: Listener = ignore,
 ) -> RunResult:
-    """Provide ``jobrun.resume()`` of the Python API: continue a run, usually at its newest epoch.
+    """Continue a run from Python at its newest good epoch, or at ``options.epoch``.
 
     Args:
         path: The run's directory; what names it below ``options.run_dir``, such as ``latest``;
@@ -198,7 +198,7 @@ def fork_from(
     blobs: Sequence[str] = (),
     listener: Listener = ignore,
 ) -> RunResult:
-    """Provide ``jobrun.fork()`` of the Python API: start a new run from another run's checkpoint.
+    """Start a new run from Python with the checkpoint of another run, which stays as it is.
 
     Args:
         path: The other run, as of ``resume``.
@@ -237,7 +237,7 @@ def fork_from(
 def inspect_checkpoint(
     target: str | os.PathLike[str], run_dir: str | os.PathLike[str] = _RUNS
 ) -> Inspection:
-    """Provide ``inspect()`` of the Python API ``import jobrun``: verify a checkpoint and return it.
+    """Verify a checkpoint from Python, every byte of it, and return what it holds.
 
     Args:
         target: A ``.h5`` file, an epoch's directory, a run, or ``RUN@EPOCH``; or the URL of a
@@ -256,7 +256,7 @@ def inspect_checkpoint(
 
 
 def list_stored_runs(run_dir: str | os.PathLike[str] = _RUNS, job: str = "") -> StoredRuns:
-    """Provide ``runs()`` of the Python API ``import jobrun``: list the stored runs of a directory.
+    """List the stored runs of a directory for use in Python.
 
     Args:
         run_dir: The directory of the runs.
@@ -290,7 +290,7 @@ def list_stored_runs(run_dir: str | os.PathLike[str] = _RUNS, job: str = "") -> 
 
 
 def steps(*parts: str | Step) -> tuple[Step, ...]:
-    """Provide ``steps()`` of ``import jobrun``: make steps from statements and ``Step`` objects.
+    """Make the steps of a task built in Python from statements and ``Step`` objects.
 
     Statements next to each other become one net.
 
@@ -314,7 +314,7 @@ def steps(*parts: str | Step) -> tuple[Step, ...]:
 
 
 def expression(text: str) -> Expr:
-    """Provide ``jobrun.expression()`` of the Python API: parse an expression for a job.
+    """Parse an expression of the spec language for a job built in Python.
 
     Raises:
         SpecError: It cannot be read.
@@ -359,7 +359,7 @@ class _PythonNews:
         self.exit_code = 0
 
     def announce(self, targets: tuple[NotifyTarget, ...], run: str, stuck: str) -> None:
-        """Remember whom the Python API notifies at the run's end; notify now if it is stuck."""
+        """Remember the notify targets of a run started from Python; notify them if it is stuck."""
         self._targets, self._run = targets, Path(run)
         if stuck:
             self._start("no_progress", None, stuck)

@@ -60,7 +60,7 @@ class Generators:
 
 
 def seeded(rng: np.random.Generator, *, torch: bool = False) -> Generators:
-    """Provide ``jobrun.generators.seeded``: seed the generators of Python, numpy and PyTorch.
+    """Seed the random generators of Python, numpy and PyTorch.
 
     Args:
         rng: Where the seeds come from; a step has one, from the seed of the job.

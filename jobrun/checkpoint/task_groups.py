@@ -75,7 +75,7 @@ def file_name(node: str) -> str:
 
 
 def _origins(tasks: Sequence[Task], names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Map each blob of a save task to its origin: the ``init`` step that makes it.
+    """Return for each blob that a checkpoint saves the path of the ``init`` step that makes it.
 
     Args:
         tasks: Those of init on a node.

@@ -149,7 +149,7 @@ def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
 
 
 def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) -> Conditions:
-    """Run the pipeline's stage for conditions; add a stop when all data are read."""
+    """Run the compile pipeline's stage for conditions; add the stop at the end of the data."""
     found = resolve_conditions(draft, names_of(analysed.kept), analysed.analysis.outputs, faults)
     check_readers_end(draft.groups, found.stop, faults)
     stop = (*found.stop, *find_end_of_data(draft.groups, found.stop))

@@ -81,7 +81,7 @@ class CostBudget:
         return self._clock() >= self._due_at
 
     def spend(self, began: float) -> None:
-        """Postpone the next measurement of resource usage according to the cost of this one."""
+        """Postpone the next measurement of resource usage the longer the more this one has cost."""
         self._due_at = self._clock() + (self.cost_clock() - began) / self._share
 
 

@@ -211,7 +211,7 @@ def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
 
 
 def ops(steps: tuple[Step, ...]) -> Iterator[Op]:
-    """Query steps for all operators in them, at any depth, in the order of the text."""
+    """List all operators in steps, at any depth, in the order in which the spec has them."""
     for step in walk(steps):
         if isinstance(step, Net):
             yield from step.ops

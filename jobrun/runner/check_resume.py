@@ -71,7 +71,7 @@ class ResumePreview:
 
     @property
     def explained(self) -> dict[str, tuple[Fault, ...]]:
-        """Return, keyed by spec field, why the checked resume cannot change a node count."""
+        """Return by spec key why the resume that is checked cannot change the number of nodes."""
         return {count_field(name): faults for name, faults in self.resized.faults.items()}
 
     @property

@@ -131,7 +131,7 @@ class StopRequests:
 
     @property
     def reason(self) -> str:
-        """Why a stop was requested, in words; empty without any request."""
+        """Return in words why the run was requested to stop; empty if it was not."""
         return self._reason
 
     @property

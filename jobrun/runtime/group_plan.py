@@ -310,7 +310,7 @@ def _record_access(task: Task, names: BlockNames) -> RecordAccess | None:
 
 
 def shares_records(task: Task) -> bool:
-    """Return whether a plan lets a task's parallel copies share one stream of records."""
+    """Return whether the parallel copies of a planned task share one stream of records."""
     if task.instances <= 1:
         return False
     return not (isinstance(task.read, ReadRecords) and task.read.reader.shard == "instance")

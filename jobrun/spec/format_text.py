@@ -303,7 +303,7 @@ class EntryMover:
     def _item(
         self, item: Tree, kind: Kind, end: int, column: int, before: list[str], hoisted: list[str]
     ) -> list[str]:
-        """Format one item of a YAML list; return its lines, with the keys in it in order."""
+        """Format one item of a YAML list; return its lines, with the keys in the usual order."""
         prefix = self._lines[item.span.line][: item.span.column]
         if isinstance(item, Leaf):
             return self._lines[item.span.line : end]

@@ -110,7 +110,7 @@ def facts(rng, epoch, node, instance, run_dir):
 
 
 def forever(*parts: str | Step) -> Loop:
-    """Build an endless loop for the contract tests of sessions, which cancel it."""
+    """Build a task that loops without end, which the contract tests of sessions cancel."""
     return Loop(None, steps(*parts or ("spin = 1",)), "e/t/forever")
 
 

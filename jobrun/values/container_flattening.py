@@ -145,7 +145,7 @@ def unbound_class_error(class_name: str, place: str) -> TaskFailedError:
 
 
 def require_imported(record: Any, path: Path) -> Any:
-    """Return a container's named tuple or dataclass; raise E249 if its class is not imported.
+    """Return the named tuple or dataclass of a stored container; raise E249 if it is not imported.
 
     Raises:
         TaskFailedError: E249, its class is not loaded.

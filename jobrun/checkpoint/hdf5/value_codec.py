@@ -79,7 +79,7 @@ def encode(value: Value, name: str) -> Coded:
 
 
 def decode(kind: str, dtype: str, array: Array, order: AxisOrder = ()) -> Value:
-    """Decode the array read from HDF5 to the blob's value, with memory of its own.
+    """Decode the array read from HDF5 to the blob's value, which shares no memory with it.
 
     Args:
         kind: As stored.

@@ -195,5 +195,5 @@ def saved_settings(manifest: Manifest, node: str) -> tuple[tuple[str, Any], ...]
 
 
 def manifest_identity(manifest: Manifest) -> tuple[object, ...]:
-    """Return the fields that are equal in the manifests of an epoch and of its copies."""
+    """Return the fields of a manifest that are equal in every copy of the epoch."""
     return (manifest.epoch, manifest.run_id, manifest.generation, manifest.files)

@@ -40,7 +40,7 @@ _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def take_reusable_file(path: str) -> int | None:
-    """Rename a removed epoch's kept file to ``path`` for reuse; return its descriptor, or None.
+    """Reuse the file of a deleted epoch: rename it to ``path``; return its descriptor, or None.
 
     Args:
         path: The name that it gets; the spare is beside it.

@@ -174,7 +174,7 @@ def _settings(given: dict[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def _check_words(words: Sequence[str], *, several: bool) -> dict[str, Any]:
-    """Parse the words that ``jobrun submit`` passes to ``jobrun run``; refuse what is unfit for it.
+    """Parse the words that ``jobrun submit`` passes to ``jobrun run``; refuse those that cannot be.
 
     Raises:
         UsageError: It will not, or they are for this command.

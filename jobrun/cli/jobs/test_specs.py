@@ -142,7 +142,7 @@ class _FailurePrinter:
         self._lock = Lock()
 
     def listen(self, result: SmokeResult) -> None:
-        """Print that ``jobrun test`` is done with a spec. Thread-safe."""
+        """Print the result of a spec that ``jobrun test`` has run. Thread-safe."""
         with self._lock:
             if not result.good:
                 self._failed(result)

@@ -21,7 +21,7 @@ _MARKS = {"good": ("ok", "green"), "note": ("note", "yellow"), "bad": ("BAD", "r
 @run_dir_option
 @click.pass_obj
 def command(shell: Shell, as_json: bool, run_dir: str) -> int:
-    r"""Measure whether this machine and the directory for runs are fit, by trying.
+    r"""Try out whether this machine and the directory of the runs are fit for runs.
 
     Versions, processors, memory, the clock; the file system, its space, and whether fsync,
     rename and locks do there what a run relies on. Exit code 7 when something is bad.

@@ -341,7 +341,7 @@ def _touched(point: _Point) -> frozenset[str]:
 
 
 def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
-    """Search the steps after a ``call`` for a read of a blob that its alias may have changed.
+    """Return whether steps after a ``call`` read a blob that changed under its other name.
 
     Returns:
         Whether there is such a path, and the number of visited points.

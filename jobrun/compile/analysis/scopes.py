@@ -95,7 +95,7 @@ class NodeView:
 
 
 def build_node_views(group: GroupDraft, start: Mapping[str, frozenset[str]]) -> dict[str, NodeView]:
-    """Build each node's view of a group, which finds the scope (workspace) of each name.
+    """Build for each node what finds the scope of a name: the task, the group or the whole node.
 
     Args:
         group: The tasks, lowered.
@@ -145,6 +145,6 @@ def _global_names(task: TaskDraft) -> set[str]:
 
 
 def _is_temporary(task: TaskDraft, name: str) -> bool:
-    """Return whether a name has no scope outside its task, which always deletes it."""
+    """Return whether a name exists only within its task, because the task always deletes it."""
     total = task.flow.total
     return total.end.get(name) is Status.GONE and name not in total.needs

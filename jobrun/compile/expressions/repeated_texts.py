@@ -286,7 +286,7 @@ class Learner:
         return lambda words, _: words[position]
 
     def position(self, name: str) -> int:
-        """Return the index of the first word of a repeated text that is a given name."""
+        """Return the index of the first word of a repeated expression that is this name."""
         self._unseen[name] -= 1
         position = self._first.get(name, -1)
         self._is_exact = self._is_exact and position >= 0

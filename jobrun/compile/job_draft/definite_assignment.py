@@ -158,7 +158,7 @@ class Summary:
         self.stops[target] = dict(state) if known is None else meet(known, state)
 
     def then(self, other: Summary, problems: list[FlowProblem]) -> None:
-        """Append the next block's summary, without needs that this block's assignments meet."""
+        """Append the next block of steps: what this one assigns, the next need not find there."""
         for name, place in other.needs.items():
             self.read((name,), place, problems)
         self.take_stops(other)

@@ -100,7 +100,7 @@ def infer_expression(
 
 
 def output_key(node: str, task: str, output: str) -> str:
-    """Return the key of a task's output in the dict of types, to infer expressions."""
+    """Return the key under which the types of expressions have the type of a task's output."""
     return f"{node}/{task}.{output}"
 
 

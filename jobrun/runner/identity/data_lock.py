@@ -123,7 +123,7 @@ def read_lock(path: Path) -> dict[str, Pin] | None:
 
 
 def check_lock(job: Job, folder: Path, lock: Path, pinned: Mapping[str, Pin]) -> tuple[Fault, ...]:
-    """Compare a job's data files with their pins; return errors, and warnings of unpinned files.
+    """Compare a job's data files with the digests in the data lock; return errors and warnings.
 
     A file that is missing is no matter of the lock.
     """

@@ -111,7 +111,7 @@ def compare_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[C
 
 
 def compare_numerics(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Compare what decides the last bits of results (numpy, BLAS, CPU); return what drifted."""
+    """Compare recorded and present numpy, BLAS and CPU, which decide the last bits of results."""
     keys: list[tuple[str, Kind]] = [(key, "numerics") for key in _NUMERIC_KEYS]
     # It stores and reads bits, and makes none.
     keys.append(("h5py", "safe"))

@@ -72,7 +72,7 @@ class TensorBoardListener:
         self._writer: Any = None
 
     def begin(self, run: ListenedRun, history: Sequence[EpochMetrics]) -> None:
-        """Write past metrics into a new TensorBoard event file; truncate all older files."""
+        """Write past metrics into a new TensorBoard event file; empty all older event files."""
         self._close()
         folder = run.directory / FOLDER
         folder.mkdir(exist_ok=True)

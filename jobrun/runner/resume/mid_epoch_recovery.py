@@ -187,7 +187,7 @@ def read_midpoint(job: Job, manifest: Manifest, directory: str) -> tuple[SafePoi
 
 
 def require_supported(job: Job) -> None:
-    """Raise if a job can neither save nor recover within an epoch."""
+    """Raise if a job cannot be saved within an epoch, and so not recovered there."""
     from jobrun.compile.checks.mid_epoch_saves import find_obstacles  # noqa: PLC0415
 
     for message, mend in find_obstacles(job):

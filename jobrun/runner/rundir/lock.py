@@ -103,7 +103,7 @@ class RunLock:
         return lock
 
     def check(self) -> None:
-        """Require that the run's lock file and directory are still those that are locked.
+        """Require that the run's lock file and directory were not replaced since they were locked.
 
         Raises:
             RunLostError: E355, one of them was deleted, moved or replaced under us.

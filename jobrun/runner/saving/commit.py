@@ -225,7 +225,7 @@ class Committer:
             raise
 
     def _upload_staged(self, staged: str, epoch: int, saves: Iterable[NodeSave]) -> None:
-        """Upload the staged files of an epoch before its commit, if ``collect_to`` says so."""
+        """Upload the staged files of an epoch before its commit, if ``collect_to`` is set."""
         if not self._job.checkpoint.collect_to:
             return
         from jobrun.runner.saving.upload_to_object_store import ObjectUpload  # noqa: PLC0415 - seldom

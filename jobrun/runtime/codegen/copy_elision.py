@@ -119,7 +119,7 @@ def find_moves(steps: tuple[Step, ...], temporaries: frozenset[str]) -> Moves:
 
 
 def _nets_with_own_names(steps: tuple[Step, ...]) -> Iterator[tuple[Net, set[str]]]:
-    """Yield each ``Net`` (list of assignments) with names that only it uses, to elide copies."""
+    """Yield each ``Net`` (list of assignments), and which names it alone uses, to elide copies."""
     uses: Counter[str] = Counter()
     nets: list[tuple[Net, set[str]]] = []
     look = access_finder()

@@ -76,10 +76,10 @@ class Instrumenter(Protocol):
     def instrument(
         self, body: list[ast.stmt], places: Sequence[StepLocation], path: str, table: Globals
     ) -> list[ast.stmt]:
-        """Declare the step meter protocol's method that adds clock reads to statements."""
+        """Add reads of the clock to generated statements, as every step meter must."""
 
     def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
-        """Declare the step meter protocol's method that adds another process's step times.
+        """Add the step times that another process measured, as every step meter must.
 
         Args:
             teller: No two processes of an invocation have the same.

@@ -40,7 +40,7 @@ class CancelScope:
 
     @property
     def passes(self) -> list[None]:
-        """Return the list that loops iterate over, which ``cancel`` empties to end the loops.
+        """Return the list that endless loops iterate over; ``cancel`` empties it to end them.
 
         ``cancel`` empties it, which ends them with the present pass at no cost to the others.
         """

@@ -352,7 +352,7 @@ class Snapshots:
     def protect(
         self, tickets: Iterable[Ticket], changed: tuple[NodeNames, ...], opaque: NodeNames
     ) -> None:
-        """Let the snapshots of pending saves copy blobs before the next groups change them."""
+        """Set which blobs pending saves' snapshots must copy before the next groups change them."""
         for ticket in tickets:
             names = tuple(one.get(ticket.node, _NO_NAMES) for one in changed)
             self._held[ticket].protect(names, opaque.get(ticket.node, _NO_NAMES))

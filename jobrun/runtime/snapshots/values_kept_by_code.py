@@ -289,7 +289,7 @@ class KeptValues:
                 self._entries.pop((node, blob), None)
 
     def require_all_same(self, node: str, blobs: Mapping[str, Value]) -> None:
-        """Refuse a save if code changed parts of a node's blobs by references that it kept.
+        """Refuse a save if code changed parts of a node's blobs by references kept from a call.
 
         Raises:
             TaskFailedError: E246.

@@ -94,7 +94,7 @@ class RayWorker:
 
     @property
     def pid(self) -> int:
-        """Return the process ID of the handle's actor on its machine; 0 until it is known."""
+        """Return the process ID of the Ray actor on its machine; 0 until it is known."""
         return self._wire.pid
 
     def refusal(self, node: str, *, again: bool = False) -> EnvironmentFaultError | None:

@@ -186,7 +186,7 @@ def _find_reachable(name: str, after: dict[str, set[str]]) -> set[str]:
 def _find_shared_queues(
     group: TaskGroup, at: Mapping[str, str]
 ) -> dict[QueueKey, tuple[frozenset[str], frozenset[str]]]:
-    """Map each queue that several nodes of a partitioned group use to its users and readers."""
+    """Map each queue shared by several nodes of a partitioned group to its writers and readers."""
     users: dict[QueueKey, set[str]] = {}
     readers: dict[QueueKey, set[str]] = {}
     for task in group.tasks:

@@ -147,7 +147,7 @@ def find_columns(names: Iterable[str], runs: Sequence[RunSummary]) -> list[str]:
 
 
 def _matching(name: str, runs: Sequence[RunSummary]) -> str:
-    """Find the param, metric or other column by whose name runs are filtered or sorted."""
+    """Find the param, metric or other column that a filter or an order of runs names."""
     matches = [
         prefix + key
         for prefix, of_kind in ((PARAMS, _PARAMS_OF), (METRICS, _METRICS_OF))
