@@ -127,7 +127,7 @@ class NodeFailover:
             return newest
 
     def _count_loss(self, error: NodeLostError) -> RestartPoint | None:
-        """Count a lost node; raise if it is one too many, else pause and return the newest epoch."""
+        """Count a lost node; raise if too many are lost, else pause, return the newest epoch."""
         newest = self.saves.newest()
         place = _position(newest)
         if place > self._saved:
