@@ -64,7 +64,7 @@ def check_target(target: NotifyTarget) -> str:
 
 
 def describe_target(text: str) -> str:
-    """Describe the notify target in an option of the command line, without its secrets."""
+    """Describe the notify target given by a command-line option, without its secrets."""
     try:
         (target,) = parse_targets([text])
     except ValueError:

@@ -210,7 +210,7 @@ class Assert(DeclaredEffect):
     written: str = field(default="", metadata=source_of("condition"))
 
     def action(self, compiler: ExpressionCompiler) -> Action:
-        """Build the function of an ``assert`` step, which raises E205 if it is false."""
+        """Build the function of an ``assert`` step, which raises E205 if the condition is false."""
         holds, message = compiler.condition(self.condition), compiler.text(self.message)
 
         def run(at: Surroundings) -> None:

@@ -258,7 +258,7 @@ def _move_nets(group: TaskGroup, move: Callable[[str], str]) -> tuple[RemoteNet,
 
 
 def _move(part: _Scoped, node: str) -> _Scoped:
-    """Move a task, set-up or report of a group to a node; clear its names' workspaces."""
+    """Move a task, set-up or report of a group to a node, without the scopes found for the old."""
     return part if part.node == node else replace(part, node=node, scopes=())
 
 

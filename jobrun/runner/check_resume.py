@@ -123,7 +123,7 @@ def _plan_resize(own: RunMetadata, store: CheckpointStore, job: Job) -> ResizePl
 
 
 def find_changes(run: Run, present: Authored, job: Job, code: CodeDigests) -> tuple[Change, ...]:
-    """List, for the check of a resume, all that changed since the run was recorded."""
+    """List, for the check of a resume, what changed of spec, code, data and environment."""
     changes = find_surrounding_changes(run, present, job, code)
     if digest_authored(present) != run.record.spec_digest:
         changes = (*find_changes_since(run, present), *changes)

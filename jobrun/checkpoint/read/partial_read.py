@@ -183,7 +183,7 @@ def _cut(starts: list[int], pieces: list[Array], begin: int, end: int) -> list[l
 
 
 def flat_memory(array: Array) -> Bytes:
-    """Return a C-order array's memory as bytes, for a partial read to fill in portions."""
+    """Return a view of a C-order array's memory as bytes, which a load fills in portions."""
     if array.ndim == 1 and array.dtype is _BYTE:
         return array
     flat: Any = array.reshape(-1)

@@ -41,7 +41,7 @@ class ArrayTypes:
         self._array_bytes = int(sum(array.nbytes for array in arrays))
 
     def fits(self, values: Mapping[str, Value]) -> bool:
-        """Return whether values have these names and array types (dtype, shape, axis order)."""
+        """Return whether values have the kept names and array types (dtype, shape, axis order)."""
         if list(values) != self._names or list(map(type, values.values())) != self._classes:
             return False
         arrays = self._arrays_of(values)

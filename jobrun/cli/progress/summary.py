@@ -116,7 +116,7 @@ def render_result(result: RunResult, state: RunState) -> str:
 
 @contextmanager
 def note_saved_epoch(state: RunState) -> Iterator[None]:
-    """Add the summary's line on the last saved epoch to an exception that ends a run."""
+    """Add to an exception that ends a run the summary's line on the last saved epoch."""
     try:
         yield
     except UsageError:

@@ -278,7 +278,7 @@ class _DeadlockCheck:
         return False
 
     def _find_cycle(self, start: int, among: set[int]) -> list[int]:
-        """Find a circle of tasks that wait for each other at queues, or by ``needs``."""
+        """Return the tasks of a circle that wait for each other at queues, or by ``needs``."""
         way = [start]
         while way.count(way[-1]) < 2:
             way.append(next(one for one in self._next[way[-1]] if one in among))

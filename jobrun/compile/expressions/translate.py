@@ -394,7 +394,7 @@ _TRANSLATIONS: dict[type[ast.expr], Callable[[Translator, Any], Expr]] = {
 
 
 def _root_name(node: ast.expr) -> str:
-    """Return ``a`` of a dotted name ``a.b`` to translate; "" if it begins with no name."""
+    """Return the first name of a dotted expression such as ``a.b.c``; "" if there is none."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""

@@ -137,7 +137,7 @@ def collect_queues(groups: Iterable[TaskGroup], faults: Faults) -> tuple[Queue, 
 
 
 def check_names(queue: str, names: tuple[str, ...], place: Place, faults: Faults) -> None:
-    """Check, as a ``write`` to a queue is lowered, that it names blobs, each once."""
+    """Check that a ``write`` to a queue names blobs, and none of them twice."""
     if not names:
         faults.error(
             "E193",

@@ -140,7 +140,7 @@ def compare_packages(before: Mapping[str, str], after: Mapping[str, str]) -> tup
 
 
 def count_field(family: str) -> str:
-    """Return the spec field whose drift is a changed node count: ``nodes.FAMILY.count``."""
+    """Return the name of the spec field that drifts with a node count: ``nodes.FAMILY.count``."""
     return f"nodes.{family}.count"
 
 

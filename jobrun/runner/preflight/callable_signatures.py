@@ -235,7 +235,7 @@ def _parameters(args: ast.arguments, given: int) -> Parameters | None:
 
 
 def _only_definition(body: Sequence[ast.stmt], name: str, tree: ast.Module) -> ast.stmt | None:
-    """Find the only statement that defines a callable, to read its signature, or None."""
+    """Find the one statement that defines a callable, for its signature; None if unclear."""
     bound = _bound(body)
     if bound.count(name) != 1 or _ANYTHING in bound or name in _bound_from_elsewhere(tree):
         return None

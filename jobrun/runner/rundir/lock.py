@@ -240,7 +240,7 @@ def _has_ended(owner: Owner) -> bool:
 
 
 def _is_stopped(owner: Owner) -> bool:
-    """Return whether the lock's holder, if local, is stopped (SIGTSTP, a debugger)."""
+    """Return whether the process that holds a run's lock is stopped (SIGTSTP, a debugger)."""
     return _state_of(owner)[:1] in ([b"T"], [b"t"])
 
 

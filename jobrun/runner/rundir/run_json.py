@@ -180,7 +180,7 @@ def read_record(run: Path) -> RunRecord:
 
 
 def build_record(content: Any) -> RunRecord:
-    """Build a run's record from the contents of ``run.json``, written by any version.
+    """Build a run's record from the contents of ``run.json``, of any version of jobrun.
 
     Raises:
         ValueError: A field is missing, or not of its type.

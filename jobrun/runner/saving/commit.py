@@ -173,7 +173,7 @@ class Committer:
             handler.report(times)
 
     def retain(self, progress: Progress) -> None:
-        """Delete old epochs after a commit; if that fails, warn, or raise by ``on_error``.
+        """Delete old epochs after a commit; if that fails, warn, or raise with ``on_error: fail``.
 
         Raises:
             EnvironmentFaultError: It could not be deleted.

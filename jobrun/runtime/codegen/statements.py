@@ -536,7 +536,7 @@ def _has_slice(index: ast.expr) -> bool:
 
 
 def _multiplies(expr: Expr) -> bool:
-    """Return whether a statement multiplies (``*`` or ``**``), so must refuse huge integers."""
+    """Return whether a net's statement has ``*`` or ``**``, which may make huge integers."""
     return any(
         isinstance(one, Binary)
         and (

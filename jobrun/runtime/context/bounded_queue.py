@@ -329,7 +329,7 @@ class OrderedQueue(BoundedQueue):
         self._records.clear()
 
     def _pass_over(self) -> None:
-        """Pass over skipped numbers at the head of an ordered queue, and wake threads that wait."""
+        """Pass over records that will not come to an ordered queue, and wake waiting threads."""
         records = self._records
         while self._head in records and records[self._head] is None:
             del records[self._head]

@@ -156,7 +156,7 @@ class QueueSink:
 
 
 def _note_wait(run: GroupRun, task: Task, queue: Queue, line: RecordQueue) -> None:
-    """Record how long a task has waited at its endpoint of a queue, when it closes that."""
+    """Record, as a task closes its endpoint of a queue, how long it has waited there."""
     waited: Waited = "nodes" if queue.shared else "queue"
     run.note_wait(task.name, task.node, waited, line.take_waited_s())
 

@@ -393,4 +393,4 @@ class WorkerProcess(Protocol):
         """Free what the master holds for an ended worker process, such as its sockets."""
 
     def connect_peer(self, asker: str, owner: str, other: Any) -> None:
-        """Connect this worker process with another one, to request blobs from the other."""
+        """Connect the worker process of this handle with another one, to request blobs from it."""

@@ -94,7 +94,7 @@ class RunReport:
 
     @property
     def run(self) -> Run:
-        """Return the run that this data of a report is about."""
+        """Return the run that a report's data are about."""
         return self.status.run
 
     @property
