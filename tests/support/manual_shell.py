@@ -163,7 +163,9 @@ class PageShell:
 
     def _saved(self) -> int:
         """Count the epochs that the runs here have reported as saved, but for the first of each."""
-        journals = [*self._folder.glob("runs/*/*/committed.jsonl")]
+        # Not through ``latest`` too: it moves to a run that has saved nothing yet.
+        runs = [one for one in self._folder.glob("runs/*/*") if not one.is_symlink()]
+        journals = [one / "committed.jsonl" for one in runs if (one / "committed.jsonl").exists()]
         return sum(max(one.read_bytes().count(b"\n") - 1, 0) for one in journals)
 
 
