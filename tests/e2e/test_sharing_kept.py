@@ -548,3 +548,27 @@ def test_a_change_of_what_a_callable_has_kept_is_refused(tmp_path, case):
     assert done.returncode == 1
     assert "error[E246] job.yaml:" in done.stderr
     assert said in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("value", ["np.arange(9.0)", "[np.arange(9.0)]"])
+@pytest.mark.parametrize("returned", ["p", "q"])
+def test_a_blob_that_is_given_twice_and_returned_is_refused_if_it_changes(
+    tmp_path, value, returned
+):
+    (tmp_path / "library.py").write_text(
+        f"import numpy as np\n\ndef source():\n    return {value}\n\n"
+        f"def same(p, q):\n    return {returned}\n\n"
+        "def double(p):\n    p[0] *= 2\n"
+    )
+    (tmp_path / "job.yaml").write_text(
+        "jobrun: 1\nname: c\ninit: [{task: t, steps: [{call: 'library:source', out: a}]}]\n"
+        "epoch:\n  - task: e\n    steps:\n"
+        "      - {call: 'library:same', with: {p: a, q: a}, out: b}\n"
+        "      - {call: 'library:double', with: {p: b}, inout: [b]}\n"
+        "stop: [{epochs: 1}]\n"
+    )
+
+    done = jobrun("run", "job.yaml", cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "error[E258] job.yaml:7:9" in done.stderr

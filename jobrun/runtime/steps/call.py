@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -284,23 +285,34 @@ class _Call:
             or (count_others(parts, at) == 0 and _owns_memory(parts[at]))
         }
         results = dict(zip(self._step.outputs, parts, strict=True))
-        ours = {blob: name for name, blob in self._sources.items()}
         for pair in self._apart:
-            if not fresh.isdisjoint(pair):
-                continue
-            there: list[Value] = []
-            for blob in pair:
-                name = ours.get(blob)
-                if blob in results:
-                    there.append(results[blob])
-                elif name is None:
-                    # A part of it is an argument, or what an expression makes of it.
-                    workspace = self._workspace(frame, blob)
-                    there += [workspace[blob]] if blob in workspace else []
-                elif name in held or type(values[name]) is not np.ndarray:
-                    there.append(values[name])
-            if len(there) == 2:
-                self._require_pair_apart(pair, (there[0], there[1]))
+            if fresh.isdisjoint(pair):
+                sides = [self._shareable(blob, values, results, held, frame) for blob in pair]
+                for first, second in product(*sides):
+                    self._require_pair_apart(pair, (first, second))
+
+    def _shareable(
+        self,
+        blob: str,
+        values: Mapping[str, Value],
+        results: Mapping[str, Value],
+        held: set[str],
+        frame: Frame,
+    ) -> list[Value]:
+        """Return what a blob may share with another one after a ``call``: result or arguments."""
+        if blob in results:
+            return [results[blob]]
+        # One blob may be given as several arguments.
+        names = [name for name, source in self._sources.items() if source == blob]
+        if names:
+            return [
+                values[name]
+                for name in names
+                if name in held or type(values[name]) is not np.ndarray
+            ]
+        # A part of it is an argument, or what an expression makes of it.
+        workspace = self._workspace(frame, blob)
+        return [workspace[blob]] if blob in workspace else []
 
     def _require_pair_apart(self, pair: tuple[str, str], values: tuple[Value, Value]) -> None:
         found = find_common_part(*values)
