@@ -551,9 +551,10 @@ def test_a_change_of_what_a_callable_has_kept_is_refused(tmp_path, case):
 
 
 @pytest.mark.parametrize("value", ["np.arange(9.0)", "[np.arange(9.0)]"])
+@pytest.mark.parametrize("given", ["p: a, q: a", "p: a, q: 'a[0:]'", "p: 'a[0:]', q: a"])
 @pytest.mark.parametrize("returned", ["p", "q"])
 def test_a_blob_that_is_given_twice_and_returned_is_refused_if_it_changes(
-    tmp_path, value, returned
+    tmp_path, value, given, returned
 ):
     (tmp_path / "library.py").write_text(
         f"import numpy as np\n\ndef source():\n    return {value}\n\n"
@@ -563,7 +564,7 @@ def test_a_blob_that_is_given_twice_and_returned_is_refused_if_it_changes(
     (tmp_path / "job.yaml").write_text(
         "jobrun: 1\nname: c\ninit: [{task: t, steps: [{call: 'library:source', out: a}]}]\n"
         "epoch:\n  - task: e\n    steps:\n"
-        "      - {call: 'library:same', with: {p: a, q: a}, out: b}\n"
+        f"      - {{call: 'library:same', with: {{{given}}}, out: b}}\n"
         "      - {call: 'library:double', with: {p: b}, inout: [b]}\n"
         "stop: [{epochs: 1}]\n"
     )

@@ -21,6 +21,7 @@ from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.expression_text import render_expr
 from jobrun.graph.expressions import Expr, Name
 from jobrun.graph.steps import CallPython
+from jobrun.graph.traversal import walk_expr
 from jobrun.graph.types import Scope
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.context.cancel import CancelledError
@@ -92,6 +93,13 @@ class _Call:
         self._arguments = [(name, getter(value)) for name, value in step.arguments]
         self._sources = {
             name: value.name for name, value in step.arguments if isinstance(value, Name)
+        }
+        self._in_expressions = {
+            one.name
+            for _, value in step.arguments
+            if not isinstance(value, Name)
+            for one in walk_expr(value)
+            if isinstance(one, Name)
         }
         self._blobs = {
             name: value.name
@@ -302,17 +310,16 @@ class _Call:
         """Return what a blob may share with another one after a ``call``: result or arguments."""
         if blob in results:
             return [results[blob]]
-        # One blob may be given as several arguments.
-        names = [name for name, source in self._sources.items() if source == blob]
-        if names:
-            return [
-                values[name]
-                for name in names
-                if name in held or type(values[name]) is not np.ndarray
-            ]
-        # A part of it is an argument, or what an expression makes of it.
-        workspace = self._workspace(frame, blob)
-        return [workspace[blob]] if blob in workspace else []
+        # One blob may be given as several arguments, and in expressions that make views of it.
+        found = [
+            values[name]
+            for name, source in self._sources.items()
+            if source == blob and (name in held or type(values[name]) is not np.ndarray)
+        ]
+        if blob in self._in_expressions or blob not in self._sources.values():
+            workspace = self._workspace(frame, blob)
+            found += [workspace[blob]] if blob in workspace else []
+        return found
 
     def _require_pair_apart(self, pair: tuple[str, str], values: tuple[Value, Value]) -> None:
         found = find_common_part(*values)
