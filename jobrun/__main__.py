@@ -59,12 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Answered before anything is imported: scripts ask this often.
         print(f"jobrun {__version__}")  # noqa: T201
         return 0
+    from jobrun.core.call_stack import call_with_large_stack  # noqa: PLC0415 - after the short cut
+
     if arguments is None and _is_supervised(given):
         from jobrun.core.hash_seed import fix_hash_seed  # noqa: PLC0415 - after the short cut
 
         fix_hash_seed()
-        return _run_supervised(given)
-    return _run(given)
+        return call_with_large_stack(lambda: _run_supervised(given))
+    return call_with_large_stack(lambda: _run(given))
 
 
 def _run(given: list[str], shared: SharedState | None = None) -> int:

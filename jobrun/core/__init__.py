@@ -9,6 +9,7 @@
   ``file_formats``: names of data formats.
 - ``lazy_dataclass``: dataclasses whose methods are generated when they are first used.
 - ``garbage_collection``: the collector, paused while much is made and nothing thrown away.
+  ``call_stack``: memory for the calls of a thread, in one block.
 - ``system_calls``: what only some systems have, with substitutes, and signals that a supervisor
   relays. ``hash_seed``: ``PYTHONHASHSEED``. ``failpoints``: places at which a test kills the
   process.

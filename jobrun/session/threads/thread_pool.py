@@ -8,8 +8,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from queue import SimpleQueue
 
+from jobrun.core.call_stack import call_with_large_stack
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.system_calls import usable_cpus
 
@@ -78,7 +80,10 @@ class ThreadPool:
             name = f"jobrun-{len(self._threads)}"
             # Daemon: a callable that never returns must not keep the process alive.
             thread = threading.Thread(
-                target=self._run_thread, args=(inbox,), name=name, daemon=True
+                target=call_with_large_stack,
+                args=(partial(self._run_thread, inbox),),
+                name=name,
+                daemon=True,
             )
             # Started before it is listed: close must not join a thread that never started.
             try:
