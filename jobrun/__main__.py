@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-    from jobrun.cli.supervisor import ChildExit, NewsSender, SharedState
+    from jobrun.cli.supervised_child import SharedState
+    from jobrun.cli.supervisor import ChildExit, NewsSender
 
 # Commands that run tasks, which may end their process in any way.
 _SUPERVISED = {"run", "resume", "fork"}
@@ -61,12 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     from jobrun.core.call_stack import call_with_large_stack  # noqa: PLC0415 - after the short cut
 
-    if arguments is None and _is_supervised(given):
-        from jobrun.core.hash_seed import fix_hash_seed  # noqa: PLC0415 - after the short cut
-
-        fix_hash_seed()
-        return call_with_large_stack(lambda: _run_supervised(given))
-    return call_with_large_stack(lambda: _run(given))
+    run = _run_supervised if arguments is None and _is_supervised(given) else _run
+    return call_with_large_stack(lambda: run(given))
 
 
 def _run(given: list[str], shared: SharedState | None = None) -> int:
@@ -100,14 +97,32 @@ def _is_supervised(given: Sequence[str]) -> bool:
 
 
 def _run_supervised(given: list[str]) -> int:
-    from jobrun.cli.supervisor import NewsSender, run_supervised  # noqa: PLC0415 - other commands do without
-    from jobrun.core.hash_seed import can_start_again, start_again  # noqa: PLC0415
+    """Run a command of ``__main__`` in a child process, or be that process; return the exit code.
+
+    Without a child where there can be none, and if another program has called ``main``, which is
+    what would be started again.
+    """
+    from jobrun.cli.supervised_child import (  # noqa: PLC0415 - other commands do without
+        SupervisedChild,
+        find_command_line,
+        is_supervised_child,
+        run_as_child,
+    )
+    from jobrun.core.hash_seed import initial_hash_seed  # noqa: PLC0415
     from jobrun.core.system_calls import count_memory_kills  # noqa: PLC0415
 
+    if is_supervised_child():
+        return run_as_child(lambda shared: _run(given, shared))
+    command_line = find_command_line()
+    if not command_line:
+        return _run(given)
     killed_before = count_memory_kills()
-
-    def work(shared: SharedState) -> int:
-        return _run(given, shared)
+    try:
+        child = SupervisedChild(command_line, initial_hash_seed())
+    except OSError:
+        return _run(given)
+    # While the child's interpreter starts.
+    from jobrun.cli.supervisor import NewsSender, supervise  # noqa: PLC0415
 
     def explain(shared: SharedState, ended: ChildExit) -> int:
         from jobrun.cli.unexpected_end import report_unexpected_end  # noqa: PLC0415 - seldom
@@ -122,7 +137,7 @@ def _run_supervised(given: list[str]) -> int:
         for one in sender:
             one.send(shared.read_news(), code, shared.unexpected_end)
 
-    return run_supervised(work, explain, start_again if can_start_again() else None, notify)
+    return supervise(child, explain, notify)
 
 
 def _open_standard_streams() -> None:

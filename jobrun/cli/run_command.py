@@ -12,7 +12,7 @@ from jobrun.cli.terminal import COMPLETION_VARIABLE, Shell
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, UsageError
 
 if TYPE_CHECKING:
-    from jobrun.cli.supervisor import SharedState
+    from jobrun.cli.supervised_child import SharedState
 
 
 def invoke(arguments: Sequence[str], shared: SharedState | None = None) -> int:

@@ -1,15 +1,10 @@
-"""Run a command in a child process, relay signals to it, watch it, and send notifications.
+"""Supervise a command's child process: relay signals, watch limits, send its notifications.
 
 What computes may end in ways that no code of ours in it ever sees: a callable calls ``os._exit``, a
-library crashes, the kernel is out of memory. ::
-
-    make what both processes see: a page of memory, and a file for stacks
-    fork, before anything large is loaded
-    child    dies with its parent; runs the command; notes its exit code in the page
-    parent   passes on signals that reached it alone, and waits
-             ends every process that the child has left behind, also one with a session of its own
-
-Ctrl-C and Ctrl-Z come from the terminal to both, and are not passed on.
+library crashes, the kernel is out of memory. So it runs in a child (``supervised_child``), and the
+parent passes on signals that reached it alone, waits, and ends every process that the child has
+left behind, also one with a session of its own. Ctrl-C and Ctrl-Z come from the terminal to both,
+and are not passed on.
 
 A task's time limit is watched by a thread of the process that runs it, which cannot do anything
 while code in C keeps the interpreter for itself. So the child also notes what runs and until when
@@ -21,21 +16,17 @@ It is also the parent that sends the notifications of a run: it is there after a
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import json
-import mmap
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from threading import Lock
-from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from jobrun.core.captured_output import STREAMS, open_output_files
+from jobrun.cli.supervised_child import SharedState, SupervisedChild
 from jobrun.core.events import (
     Event,
     GroupStarted,
@@ -48,14 +39,10 @@ from jobrun.core.events import (
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.resource_usage import peak_memory_bytes
 from jobrun.core.system_calls import (
-    MEANT,
     RELAYS,
     ReceivedSignal,
     adopt_orphans,
-    die_with_parent,
-    has_children,
     list_processes,
-    open_anonymous_file,
     read_process_stat,
     wait_for_signal,
 )
@@ -68,7 +55,6 @@ if TYPE_CHECKING:
 # siginfo(2): above zero it was the kernel's own, such as a terminal's, which asks the whole group.
 _SENT_BY_A_PROCESS = 0
 _TICK_S = 1.0
-_PARENT_TICK_S = 0.5
 # After a stop of this process has ended, the child's may still be about to begin.
 _CONTINUING_S, _CONTINUE_EVERY_S = 2.0, 0.2
 # A child that got SIGQUIT too has begun to write its stacks by then.
@@ -81,12 +67,6 @@ _SECOND_REQUEST = 2
 _REACTION_S = 10.0
 # After the grace: what a session gives tasks to their next step boundary, and exit blocks.
 _ENDING_S = 35.0
-
-# Of the memory that the child shares with its parent, in which each short text has a slot.
-_PAGE_BYTES = 16384
-_SLOT_BYTES = 2048
-_SLOTS = ("run", "group", "exit", "limit", "grace", "hash", "keep")
-_MOST_STACK_BYTES = 1 << 20
 
 # After the limit and the grace: for exit blocks, and for the process to say so itself.
 _EXIT_S = 5.0
@@ -119,50 +99,34 @@ class ChildExit:
     cpu_s: float = 0.0
 
 
-def run_supervised(
-    work: Callable[[SharedState], int],
+def supervise(
+    child: SupervisedChild,
     explain: Callable[[SharedState, ChildExit], int],
-    start_again: Callable[[str], None] | None = None,
     notify: Callable[[SharedState, int | None], None] = lambda _shared, _code: None,
 ) -> int:
-    """Fork a child that runs a command, and supervise it; return the exit code in both processes.
+    """Supervise a child that runs a command until it ends; return the exit code.
 
-    Only before any thread was started.
+    A child that asks for another hash seed (slot ``hash``) is started again.
 
     Args:
-        work: The command.
-        explain: What to do about an end without an exit code; returns one. In the parent.
-        start_again: Replaces the parent by a process with the hash seed that the child has noted;
-            None where that would not run the command again.
+        child: It was started in this process.
+        explain: What to do about an end without an exit code; returns one.
         notify: Sends the news that the child has written, and, given its exit code, that the run
-            has ended. In the parent.
+            has ended.
     """
-    shared = SharedState(can_start_again=start_again is not None)
-    asking = {number for number in (*RELAYS, signal.SIGUSR2) if _is_not_ignored(number)}
-    awaited = asking | {signal.SIGCHLD, signal.SIGCONT}
-    if _is_not_ignored(signal.SIGQUIT):
-        # It ends the child at once; this process stays, to say so.
-        awaited.add(signal.SIGQUIT)
-    # If SIGCHLD is ignored (inherited), the kernel reaps children itself, and waitpid fails.
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    is_alone = _adopt_orphans()
-    for stream in (sys.stdout, sys.stderr):
-        # None where it was closed from the start.
-        if stream is not None:
-            stream.flush()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
-    parent = os.getpid()
-    child = os.fork()
-    if child == 0:
-        _set_up_child(parent, asking)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        return shared.run(lambda: work(shared))
-    ended = _Supervisor(child, awaited, asking, shared, notify).wait()
-    if is_alone:
-        _kill_remaining_children(awaited, shared.spared | shared.kept)
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    if start_again is not None and (seed := shared.read("hash")):
-        start_again(seed)
+    while True:
+        shared = child.shared
+        # The processes that it leaves behind are then children of this one; those that were there
+        # before belong to the program that became this process by exec.
+        is_parent_of_all = child.is_only_one and adopt_orphans()
+        ended = _Supervisor(child, notify).wait()
+        if is_parent_of_all:
+            _kill_remaining_children(child.awaited, shared.spared | shared.kept)
+        signal.pthread_sigmask(signal.SIG_SETMASK, child.mask)
+        if not (hash_seed := shared.read("hash")):
+            break
+        shared.close()
+        child = SupervisedChild(child.arguments, hash_seed)
     code = shared.exit_code
     if code is None:
         code = explain(shared, ended)
@@ -179,18 +143,13 @@ class _Supervisor:
     """
 
     def __init__(
-        self,
-        child: int,
-        awaited: set[int],
-        asking: set[int],
-        shared: SharedState,
-        notify: Callable[[SharedState, int | None], None],
+        self, child: SupervisedChild, notify: Callable[[SharedState, int | None], None]
     ) -> None:
         self._notify = notify
-        self._child = child
-        self._awaited = awaited
-        self._asking = asking
-        self._shared = shared
+        self._child = child.pid
+        self._awaited = child.awaited
+        self._asking = child.asking
+        self._shared = shared = child.shared
         self._asked = 0
         self._first = 0
         self._ignored_signal = 0
@@ -298,45 +257,6 @@ class _Supervisor:
             os.kill(self._child, number)
 
 
-def _is_not_ignored(number: int) -> bool:
-    """Return whether a signal is not ignored, so that the supervisor forwards it to its child."""
-    return signal.getsignal(number) is not signal.SIG_IGN
-
-
-def _set_up_child(parent: int, asking: set[int]) -> None:
-    """Set the supervised child up to die with the parent, stop with it, and get its signals."""
-    if not die_with_parent(parent):
-        os.kill(os.getpid(), signal.SIGKILL)
-    for number in asking & RELAYS.keys():
-        if RELAYS[number] != number:
-            signal.signal(RELAYS[number], _raise_original_signal)
-    threading.Thread(
-        target=_stop_with_parent, args=(parent,), name="jobrun-guarded", daemon=True
-    ).start()
-
-
-def _raise_original_signal(number: int, frame: FrameType | None) -> None:
-    """Raise the signal, such as SIGTERM, that the supervisor passed on to this child."""
-    del frame
-    os.kill(os.getpid(), MEANT[number])
-
-
-def _stop_with_parent(parent: int) -> None:
-    """Stop the supervised child whenever its supervisor is stopped (``kill -STOP``)."""
-    while os.getppid() == parent:
-        if read_process_stat(parent)[:1] == [b"T"]:
-            os.kill(os.getpid(), signal.SIGSTOP)
-        time.sleep(_PARENT_TICK_S)
-
-
-def _adopt_orphans() -> bool:
-    """Make the supervisor the parent of its child's orphaned processes; return whether it is.
-
-    Those belong to the program that became this process by ``exec``.
-    """
-    return not has_children() and adopt_orphans()
-
-
 def _kill_remaining_children(awaited: set[int], spared: set[int]) -> None:
     """Kill the processes that the supervised child has started and left behind."""
     deadline = time.monotonic() + _LEFT_BEHIND_S
@@ -357,104 +277,6 @@ def _children() -> Iterator[int]:
     for pid in list_processes():
         if read_process_stat(pid)[1:2] == [own]:
             yield pid
-
-
-class SharedState:
-    """Shared memory in which the child leaves its state for the parent; made before the fork.
-
-    Attributes:
-        can_start_again: Whether the command can ask for another hash seed, in the slot ``hash``.
-        output: Where the child lets its standard descriptors lead while tasks run.
-        unexpected_end: How the child ended without an exit code, in words; known to the parent.
-        spared: Processes of the parent's own, which end by themselves.
-    """
-
-    def __init__(self, *, can_start_again: bool = False) -> None:
-        self.can_start_again = can_start_again
-        self.spared: set[int] = set()
-        self.unexpected_end = ""
-        self._page = mmap.mmap(-1, _PAGE_BYTES)
-        self.output = open_output_files()
-        self._stacks = open_anonymous_file("jobrun-stacks")
-        self._news = open_anonymous_file("jobrun-news")
-        self._news_read = 0
-        self._pid = 0
-
-    def write(self, slot: str, text: str) -> None:
-        """Write a short text of the child into a slot of the memory shared with its supervisor."""
-        data = text.encode(errors="replace")[: _SLOT_BYTES - 1] + b"\0"
-        place = 2 + _SLOT_BYTES * _SLOTS.index(slot)
-        self._page[place : place + len(data)] = data
-
-    def read(self, slot: str) -> str:
-        """Read what the supervised child wrote last into a slot of the shared memory."""
-        place = 2 + _SLOT_BYTES * _SLOTS.index(slot)
-        data = self._page[place : place + _SLOT_BYTES]
-        return data.partition(b"\0")[0].decode(errors="replace")
-
-    @property
-    def exit_code(self) -> int | None:
-        """Return the supervised child's exit code from shared memory; None if it wrote none."""
-        return self._page[1] if self._page[0] else None
-
-    @property
-    def stacks(self) -> str:
-        """Read the stack traces that the supervised child wrote to a file when it crashed."""
-        return os.pread(self._stacks, _MOST_STACK_BYTES, 0).decode(errors="replace")
-
-    def keep(self, pid: int) -> None:
-        """Record the id of a process that the supervisor must not kill when its child ends."""
-        self.write("keep", f"{self.read('keep')} {pid}")
-
-    @property
-    def kept(self) -> set[int]:
-        """Return the ids of processes that the supervisor must leave alive when its child ends."""
-        return {int(pid) for pid in self.read("keep").split()}
-
-    def write_news(self, line: bytes) -> None:
-        """Write a notification into memory shared with the supervisor, which sends it."""
-        os.pwrite(self._news, line + b"\n", os.fstat(self._news).st_size)
-
-    def read_news(self) -> list[bytes]:
-        """Read the child's notifications that its supervisor has yet to send, one line each."""
-        left = os.fstat(self._news).st_size - self._news_read
-        whole = os.pread(self._news, left, self._news_read).rpartition(b"\n")[0]
-        self._news_read += len(whole) + bool(whole)
-        return whole.splitlines()
-
-    @property
-    def has_news(self) -> bool:
-        """Return whether shared memory holds notifications that the supervisor has not read."""
-        return os.fstat(self._news).st_size > self._news_read
-
-    def run(self, work: Callable[[], int]) -> int:
-        """Run a command in the supervised child; record its exit code or crash stack traces."""
-        self._pid = os.getpid()
-        STREAMS.use_files(self.output)
-        faulthandler.enable(self._stacks)
-        if signal.getsignal(signal.SIGQUIT) is signal.SIG_DFL:
-            # Where each thread was; then it ends, as it would have without this.
-            faulthandler.register(signal.SIGQUIT, self._stacks, chain=True)
-        leave = os._exit
-        os._exit = self._record_caller(leave)  # type: ignore[assignment]
-        code = work()
-        if os.getpid() != self._pid:
-            # A callable has forked, and its copy has come all the way out here.
-            leave(code)
-        self._page[1] = code
-        self._page[0] = 1
-        return code
-
-    def _record_caller(self, leave: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
-        """Wrap ``os._exit`` in the supervised child, to record its caller in shared memory."""
-
-        def _exit(status: int) -> NoReturn:
-            if os.getpid() == self._pid and self.exit_code is None:
-                self.write("exit", f"os._exit({status})")
-                faulthandler.dump_traceback(self._stacks, all_threads=False)
-            leave(status)
-
-        return _exit
 
 
 class LimitRecorder:

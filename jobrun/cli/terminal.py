@@ -18,7 +18,7 @@ from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from jobrun.cli.supervisor import SharedState
+    from jobrun.cli.supervised_child import SharedState
 
 _ENDLESS = 1 << 30
 # Is set where a shell asks what could follow on a command line.

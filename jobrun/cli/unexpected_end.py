@@ -14,7 +14,8 @@ from pathlib import Path
 import jobrun
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import size
-from jobrun.cli.supervisor import ChildExit, LimitRecorder, SharedState
+from jobrun.cli.supervised_child import SharedState
+from jobrun.cli.supervisor import ChildExit, LimitRecorder
 from jobrun.cli.terminal import Shell
 from jobrun.core.captured_output import take_left_output
 from jobrun.core.errors import (

@@ -1,9 +1,10 @@
 """Read and fix the hash seed of this process (``PYTHONHASHSEED``), which decides set order.
 
 Python draws a new one at each start unless ``PYTHONHASHSEED`` is set, and it cannot be changed
-later. The command line therefore starts ``run``, ``resume`` and ``fork`` with a fixed one: that of
-the environment, else 0, else the one that the run recorded. It is a constant and not the job's
-seed, since it has to be known before any file is read, and the order of a set is no draw.
+later. The command line therefore starts the process of a ``run``, ``resume`` or ``fork`` with a
+fixed one: that of the environment, else 0, else the one that the run recorded. 0 is a constant and
+not the job's seed, since it has to be known before any file is read, and the order of a set is no
+draw.
 """
 
 from __future__ import annotations
@@ -47,23 +48,7 @@ def recorded_seed(described: str) -> str:
     return "" if seed == RANDOM else seed
 
 
-def fix_hash_seed() -> None:
-    """Start this process again with the hash seed 0 if it has a random one."""
-    if os.environ.get(VARIABLE, RANDOM) in {"", RANDOM} and can_start_again():
-        start_again(DEFAULT)
-
-
-def can_start_again() -> bool:
-    """Return whether this process can be replaced by its own command line, to change the hash seed.
-
-    Else the program that called ``main`` would be started again, or this one without end.
-    """
-    own = os.path.basename(sys.argv[0]) in {"jobrun", "__main__.py"}  # noqa: PTH119 - cheap
-    given = sys.argv[1:]
-    return own and sys.orig_argv[-len(given) :] == given and not sys.flags.ignore_environment
-
-
-def start_again(seed: str) -> None:
-    """Replace this process by one with the same command line and the given hash seed."""
-    os.environ[VARIABLE] = seed
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - ourselves
+def initial_hash_seed() -> str:
+    """Return the hash seed that a command starts with: ``PYTHONHASHSEED``, or 0 if it is random."""
+    given = os.environ.get(VARIABLE, RANDOM)
+    return DEFAULT if given in {"", RANDOM} else given

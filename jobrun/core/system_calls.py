@@ -13,11 +13,13 @@ import functools
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence, Set
-from typing import TYPE_CHECKING, Any, NamedTuple
 
+# Known to type checkers by its name. A supervisor's child waits for each import made before it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable, Sequence, Set
+    from typing import Any
 
 # <linux/prctl.h>
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -47,16 +49,17 @@ RELAYS: dict[int, int] = {
 MEANT: dict[int, int] = {number: meant for meant, number in RELAYS.items()}
 
 
-class ReceivedSignal(NamedTuple):
+class ReceivedSignal:
     """A signal that was waited for.
 
-    Attributes:
+    Args:
         si_signo: Its number.
         si_code: As in ``siginfo_t``: above zero if the kernel sent it, such as for Ctrl-C.
     """
 
-    si_signo: int
-    si_code: int
+    def __init__(self, si_signo: int, si_code: int) -> None:
+        self.si_signo = si_signo
+        self.si_code = si_code
 
 
 def wait_for_signal(numbers: Set[int], limit_s: float) -> ReceivedSignal | None:

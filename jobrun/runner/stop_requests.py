@@ -29,9 +29,7 @@ import math
 import os
 import re
 import select
-import shutil
 import signal
-import subprocess
 import threading
 import time
 from collections import deque
@@ -395,6 +393,9 @@ def _parse_own(text: str) -> float:
 
 
 def _run_command(command: list[str]) -> str:
+    import shutil  # noqa: PLC0415 - only under a batch system
+    import subprocess  # noqa: PLC0415 - only under a batch system
+
     program = shutil.which(command[0])
     if program is None:
         return ""

@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 PROGRAM = """
 import os, signal, subprocess, sys, time
 from jobrun.cli import supervisor as guard
-from jobrun.cli.supervisor import run_supervised
+from jobrun.cli.supervised_child import SupervisedChild, is_supervised_child, run_as_child
 from jobrun.core.system_calls import MEANT, RELAYS
 
 def work(shared):
@@ -35,8 +35,10 @@ def explain(shared, ended):
 
 guard._LINGERING_S, guard._TICK_S = 0.3, 0.1
 guard._ENDING_S = guard._LATE_S = 0.1
+if is_supervised_child():
+    sys.exit(run_as_child(work))
 print("parent", os.getpid(), flush=True)
-sys.exit(run_supervised(work, explain))
+sys.exit(guard.supervise(SupervisedChild([sys.executable, *sys.orig_argv[1:]], "0"), explain))
 """
 SAY = "print('child', os.getpid(), flush=True); "
 WAIT = f"signal.signal(signal.SIGTERM, lambda *_: sys.exit(3)); {SAY}time.sleep(60)"

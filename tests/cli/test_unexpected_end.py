@@ -11,7 +11,8 @@ import pytest
 
 import jobrun
 from jobrun.cli.run_command import invoke
-from jobrun.cli.supervisor import ChildExit, SharedState
+from jobrun.cli.supervised_child import SharedState
+from jobrun.cli.supervisor import ChildExit
 from jobrun.cli.unexpected_end import (
     extract_frames,
     record_end,

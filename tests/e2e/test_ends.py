@@ -63,7 +63,7 @@ def _folder(path: Path, what: str, *changes: tuple[str, str]) -> Path:
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory):
     folder = _folder(tmp_path_factory.mktemp("unbroken") / "x", "pass")
-    done = jobrun("run", "ends.yaml", cwd=folder)
+    done = jobrun("run", "ends.yaml", cwd=folder, started=True)
     assert done.returncode == 0, done.stderr
     return _content(folder)
 
@@ -106,7 +106,7 @@ def test_row_68_whatever_ends_the_process_is_told_and_loses_nothing(
     what, words, has_stack, tmp_path, unbroken
 ):
     folder = _folder(tmp_path / "x", what)
-    done = jobrun("run", "ends.yaml", cwd=folder)
+    done = jobrun("run", "ends.yaml", cwd=folder, started=True)
     # A kill is no failure of the job's own code.
     assert done.returncode == (7 if "SIGKILL" in what else 1), done.stderr
     assert "error[E386]" in done.stderr
@@ -119,14 +119,14 @@ def test_row_68_whatever_ends_the_process_is_told_and_loses_nothing(
 
 def test_row_68_sys_exit_is_a_failure_of_the_callable(tmp_path, unbroken):
     folder = _folder(tmp_path / "x", "sys.exit(0)")
-    done = jobrun("run", "ends.yaml", cwd=folder)
+    done = jobrun("run", "ends.yaml", cwd=folder, started=True)
     assert (done.returncode, "error[E206]" in done.stderr) == (1, True)
     _goes_on(folder, unbroken)
 
 
 def test_row_68_the_copy_of_a_callable_that_forks_does_not_go_on_with_the_run(tmp_path, unbroken):
     folder = _folder(tmp_path / "x", "pid = os.fork(); pid and os.waitpid(pid, 0)")
-    done = jobrun("run", "ends.yaml", cwd=folder)
+    done = jobrun("run", "ends.yaml", cwd=folder, started=True)
     assert done.returncode == 0, done.stderr
     assert _content(folder) == unbroken
     told = (only_run(folder / "runs") / "committed.jsonl").read_text()
@@ -139,7 +139,7 @@ def test_row_69_a_program_that_ignores_sigterm_is_killed(tmp_path, unbroken):
     deaf = "if [ -e armed ]; then trap '' TERM; sleep 300; fi"
     deaf = f"""{call}\n      - {{if: "epoch == 3", then: [{{run: "{deaf}"}}]}}"""
     folder = _folder(tmp_path / "x", "pass", (call, deaf), ("timeout: 20s", "timeout: 0.5s"))
-    done = jobrun("run", "ends.yaml", cwd=folder)
+    done = jobrun("run", "ends.yaml", cwd=folder, started=True)
     assert (done.returncode, "error[E220]" in done.stderr) == (1, True), done.stderr
     _goes_on(folder, unbroken)
 
@@ -148,7 +148,7 @@ def test_row_70_a_limit_of_memory_is_told_with_the_place(tmp_path, unbroken):
     hog = "import resource; limit = 3 << 30; "
     hog += "resource.setrlimit(resource.RLIMIT_AS, (limit, limit)); bytearray(limit)"
     folder = _folder(tmp_path / "x", hog)
-    done = jobrun("run", "ends.yaml", cwd=folder)
+    done = jobrun("run", "ends.yaml", cwd=folder, started=True)
     assert done.returncode == 1, done.stderr
     assert "raised MemoryError, at ends.py:4 in end" in done.stderr
     _goes_on(folder, unbroken)
@@ -184,7 +184,7 @@ def test_row_68_a_thread_that_was_left_running_does_not_hold_the_process(tmp_pat
 @pytest.mark.parametrize("what", thinned(["os._exit(0)", "pass"], 2))
 def test_row_77_what_has_a_session_of_its_own_ends_with_the_run(what, tmp_path):
     folder = _folder(tmp_path / "x", f"{TREE}; time.sleep(0.3); {what}")
-    done = jobrun("run", "ends.yaml", cwd=folder)
+    done = jobrun("run", "ends.yaml", cwd=folder, started=True)
     assert done.returncode == (0 if what == "pass" else 1), done.stderr
     assert not Path("/proc", (folder / "pid").read_text().strip()).exists()
 
@@ -329,7 +329,7 @@ def test_row_73_a_callable_that_changes_the_process_changes_nothing_else(tmp_pat
     rude = "os.chdir('/'); os.umask(0o777); sys.stdout = sys.stderr = None; "
     rude += "sys.path.clear(); os.environ.clear()"
     folder = _folder(tmp_path / "x", rude)
-    done = jobrun("run", "ends.yaml", cwd=folder)
+    done = jobrun("run", "ends.yaml", cwd=folder, started=True)
     assert done.returncode == 0, done.stderr
     assert "changed the mask of new files of the whole process" in done.stderr
     assert "finished after epoch 4" in done.stderr

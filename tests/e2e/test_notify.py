@@ -31,7 +31,10 @@ LEAVE = "import os\ndef leave(w):\n    os._exit(0) if w == 2 else None\n"
 def _run(folder, more, *words, **variables):
     (folder / "walk.yaml").write_text(SPEC.format(more=more))
     (folder / "leave.py").write_text(LEAVE)
-    return jobrun("run", "walk.yaml", *words, cwd=folder, env=environment(**variables))
+    # A process of its own: its supervisor sends what a crash leaves to be sent.
+    return jobrun(
+        "run", "walk.yaml", *words, cwd=folder, env=environment(**variables), started=True
+    )
 
 
 @pytest.mark.parametrize(

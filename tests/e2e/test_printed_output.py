@@ -76,7 +76,7 @@ def test_last_words_of_c_code_before_a_crash_are_shown_and_logged(tmp_path, sess
     )
 
     command = ["run", "crash.yaml", "--session", session, "--max-failures", "0"]
-    ended = jobrun(*command, cwd=tmp_path)
+    ended = jobrun(*command, cwd=tmp_path, started=True)
 
     assert "last words" in ended.stdout.splitlines()
     assert jobrun("logs", "latest", "fall", cwd=tmp_path).stdout == "[1] last words\n"

@@ -114,7 +114,7 @@ def test_metrics_hold_no_resources(folder, capsys):
 def test_a_killed_start_counts_and_shows_the_epoch_in_which_memory_grew(folder, capsys):
     (folder / "growing.py").write_text(GROWING)
     (folder / "use.yaml").write_text(CALLING)
-    assert jobrun("run", "use.yaml", "-q", cwd=folder).returncode == 7
+    assert jobrun("run", "use.yaml", "-q", cwd=folder, started=True).returncode == 7
 
     killed = as_json(capsys, "status")
     assert killed["starts"] == 1

@@ -3,8 +3,8 @@
 Importing takes most of the time of a short run, and the tests start hundreds of them. These are
 forked from a server that has imported everything; ``run_module`` uses one per test run. They can be
 killed and have files, folder and environment of their own; only what an interpreter reads at its
-start (the ``PYTHON…`` variables, the locale, limits, closed streams) is not theirs, so tests of
-that start real ones.
+start (the ``PYTHON…`` variables, the locale, limits, closed streams) is not theirs, and they have
+no supervisor, so tests of that start real ones.
 
 The server is this module, run as ``python -m``: it imports first, then forks one child per line of
 stdin. It starts no thread, so that a fork is sound.
@@ -36,7 +36,7 @@ ROOT = Path(__file__).parent.parent.parent
 _PRELOAD = (
     "numpy", "h5py", "jobrun.cli.jobs.run", "jobrun.runner.invocation",
     "jobrun.session.threads.session", "jobrun.cli.app", "jobrun.cli.run_command",
-    "jobrun.cli.supervisor", "jobrun.cli.progress.lines", "jobrun.cli.progress.summary",
+    "jobrun.cli.progress.lines", "jobrun.cli.progress.summary",
     *(f"jobrun.cli.jobs.{name}" for name in ("run", "resume", "fork")),
     *(f"jobrun.cli.runs.{name}" for name in ("ckpt", "inspect_checkpoint", "runs", "status")),
     *(f"jobrun.cli.specs.{name}" for name in ("plan", "validate")),

@@ -20,9 +20,9 @@ def pid():
 
 
 def threads_of_blas():
-    from jobrun.runner.identity.blas_libraries import blas_threads
+    from jobrun.runner.identity.blas_libraries import describe_blas
 
-    return blas_threads()
+    return describe_blas()["blas_threads"]
 
 
 def end_itself():

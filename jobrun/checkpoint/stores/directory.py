@@ -15,7 +15,6 @@ and to make new ones costs as much as two syncs.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -130,6 +129,8 @@ class DirectoryStore:
         """Delete a staging directory if this directory store has made it; ignore any other."""
         path = Path(staged)
         if path.parent == self._root and _LEFTOVER.fullmatch(path.name):
+            import shutil  # noqa: PLC0415 - only after a failed save
+
             shutil.rmtree(path, ignore_errors=True)
 
     def epochs(self) -> tuple[int, ...]:
@@ -431,6 +432,8 @@ def _remove_tree(path: str) -> None:
         delete_objects(Path(path))
     for count, (name, is_directory) in enumerate(files):
         if is_directory:
+            import shutil  # noqa: PLC0415 - only of epochs with folders
+
             shutil.rmtree(f"{path}/{name}")
         else:
             os.unlink(f"{path}/{name}")  # noqa: PTH108

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
-import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
@@ -128,7 +126,7 @@ class _FetchedFiles:
         with turn:
             found = self._found.get(reference)
             if found is None or not found.is_file():
-                made = Path(tempfile.mkdtemp(dir=self._made())) / PurePosixPath(reference.name).name
+                made = _make_directory(self._made()) / PurePosixPath(reference.name).name
                 fetch_object(reference, made)
                 found = self._found[reference] = made
         return str(found)
@@ -140,14 +138,22 @@ class _FetchedFiles:
             self._turns.clear()
         # A process that was forked has no part in them.
         if root is not None and self._pid == os.getpid():
+            import shutil  # noqa: PLC0415 - only where objects were fetched
+
             shutil.rmtree(root, ignore_errors=True)
 
     def _made(self) -> Path:
         with self._lock:
             if self._root is None:
-                self._root = Path(tempfile.mkdtemp(prefix="jobrun-fetched-"))
+                self._root = _make_directory(None)
                 self._pid = os.getpid()
             return self._root
+
+
+def _make_directory(parent: Path | None) -> Path:
+    import tempfile  # noqa: PLC0415 - only where objects are fetched
+
+    return Path(tempfile.mkdtemp(prefix="jobrun-fetched-", dir=parent))
 
 
 _copies = _FetchedFiles()

@@ -42,24 +42,25 @@ def thread_variables(count: int) -> dict[str, str]:
     return dict.fromkeys(_THREAD_VARIABLES, str(count))
 
 
-def blas_threads() -> int:
-    """Return how many threads the loaded BLAS library uses; 0 if that is unknown."""
-    importlib.import_module("numpy")
-    return next((int(library.get_num_threads()) for library in _blas_libraries()), 0)
+def describe_blas() -> dict[str, Any]:
+    """Describe the loaded BLAS library as JSON values, for a run's recorded environment.
 
-
-def blas_build() -> str:
-    """Return name and version of the BLAS that numpy was built with; empty if unknown."""
+    Returns:
+        ``blas``: the name and version with which numpy was built; ``blas_kernel``: the kernel that
+        it chose for this CPU; ``blas_threads``: how many threads it uses. Empty text and 0 where
+        that is unknown.
+    """
     numpy = importlib.import_module("numpy")
+    built = ""
     with contextlib.suppress(KeyError, TypeError):
         blas = numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]
-        return f"{blas['name']} {blas['version']}"
-    return ""
-
-
-def blas_kernel() -> str:
-    """Return the kernel that the loaded BLAS library chose for this CPU; empty if unknown."""
-    return next(map(_kernel_of, _blas_libraries()), "")
+        built = f"{blas['name']} {blas['version']}"
+    library = next(iter(_blas_libraries()), None)
+    return {
+        "blas": built,
+        "blas_kernel": "" if library is None else _kernel_of(library),
+        "blas_threads": 0 if library is None else int(library.get_num_threads()),
+    }
 
 
 def _kernel_of(library: Any) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 from jobrun.core.hash_seed import described_hash_seed
 from jobrun.core.system_calls import read_proc, usable_cpus
 from jobrun.core.text.patterns import lazy_pattern
-from jobrun.runner.identity.blas_libraries import blas_build, blas_kernel, blas_threads
+from jobrun.runner.identity.blas_libraries import describe_blas
 from jobrun.version import __version__
 
 # What decides how libraries round, in which order they add, and of which dtype their numbers are.
@@ -55,9 +55,7 @@ def describe_environment() -> dict[str, Any]:
         "numpy": _imported_version("numpy"),
         # Of numbers alone, checkpoints are written without it.
         "h5py": find_version("h5py") or _imported_version("h5py"),
-        "blas": blas_build(),
-        "blas_kernel": blas_kernel(),
-        "blas_threads": blas_threads(),
+        **describe_blas(),
         "processors": usable_cpus(),
         "cpu_features": _cpu_features(),
         "machine": platform.machine(),

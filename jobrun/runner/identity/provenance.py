@@ -11,7 +11,6 @@ import hashlib
 import os
 import re
 import shlex
-import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -98,6 +97,8 @@ def _git(top: Path) -> dict[str, Any]:
 
 def _ask_git(top: Path, *words: str) -> tuple[bool, bytes, str]:
     """Run git for a run's provenance; return success, its output, and that output's digest."""
+    import subprocess  # noqa: PLC0415 - only in a repository
+
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GIT_")
     } | {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 from jobrun.core.errors import EnvironmentFaultError, Fault
@@ -91,7 +90,8 @@ def probe_directory(directory: Path) -> tuple[Fault, ...]:
         finally:
             os.close(descriptor)
             probe.unlink()
-        free_bytes = shutil.disk_usage(directory).free
+        facts = os.statvfs(directory)
+        free_bytes = facts.f_bavail * facts.f_frsize
     if free_bytes >= _LITTLE_SPACE_BYTES:
         return ()
     message = f"only {size(free_bytes)} are free in {directory}"

@@ -14,7 +14,6 @@ import json
 import math
 import operator
 import os
-import shutil
 import threading
 import typing
 from collections import Counter
@@ -304,6 +303,8 @@ def _set_aside(run: Path, start: int) -> None:
     aside.parent.mkdir(exist_ok=True)
     with os.fdopen(open_append(path), "rb+") as file, os.fdopen(open_append(aside), "ab") as kept:
         file.seek(start)
+        import shutil  # noqa: PLC0415 - only for long logs
+
         shutil.copyfileobj(file, kept, _PIECE_BYTES)
         kept.flush()
         # O_APPEND: later lines go to the new end.

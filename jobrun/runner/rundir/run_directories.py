@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
 import time
 from collections.abc import Iterator, Sequence
@@ -147,6 +146,8 @@ def remove_directory(path: Path) -> None:
         aside = path.with_name(f".removed-{path.name}")
         path.rename(aside)
         sync_directory(path.parent)
+        import shutil  # noqa: PLC0415 - seldom
+
         shutil.rmtree(aside)
 
 

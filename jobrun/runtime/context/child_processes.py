@@ -6,11 +6,14 @@ import contextlib
 import os
 import secrets
 import signal
-import subprocess
 import threading
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from jobrun.core.system_calls import has_ended
+
+if TYPE_CHECKING:
+    import subprocess
 
 # The variable that marks a program before its PID could be registered.
 MARK = "JOBRUN_REAPER"
@@ -89,6 +92,8 @@ class ChildReaper:
 
 
 def _start(mark: str) -> subprocess.Popen[str]:
+    import subprocess  # noqa: PLC0415 - only with a job that starts programs
+
     # A session of its own: a Ctrl-C at the terminal must not reach it.
     return subprocess.Popen(  # noqa: S603 - a fixed text
         ["/bin/sh", "-c", _WATCH, "sh", mark],

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from jobrun.runner.identity.blas_libraries import blas_kernel, blas_threads, set_blas_threads
+from jobrun.runner.identity.blas_libraries import describe_blas, set_blas_threads
 
 
 def test_without_proc_the_threads_of_blas_are_unknown(monkeypatch):
@@ -15,8 +15,7 @@ def test_without_proc_the_threads_of_blas_are_unknown(monkeypatch):
 
     monkeypatch.setattr("threadpoolctl.ThreadpoolController", refuse)
 
-    assert blas_kernel() == ""
-    assert blas_threads() == 0
+    assert (describe_blas()["blas_kernel"], describe_blas()["blas_threads"]) == ("", 0)
 
 
 def run(program):
@@ -29,21 +28,22 @@ def run(program):
 def test_threads_are_set_before_numpy_is_loaded():
     program = (
         "from jobrun.runner.identity.blas_libraries import *; import sys; set_blas_threads(2);"
-        "print('numpy' in sys.modules, blas_threads())"
+        "print('numpy' in sys.modules, describe_blas()['blas_threads'])"
     )
 
     assert run(program) == ["False", "2"]
 
 
 def test_threads_are_set_when_numpy_is_there_already():
-    before = blas_threads()
+    before = describe_blas()["blas_threads"]
     program = (
         "import numpy; from jobrun.runner.identity.blas_libraries import *; set_blas_threads(1);"
-        "print(blas_threads()); set_blas_threads(2); print(blas_threads())"
+        "print(describe_blas()['blas_threads']); set_blas_threads(2);"
+        "print(describe_blas()['blas_threads'])"
     )
 
     assert run(program) == ["1", "2"]
-    assert blas_threads() == before
+    assert describe_blas()["blas_threads"] == before
 
 
 MKL = """\
@@ -68,7 +68,8 @@ def test_threads_of_mkl_are_set_for_all_threads_and_its_version_is_recorded(tmp_
         f"import ctypes, numpy; mkl = ctypes.CDLL({str(library)!r});"
         "from jobrun.runner.identity import blas_libraries as blas; blas.set_blas_threads(3);"
         "kernels = map(blas._kernel_of, blas._blas_libraries());"
-        "print(mkl.MKL_Get_Max_Threads(), blas.blas_threads(), 'mkl 2031.2' in kernels)"
+        "print(mkl.MKL_Get_Max_Threads(), blas.describe_blas()['blas_threads']);"
+        "print('mkl 2031.2' in kernels)"
     )
 
     assert run(program) == ["3", "3", "True"]
@@ -77,6 +78,6 @@ def test_threads_of_mkl_are_set_for_all_threads_and_its_version_is_recorded(tmp_
 def test_setting_is_seen_by_programs_started_later(monkeypatch):
     monkeypatch.setattr(os, "environ", dict(os.environ))
 
-    set_blas_threads(blas_threads() or 1)
+    set_blas_threads(describe_blas()["blas_threads"] or 1)
 
     assert os.environ["OMP_NUM_THREADS"] == os.environ["OPENBLAS_NUM_THREADS"]

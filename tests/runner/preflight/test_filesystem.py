@@ -85,7 +85,7 @@ def test_a_probe_that_cannot_be_synced_is_removed(tmp_path, monkeypatch):
 
 def test_little_space_is_a_warning(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_LITTLE_SPACE_BYTES", 1 << 62)
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: SimpleNamespace(free=200 << 10))
+    disk(monkeypatch, free_bytes=200 << 10)
 
     (fault,) = probe_directory(tmp_path)
 
