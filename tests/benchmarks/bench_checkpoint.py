@@ -33,7 +33,7 @@ from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
 from jobrun.checkpoint.hdf5.index_parser import index_span
 from jobrun.checkpoint.hdf5.metadata_template import BLOBS_TYPE
 from jobrun.checkpoint.hdf5.user_block import Parts
-from jobrun.checkpoint.read.load import MOST_THREADS, in_threads, load
+from jobrun.checkpoint.read.load import MOST_THREADS, load
 from jobrun.checkpoint.read.load_into_objects import InPlace
 from jobrun.checkpoint.read.verified_file import TOGETHER, open_state
 from jobrun.checkpoint.write.direct_io import FileWriter, map_memory
@@ -69,8 +69,8 @@ _RAW_NEW = "the same, into new arrays"
 _BARE_THERE = "bare calls, into arrays, and digests"
 _BARE_NEW = "bare calls, into new arrays, and digests"
 _TORCH, _MODULE = "torch.load, load_state_dict, unverified", "jobrun, verified, bits compared"
-# And for one of a module: its memory is read into and digested as above, and digested once more
-# when the module has taken it, since its class may have changed it.
+# And for one of a module: its memory is read into and digested as above, and digested once more,
+# by one thread, when the module has taken it, since its class may have changed it.
 _BARE_MODULE = "bare calls, into tensors, digests twice"
 # At most this much of the baseline; for many small blobs the second.
 _MOST = {
@@ -522,7 +522,7 @@ def modules(folder: Path) -> None:
     def bare() -> None:
         read_index(path)
         read_digested(path, blocks)
-        in_threads(_digest, blocks)
+        deque(map(_digest, blocks), 0)
 
     variants: dict[str, Turn] = {
         _TORCH: (_nothing, unverified), _MODULE: (_nothing, ours), _BARE_MODULE: (_nothing, bare),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
+from jobrun.checkpoint.read import load_into_objects
 from jobrun.checkpoint.read.load_into_objects import InPlace, takes_in_place
 from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.checkpoint.write.writer import write_state
@@ -113,6 +114,18 @@ def test_what_an_object_changes_later_is_found(tmp_path, name, at):
     own[name][at] += 1
 
     assert in_place.find_changed("net") == name
+
+
+def test_what_changes_later_is_found_by_several_threads_as_by_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(load_into_objects, "_WORTH_A_THREAD", 1)
+    own = empty()
+    in_place, _ = load(write(tmp_path, PARTS), own)
+    assert in_place.find_changed("net") is None
+
+    own["turned"][0, 0] += 1
+    own["large"][-1] += 1
+
+    assert in_place.find_changed("net") == "large"
 
 
 def test_damage_is_found_in_whatever_is_read_in_place(tmp_path):
