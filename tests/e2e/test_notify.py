@@ -31,10 +31,9 @@ LEAVE = "import os\ndef leave(w):\n    os._exit(0) if w == 2 else None\n"
 def _run(folder, more, *words, **variables):
     (folder / "walk.yaml").write_text(SPEC.format(more=more))
     (folder / "leave.py").write_text(LEAVE)
-    # A process of its own: its supervisor sends what a crash leaves to be sent.
-    return jobrun(
-        "run", "walk.yaml", *words, cwd=folder, env=environment(**variables), started=True
-    )
+    # What a crash leaves to be sent, only a supervisor sends.
+    crashes, env = "leave" in more, environment(**variables)
+    return jobrun("run", "walk.yaml", *words, cwd=folder, env=env, started=crashes)
 
 
 @pytest.mark.parametrize(
