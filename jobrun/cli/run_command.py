@@ -25,6 +25,8 @@ def invoke(arguments: Sequence[str], shared: SharedState | None = None) -> int:
     shell = Shell(shared=shared)
     asked = shell.environment.get(COMPLETION_VARIABLE)
     try:
+        if shared is not None:
+            shared.let_signals_in()
         if not asked:
             return _run(list(arguments), shell)
         from jobrun.cli.completion_script import answer_request  # noqa: PLC0415 - at a tab only

@@ -32,7 +32,7 @@ from jobrun.core.system_calls import (
 # Known to type checkers by its name. The child waits for each import of its parent.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import FrameType
     from typing import NoReturn
 
@@ -58,7 +58,7 @@ class SupervisedChild:
     """A command line's child process, which has just been started.
 
     All signals that a supervisor waits for are blocked from then on, in both processes; the child
-    lets them in when it can handle them.
+    lets them in when it can handle them (``SharedState.let_signals_in``).
 
     Args:
         arguments: The program and its arguments.
@@ -122,19 +122,21 @@ def is_supervised_child() -> bool:
 
 
 def run_as_child(work: Callable[[SharedState], int]) -> int:
-    """Run a command in the process that a supervisor has started for it; return its exit code."""
+    """Run a command in the process that a supervisor has started for it; return its exit code.
+
+    The command calls ``SharedState.let_signals_in`` when it can handle what that raises.
+    """
     # Also imported by what each command needs.
     from ast import literal_eval  # noqa: PLC0415 - only the child
 
     parent, blocked, descriptors = literal_eval(os.environ.pop(_VARIABLE))
-    shared = SharedState(descriptors)
+    shared = SharedState(descriptors, blocked)
     if not die_with_parent(parent):
         os.kill(os.getpid(), signal.SIGKILL)
     for number in RELAYS.keys() & set(blocked):
         if RELAYS[number] != number:
             signal.signal(RELAYS[number], _raise_original_signal)
     _stop_with_parent(parent)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
     return shared.run(lambda: work(shared))
 
 
@@ -168,6 +170,7 @@ class SharedState:
 
     Args:
         inherited: In the child: the descriptors, as ``share`` gave them to the parent.
+        blocked: In the child: the signals that are blocked until ``let_signals_in``.
 
     Attributes:
         can_start_again: Whether the command can ask for another hash seed, in the slot ``hash``.
@@ -176,10 +179,11 @@ class SharedState:
         spared: Processes of the parent's own, which end by themselves.
     """
 
-    def __init__(self, inherited: Descriptors | None = None) -> None:
+    def __init__(self, inherited: Descriptors | None = None, blocked: Sequence[int] = ()) -> None:
         self.can_start_again = not sys.flags.ignore_environment
         self.spared: set[int] = set()
         self.unexpected_end = ""
+        self._blocked = blocked
         if inherited is None:
             self._memory, self._stacks, self._news = (
                 open_anonymous_file(f"jobrun-{name}") for name in ("state", "stacks", "news")
@@ -194,6 +198,14 @@ class SharedState:
         self._page = mmap.mmap(self._memory, _PAGE_BYTES)
         self._news_read = 0
         self._pid = 0
+
+    def let_signals_in(self) -> None:
+        """Let the signals in that were blocked while the supervised child started.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C was pressed meanwhile.
+        """
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._blocked)
 
     def share(self) -> Descriptors:
         """Let processes that are started from now on inherit all descriptors; return these."""

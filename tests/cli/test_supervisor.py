@@ -24,7 +24,7 @@ from jobrun.cli.supervised_child import SupervisedChild, is_supervised_child, ru
 from jobrun.core.system_calls import MEANT, RELAYS
 
 def work(shared):
-    {work}
+    shared.let_signals_in(); {work}
     return 5
 
 def explain(shared, ended):
@@ -146,6 +146,26 @@ def test_a_signal_that_is_ignored_from_outside_is_not_passed_on():
     _pid(process, "child")
     process.send_signal(signal.SIGHUP)
     assert process.wait(timeout=100) == 5
+
+
+def test_ctrl_c_while_the_child_starts_is_no_traceback(tmp_path):
+    (tmp_path / "long.yaml").write_text(
+        "jobrun: 1\nname: long\nepoch: [{task: wait, steps: [{sleep: 60s}]}]\nstop: [{epochs: 1}]\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "jobrun", "run", "long.yaml"], cwd=tmp_path, env=environment(),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    _STARTED.append(process)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while not children.read_text():
+        pass
+
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert "Traceback" not in said
 
 
 def test_the_child_dies_with_its_parent():
