@@ -38,7 +38,7 @@ class Verdict:
     """What came of one program.
 
     Attributes:
-        kind: ``invalid`` where plain Python itself raises.
+        kind: ``invalid`` where plain Python itself raises, or takes too long.
         code: Of the refusal.
         text: What differs, or what was said.
         kills: How many kills landed; of them ``loaded`` were followed by a start that loaded an
@@ -70,9 +70,15 @@ class _Trial:
         render(self.program, self.folder)
         plain = self.folder / "plain"
         plain.mkdir()
-        done = run_module(
-            "plain_python", [str(plain)], cwd=self.folder, environment=environment(), timeout_s=60
-        )
+        limit_s = 60
+        try:
+            done = run_module(
+                "plain_python", [str(plain)], cwd=self.folder, environment=environment(),
+                timeout_s=limit_s,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            # Some put copies of a value into itself again and again, which doubles it each time.
+            return Verdict("invalid", text=f"plain Python takes more than {limit_s} s")
         if done.returncode:
             return Verdict("invalid", text=done.stderr)
         expected = _seen(plain)
