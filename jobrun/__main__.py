@@ -108,7 +108,7 @@ def _run_supervised(given: list[str]) -> int:
         is_supervised_child,
         run_as_child,
     )
-    from jobrun.core.hash_seed import initial_hash_seed  # noqa: PLC0415
+    from jobrun.core.hash_seed import fix_hash_seed, initial_hash_seed  # noqa: PLC0415
     from jobrun.core.system_calls import count_memory_kills  # noqa: PLC0415
 
     if is_supervised_child():
@@ -120,6 +120,7 @@ def _run_supervised(given: list[str]) -> int:
     try:
         child = SupervisedChild(command_line, initial_hash_seed())
     except OSError:
+        fix_hash_seed(command_line)
         return _run(given)
     # While the child's interpreter starts.
     from jobrun.cli.supervisor import NewsSender, supervise  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Start a command line as a child process for a supervisor, and, in the child, take its part.
+"""Start a command as a child process that a supervisor watches, and set that child up.
 
 The child gets the hash seed with it, which no process can change once it runs. What both see is
 made before: memory with a slot for each short text, and files in memory, of which the child
@@ -18,8 +18,8 @@ import os
 import signal
 import sys
 
+from jobrun.core.files.output_file import OutputFile, open_output_files
 from jobrun.core.hash_seed import VARIABLE as HASH_SEED
-from jobrun.core.output_file import OutputFile, open_output_files
 from jobrun.core.system_calls import (
     MEANT,
     RELAYS,

@@ -4,7 +4,7 @@
   place in a file that a fault points at. ``text/``: faults, sizes and names for people.
 - ``events``: what a run reports to its listeners. ``resource_usage``: memory, processor and disk
   use of a process. ``time_use``: where the time of a run went. ``captured_output``: what tasks
-  and C code print, as lines of their logs; ``output_file``: the memory that C code writes it to.
+  and C code print, as lines of their logs.
 - ``files/``: durable writes, locks, JSON. ``object_url``: URLs of object stores.
   ``file_formats``: names of data formats.
 - ``lazy_dataclass``: dataclasses whose methods are generated when they are first used.

@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
+from jobrun.core.files.output_file import OutputFile, open_output_files
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.output_file import OutputFile, open_output_files
 from jobrun.core.system_calls import find_c_function
 
 Listener = Callable[[Any], None]

@@ -52,3 +52,15 @@ def initial_hash_seed() -> str:
     """Return the hash seed that a command starts with: ``PYTHONHASHSEED``, or 0 if it is random."""
     given = os.environ.get(VARIABLE, RANDOM)
     return DEFAULT if given in {"", RANDOM} else given
+
+
+def fix_hash_seed(command_line: list[str]) -> None:
+    """Replace this process by one with a fixed hash seed if its own is random.
+
+    Args:
+        command_line: The program and its arguments; the program that runs now.
+    """
+    seed = initial_hash_seed()
+    if os.environ.get(VARIABLE) != seed and not sys.flags.ignore_environment:
+        os.environ[VARIABLE] = seed
+        os.execv(command_line[0], command_line)  # noqa: S606 - ourselves

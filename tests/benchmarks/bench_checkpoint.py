@@ -72,6 +72,7 @@ _TORCH, _MODULE = "torch.load, load_state_dict, unverified", "jobrun, verified, 
 # And for one of a module: its memory is read into and digested as above, and digested once more,
 # by one thread, when the module has taken it, since its class may have changed it.
 _BARE_MODULE = "bare calls, into tensors, digests twice"
+# Of 16 MiB each.
 _LEAST_PARTS = 10
 # At most this much of the baseline; for many small blobs the second.
 _MOST = {

@@ -221,7 +221,7 @@ def main() -> None:
         aim = verdict(ratio, next((most for part, most in _AIMS if part in name), None))
         print(f"  {name:34} {seconds * 1000:7.0f} ms  {ratio:6.1f} x{aim}{_floor(name, found)}")
     ratio = found[_RUN] / found[_LIBRARIES]
-    # The interpreter starts again to fix the hash seed.
+    # The job runs in a second interpreter, with its hash seed.
     least = (found[_LIBRARIES_OF_RUN] + found[BARE]) / found[_LIBRARIES]
     aim = f"{verdict(ratio, 2.5)}   floor {least:.1f} x"
     print(f"  {_RUN} against {_LIBRARIES}: {ratio:.1f} x{aim}")

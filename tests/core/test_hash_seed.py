@@ -107,6 +107,16 @@ def test_a_seed_of_the_environment_is_kept_and_a_resume_uses_the_recorded_one(fo
 
 
 @pytest.mark.long
+def test_the_seed_is_fixed_without_a_supervisor_too(folder):
+    # No room for the memory that a supervisor shares with the process that computes.
+    line = 'ulimit -f 15; exec "$0" -m jobrun run order.yaml --max-epochs 1'
+    given = {**environment(), "PYTHONHASHSEED": "random"}
+    subprocess.run(["bash", "-c", line, sys.executable], cwd=folder, env=given, check=False)
+
+    assert recorded_seed(_recorded(folder)) == "0"
+
+
+@pytest.mark.long
 def test_an_interpreter_that_ignores_its_variables_is_not_started_again_without_end(folder):
     assert _jobrun(folder, "run", "order.yaml", "--max-epochs", "1").returncode == 75
 

@@ -3,4 +3,5 @@
 - ``disk``: every durable write, and reads of regular files only. ``file_lock``: kernel
   locks.
 - ``json_files``: bounded JSON of unknown origin, and journals of JSON lines.
+- ``output_file``: files in memory that take what C code and programs print.
 """

@@ -300,11 +300,11 @@ def _set_aside(run: Path, start: int) -> None:
     path, aside = run / METRICS_NAME, run / "superseded" / METRICS_NAME
     if _size_bytes(path) <= start:
         return
+    import shutil  # noqa: PLC0415 - only after metrics of epochs that were lost
+
     aside.parent.mkdir(exist_ok=True)
     with os.fdopen(open_append(path), "rb+") as file, os.fdopen(open_append(aside), "ab") as kept:
         file.seek(start)
-        import shutil  # noqa: PLC0415 - only for long logs
-
         shutil.copyfileobj(file, kept, _PIECE_BYTES)
         kept.flush()
         # O_APPEND: later lines go to the new end.

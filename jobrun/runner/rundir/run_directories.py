@@ -142,12 +142,12 @@ def remove_directory(path: Path) -> None:
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
     """
+    import shutil  # noqa: PLC0415 - seldom
+
     with disk_faults("E354", f"remove {path}"):
         aside = path.with_name(f".removed-{path.name}")
         path.rename(aside)
         sync_directory(path.parent)
-        import shutil  # noqa: PLC0415 - seldom
-
         shutil.rmtree(aside)
 
 

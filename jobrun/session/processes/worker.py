@@ -31,7 +31,7 @@ from typing import Any
 from jobrun.core.captured_output import STREAMS
 from jobrun.core.errors import JobrunError
 from jobrun.core.events import Event, ProcessMeasured
-from jobrun.core.output_file import OutputFile
+from jobrun.core.files.output_file import OutputFile
 from jobrun.core.resource_usage import CostBudget, MemoryWatch, measure_process
 from jobrun.core.system_calls import die_with_parent
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup

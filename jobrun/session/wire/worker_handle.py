@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from jobrun.core.captured_output import STREAMS, take_left_output
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import Listener, Logged
-from jobrun.core.output_file import open_output_files
+from jobrun.core.files.output_file import open_output_files
 from jobrun.core.system_calls import open_message_sockets
 from jobrun.graph.types import OutputRef
 from jobrun.runtime.codegen.meter_protocol import BlockTime
