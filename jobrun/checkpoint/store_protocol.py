@@ -99,7 +99,9 @@ class CheckpointStore(Protocol):
     """A place for the checkpoints of one run."""
 
     def stage(self, epoch: int) -> str:
-        """Create an empty directory for an epoch's files, as every store must.
+        """Create a directory for an epoch's files, as every store must.
+
+        It is empty, or has files of a removed epoch that the new ones overwrite; see ``remove``.
 
         Raises:
             EnvironmentFaultError: The system refuses.

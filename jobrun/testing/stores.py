@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint.store_protocol import CheckpointStore, Damage, Manifest
-from jobrun.checkpoint.write.writer import write_state
+from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 
 RUN_ID = "run-1"
@@ -161,8 +161,8 @@ def write_epoch(
     staged = store.stage(epoch)
     values = {"w": np.arange(6.0) + epoch, "epoch": epoch}
     files = tuple(
-        write_state(
-            str(Path(staged, f"{node}.h5")), node=node, epoch=epoch, run_id=RUN_ID, values=values
+        NodeWriter(node).write(
+            f"{staged}/{node}.h5", epoch=epoch, run_id=RUN_ID, values=values, over_removed=True
         )
         for node in nodes
     )

@@ -38,7 +38,6 @@ from jobrun.checkpoint.read.load_into_objects import InPlace
 from jobrun.checkpoint.read.verified_file import TOGETHER, open_state
 from jobrun.checkpoint.write.direct_io import FileWriter, map_memory
 from jobrun.checkpoint.write.encoder import build_encoder
-from jobrun.checkpoint.write.reusable_file import REUSE_SUFFIX
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.files.disk import sync_directory
 from jobrun.core.system_calls import usable_cpus
@@ -235,9 +234,7 @@ class Ours:
         self._same = {name for name in first if tells and first[name] is last[name]}
 
     def clean(self) -> None:
-        if self._recycles and self._path.exists():
-            self._path.rename(str(self._path) + REUSE_SUFFIX)
-        else:
+        if not self._recycles:
             self._path.unlink(missing_ok=True)
 
     def write(self) -> None:
@@ -248,6 +245,7 @@ class Ours:
             run_id="bench",
             values=self._states[self._turn % len(self._states)],
             unchanged=self._same,
+            over_removed=self._recycles,
         )
         sync_directory(self._path.parent)
 

@@ -200,13 +200,11 @@ def acknowledged_before_the_rename() -> None:
 def manifest_after_the_rename() -> None:
     def late(self: DirectoryStore, staged: str, manifest: Manifest) -> str:
         target = self.path(manifest.epoch)
-        directory._delete_unused_files(Path(staged))
+        self._require_files(staged, manifest.files)
         directory.sync_directory(staged)
         directory._rename_staged(staged, target)
-        directory.sync_directory(self._root)
-        text = directory.manifests.encode(manifest)
-        directory.write_new_file(Path(target, directory.manifests.NAME), text)
-        directory.sync_directory(target)
+        directory.sync_directory(self._path)
+        directory._write_manifest(target, directory.manifests.encode(manifest))
         return target
 
     DirectoryStore.commit = late

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.session import node_files
 from tests.support import isolated_nodes
@@ -64,6 +65,23 @@ def test_collected_epochs_are_those_of_a_shared_directory(folder, shared):
 
     same(shared, isolated_nodes.run_of(folder))
     assert left(folder) == []
+
+
+def test_collected_files_take_the_place_of_those_that_retention_frees(folder, shared, monkeypatch):
+    failed = []
+    monkeypatch.setattr(DirectoryStore, "discard", lambda _, staged: failed.append(staged))
+    path = isolated_nodes.write_spec(folder, collected=True, keep="{last: 2}")
+    path.write_text(path.read_text().replace("epochs: 3", "epochs: 5"))
+
+    assert isolated_nodes.start(folder) == 0
+
+    # Epoch 1 is deleted when 3 is written, and its directory becomes that of 4; 5 is in that of 2.
+    run = isolated_nodes.run_of(folder)
+    store = DirectoryStore(str(run / "checkpoints"))
+    assert store.epochs() == (0, 4, 5)
+    assert [store.verify(epoch) for epoch in store.epochs()] == [None] * 3
+    assert blobs(epochs(run)[0]) == blobs(epochs(shared)[0])
+    assert failed == []
 
 
 def test_what_was_collected_is_gone_on_with_where_all_see_it_and_the_other_way_round(

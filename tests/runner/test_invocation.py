@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from jobrun.checkpoint.write.reusable_file import take_reusable_file
+from jobrun.checkpoint.write.reusable_file import open_over_removed
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import GroupStarted
 from jobrun.core.failpoints import POINTS
@@ -80,11 +80,11 @@ def test_the_files_that_retention_frees_are_used_again(tmp_path, monkeypatch):
     used = []
 
     def see(path):
-        found = take_reusable_file(path)
-        used.append(found is not None)
+        found = open_over_removed(path)
+        used.append(found[1])
         return found
 
-    monkeypatch.setattr("jobrun.checkpoint.write.writer.take_reusable_file", see)
+    monkeypatch.setattr("jobrun.checkpoint.write.writer.open_over_removed", see)
     Place(tmp_path, *LARGE).start()
 
     # Of two nodes, init and four epochs; what epoch 3 frees becomes epoch 4.

@@ -14,24 +14,27 @@ and to make new ones costs as much as two syncs.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from jobrun.checkpoint.hdf5 import user_block as userblock
 from jobrun.checkpoint.read.safe_file import read_regular_file
 from jobrun.checkpoint.store_protocol import Damage, EpochHold, Manifest, StoredFile
 from jobrun.checkpoint.stores import manifest as manifests
 from jobrun.checkpoint.stores.manifest import find_damage
 from jobrun.checkpoint.stores.object_references import SUFFIX, delete_objects
 from jobrun.checkpoint.stores.read_locks import exclude_readers, hold_epoch
-from jobrun.checkpoint.write.reusable_file import REUSE_SUFFIX, open_over_removed
+from jobrun.checkpoint.write.reusable_file import open_over_removed
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import (
     disk_faults,
     list_directory,
     make_directory,
+    open_regular,
     sync_data,
     sync_directory,
     write_all,
@@ -64,6 +67,8 @@ class DirectoryStore:
         self._renamed: list[str] = []
         self._doomed: list[str] = []
         self._spare: str | None = None
+        # Files of a removed epoch in the newest staging directory: of no use until overwritten.
+        self._reused: frozenset[str] = frozenset()
         # Of the files of the newest epoch: as many the next one will have.
         self._newest_bytes = 0
 
@@ -107,9 +112,7 @@ class DirectoryStore:
         target = self.path(manifest.epoch)
         try:
             with disk_faults("E313", f"commit epoch {manifest.epoch} to {target}"):
-                found = _delete_unused_files(staged)
-                size_bytes = sum([facts.st_size for facts in found.values()])
-                _require_files(staged, found, manifest.files)
+                size_bytes = self._require_files(staged, manifest.files)
                 _write_manifest(staged, manifests.encode(manifest))
                 reach("checkpoint.stage-synced")
                 _rename_staged(staged, target)
@@ -276,9 +279,9 @@ class DirectoryStore:
     def _reuse(self, staged: str) -> bool:
         """Reuse a removed epoch's directory as staging directory; return False if there is none.
 
-        Nodes take its files by names of their own: one that writes none must not seem to have
-        written. The manifest is written over at the commit.
+        Nodes write over its files, and the commit over its manifest.
         """
+        self._reused = frozenset()
         spare, self._spare = self._spare, None
         if spare is None or not _is_directory(spare):
             return False
@@ -288,11 +291,30 @@ class DirectoryStore:
             _remove_tree(spare)
             return False
         # That name is new, too.
-        os.rename(spare, staged)  # noqa: PTH104 - for each epoch, as below
-        for name in names:
-            if name != manifests.NAME:
-                os.rename(f"{staged}/{name}", f"{staged}/{name}{REUSE_SUFFIX}")  # noqa: PTH104
+        os.rename(spare, staged)  # noqa: PTH104 - for each epoch
+        self._reused = frozenset(names)
         return True
+
+    def _require_files(self, staged: str, files: tuple[StoredFile, ...]) -> int:
+        """Require that a staging directory holds what nodes have written; return its bytes.
+
+        Files of a removed epoch that no node has overwritten are deleted.
+
+        Raises:
+            EnvironmentFaultError: E317, it holds something else.
+        """
+        names = set(os.listdir(staged)) - {manifests.NAME}  # noqa: PTH208 - for each epoch
+        # A reference to an object may take the place of a file.
+        expected = {one.name: one for one in files if f"{one.name}{SUFFIX}" not in names}
+        names -= {f"{one.name}{SUFFIX}" for one in files}
+        for name in (names & self._reused) - expected.keys():
+            os.unlink(f"{staged}/{name}")  # noqa: PTH108 - for each epoch
+            names.remove(name)
+        if names != expected.keys():
+            raise _changed_error(staged, f"it holds {sorted(names)}, expected {sorted(expected)}")
+        for file in expected.values():
+            _require_written(staged, file)
+        return sum([file.size_bytes for file in expected.values()])
 
     def _listed(self) -> Iterable[int]:
         found: list[int] = []
@@ -322,25 +344,6 @@ def epoch_name(epoch: int) -> str:
     return f"epoch-{epoch:06d}"
 
 
-def _facts_of(directory: str) -> dict[str, os.stat_result]:
-    """Map each file in an epoch's directory to its ``stat`` result, not following links."""
-    with os.scandir(directory) as entries:
-        return {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
-
-
-def _delete_unused_files(staged: str) -> dict[str, os.stat_result]:
-    """Delete old files that no node overwrote from a staging directory; return the new files.
-
-    But for the manifest, which is written over.
-    """
-    found = _facts_of(staged)
-    found.pop(manifests.NAME, None)
-    for name in [name for name in found if name.endswith(REUSE_SUFFIX)]:
-        _remove_tree(f"{staged}/{name}")
-        del found[name]
-    return found
-
-
 def _identity(path: str) -> tuple[int, int] | None:
     """Return the device and inode of the store's directory; None if it is missing."""
     try:
@@ -362,25 +365,33 @@ def _is_directory(path: str) -> bool:
         return False
 
 
-def _require_files(
-    staged: str, found: dict[str, os.stat_result], files: tuple[StoredFile, ...]
-) -> None:
-    # A reference to an object may take the place of a file.
-    expected = {
-        file.name: file.size_bytes for file in files if not found.pop(f"{file.name}{SUFFIX}", None)
-    }
-    if set(found) != set(expected):
-        raise _changed_error(staged, f"it holds {sorted(found)}, expected {sorted(expected)}")
-    for name, facts in found.items():
-        if not stat.S_ISREG(facts.st_mode) or facts.st_size != expected[name]:
-            raise _changed_error(
-                staged, f"{name} has {facts.st_size} bytes, expected {expected[name]}"
-            )
+def _require_written(staged: str, file: StoredFile) -> None:
+    """Require that a file in a staging directory is the one that its node has written.
+
+    Its user block tells: it is written last, and names the epoch and the digest of all the rest. A
+    removed epoch's file, as long as the new one, may have the name.
+    """
+    try:
+        descriptor = open_regular(f"{staged}/{file.name}")
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise _changed_error(staged, f"{file.name} is a link, or no regular file") from error
+        raise
+    try:
+        length = os.fstat(descriptor).st_size
+        if length != file.size_bytes:
+            how = f"{file.name} has {length} bytes, expected {file.size_bytes}"
+            raise _changed_error(staged, how)
+        if userblock.sha256(os.pread(descriptor, userblock.SIZE, 0)) != file.digest:
+            how = f"{file.name} is not the file that node {file.node} has written"
+            raise _changed_error(staged, how)
+    finally:
+        os.close(descriptor)
 
 
 def _write_manifest(staged: str, data: bytes) -> None:
     """Write a manifest into the staging directory of the directory store; sync both to disk."""
-    descriptor = open_over_removed(f"{staged}/{manifests.NAME}")
+    descriptor, _ = open_over_removed(f"{staged}/{manifests.NAME}")
     try:
         write_all(descriptor, data)
         os.ftruncate(descriptor, len(data))

@@ -25,10 +25,8 @@ from jobrun.checkpoint.hdf5.user_block import Parts
 from jobrun.core.errors import CheckpointError
 from jobrun.core.files.disk import create_file
 from jobrun.core.files.file_lock import try_lock
-from jobrun.core.system_calls import advise_needed, rename_noreplace
+from jobrun.core.system_calls import advise_needed
 
-# Behind the name of the file that it may become.
-REUSE_SUFFIX = ".spare"
 # Of blocks that would not be written one in so many is read and compared, in turn: a disk that
 # forgets is noticed.
 _SCRUB_EVERY = 64
@@ -39,40 +37,24 @@ _FICLONE = 0x40049409
 _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def take_reusable_file(path: str) -> int | None:
-    """Reuse the file of a deleted epoch: rename it to ``path``; return its descriptor, or None.
-
-    Args:
-        path: The name that it gets; the spare is beside it.
-
-    Raises:
-        OSError: The system refuses.
-    """
-    descriptor = _open_reusable(path + REUSE_SUFFIX)
-    if descriptor is not None:
-        try:
-            rename_noreplace(path + REUSE_SUFFIX, path)
-        except BaseException:
-            os.close(descriptor)
-            raise
-    return descriptor
-
-
-def open_over_removed(path: str) -> int:
+def open_over_removed(path: str) -> tuple[int, bool]:
     """Open a removed epoch's file, kept for reuse, to overwrite it; else create a new file.
 
+    What has the name and must not be overwritten loses it.
+
     Returns:
-        The descriptor; the file may be longer than what is to be written.
+        The descriptor, and whether the file is a removed epoch's: then it may be longer than what
+        is to be written.
 
     Raises:
         OSError: The system refuses.
     """
     descriptor = _open_reusable(path)
-    if descriptor is None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)  # noqa: PTH108 - for each epoch
-        descriptor = create_file(path)
-    return descriptor
+    if descriptor is not None:
+        return descriptor, True
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)  # noqa: PTH108 - for each epoch
+    return create_file(path), False
 
 
 def _open_reusable(path: str) -> int | None:

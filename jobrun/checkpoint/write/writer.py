@@ -31,7 +31,11 @@ from jobrun.checkpoint.write.encoder import (
     PreviousFile,
     build_encoder,
 )
-from jobrun.checkpoint.write.reusable_file import known_digests, share_blocks, take_reusable_file
+from jobrun.checkpoint.write.reusable_file import (
+    known_digests,
+    open_over_removed,
+    share_blocks,
+)
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import create_file, disk_faults, sync_file
 from jobrun.core.lazy_dataclass import dataclass
@@ -63,6 +67,7 @@ class _Save:
     run_id: str
     known: PreviousFile
     adjacent: FindAdjacent | None
+    over_removed: bool
 
 
 class NodeWriter:
@@ -125,6 +130,7 @@ class NodeWriter:
         unchanged: Collection[str] = (),
         types: ArrayTypes | None = None,
         adjacent: FindAdjacent | None = None,
+        over_removed: bool = False,
     ) -> StoredFile:
         """Write a node's values as a new file, durable on return except for the file's name.
 
@@ -135,8 +141,7 @@ class NodeWriter:
         a snapshot that lays its blobs so costs no second one.
 
         Args:
-            path: The file; nothing may be there. A spare file beside it (see ``reusable_file``)
-                becomes it.
+            path: The file; nothing may be there, but see ``over_removed``.
             epoch: Of which epoch the values are.
             run_id: Of which run.
             values: By name. Read only. Containers, and states of objects, become groups.
@@ -145,6 +150,8 @@ class NodeWriter:
             types: Those of the values, where the caller knows them.
             adjacent: Finds values that lie in memory one after the other, as those that a snapshot
                 has copied: they are read as one.
+            over_removed: A file that is there is a removed epoch's, and may be overwritten (see
+                ``reusable_file``).
 
         Raises:
             TaskFailedError: A blob holds what cannot be stored; nothing was written.
@@ -158,7 +165,7 @@ class NodeWriter:
             end = program.most_bytes
             with disk_faults("E313", f"write {path}", place=folder, needed_bytes=end):
                 known = PreviousFile(unchanged, self._digests if program is before else ())
-                save = _Save(program, arrays, epoch, run_id, known, adjacent)
+                save = _Save(program, arrays, epoch, run_id, known, adjacent, over_removed)
                 # Whatever happens now, the last file is no longer that of these digests.
                 self._digests = ()
                 made = self._write(path, save)
@@ -199,15 +206,17 @@ class NodeWriter:
 
     def _write(self, path: str, save: _Save) -> _Written:
         """Write a node's whole checkpoint file, a reused or new one, and make it durable."""
-        spare = take_reusable_file(path)
-        descriptor = create_file(path) if spare is None else spare
+        if save.over_removed:
+            descriptor, is_removed = open_over_removed(path)
+        else:
+            descriptor, is_removed = create_file(path), False
         try:
             reach("checkpoint.file-opened")
             old: Sequence[bytes] = ()
             parts = save.program.parts
-            if spare is not None and parts is not None and save.program.most_bytes >= _LARGE_BYTES:
+            if is_removed and parts is not None and save.program.most_bytes >= _LARGE_BYTES:
                 old = known_digests(descriptor, save.program.layout.digest, parts, save.epoch)
-            elif spare is None and parts is not None:
+            elif not is_removed and parts is not None:
                 old = self._shared(descriptor, save)
             filled, digests, handed_bytes = self._fill(descriptor, save, old)
             block = self._seal(descriptor, save, filled)

@@ -226,6 +226,7 @@ class Snapshot:
                 unchanged=self._unchanged,
                 types=self._types,
                 adjacent=self._arena.adjacent if self._is_prepared else None,
+                over_removed=True,
             )
             self._place.dirty.mark_clean(self._arrays)
         except JobrunError as error:

@@ -13,9 +13,9 @@ from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES, digest
 from jobrun.checkpoint.store_protocol import Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.write import block_writer
-from jobrun.checkpoint.write.reusable_file import REUSE_SUFFIX, take_reusable_file
+from jobrun.checkpoint.write.reusable_file import open_over_removed
 from jobrun.checkpoint.write.writer import NodeWriter
-from jobrun.core.errors import CheckpointError
+from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.testing.stores import RUN_ID
 
 
@@ -27,7 +27,7 @@ def values_of(epoch: int):
 def write(folder: Path, epoch: int, values=None, writer=None):
     path = folder / "n.h5"
     stored = (writer or NodeWriter("n")).write(
-        str(path), epoch=epoch, run_id=RUN_ID, values=values or values_of(epoch)
+        str(path), epoch=epoch, run_id=RUN_ID, values=values or values_of(epoch), over_removed=True
     )
     return path, stored
 
@@ -48,9 +48,7 @@ def folders(tmp_path):
 
 
 def offer(old: Path, new: Path) -> Path:
-    spare = new / f"n.h5{REUSE_SUFFIX}"
-    (old / "n.h5").rename(spare)
-    return spare
+    return (old / "n.h5").rename(new / "n.h5")
 
 
 def written_bytes(monkeypatch) -> list[int]:
@@ -68,14 +66,14 @@ def written_bytes(monkeypatch) -> list[int]:
 def test_a_used_file_gets_the_bytes_of_a_new_one(folders, monkeypatch):
     old, new, fresh = folders
     write(old, 1)
-    offer(old, new)
+    inode = offer(old, new).stat().st_ino
     counts = written_bytes(monkeypatch)
 
     path, stored = write(new, 2)
 
     expected, _ = write(fresh, 2)
     assert path.read_bytes() == expected.read_bytes()
-    assert not (new / f"n.h5{REUSE_SUFFIX}").exists()
+    assert path.stat().st_ino == inode
     expect(path, stored, values_of(2), 2)
     assert sum(counts) > 0
 
@@ -146,12 +144,11 @@ def test_a_file_that_somebody_reads_is_left_alone(folders):
     old, new, _ = folders
     before, _ = write(old, 1)
     with h5py.File(before, "r") as reader:
-        spare = offer(old, new)
+        inode = offer(old, new).stat().st_ino
         path, stored = write(new, 2)
 
         assert reader["blobs/w"][0] == 1
-        assert spare.exists()
-        assert path.stat().st_ino != spare.stat().st_ino
+        assert path.stat().st_ino != inode
     expect(path, stored, values_of(2), 2)
 
 
@@ -181,25 +178,39 @@ def test_a_file_with_a_second_name_is_left_alone(folders):
     assert (old / "mine.h5").read_bytes() == before
 
 
-@pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
-def test_what_is_no_plain_file_is_left_alone(tmp_path, kind):
-    spare = tmp_path / f"n.h5{REUSE_SUFFIX}"
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_is_no_plain_file_is_replaced_and_not_written_into(tmp_path, kind):
+    path, secret = tmp_path / "n.h5", tmp_path / "secret"
+    secret.write_bytes(b"x")
     if kind == "link":
-        (tmp_path / "secret").write_bytes(b"x")
-        spare.symlink_to(tmp_path / "secret")
-    elif kind == "pipe":
-        os.mkfifo(spare)
+        path.symlink_to(secret)
     else:
-        spare.mkdir()
+        os.mkfifo(path)
 
-    assert take_reusable_file(str(tmp_path / "n.h5")) is None
+    descriptor, is_removed = open_over_removed(str(path))
+
+    os.close(descriptor)
+    assert not is_removed
+    assert path.is_file()
+    assert not path.is_symlink()
+    assert secret.read_bytes() == b"x"
+
+
+def test_a_file_that_is_there_is_not_overwritten_unless_it_may_be(tmp_path):
+    (tmp_path / "n.h5").write_bytes(b"x")
+
+    with pytest.raises(EnvironmentFaultError, match="File exists"):
+        NodeWriter("n").write(str(tmp_path / "n.h5"), epoch=1, run_id=RUN_ID, values=values_of(1))
+
+    assert (tmp_path / "n.h5").read_bytes() == b"x"
 
 
 def commit(store, writer, epoch: int) -> None:
     staged = store.stage(epoch)
     stored = writer.write(
-        str(Path(staged) / "n.h5"), epoch=epoch, run_id=RUN_ID, values=values_of(epoch)
-    )
+        str(Path(staged) / "n.h5"),
+        epoch=epoch, run_id=RUN_ID, values=values_of(epoch), over_removed=True,
+    )  # fmt: skip
     store.commit(staged, Manifest(epoch, RUN_ID, 0, (stored,), "sha256:" + "0" * 64))
 
 
@@ -242,11 +253,30 @@ def test_a_spare_that_no_node_wanted_is_not_committed(tmp_path):
     commit(store, NodeWriter("n"), 2)
     store.remove((1,), keep_for_reuse=True)
     staged = store.stage(3)
-    assert (Path(staged) / f"n.h5{REUSE_SUFFIX}").exists()
+    assert (Path(staged) / "n.h5").exists()
 
     store.commit(staged, Manifest(3, RUN_ID, 0, (), "sha256:" + "0" * 64))
 
     assert {path.name for path in Path(store.path(3)).iterdir()} == {"manifest.json"}
+
+
+def test_a_removed_file_that_its_node_says_to_have_overwritten_is_not_committed(tmp_path):
+    # As where a node writes on a disk of its own: what is here has the length and the name.
+    store = DirectoryStore(str(tmp_path / "checkpoints"))
+    commit(store, NodeWriter("n"), 1)
+    commit(store, NodeWriter("n"), 2)
+    store.remove((1,), keep_for_reuse=True)
+    staged = store.stage(3)
+    (tmp_path / "elsewhere").mkdir()
+    _, stored = write(tmp_path / "elsewhere", 3)
+    assert (Path(staged) / "n.h5").stat().st_size == stored.size_bytes
+
+    with pytest.raises(EnvironmentFaultError) as caught:
+        store.commit(staged, Manifest(3, RUN_ID, 0, (stored,), "sha256:" + "0" * 64))
+
+    assert caught.value.faults[0].code == "E317"
+    assert "n.h5 is not the file that node n has written" in caught.value.faults[0].message
+    assert store.epochs() == (2,)
 
 
 def test_what_is_said_to_be_unchanged_is_not_even_read(folders, monkeypatch):
@@ -262,7 +292,9 @@ def test_what_is_said_to_be_unchanged_is_not_even_read(folders, monkeypatch):
     )
 
     path = str(new / "n.h5")
-    writer.write(path, epoch=2, run_id=RUN_ID, values=second, unchanged={"frozen"})
+    writer.write(
+        path, epoch=2, run_id=RUN_ID, values=second, unchanged={"frozen"}, over_removed=True
+    )
 
     assert sum(digested) < 0.5 * first["frozen"].nbytes
     assert (new / "n.h5").read_bytes() == write(fresh, 2, second)[0].read_bytes()
@@ -282,7 +314,9 @@ def test_files_are_the_same_whatever_is_said_to_be_unchanged(tmp_path):
             # As of a store that keeps two: what is overwritten is older than the last file.
             offer(tmp_path / str(epoch - 3), folder)
         path, same = str(folder / "n.h5"), set() if epoch == 0 else values.keys() - changed
-        told.write(path, epoch=epoch, run_id=RUN_ID, values=values, unchanged=same)
+        told.write(
+            path, epoch=epoch, run_id=RUN_ID, values=values, unchanged=same, over_removed=True
+        )
         write(tmp_path, epoch, values, alone)
 
         assert (folder / "n.h5").read_bytes() == (tmp_path / "n.h5").read_bytes()

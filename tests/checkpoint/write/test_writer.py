@@ -21,7 +21,6 @@ from jobrun.checkpoint.hdf5.dataset_names import quote_name
 from jobrun.checkpoint.hdf5.value_codec import encode
 from jobrun.checkpoint.write.array_types import ArrayTypes
 from jobrun.checkpoint.write.encoder import FileEncoder
-from jobrun.checkpoint.write.reusable_file import REUSE_SUFFIX
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import TaskFailedError
 from jobrun.testing.stores import RUN_ID
@@ -217,8 +216,10 @@ def test_all_of_a_large_state_is_digested_without_more_threads(tmp_path, monkeyp
     )
     writer, path = NodeWriter("n"), tmp_path / "n.h5"
     for epoch in (1, 2):
-        write(writer, path, {"w": np.full(5 << 20, float(epoch))}, epoch)
-        path.rename(f"{path}{REUSE_SUFFIX}")
+        writer.write(
+            str(path), epoch=epoch, run_id=RUN_ID,
+            values={"w": np.full(5 << 20, float(epoch))}, over_removed=True,
+        )  # fmt: skip
 
     # One, for each save, that waits for the disk.
     assert started == ["checkpoint-writer"] * 2
