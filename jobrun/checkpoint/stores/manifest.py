@@ -42,20 +42,20 @@ def encode(manifest: Manifest) -> bytes:
     Raises:
         ValueError: ``runner`` or ``environment`` holds what JSON cannot, such as NaN.
     """
-    fields = {
-        "epoch": manifest.epoch,
-        "files": [_file_form(file) for file in manifest.files],
-        "format": FORMAT,
-        "generation": manifest.generation,
-        "run_id": manifest.run_id,
-        "spec_digest": manifest.spec_digest,
-        "runner": dict(manifest.runner),
+    # By key, in order. All epochs of a run have one environment.
+    texts = {
+        "environment": _environment_text(repr(manifest.environment), manifest),
+        "epoch": _dumps(manifest.epoch),
+        "files": _dumps([_file_form(file) for file in manifest.files], 1),
+        "format": _dumps(FORMAT),
+        "generation": _dumps(manifest.generation),
+        "run_id": _dumps(manifest.run_id),
+        "runner": _dumps(dict(manifest.runner), 1),
+        "spec_digest": _dumps(manifest.spec_digest),
     }
-    # All epochs of a run have one environment, whose key is the first of all.
-    first = _environment_text(repr(manifest.environment), manifest)
-    text = f'{{\n  "environment": {first},{_dumps(fields)[1:]}'.encode("ascii")
-    digest = hashlib.sha256(text).hexdigest()
-    return text[:-2] + f',\n  "sha256": "{digest}"\n}}\n'.encode("ascii")
+    text = "{\n  " + ",\n  ".join([f'"{key}": {one}' for key, one in texts.items()])
+    digest = hashlib.sha256(f"{text}\n}}".encode("ascii")).hexdigest()
+    return f'{text},\n  "sha256": "{digest}"\n}}\n'.encode("ascii")
 
 
 def _dumps(value: Any, depth: int = 0) -> str:

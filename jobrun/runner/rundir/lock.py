@@ -16,7 +16,7 @@ import weakref
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from jobrun.core.errors import EnvironmentFaultError, LockedError
 from jobrun.core.files.disk import disk_faults, write_all
@@ -76,6 +76,8 @@ class RunLock:
         self._path = str(run)
         self._directory = directory
         self._descriptor = -1
+        # Device and inode of the open lock file and directory, which they keep.
+        self._identities = ((-1, -1), (-1, -1))
         _HELD.add(self)
 
     @classmethod
@@ -108,9 +110,11 @@ class RunLock:
         Raises:
             RunLostError: E355, one of them was deleted, moved or replaced under us.
         """
-        if not _is_named(self._descriptor, LOCK_NAME, self._directory):
+        file, directory = self._identities
+        if _identity(LOCK_NAME, dir_fd=self._directory, follow_symlinks=False) != file:
             raise _replaced(f"the lock file {self._run / LOCK_NAME}")
-        if not _is_named(self._directory, self._path):
+        # Of the run's own directory a link's target counts: people name runs by links.
+        if _identity(self._path) != directory:
             raise _replaced(f"the directory {self._run}")
 
     def release(self) -> None:
@@ -146,6 +150,7 @@ class RunLock:
                 f"the file system of {self._run} knows no locks: {error.strerror or error}",
                 "choose a --run-dir on a local disk, or one whose mount allows locks",
             ) from error
+        self._identities = _identity(self._descriptor), _identity(self._directory)
         self.check()
         self._sign()
 
@@ -251,15 +256,13 @@ def _state_of(owner: Owner) -> list[bytes]:
     return read_process_stat(owner.pid)
 
 
-def _is_named(descriptor: int, name: str, directory: int | None = None) -> bool:
-    """Return whether the locked file or directory of a run is still there, not replaced."""
-    held = os.fstat(descriptor)
+def _identity(place: str | int, **how: Any) -> tuple[int, int]:
+    """Return device and inode of a run's lock file or directory; (0, 0) if it is gone."""
     try:
-        # Of the run's own directory a link's target counts: people name runs by links.
-        named = os.stat(name, dir_fd=directory, follow_symlinks=directory is None)
+        facts = os.stat(place, **how)  # noqa: PTH116 - for each epoch, or of a descriptor
     except OSError:
-        return False
-    return held.st_ino == named.st_ino and held.st_dev == named.st_dev
+        return (0, 0)
+    return (facts.st_dev, facts.st_ino)
 
 
 def _replaced(what: str) -> RunLostError:

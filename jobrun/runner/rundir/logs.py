@@ -15,6 +15,7 @@ import math
 import operator
 import os
 import threading
+import time
 import typing
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -405,9 +406,15 @@ def event_json(event: Event, generation: int = 0) -> str:
         text = _encode(fields)
     except ValueError:
         text = _encode(_finite(fields))
-    at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    head = f'"event": "{kind.__name__}", "time": "{at}", "generation": {generation}'
-    return f"{{{head}, {text[1:]}"
+    second, ms = divmod(time.time_ns() // 1_000_000, 1_000)
+    at = f"{_second_text(second)}.{ms:03d}+00:00"
+    return f'{{"event": "{kind.__name__}", "time": "{at}", "generation": {generation}, {text[1:]}'
+
+
+@functools.lru_cache(maxsize=2)
+def _second_text(second: int) -> str:
+    """Return the time of an event, in seconds since 1970, as text: ``2026-01-31T23:59:59``."""
+    return datetime.fromtimestamp(second, UTC).isoformat()[:-6]
 
 
 def parse_event(line: bytes) -> RecordedEvent[Event]:

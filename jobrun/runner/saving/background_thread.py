@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 # How soon it is seen that there is no time to wait any more.
 _POLL_S = 0.05
@@ -53,16 +53,17 @@ class BackgroundThread:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._inbox: SimpleQueue[tuple[Work, Permit, threading.Event] | None] = SimpleQueue()
+        self._inbox: SimpleQueue[tuple[Work, Permit, SimpleQueue[None]] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._over = threading.Event()
-        self._over.set()
+        # Of the work that is waited for, if any: gets an item at its end. A queue wakes its reader
+        # in half the time of a threading.Event.
+        self._over: SimpleQueue[None] | None = None
         self._permit = Permit()
 
     @property
     def is_busy(self) -> bool:
         """Return whether the background thread is busy; abandoned work does not count."""
-        return not self._over.is_set()
+        return self._over is not None and self._over.empty()
 
     def start(self, work: Work) -> None:
         """Start work, which must not raise, in the background thread, which must be idle.
@@ -75,7 +76,7 @@ class BackgroundThread:
             thread.start()
             self._thread = thread
         # Not before the thread has started: ``wait`` would wait for work that has no thread.
-        self._over, self._permit = threading.Event(), Permit()
+        self._over, self._permit = SimpleQueue(), Permit()
         self._inbox.put((work, self._permit, self._over))
 
     def wait(self, is_late: Callable[[], bool]) -> bool:
@@ -84,12 +85,16 @@ class BackgroundThread:
         Args:
             is_late: Asked now and then: whether there is no time left for it.
         """
-        while not self._over.wait(_POLL_S):
-            if is_late() and self._permit.give_up():
-                # Whatever it still does has no effect, so it need not be waited for.
-                self._over = threading.Event()
-                self._over.set()
-                return False
+        while self._over is not None:
+            try:
+                self._over.get(timeout=_POLL_S)
+            except Empty:
+                if is_late() and self._permit.give_up():
+                    # Whatever it still does has no effect, so it need not be waited for.
+                    self._over = None
+                    return False
+            else:
+                self._over = None
         return True
 
     def close(self) -> None:
@@ -105,4 +110,4 @@ class BackgroundThread:
                 work(permit)
             finally:
                 del given, work
-                over.set()
+                over.put(None)
