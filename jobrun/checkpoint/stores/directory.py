@@ -368,8 +368,9 @@ def _is_directory(path: str) -> bool:
 def _require_written(staged: str, file: StoredFile) -> None:
     """Require that a file in a staging directory is the one that its node has written.
 
-    Its user block tells: it is written last, and names the epoch and the digest of all the rest. A
-    removed epoch's file, as long as the new one, may have the name.
+    What it is follows from its user block: that is written last, and contains the epoch and a
+    digest of the digests of all other bytes. A removed epoch's file of the same length may be there
+    under its name.
     """
     try:
         descriptor = open_regular(f"{staged}/{file.name}")
