@@ -488,6 +488,10 @@ class StatementTranslator:
             )
         if not targets:
             self._findings.add("E111", "there is no target to assign to", "write name = …", first)
+        if isinstance(first, ast.Tuple) and len(targets) == 1:
+            # It would take the only part of the value, and refuse a value with more.
+            mend = "write name = value[0] for its first part, name = value for all of it"
+            self._findings.add("E111", "unpacking to one name is not supported", mend, first)
         if isinstance(node.value, ast.Tuple) and len(targets) > 1:
             self._check_length(node.value, len(targets))
         return targets

@@ -281,9 +281,11 @@ def _planned(
     types, full = list(kinds), [role == _FULL for role in roles]
     wanted: list[tuple[np.dtype[Any], ...]] = []
     for one in instructions:
+        # Smaller results have shapes and axis orders of their own, and numbers make numbers.
+        if not any(full[index] for index in one.operands):
+            return None
         dtypes = _resolved(one, [types[index] for index in one.operands])
-        # Smaller results have shapes and axis orders of their own.
-        if dtypes is None or not any(full[index] for index in one.operands):
+        if dtypes is None:
             return None
         wanted.append(dtypes)
         types.append(dtypes[-1])

@@ -155,6 +155,12 @@ def test_what_does_not_fit_is_taken_as_written(values):
     check(TEXT, in_pieces=False, **values)
 
 
+@each_case("k", [0.5, 3, 2j, True])
+def test_the_square_of_a_number_within_a_chain_is_python_s(k):
+    check("x * k ** 2 + 1", in_pieces=False, x=numbers(COUNT), k=k)
+    check("exp(-(x - 5) ** 2 / (2 * k ** 2))", in_pieces=False, x=numbers(COUNT), k=k)
+
+
 def test_shapes_that_do_not_fit_are_numpys_error():
     with pytest.raises(ValueError, match="broadcast"):
         computed(TEXT, x=numbers(COUNT), m=numbers(COUNT - 1), s=1.0)
