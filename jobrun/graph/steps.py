@@ -209,12 +209,21 @@ class While:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """Run the first branch whose condition holds; conditions are evaluated lazily."""
+    """Run the first branch whose condition holds; conditions are evaluated lazily.
+
+    Attributes:
+        elifs: Where the conditions of all branches but the first are in the spec.
+    """
 
     branches: tuple[tuple[Expr, tuple[Step, ...]], ...]
     otherwise: tuple[Step, ...] = ()
     path: str = ""
     origin: Origin = field(default=NOWHERE, compare=False)
+    elifs: tuple[Origin, ...] = field(default=(), compare=False)
+
+    def origin_of(self, branch: int) -> Origin:
+        """Return where the condition of a branch of an ``if`` step is in the spec."""
+        return self.elifs[branch - 1] if 0 < branch <= len(self.elifs) else self.origin
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,8 +51,10 @@ def newest_kept(policy: CheckpointPolicy) -> int:
 
 def _best(values: Mapping[int, float], policy: CheckpointPolicy) -> list[int]:
     _, mode, count = policy.keep_best
-    sign = 1.0 if mode == "min" else -1.0
     ranked = sorted(
-        (sign * value, epoch) for epoch, value in values.items() if not math.isnan(value)
+        (value if mode == "min" else -value, epoch)
+        for epoch, value in values.items()
+        # An integer may be too large for a float.
+        if not (isinstance(value, float) and math.isnan(value))
     )
     return [epoch for _, epoch in ranked[:count]]

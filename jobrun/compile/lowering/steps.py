@@ -237,7 +237,8 @@ class StepLowering:
             read = self.read.condition(condition, (*where, "if"), path, env)
             branches.append((read, self.steps(then, (*where, "then"), f"{way}.then", inner)))
         otherwise = self.steps(spec.otherwise, (*at, "else"), f"{path}.else", inner)
-        return If(tuple(branches), otherwise, path, origin)
+        elifs = tuple(self._context.source.at((*where, "if")) for _, _, where, _ in written[1:])
+        return If(tuple(branches), otherwise, path, origin, elifs)
 
     def _parallel(
         self, spec: control_flow.ParallelStep, at: Path, path: str, origin: Origin, env: Env

@@ -24,6 +24,7 @@ from jobrun.compile.types.expressions import (
 )
 from jobrun.compile.types.records_and_queues import Headers
 from jobrun.compile.types.subscripts import infer_index
+from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.effects import Effect
 from jobrun.graph.expressions import Binary, Expr, Index, Name
 from jobrun.graph.steps import (
@@ -277,8 +278,9 @@ class StepInference:
         ends: list[_Changes] = []
         doubt = self._faults.doubt
         decided = False
-        for condition, then in step.branches:
-            holds = self._condition(condition, step)
+        for number, (condition, then) in enumerate(step.branches):
+            written = replace(step, origin=step.origin_of(number)) if number else step
+            holds = self._condition(condition, written)
             if holds is not False:
                 self._faults.doubt += holds is None
                 falls, changes = self._try_branch(partial(self.steps, then))
@@ -422,7 +424,8 @@ class StepInference:
         if place is None or value.shape is None:
             return
         shape = value.shape
-        while len(shape) > len(place) and shape[0] == 1:
+        # As numpy does; a length that is not known before the run may be 1.
+        while len(shape) > len(place) and shape[0] in {1, None}:
             shape = shape[1:]
         together = broadcast(shape, place)
         if together is None or len(together) > len(place):

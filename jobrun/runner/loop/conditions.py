@@ -27,6 +27,14 @@ from jobrun.session.base import Outputs, Session
 from jobrun.values.blob_kinds import Value
 from jobrun.values.object_state import ObjectFacts
 
+# How integers of nodes, of any number of digits, become one.
+_OF_INTEGERS: dict[str, Callable[[list[int]], float]] = {
+    "max": max,
+    "min": min,
+    "sum": sum,
+    "mean": lambda parts: sum(parts) / len(parts),
+}
+
 
 def find_stop_reasons(
     conditions: tuple[StopCondition, ...], progress: Progress, holds: Callable[[Probe], bool]
@@ -67,12 +75,33 @@ def total_epochs(conditions: tuple[StopCondition, ...]) -> int | None:
 
 
 def is_better(value: float, than: float | None, mode: str, min_delta: float = 0.0) -> bool:
-    """Return whether a metric is better than its best value, for ``no_improvement``."""
-    if math.isnan(value):
+    """Return whether a metric is better than its best value, for ``no_improvement``.
+
+    Integers, which may have any number of digits, are compared exactly.
+    """
+    if is_nan(value):
         return False
     if than is None:
         return True
+    if not min_delta:
+        return value < than if mode == "min" else value > than
+    if isinstance(value, int) and isinstance(than, int):
+        return (than - value if mode == "min" else value - than) > min_delta
+    value, than = _to_float(value), _to_float(than)
     return value < than - min_delta if mode == "min" else value > than + min_delta
+
+
+def is_nan(value: float) -> bool:
+    """Return whether a metric is NaN; an integer, however large, is not."""
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _to_float(value: float) -> float:
+    """Convert a metric to a float; one that is too large for a float becomes infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _find_reason(
@@ -104,7 +133,9 @@ def _epochs_text(epochs: int) -> str:
 
 def _condition_text(condition: StopWithoutImprovement) -> str:
     # ``epochs`` is left out: a condition with more patience keeps its count.
-    delta = f" by {condition.min_delta:g}" if condition.min_delta else ""
+    short = f"{condition.min_delta:g}"
+    words = short if float(short) == condition.min_delta else repr(condition.min_delta)
+    delta = f" by {words}" if condition.min_delta else ""
     return f"no improvement of {condition.metric} ({condition.mode}){delta}"
 
 
@@ -119,8 +150,9 @@ def _update_one(
             "measure a number",
             path=condition.path,
         )
-    if is_better(float(value), before.best, condition.mode, condition.min_delta):
-        return Patience(before.condition, float(value))
+    number = int(value) if isinstance(value, bool) else value
+    if is_better(number, before.best, condition.mode, condition.min_delta):
+        return Patience(before.condition, number)
     return Patience(before.condition, before.best, before.waited_epochs + 1)
 
 
@@ -183,6 +215,9 @@ class ProbeEvaluator:
 
 
 def _reduce(parts: list[Any], reduce: str) -> Any:
+    if reduce in _OF_INTEGERS and all(type(part) is int for part in parts):
+        # numpy has 64 bits for them.
+        return _OF_INTEGERS[reduce](parts)
     match reduce:
         case "max":
             return np.max(parts, axis=0)

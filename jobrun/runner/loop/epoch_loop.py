@@ -5,7 +5,6 @@ When things run, and what is kept; where and how is the session's matter.
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -37,7 +36,12 @@ from jobrun.graph.query import group_outputs, kept_names, outputs_read_later
 from jobrun.graph.types import Job, OutputRef, Retry, TaskGroup
 from jobrun.runner.identity.constant_digests import digest_constants, require_same_constants
 from jobrun.runner.locate_faults import locate_faults
-from jobrun.runner.loop.conditions import ProbeEvaluator, find_stop_reasons, update_patience
+from jobrun.runner.loop.conditions import (
+    ProbeEvaluator,
+    find_stop_reasons,
+    is_nan,
+    update_patience,
+)
 from jobrun.runner.loop.node_loss import NodeFailover
 from jobrun.runner.saved_progress import Progress, Scalar
 from jobrun.runner.saving.saver import Saver
@@ -377,9 +381,9 @@ class JobRunner:
         """Return the loop's best epochs so far, with values of their ``keep_best`` metric."""
         metric, mode, count = self._job.checkpoint.keep_best
         value = dict(progress.metrics).get(metric)
-        if value is None or isinstance(value, str) or math.isnan(value):
+        if value is None or isinstance(value, str) or is_nan(value):
             return progress.scores
-        scores = (*progress.scores, (progress.epoch, float(value)))
+        scores = (*progress.scores, (progress.epoch, value))
         best = sorted(scores, key=lambda one: (one[1] if mode == "min" else -one[1], one[0]))
         return tuple(sorted(best[:count]))
 

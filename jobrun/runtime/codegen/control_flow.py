@@ -146,7 +146,7 @@ class ControlFlow:
             case Guard():
                 return self._guard(step)
             case If():
-                return self._if(step, step.branches)
+                return self._if(step)
             case Stop():
                 return self._stop(step)
             case Effect() | Parallel():
@@ -329,10 +329,10 @@ class ControlFlow:
         kind = self._globals.bind(StopBlock, "Stop")
         return ast.Try(body, [ast.ExceptHandler(kind, "stop", handler)], [], [])
 
-    def _if(self, step: If, branches: tuple[tuple[Expr, tuple[Step, ...]], ...]) -> list[ast.stmt]:
-        if not branches:
+    def _if(self, step: If, branch: int = 0) -> list[ast.stmt]:
+        if branch == len(step.branches):
             return self._steps(step.otherwise)
-        (condition, then), *rest = branches
+        condition, then = step.branches[branch]
 
         def choose() -> list[ast.stmt]:
             return [ast.If(self._bool(condition), [], [])]
@@ -340,8 +340,8 @@ class ControlFlow:
         *before, chosen = self._statements.statement(choose)
         assert isinstance(chosen, ast.If)  # noqa: S101 - for the type checker
         chosen.body = self._steps(then) or [ast.Pass()]
-        chosen.orelse = self._if(step, tuple(rest))
-        return self._with_location([*before, chosen], step.path, step.origin)
+        chosen.orelse = self._if(step, branch + 1)
+        return self._with_location([*before, chosen], step.path, step.origin_of(branch))
 
     def _stop(self, step: Stop) -> list[ast.stmt]:
         leave = self._leave(step.target)

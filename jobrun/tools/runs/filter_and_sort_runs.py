@@ -217,7 +217,7 @@ def sort_runs(runs: Sequence[RunSummary], text: str, now: datetime) -> list[RunS
     """
     column = find_column(text.removeprefix("-"), runs)
     values = read_column(runs, column, now)
-    if _are_numbers(values) and not any(map(math.isnan, values)):
+    if _are_numbers(values) and not any(map(_is_missing, values)):
         order = sorted(range(len(runs)), key=values.__getitem__, reverse=text.startswith("-"))
         return [runs[place] for place in order]
     pairs = list(zip(values, runs, strict=True))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +53,14 @@ def test_rules_without_last_keep_the_two_newest_beside_them():
     assert epochs_to_delete(CheckpointPolicy(keep_every=10), range(25)) == tuple(
         epoch for epoch in range(23) if epoch % 10
     )
+
+
+@pytest.mark.parametrize(("mode", "kept"), [("min", 1), ("max", 2)])
+def test_integers_too_long_for_a_float_are_among_the_values(mode, kept):
+    policy = CheckpointPolicy(keep_last=2, keep_best=("x", mode, 1))
+    best = {1: -(10**400), 2: 10**400, 3: 0.5}
+
+    assert set(range(6)) - set(epochs_to_delete(policy, range(6), best)) == {0, kept, 4, 5}
 
 
 @given(POLICIES, EPOCHS, BEST, EPOCHS)

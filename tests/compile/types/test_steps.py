@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+import jobrun
 from jobrun.compile.pipeline import compile_job
-from jobrun.core.errors import SpecError
+from jobrun.core.errors import SpecError, TaskFailedError
 from jobrun.spec.load import load_spec
 
 HEAD = "jobrun: 1\nname: t\nparams: {k: 4}\nstop: [{epochs: 2}]\n"
@@ -92,6 +93,7 @@ def test_what_cannot_be_computed_is_an_error(find_faults, step, code, part):
         [{"guard": "g", "steps": ["y = zeros(4)", {"stop_if": "rng.random() > 0.5"},
                                   "y = zeros(3)"]}, "z = y + x"],
         ["del x", "x = zeros(7)", "y = x @ zeros(7)"],
+        ["y = zeros(1)", "x[:1] = x[x > 2][:, None]", "y[...] = x[x > 2][:, None, None]"],
     ],
     ids=str,
 )  # fmt: skip
@@ -129,6 +131,31 @@ def test_an_error_stands_at_the_operand(tmp_path):
     line = path.read_text().splitlines()[fault.where.line - 1]
     assert line[fault.where.column - 1 :].startswith("x @ ones(4)")
     assert fault.path == "init/a/steps[1]"
+
+
+ELIF = """
+epoch:
+  - task: b
+    steps:
+      - if: q > 5
+        then: [y = 1]
+        elif:
+          - if: {condition}
+            then: [y = 2]
+"""
+
+
+@pytest.mark.parametrize(("condition", "words"), [("x > 0", "E203"), ("1 // q > 0", "Zero")])
+def test_an_error_in_the_condition_of_an_elif_is_shown_there(tmp_path, condition, words):
+    path = tmp_path / "t.yaml"
+    init = "init: [{task: a, steps: ['x = zeros(3)', 'q = 0']}]"
+    path.write_text(HEAD + init + ELIF.replace("{condition}", condition))
+
+    with pytest.raises((SpecError, TaskFailedError), match=words) as caught:
+        jobrun.run(str(path), jobrun.RunOptions(run_dir=tmp_path / "runs"))
+
+    (fault,) = caught.value.faults
+    assert path.read_text().splitlines()[fault.where.line - 1].endswith(f"- if: {condition}")
 
 
 def test_state_that_an_epoch_makes_larger_is_followed(find_faults):

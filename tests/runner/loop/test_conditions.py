@@ -113,6 +113,37 @@ def test_total_epochs_is_the_smallest():
     assert total_epochs((WHEN,)) is None
 
 
+HUGE = 10**400
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+@pytest.mark.parametrize("start", [2**60, HUGE, -HUGE], ids=["2**60", "huge", "-huge"])
+def test_integers_of_any_length_are_compared_exactly(mode, start):
+    step = 1 if mode == "max" else -1
+    values = [start + step * number for number in range(6)]
+
+    assert run_patience(StopWithoutImprovement("loss", 1, mode), values) is None
+    assert run_patience(StopWithoutImprovement("loss", 1, mode, 0.5), values) is None
+    assert run_patience(StopWithoutImprovement("loss", 1, mode, 1.5), values) == 2
+    assert run_patience(StopWithoutImprovement("loss", 1, mode), [start] * 3) == 2
+
+
+def test_an_integer_too_long_for_a_float_is_compared_with_floats():
+    assert run_patience(StopWithoutImprovement("loss", 1, "max", 0.5), [1.5, HUGE, -HUGE]) == 3
+    assert run_patience(StopWithoutImprovement("loss", 1, "min"), [HUGE, float("inf")]) == 2
+
+
+def test_conditions_whose_gains_differ_in_a_late_digit_wait_apart():
+    few = StopWithoutImprovement("x", 1, "max", 1.0)
+    many = StopWithoutImprovement("x", 20, "max", 1.0000001)
+    progress = Progress()
+    for epoch in range(1, 11):
+        patience = update_patience((few, many), progress.patience, {"x": 1.00000005 * epoch})
+        progress = replace(progress, epoch=epoch, patience=patience)
+
+        assert not stops(few, progress)
+
+
 def test_better_is_strictly_better():
     assert is_better(1.0, None, "min")
     assert not is_better(1.0, 1.0, "min")

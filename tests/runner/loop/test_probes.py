@@ -37,6 +37,22 @@ def test_several_nodes_become_one_value(reduce, value):
     assert ProbeEvaluator(Reads(), {}).value(Probe("x", PARTS, reduce)) == value
 
 
+@pytest.mark.parametrize(
+    ("reduce", "values", "value"),
+    [
+        ("sum", (2**62, 2**62), 2**63), ("max", (2**63, -1), 2**63), ("min", (2**70, 5), 5),
+        ("mean", (2**63, 2**63 + 4), 2.0**63), ("sum", (10**400, -1), 10**400 - 1),
+    ],
+)  # fmt: skip
+def test_integers_of_several_nodes_are_those_of_python(reduce, values, value):
+    blobs = {node: {"x": one} for node, one in zip("ab", values, strict=True)}
+
+    found = ProbeEvaluator(Reads(blobs), {}).value(Probe("x", PARTS, reduce))
+
+    assert found == value
+    assert type(found) is type(value)
+
+
 def test_bools_are_folded_too():
     assert ProbeEvaluator(Reads(), {}).holds(Probe("b", BOOLS, "any")) is True
     assert ProbeEvaluator(Reads(), {}).holds(Probe("b", BOOLS, "all")) is False
