@@ -6,12 +6,11 @@ before it nothing of the epoch is visible, after it all of it is.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Protocol
 
-from jobrun.core.files.file_lock import unlock
+from jobrun.core.files.file_lock import close_locked
 from jobrun.core.lazy_dataclass import dataclass
 
 
@@ -87,9 +86,7 @@ class EpochHold:
         """Release a reader's hold on an epoch in a store, so that the epoch can be deleted."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            # close() alone would leave the lock to a process that was forked meanwhile.
-            unlock(descriptor)
-            os.close(descriptor)
+            close_locked(descriptor)
 
     def __del__(self) -> None:
         self.release()

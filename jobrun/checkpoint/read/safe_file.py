@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from jobrun.core.errors import CheckpointError
 from jobrun.core.files.disk import open_regular
-from jobrun.core.files.file_lock import try_lock
+from jobrun.core.files.file_lock import close_locked, try_lock
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def open_regular_file(path: str, *, at: str = "") -> Iterator[tuple[int, int]]:
     except OSError as error:
         raise _cannot_open(path, error) from error
     finally:
-        os.close(descriptor)
+        close_locked(descriptor)
 
 
 def _lock(path: str, descriptor: int) -> None:

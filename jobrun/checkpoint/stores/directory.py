@@ -39,6 +39,7 @@ from jobrun.core.files.disk import (
     sync_directory,
     write_all,
 )
+from jobrun.core.files.file_lock import close_locked
 from jobrun.core.system_calls import rename_noreplace, start_writing
 from jobrun.core.text.patterns import lazy_pattern
 
@@ -402,7 +403,7 @@ def _write_manifest(staged: str, data: bytes) -> None:
         sync_directory(staged)
         sync_data(descriptor)
     finally:
-        os.close(descriptor)
+        close_locked(descriptor)
 
 
 def _changed_error(staged: str, how: str) -> EnvironmentFaultError:

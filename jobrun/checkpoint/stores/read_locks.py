@@ -15,7 +15,7 @@ from types import TracebackType
 from jobrun.checkpoint.store_protocol import EpochHold
 from jobrun.checkpoint.stores import manifest as manifests
 from jobrun.core.errors import CheckpointError
-from jobrun.core.files.file_lock import try_lock
+from jobrun.core.files.file_lock import close_locked, try_lock
 
 _TRIES, _PAUSE_S = 200, 0.001
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -101,7 +101,7 @@ class exclude_readers:  # noqa: N801 - it reads as a function
         trace: TracebackType | None,
     ) -> None:
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            close_locked(self._descriptor)
 
 
 def _lock_unless_held(descriptor: int) -> bool:

@@ -38,6 +38,7 @@ from jobrun.checkpoint.write.reusable_file import (
 )
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import create_file, disk_faults, sync_file
+from jobrun.core.files.file_lock import close_locked
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.checkpoint_policy import Rules
 from jobrun.values.blob_kinds import Value
@@ -226,10 +227,10 @@ class NodeWriter:
             sync_file(descriptor)
             sync_s = time.perf_counter() - synced
         except BaseException:
-            os.close(descriptor)
+            close_locked(descriptor)
             raise
         # Some file systems report a failed write only here.
-        os.close(descriptor)
+        close_locked(descriptor)
         reach("checkpoint.file-synced")
         self._let_go()
         if self._may_share:

@@ -46,6 +46,16 @@ def unlock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
+def close_locked(descriptor: int) -> None:
+    """Release the ``flock`` of an open file and close it.
+
+    Closing alone would leave the lock to a process that was forked meanwhile, for as long as that
+    process lives.
+    """
+    unlock(descriptor)
+    os.close(descriptor)
+
+
 def is_locked(path: str | Path) -> bool:
     """Return whether a live process holds the ``flock`` of a file or directory now."""
     try:

@@ -14,6 +14,7 @@ import pytest
 from jobrun.checkpoint.store_protocol import Manifest, StoredFile
 from jobrun.checkpoint.stores import directory
 from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.checkpoint.write import writer
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.failpoints import POINTS, VARIABLE
 from jobrun.core.system_calls import rename_noreplace
@@ -350,6 +351,41 @@ def test_a_file_of_a_removed_epoch_with_a_second_name_is_not_written_over(store,
 
     assert (tmp_path / "kept").read_bytes() == before
     assert store.verify(4) is None
+
+
+@pytest.mark.parametrize(
+    ("module", "point"),
+    [(writer, "checkpoint.file-written"), (directory, "checkpoint.manifest-written")],
+)
+def test_a_process_forked_during_a_save_keeps_no_lock_of_its_files(
+    store, monkeypatch, module, point
+):
+    # Such as a worker of a ProcessPoolExecutor, which outlives a run that is killed.
+    children = []
+
+    def fork(here):
+        if here == point and not children:
+            children.append(os.fork())
+            if not children[0]:
+                signal.pause()
+                os._exit(0)
+
+    removed_for_the_next(store)
+    monkeypatch.setattr(module, "reach", fork)
+    try:
+        write_epoch(store, 4, ("m", "n"))
+        store.remove((2,), keep_for_reuse=True)
+        write_epoch(store, 5, ("m", "n"))
+        write_epoch(store, 6, ("m", "n"))
+
+        for epoch in (4, 5, 6):
+            assert store.verify(epoch) is None
+            assert store.hold(epoch) is not None
+        assert len(children) == 1
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
 
 def test_a_removed_epoch_with_other_files_is_deleted(store, tmp_path):
