@@ -13,13 +13,17 @@ import functools
 import os
 import signal
 import time
+from _thread import get_ident
 
 # Known to type checkers by its name. A supervisor's child waits for each import made before it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence, Set
+    from types import FrameType
     from typing import Any
+
+    Handler = Callable[[int, FrameType | None], object]
 
 # <linux/prctl.h>
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -47,6 +51,14 @@ RELAYS: dict[int, int] = {
     for place, meant in enumerate(_ASKING)
 }
 MEANT: dict[int, int] = {number: meant for meant, number in RELAYS.items()}
+
+
+# What processes that tasks fork do not inherit.
+_OWN_HANDLERS: list[object] = []
+_OWN_WAKEUPS: set[int] = set()
+_REPLACED = (*_ASKING, signal.SIGUSR2)
+# Of threads that are forking, what was blocked before.
+_MASKS: dict[int, set[Any]] = {}
 
 
 class ReceivedSignal:
@@ -90,6 +102,57 @@ def _is_in_foreground() -> bool:
         except OSError:
             continue
     return False
+
+
+def own_handler(handler: Handler) -> Handler:
+    """Mark a signal handler as jobrun's own, so that processes that tasks fork do not inherit it.
+
+    They get the handler that Python has by default: ``Process.terminate`` must end them, and tell
+    nothing to the run.
+    """
+    _OWN_HANDLERS.append(handler)
+    return handler
+
+
+def set_own_wakeup(descriptor: int) -> int:
+    """Call ``signal.set_wakeup_fd`` with a descriptor that processes forked by tasks do not keep.
+
+    Returns:
+        The descriptor that was set before; -1 for none.
+    """
+    _OWN_WAKEUPS.add(descriptor)
+    return signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
+
+
+def _hold_signals() -> None:
+    """Block signals in a thread that is about to fork: a child has own handlers at first."""
+    if _OWN_HANDLERS:
+        _MASKS[get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, _REPLACED)
+
+
+def _release_signals() -> None:
+    """Let signals come again after a fork, in the parent, or in the child once it can end."""
+    mask = _MASKS.pop(get_ident(), None)
+    if mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _drop_own_handlers() -> None:
+    """Give a forked process Python's default signal handlers in place of jobrun's own."""
+    for number in _REPLACED:
+        handler = signal.getsignal(number)
+        if any(handler is own for own in _OWN_HANDLERS):
+            default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, default)
+    before = signal.set_wakeup_fd(-1)
+    if before != -1 and before not in _OWN_WAKEUPS:
+        signal.set_wakeup_fd(before)
+    _release_signals()
+
+
+os.register_at_fork(
+    before=_hold_signals, after_in_parent=_release_signals, after_in_child=_drop_own_handlers
+)
 
 
 def die_with_parent(parent: int, number: int = signal.SIGKILL) -> bool:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from jobrun.checkpoint.metadata_handler import Chosen, MetadataHandler
 from jobrun.checkpoint.store_protocol import CheckpointStore, Damage, EpochHold
-from jobrun.checkpoint.stores.read_locks import epochs_deleted_error, retry_attempts
+from jobrun.checkpoint.stores.read_locks import not_held_error, retry_attempts
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, JobrunError
 from jobrun.core.events import CheckpointTimes, Listener, Noted, ignore
 from jobrun.runner.resume.mid_epoch_recovery import EntryPlan, apply_entry, plan_entry
@@ -28,6 +28,10 @@ _T = TypeVar("_T")
 
 class _EpochGoneError(Exception):
     """An epoch that was listed is not there any more."""
+
+    def __init__(self, epoch: int) -> None:
+        super().__init__(epoch)
+        self.epoch = epoch
 
 
 class RunMetadata:
@@ -134,9 +138,10 @@ class RunMetadata:
 
     def _planned(self, wanted: int | None) -> RecoveryPlan:
         """Plan which epoch the run's own metadata handler resumes; retry if it was deleted."""
+        gone: set[int] = set()
         for _ in retry_attempts():
             self._said = self._acknowledged(wanted)
-            with contextlib.suppress(_EpochGoneError):
+            try:
                 return plan_recovery(
                     self._store.epochs(),
                     self._said,
@@ -147,13 +152,15 @@ class RunMetadata:
                     allow_lost=self._allow_lost,
                     recorded=self._recorded,
                 )
-        raise epochs_deleted_error(str(self._run))
+            except _EpochGoneError as error:
+                gone.add(error.epoch)
+        raise not_held_error(str(self._run), gone)
 
     def _held_and_inspected(self, epoch: int) -> Damage | None:
         """Lock and verify an epoch for the run's own metadata handler; return any damage."""
         hold = self._store.hold(epoch)
         if hold is None:
-            raise _EpochGoneError
+            raise _EpochGoneError(epoch)
         damage = self._inspect(epoch)
         if damage is None:
             self._hold = hold

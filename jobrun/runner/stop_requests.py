@@ -41,7 +41,14 @@ from typing import Any, Self
 
 from jobrun.core.errors import InterruptedRunError, StoppedEarlyError, UsageError
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.system_calls import MEANT, RELAYS, read_proc, read_process_stat
+from jobrun.core.system_calls import (
+    MEANT,
+    RELAYS,
+    own_handler,
+    read_proc,
+    read_process_stat,
+    set_own_wakeup,
+)
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.conditions import Deadline
 
@@ -184,7 +191,7 @@ class StopRequests:
         os.set_blocking(self._read_fd, False)
         os.set_blocking(self._write_fd, False)
         if threading.current_thread() is threading.main_thread():
-            self._previous_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
+            self._previous_fd = set_own_wakeup(self._write_fd)
             for number in _handled_signals():
                 self._previous[number] = signal.signal(number, _do_nothing)
         self._thread.start()
@@ -430,6 +437,7 @@ def _words(number: int) -> str:
     return f"signal {signal.Signals(number).name}"
 
 
+@own_handler
 def _exit_on_signal(number: int, frame: FrameType | None) -> None:
     """Raise the error for a signal that requests to stop before any epoch ran."""
     del frame
@@ -441,6 +449,7 @@ def _exit_on_signal(number: int, frame: FrameType | None) -> None:
     raise StoppedEarlyError.of("E362", message, mend)
 
 
+@own_handler
 def _do_nothing(number: int, frame: FrameType | None) -> None:
     """Ignore a signal that requests a stop: its number is read from the wakeup descriptor."""
     del number, frame

@@ -122,6 +122,37 @@ def test_what_is_ignored_from_outside_stays_ignored():
         signal.signal(signal.SIGHUP, before)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_to_a_process_that_a_task_forks_ends_that_alone(number):
+    # As multiprocessing does with the workers of a pool.
+    cancelled = []
+    with StopRequests(lambda: cancelled.append(1), grace_s=0) as requests:
+        child = os.fork()
+        if not child:
+            time.sleep(100)
+            os._exit(0)
+        os.kill(child, number)
+        _, status = os.waitpid(child, 0)
+        time.sleep(0.2)
+
+    assert os.waitstatus_to_exitcode(status) == -number
+    assert (requests.reason, cancelled) == ("", [])
+
+
+def test_a_forked_process_keeps_the_handlers_that_its_program_has_set():
+    before = signal.signal(signal.SIGUSR1, lambda *_: os._exit(7))
+    try:
+        child = os.fork()
+        if not child:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    assert os.waitstatus_to_exitcode(status) == 7
+
+
 def test_other_signals_are_not_requests():
     before = signal.signal(signal.SIGUSR2, lambda number, frame: None)
     try:

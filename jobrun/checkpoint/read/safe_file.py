@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from jobrun.core.errors import CheckpointError
+from jobrun.core.errors import CheckpointError, LockedError
 from jobrun.core.files.disk import open_regular
 from jobrun.core.files.file_lock import close_locked, try_lock
+
+# How often, and after which pauses, a lock of another program is looked at again.
+_LOCK_TRIES, _LOCK_PAUSE_S = 50, 0.02
 
 
 @contextmanager
@@ -29,6 +33,7 @@ def open_regular_file(path: str, *, at: str = "") -> Iterator[tuple[int, int]]:
 
     Raises:
         CheckpointError: It is missing, not such a file, or cannot be read.
+        LockedError: E353, another program has locked it.
     """
     try:
         descriptor = open_regular(at or path)
@@ -39,7 +44,7 @@ def open_regular_file(path: str, *, at: str = "") -> Iterator[tuple[int, int]]:
         if facts.st_nlink != 1 and facts.st_uid not in {0, os.geteuid()}:
             owner = f"it belongs to another user (uid {facts.st_uid})"
             raise _refused(path, f"{owner}, and has {facts.st_nlink} names (hard links)")
-        _lock(path, descriptor)
+        _lock(at or path, descriptor)
         yield descriptor, facts.st_size
     except OSError as error:
         raise _cannot_open(path, error) from error
@@ -48,15 +53,36 @@ def open_regular_file(path: str, *, at: str = "") -> Iterator[tuple[int, int]]:
 
 
 def _lock(path: str, descriptor: int) -> None:
-    """Lock the regular file that was opened, so that no save overwrites it while it is read."""
+    """Lock the regular file that was opened, so that no save overwrites it while it is read.
+
+    Raises:
+        FileNotFoundError: Its epoch was removed between the lookup of its name and this call.
+        LockedError: E353, another program has locked it.
+    """
+    for _ in range(_LOCK_TRIES):
+        try:
+            if try_lock(descriptor, shared=True):
+                return
+        except OSError:
+            # A file system without locks: there no file is used again.
+            return
+        if not _is_named(descriptor, path):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        time.sleep(_LOCK_PAUSE_S)
+    raise LockedError.of(
+        "E353",
+        f"another program has locked {path}, so that it may be changing",
+        "close what has it open for writing, such as h5py.File(…, 'r+'); "
+        f"'fuser -v {path}' shows which process it is",
+    )
+
+
+def _is_named(descriptor: int, path: str) -> bool:
+    """Return whether the regular file that was opened still has its name."""
     try:
-        is_free = try_lock(descriptor, shared=True)
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
     except OSError:
-        # A file system without locks: there no file is used again.
-        return
-    if not is_free:
-        # Its epoch was removed between the lookup of its name and this call.
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return False
 
 
 def read_regular_file(path: str, *, most_bytes: int | None = None) -> bytes:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 
 from jobrun.checkpoint.store_protocol import EpochHold
 from jobrun.checkpoint.stores import manifest as manifests
-from jobrun.core.errors import CheckpointError
+from jobrun.core.errors import CheckpointError, JobrunError, LockedError
 from jobrun.core.files.file_lock import close_locked, try_lock
 
 _TRIES, _PAUSE_S = 200, 0.001
@@ -53,13 +53,16 @@ def hold_chosen(
 
     Raises:
         CheckpointError: E389, each one that was chosen went away.
+        LockedError: E353, another program has locked the one that is chosen again and again.
     """
+    chosen: set[int] = set()
     for _ in retry_attempts():
         epoch = choose()
+        chosen.add(epoch)
         held = hold(epoch)
         if held is not None:
             return epoch, held
-    raise epochs_deleted_error(where)
+    raise not_held_error(where, chosen)
 
 
 def retry_attempts() -> Iterator[int]:
@@ -70,8 +73,21 @@ def retry_attempts() -> Iterator[int]:
         yield number
 
 
-def epochs_deleted_error(where: str) -> CheckpointError:
-    """Build the error for a run that deletes epochs before readers can take their read locks."""
+def not_held_error(where: str, chosen: Collection[int]) -> JobrunError:
+    """Build the error for epochs of which no read lock could be taken in any attempt.
+
+    Args:
+        where: The run, or the directory of its epochs.
+        chosen: The epochs: always the same one is locked by another program, and several were
+            deleted one after the other.
+    """
+    if len(chosen) == 1:
+        (epoch,) = chosen
+        return LockedError.of(
+            "E353",
+            f"another program has locked the manifest of epoch {epoch} in {where}",
+            "close what has it open; 'fuser -v' on the file shows which process that is",
+        )
     return CheckpointError.of(
         "E389",
         f"{where}: each of {_TRIES} epochs that were chosen was deleted before it could be held",

@@ -33,7 +33,7 @@ from jobrun.core.errors import JobrunError
 from jobrun.core.events import Event, ProcessMeasured
 from jobrun.core.files.output_file import OutputFile
 from jobrun.core.resource_usage import CostBudget, MemoryWatch, measure_process
-from jobrun.core.system_calls import die_with_parent
+from jobrun.core.system_calls import die_with_parent, own_handler
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.codegen.step_meter import Meter
 from jobrun.runtime.context.bounded_queue import RecordQueue
@@ -435,7 +435,7 @@ def prepare_worker(descriptor: int, master: int) -> SocketChannel | None:
         return None
     for number in NOT_FOR_NODES:
         # A no-op handler: SIG_IGN would be inherited by the programs that tasks start.
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, own_handler(lambda *_: None))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, NOT_FOR_NODES)
     # To the terminal: descriptor 2 will lead to what is logged.
     faulthandler.enable(os.dup(2))

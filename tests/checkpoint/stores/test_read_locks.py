@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+from itertools import count
+from pathlib import Path
 
 import pytest
 
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.read_locks import exclude_readers, hold_chosen, hold_epoch
-from jobrun.core.errors import CheckpointError
+from jobrun.core.errors import CheckpointError, LockedError
 from jobrun.testing.stores import write_epoch
 
 
@@ -78,6 +81,14 @@ def test_a_damaged_epoch_without_a_manifest_can_be_looked_at_and_removed(store):
     assert store.remove((1,)) == ()
 
 
-def test_a_choice_that_goes_away_each_time_ends_with_words():
+def test_choices_that_go_away_each_time_end_with_words():
     with pytest.raises(CheckpointError, match="E389"):
-        hold_chosen(lambda: 1, lambda epoch: None, "runs/walk/x")
+        hold_chosen(count(1).__next__, lambda epoch: None, "runs/walk/x")
+
+
+def test_a_manifest_that_another_program_has_locked_is_not_said_to_be_deleted(store):
+    with (Path(store.path(1)) / "manifest.json").open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+        with pytest.raises(LockedError, match="locked the manifest of epoch 1"):
+            hold_chosen(lambda: 1, store.hold, "runs/walk/x")

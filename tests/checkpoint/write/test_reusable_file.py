@@ -15,7 +15,7 @@ from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.write import block_writer
 from jobrun.checkpoint.write.reusable_file import open_over_removed
 from jobrun.checkpoint.write.writer import NodeWriter
-from jobrun.core.errors import CheckpointError, EnvironmentFaultError
+from jobrun.core.errors import CheckpointError, EnvironmentFaultError, LockedError
 from jobrun.testing.stores import RUN_ID
 
 
@@ -152,11 +152,16 @@ def test_a_file_that_somebody_reads_is_left_alone(folders):
     expect(path, stored, values_of(2), 2)
 
 
-def test_a_file_that_is_about_to_be_overwritten_counts_as_gone(folders):
-    old, _, _ = folders
+def test_a_file_that_is_about_to_be_overwritten_counts_as_gone(folders, monkeypatch):
+    old, new, _ = folders
     path, stored = write(old, 1)
     descriptor = os.open(path, os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
+    # A reader opens the name, and then the epoch is removed.
+    whole = os.fstat
+    monkeypatch.setattr(
+        os, "fstat", lambda one: (path.exists() and path.rename(new / "n.h5"), whole(one))[1]
+    )
     try:
         with pytest.raises(CheckpointError) as caught:
             expect(path, stored, values_of(1), 1)
@@ -164,6 +169,18 @@ def test_a_file_that_is_about_to_be_overwritten_counts_as_gone(folders):
         os.close(descriptor)
 
     assert caught.value.faults[0].code == "E300"
+
+
+def test_a_file_that_another_program_has_locked_is_not_taken_for_damaged(tmp_path):
+    store = DirectoryStore(str(tmp_path / "checkpoints"))
+    commit(store, NodeWriter("n"), 1)
+    path = Path(store.path(1)) / "n.h5"
+    with h5py.File(path, "r+"):
+        with pytest.raises(LockedError) as caught:
+            store.verify(1)
+        assert (caught.value.faults[0].code, str(path) in str(caught.value)) == ("E353", True)
+
+    assert store.epochs() == (1,)
 
 
 def test_a_file_with_a_second_name_is_left_alone(folders):
