@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -99,8 +100,21 @@ def probe_directory(directory: Path) -> tuple[Fault, ...]:
     return (Fault("W181", message, mend, severity="warning"),)
 
 
-def require_space(place: str, needed_bytes: int, files: int) -> None:
+def _size_bytes(directory: str) -> int:
+    """Sum how much disk space the files in a directory take."""
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        return sum(512 * entry.stat(follow_symlinks=False).st_blocks for entry in entries)
+    return 0
+
+
+def require_space(place: str, needed_bytes: int, files: int, *, over: str = "") -> None:
     """Require enough free disk space for a number of new files of a given total size.
+
+    Args:
+        place: A directory on the disk.
+        needed_bytes: Of all files together.
+        files: How many.
+        over: A directory whose files, of a removed epoch, are overwritten.
 
     Raises:
         EnvironmentFaultError: E381, they do not.
@@ -112,6 +126,10 @@ def require_space(place: str, needed_bytes: int, files: int) -> None:
         return
     free_bytes = facts.f_bavail * facts.f_frsize
     wanted_bytes = int(needed_bytes * _SURCHARGE) + _SURCHARGE_BYTES
+    if free_bytes < wanted_bytes and over:
+        # Looked at only here: usually there is enough.
+        there_bytes = min(needed_bytes, _size_bytes(over))
+        wanted_bytes = int((needed_bytes - there_bytes) * _SURCHARGE) + _SURCHARGE_BYTES
     if free_bytes < wanted_bytes:
         raise EnvironmentFaultError.of(
             "E381",

@@ -209,9 +209,10 @@ class Committer:
         # Staging creates missing directories: never where the run was before it was moved.
         self._place.check()
         place = os.path.dirname(self._store.path(epoch))  # noqa: PTH120 - for each epoch
-        require_space(place, self._last_bytes, len(self._job.checkpoint.nodes))
         staged = self._store.stage(epoch)
         try:
+            nodes = len(self._job.checkpoint.nodes)
+            require_space(place, self._last_bytes, nodes, over=staged)
             saves = self._session.persist(order.tickets, staged)
             self._upload_staged(staged, order.progress.epoch, saves)
             started = time.perf_counter()

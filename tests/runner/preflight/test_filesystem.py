@@ -115,6 +115,15 @@ def test_row_43_too_little_room_says_what_is_needed_and_what_is_free(monkeypatch
     assert "needs 2.2 MiB, and 1.0 MiB are free" in fault.message
 
 
+def test_files_that_are_overwritten_need_no_room(monkeypatch, tmp_path):
+    disk(monkeypatch, free_bytes=1 << 20)
+    (tmp_path / "local.h5").write_bytes(b"x" * (2 << 20))
+
+    space.require_space("/x", 2 << 20, 1, over=str(tmp_path))
+    with pytest.raises(EnvironmentFaultError, match="E381"):
+        space.require_space("/x", 4 << 20, 1, over=str(tmp_path))
+
+
 def test_row_43_too_few_inodes_are_told_as_files(monkeypatch):
     disk(monkeypatch, free_files=3)
 
