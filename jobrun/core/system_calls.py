@@ -125,7 +125,7 @@ def set_own_wakeup(descriptor: int) -> int:
 
 
 def _hold_signals() -> None:
-    """Block signals in a thread that is about to fork: a child has own handlers at first."""
+    """Suspend signals in a thread about to fork: the child has jobrun's handlers at first."""
     if _OWN_HANDLERS:
         _MASKS[get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, _REPLACED)
 
