@@ -316,6 +316,12 @@ def find_common_part(first: Any, second: Any) -> Pair | None:
     return None
 
 
+def mutable_parts(value: Any) -> dict[int, Any]:
+    """Return the mutable parts of a value by ``id``, such as containers, arrays and tensors."""
+    # What adapters return is here only while it is looked at, and is no part.
+    return {id(one): one for _, one in _changeable(value)}
+
+
 def _is_immutable(thing: Any) -> bool:
     adapter = find_adapter(type(thing))
     return adapter is not None and adapter.immutable
