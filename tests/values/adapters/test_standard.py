@@ -13,7 +13,7 @@ import sys
 import types
 import uuid
 import zoneinfo
-from collections import defaultdict, deque
+from collections import Counter, UserDict, UserList, UserString, defaultdict, deque
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -23,6 +23,7 @@ import pytest
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.testing.adapters import Adapted, AdapterContract
+from jobrun.values.adapters import registry
 from jobrun.values.adapters.registry import UnsavableError, adapt, find_adapter
 from jobrun.values.compare import same_bits
 from jobrun.values.container_flattening import flatten
@@ -295,3 +296,31 @@ def test_a_loaded_set_is_iterated_over_in_the_order_that_plain_python_gives():
 
     assert orders[0] == orders[1] == orders[2]
     assert orders[0].count("'") > 600
+
+
+@pytest.mark.parametrize("value", [UserDict(x=1), UserList([1, [2]]), UserString("a")])
+def test_classes_of_collections_that_are_not_kept_can_be_adapted(monkeypatch, value):
+    monkeypatch.setattr(registry, "_own", {})
+    with pytest.raises(UnsavableError):
+        flatten([value])
+
+    adapt(type(value))
+    try:
+        copy = detach([value])[0]
+        assert type(copy) is type(value)
+        assert copy.data == value.data
+        assert copy.data is not value.data or isinstance(value.data, str)
+    finally:
+        registry._found.clear()
+
+
+def test_classes_that_are_kept_are_not_adapted():
+    for kind in (dict, Counter, deque, np.ndarray):
+        with pytest.raises(TypeError, match="kept without an adapter"):
+            adapt(kind)
+
+
+def test_the_missing_value_of_pandas_is_kept():
+    pandas = pytest.importorskip("pandas")
+
+    assert detach([pandas.NA])[0] is pandas.NA
