@@ -350,10 +350,14 @@ def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
     while rest:
         place, thing = rest.pop()
         is_memory = isinstance(thing, np.ndarray | Counter) or is_structured_scalar(thing)
+        inside: Iterable[tuple[Any, Any]]
         if is_memory or pytorch.is_tensor(thing):
             yield place, thing
+            if type(thing) is np.ndarray and thing.dtype.hasobject and id(thing) not in seen:
+                seen.add(id(thing))
+                inside = enumerate(thing.reshape(-1).tolist())
+                rest += reversed([((*place, key_text(step)), part) for step, part in inside])
             continue
-        inside: Iterable[tuple[Any, Any]]
         if type(thing) in (list, tuple):
             inside = enumerate(thing)
         elif isinstance(thing, dict):

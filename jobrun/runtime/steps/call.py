@@ -246,6 +246,10 @@ class _Call:
             if kind is Counter or is_tree(value):
                 loan = loans[name] = lend(value, writable)
                 return loan.lent
+            if kind is np.ndarray and value.dtype.hasobject:
+                # As a part of something: a view of it would not protect what is in it.
+                loan = loans[name] = lend([value], writable)
+                return loan.lent[0]
             if kind is not np.ndarray and is_object(value):
                 title = display_name(self._sources.get(name, name))
                 loans[name] = frame.run.snapshots.objects.borrow(title, value)
@@ -304,6 +308,8 @@ class _Call:
         """
         for name, value in values.items():
             if type(value) is np.ndarray and value.flags.writeable and name not in self._blobs:
+                if value.dtype.hasobject and name in self._beside:
+                    continue  # a part of a blob that may be changed, lent itself
                 raise self._changed(name, ())
         changed = find_changed(audited) if audited else None
         if changed is not None:

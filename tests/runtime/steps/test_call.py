@@ -76,6 +76,13 @@ def change_inner(best, state):
     state["set"].add(2)
     return best[0][0][0].sum(), len(best[1])
 
+def change_objects(best, state):
+    state["objects"][0].append(5)
+    return len(best), len(best[0])
+
+def append(x):
+    x[0].append(1)
+
 def change_beside(best, state):
     state["best"][0] += 1
 
@@ -391,6 +398,20 @@ def test_a_part_that_an_expression_takes_out_of_an_inout_blob_is_that_part(bench
     parts = {"best": "(s['all'], s['set'])", "state": "s"}
     bench.do(call("callables_library:change_inner", inout="state", out="a b", **parts))
     assert (blobs["a"], blobs["b"]) == (2.0, 2)
+
+    items = {"best": "s['objects']", "state": "s"}
+    bench.do(call("callables_library:change_objects", inout="state", out="a b", **items))
+    assert (blobs["a"], blobs["b"]) == (1, 2)
+    items = {"best": "(s['objects'][0], [1])", "state": "s"}
+    bench.do(call("callables_library:change_objects", inout="state", out="a b", **items))
+    assert (blobs["a"], blobs["b"]) == (2, 3)
+
+
+def test_a_change_inside_an_array_of_python_objects_is_refused(bench):
+    with pytest.raises(TaskFailedError) as caught:
+        bench.do(use("state", out="s"), use("append", x="s['objects']"))
+
+    assert code_of(caught) == "E246"
 
 
 def test_a_part_of_an_inout_blob_beside_what_is_lent_as_a_copy_is_refused(bench):
