@@ -359,9 +359,10 @@ def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
                 rest += reversed([((*place, key_text(step)), part) for step, part in inside])
             continue
         if type(thing) in (list, tuple):
-            inside = enumerate(thing)
+            # Long lists of numbers are passed over quickly.
+            inside = () if _PLAIN.issuperset(map(type, thing)) else enumerate(thing)
         elif isinstance(thing, dict):
-            inside = thing.items()
+            inside = () if _PLAIN.issuperset(map(type, thing.values())) else thing.items()
         elif trees.is_record(thing):
             inside = dataclasses_and_tuples.record_items(thing).items()
         elif (adapter := find_adapter(type(thing))) is None:
