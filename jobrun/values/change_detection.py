@@ -29,6 +29,7 @@ from jobrun.values.compare import same_bits
 from jobrun.values.copies import detach
 from jobrun.values.object_state import class_name, take_state
 from jobrun.values.pytorch import is_module
+from jobrun.values.shared_parts import find_common_part, mutable_parts
 from jobrun.values.structured_dtypes import is_structured_scalar, read_only_row, value_bytes
 
 _SAMPLED_ABOVE_BYTES = 1 << 20
@@ -52,6 +53,28 @@ class Loan:
     _arrays: list[tuple[np.ndarray[Any, Any], Path, tuple[Any, ...]]] = field(default_factory=list)
     # Tensors and values with adapters have no read-only views: they are copied and compared.
     _copied: tuple[Value, Value] | None = None
+    # What is lent, by the ``id`` of what it replaces, which ``_value`` keeps.
+    _stand_ins: dict[int, Any] = field(default_factory=dict)
+    _value: Value = None
+
+    def arrays(self, name: str) -> list[tuple[str, Path, np.ndarray[Any, Any]]]:
+        """Return the read-only views of arrays in the container, with a name and their paths."""
+        return [(name, path, array) for array, path, _ in self._arrays]
+
+    def has_copy_of(self, owner: Value) -> bool:
+        """Return whether the borrower has a copy of a mutable part of another value."""
+        return self._copied is not None and find_common_part(self._copied[0], owner) is not None
+
+    def stand_ins(self, owner: Value) -> list[Value]:
+        """Return what the borrower has instead of the mutable parts of another value.
+
+        Args:
+            owner: The value of which the container, or something in it, may be a part.
+        """
+        if self._copied is not None:
+            return [self.lent] if self.has_copy_of(owner) else []
+        parts = mutable_parts(owner)
+        return [one for number, one in self._stand_ins.items() if number in parts]
 
     def change(self) -> Path | None:
         """Return the path of the first change that a callable made in its argument, or None."""
@@ -70,15 +93,20 @@ class Loan:
         return None
 
 
-def lend(value: Value) -> Loan:
+def lend(value: Value, writable: Mapping[int, Any] | None = None) -> Loan:
     """Copy a container for a callable, with read-only views of arrays, to detect changes.
+
+    Args:
+        value: The container.
+        writable: Parts that the callable may change, by ``id``: these are lent themselves.
 
     Raises:
         TaskFailedError: E202, something in it is of a kind that no blob can hold.
     """
-    loan = Loan()
+    met: dict[int, Any] = dict(writable) if writable else {}
+    loan = Loan(_stand_ins=met, _value=value)
     try:
-        loan.lent = _lent(value, (), loan, {})
+        loan.lent = _lent(value, (), loan, met)
     except _WritableError:
         copy = detach(value)
         return Loan(copy, _copied=(value, copy))
@@ -226,7 +254,7 @@ class _Reading:
     sampled: bool = False
 
 
-def _sample(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def sample_items(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return evenly spaced items of a large array, to detect changes without reading all."""
     flat: Any = array.reshape(-1, order="A") if array.flags.forc else array.flat
     sample: np.ndarray[Any, Any] = flat[:: array.size // _SAMPLE_ITEMS + 1]
@@ -254,7 +282,7 @@ def _feed(content: Any, value: Any, reading: _Reading, around: set[int]) -> None
         _say(content, value.dtype, value.shape)
         array = np.asarray(value)
         if reading.sampled and array.nbytes > _SAMPLED_ABOVE_BYTES:
-            array = _sample(array)
+            array = sample_items(array)
         for part in value_bytes(array):
             content.update(part.data)
     elif not isinstance(value, dict | list | tuple) and not trees.is_record(value):

@@ -316,6 +316,12 @@ def find_common_part(first: Any, second: Any) -> Pair | None:
     return None
 
 
+def mutable_parts(value: Any) -> dict[int, Any]:
+    """Return the mutable parts of a value by ``id``, such as containers, arrays and tensors."""
+    # What adapters return is here only while it is looked at, and is no part.
+    return {id(one): one for _, one in _changeable(value)}
+
+
 def _is_immutable(thing: Any) -> bool:
     adapter = find_adapter(type(thing))
     return adapter is not None and adapter.immutable
@@ -344,14 +350,19 @@ def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
     while rest:
         place, thing = rest.pop()
         is_memory = isinstance(thing, np.ndarray | Counter) or is_structured_scalar(thing)
+        inside: Iterable[tuple[Any, Any]]
         if is_memory or pytorch.is_tensor(thing):
             yield place, thing
+            if type(thing) is np.ndarray and thing.dtype.hasobject and id(thing) not in seen:
+                seen.add(id(thing))
+                inside = enumerate(thing.reshape(-1).tolist())
+                rest += reversed([((*place, key_text(step)), part) for step, part in inside])
             continue
-        inside: Iterable[tuple[Any, Any]]
         if type(thing) in (list, tuple):
-            inside = enumerate(thing)
+            # Long lists of numbers are passed over quickly.
+            inside = () if _PLAIN.issuperset(map(type, thing)) else enumerate(thing)
         elif isinstance(thing, dict):
-            inside = thing.items()
+            inside = () if _PLAIN.issuperset(map(type, thing.values())) else thing.items()
         elif trees.is_record(thing):
             inside = dataclasses_and_tuples.record_items(thing).items()
         elif (adapter := find_adapter(type(thing))) is None:

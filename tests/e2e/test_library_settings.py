@@ -15,6 +15,7 @@ import decimal
 import os
 import signal
 import sys
+import time
 
 import numpy as np
 {imports}
@@ -48,6 +49,9 @@ checkpoint: {every: 1ep}
 # Each with how it is changed, and how it is seen.
 STANDARD = {
     "decimal.getcontext().prec = 50": "str(decimal.Decimal(1) / 7)",
+    "decimal.getcontext().capitals = 0; decimal.Decimal(1) / 3":
+        "[str(decimal.Decimal('1E+50')), decimal.getcontext().flags[decimal.Inexact]]",
+    "os.environ['TZ'] = 'Asia/Tokyo'; time.tzset()": "[time.localtime(0).tm_hour, time.tzname[0]]",
     "np.seterr(over='raise')": "np.geterr()['over']",
     "sys.setrecursionlimit(4321)": "sys.getrecursionlimit()",
     "os.environ['XLA_FLAGS'] = '--a=b'; os.environ.pop('HOME', None)":

@@ -489,6 +489,30 @@ def test_callables_around_and_beside_the_tasks_of_a_node_are_as_in_plain_python(
     assert "'x' and 'y' the same memory" in " ".join(done.stderr.split())
 
 
+@pytest.mark.parametrize("value", ["[1]", "{'v': 1}", "{1, 2}", "[np.zeros(2)]"])
+@pytest.mark.parametrize("given", ["s['cur']", "[s['cur'], 1]"])
+def test_a_part_that_an_expression_takes_out_is_refused_if_it_is_returned_and_changed(
+    tmp_path, value, given
+):
+    part = "c[0]" if given[0] == "[" else "c"
+    (tmp_path / "library.py").write_text(
+        f"import numpy as np\ndef begin(): return {{'cur': {value}}}\ndef take(c): return {part}\n"
+        "def change(c): c.clear()\n"
+    )
+    (tmp_path / "job.yaml").write_text(
+        "jobrun: 1\nname: c\ninit: [{task: t, steps: [{call: 'library:begin', out: s}]}]\n"
+        "epoch:\n  - task: e\n    steps:\n"
+        f'      - {{call: "library:take", with: {{c: "{given}"}}, out: c}}\n'
+        "      - {call: 'library:change', with: {c: c}, inout: [c]}\n"
+        "stop: [{epochs: 2}]\n"
+    )
+    done = jobrun("run", "job.yaml", cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "error[E258] job.yaml:7:9" in done.stderr
+    assert "the same memory" in done.stderr
+
+
 # Of each: what init returns, the body of an epoch, and whether it has the blob in 'inout'.
 _KEPT = {
     "a container that was lent to be changed": (

@@ -22,6 +22,7 @@ from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import CALL_EXTRAS, CallPython
 from jobrun.graph.types import Job
 from jobrun.runner.identity.code_digests import Source, find_source
+from jobrun.runtime.steps.user_modules import find_hidden_module, hidden_module_texts
 
 # What can bind names that the text does not show; so does an import of all names, a star.
 _OPAQUE = frozenset({"globals", "locals", "vars", "setattr", "exec", "eval"})
@@ -51,6 +52,11 @@ def _check_callable(step: CallPython, folder: Path, *, imports: bool) -> Iterato
         if module.endswith(".py"):
             mend = f"write '{module.removesuffix('.py')}:{function}', without '.py'"
         yield Fault("E374", message, mend, step.origin, step.path)
+        return
+    hidden = find_hidden_module(module, str(base))
+    if hidden:
+        message, mend = hidden_module_texts(module, hidden)
+        yield Fault("E392", message, mend, step.origin, step.path)
         return
     if imports:
         yield from _check_import(step, module, function, base)

@@ -117,6 +117,7 @@ class BlockNames:
         objects: Names that callables may change only where they hold an object.
         apart: By the path of a ``call`` step: pairs of blobs that may not share memory after it.
         passing: Names of ``elsewhere`` of the task alone that only its records bind or send.
+        racing: Names whose array something that runs at the same time may change in place.
     """
 
     scopes: dict[str, Scope] = field(default_factory=dict)
@@ -127,6 +128,7 @@ class BlockNames:
     objects: frozenset[str] = frozenset()
     apart: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     passing: frozenset[str] = frozenset()
+    racing: frozenset[str] = frozenset()
 
     def scope(self, name: str) -> Scope:
         """Look up, for liveness, the scope of a block's name; ``Scope.TASK`` if not listed."""
@@ -150,6 +152,8 @@ class GroupUsage:
         # By node: how many tasks and reports use a name, and what anyone changes in place.
         self._users: dict[str, Counter[str]] = {}
         self._changed: dict[str, set[str]] = {}
+        self._is_hogwild = any(task.hogwild for task in group.tasks)
+        self._by_reports: dict[str, set[str]] = {}
         for task in group.tasks:
             self._note(task.node, _outer_part(self._tasks[task.full_name], task.scopes))
         for setup in group.setup:
@@ -157,7 +161,9 @@ class GroupUsage:
             whole = collect_usage(setup.nets.init + setup.nets.exit)
             self._note(setup.node, Usage(set(), whole.changed))
         for report in group.reports:
-            self._note(report.node, collect_usage(report.report.steps))
+            seen = collect_usage(report.report.steps)
+            self._note(report.node, seen)
+            self._by_reports.setdefault(report.node, set()).update(seen.changed)
 
     def _note(self, node: str, seen: Usage) -> None:
         self._users.setdefault(node, Counter()).update(seen.used)
@@ -180,8 +186,11 @@ class GroupUsage:
         outer = _outer_part(whole, task.scopes).used
         users = self._users[task.node]
         shared = {name for name in outer if users[name] > 1}
+        meanwhile = set(self._by_reports.get(task.node, ()))
         for steps in beside:
-            shared |= collect_usage(steps).used
+            found = collect_usage(steps)
+            shared |= found.used
+            meanwhile |= found.changed
         if task.instances > 1:
             own = collect_usage(block).used
             shared |= {n for n in own if scopes.get(n, Scope.TASK) is not Scope.INSTANCE}
@@ -192,6 +201,8 @@ class GroupUsage:
         # Of the node's names only those of the task: there may be as many as there are tasks.
         touched = whole.used | whole.changed | scopes.keys()
         changed = whole.changed | (touched & self._changed[task.node])
+        # Races are faults, except those of ``hogwild`` tasks, and of reports, which only read.
+        is_report = any(block is one.steps for one in task.reports)
         return BlockNames(
             scopes,
             frozenset(shared),
@@ -201,6 +212,7 @@ class GroupUsage:
             frozenset(task.objects),
             _by_path(task.apart),
             frozenset(carried - elsewhere - outer),
+            frozenset(changed if self._is_hogwild or is_report else changed & meanwhile),
         )
 
     def node_block(self, part: NodeSetup | NodeReport, block: Steps) -> BlockNames:
@@ -214,6 +226,7 @@ class GroupUsage:
             frozenset(changed),
             self._meter,
             apart=_by_path(part.apart),
+            racing=frozenset(changed),
         )
 
 

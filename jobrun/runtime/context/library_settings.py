@@ -13,7 +13,8 @@ import decimal
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Context
 from importlib import import_module
@@ -35,6 +36,9 @@ P = ParamSpec("P")
 
 # The name, among the settings, of all environment variables that callables have changed.
 _VARIABLES = "os.environ"
+
+# Each result sets some, such as Inexact; hardly any code reads them.
+_FLAGS = "decimal.flags"
 
 _TINY = sys.float_info.min / 2
 
@@ -132,6 +136,20 @@ def _change_context(lib: Any, value: Mapping[str, Any]) -> None:
         context.traps[signal] = signal.__name__ in value["traps"]
 
 
+def _list_flags(context: decimal.Context) -> list[str]:
+    return sorted(signal.__name__ for signal, is_set in context.flags.items() if is_set)
+
+
+def _set_flags(lib: Any, value: Sequence[str]) -> None:
+    flags = lib.getcontext().flags
+    for signal in flags:
+        flags[signal] = signal.__name__ in value
+
+
+def _describe_zone(lib: Any) -> list[Any]:
+    return [*lib.tzname, lib.timezone, lib.altzone]
+
+
 # By library and name, which begins with that of the library.
 _Table = Mapping[str, Mapping[str, _Setting]]
 
@@ -192,6 +210,10 @@ _SHARED: _Table = _with_full_names({
         "debug_nans": False,
         "debug_infs": False,
     }.items()},
+    # What time.tzset() has made of the environment variable TZ, which is written before.
+    "time": {
+        "zone": _Setting(_describe_zone(time), _describe_zone, lambda lib, _: lib.tzset()),
+    },
     "mpmath": {"prec": _attribute("mp.prec", 53)},
     "sys": {"recursion_limit": _functions("getrecursionlimit", "setrecursionlimit", 1000)},
 })  # fmt: skip
@@ -240,7 +262,13 @@ _CONTEXT: _Table = _with_full_names(
                 _describe_context(decimal.DefaultContext),
                 lambda lib: _describe_context(lib.getcontext()),
                 _change_context,
-            )
+            ),
+            "capitals": _Setting(
+                decimal.DefaultContext.capitals,
+                lambda lib: lib.getcontext().capitals,
+                lambda lib, value: setattr(lib.getcontext(), "capitals", value),
+            ),
+            "flags": _Setting([], lambda lib: _list_flags(lib.getcontext()), _set_flags),
         },
     }
 )
@@ -397,6 +425,8 @@ class LibrarySettings:
         Another run in this process could not see that its callables set it again.
         """
         self._restore_variables({})
+        if "time.zone" in self._made:
+            time.tzset()
 
     def _restore_variables(self, captured: Mapping[str, Any]) -> None:
         if captured or self._variables is not None:
@@ -437,6 +467,7 @@ class LibrarySettings:
 
     def _warn_of_timing(self, names: list[str]) -> None:
         """Warn of changed library settings that also affect tasks running at the same time."""
+        names = [name for name in names if name != _FLAGS]
         if not names or self._has_warned:
             return
         if self._nodes > 1:

@@ -33,6 +33,7 @@ from jobrun.runtime.snapshots.values_kept_by_code import (
     find_kept,
     is_watched,
 )
+from jobrun.runtime.steps.array_audit import ArrayAudit, AuditedArray, Place, find_changed
 from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.atomic_counter import Counter
@@ -53,7 +54,7 @@ from jobrun.values.container_flattening import (
     unbound_classes,
 )
 from jobrun.values.copies import detach
-from jobrun.values.shared_parts import find_common_part, render_place
+from jobrun.values.shared_parts import find_common_part, mutable_parts, render_place
 from jobrun.values.structured_dtypes import is_structured_scalar, read_only_row
 
 Getter = Callable[[Frame], Any]
@@ -94,12 +95,11 @@ class _Call:
         self._sources = {
             name: value.name for name, value in step.arguments if isinstance(value, Name)
         }
+        # The blobs that an argument's expression may take a part out of.
         self._in_expressions = {
-            one.name
-            for _, value in step.arguments
+            name: frozenset(one.name for one in walk_expr(value) if isinstance(one, Name))
+            for name, value in step.arguments
             if not isinstance(value, Name)
-            for one in walk_expr(value)
-            if isinstance(one, Name)
         }
         self._blobs = {
             name: value.name
@@ -110,17 +110,37 @@ class _Call:
         # Of other pairs it could not be seen whether they share memory.
         self._apart = names.apart.get(step.path, ())
         self._gap_notes = GapNotes(step.target, step.path, step.origin)
+        changing = frozenset(self._blobs.values())
+        self._beside = {
+            name: blobs & changing
+            for name, blobs in self._in_expressions.items()
+            if blobs & changing
+        }
+        self._audit = ArrayAudit()
+        racing = names.racing | changing
+        self._audited = [
+            name
+            for name, value in step.arguments
+            if racing.isdisjoint(one.name for one in walk_expr(value) if isinstance(one, Name))
+        ]
 
     def __call__(self, frame: Frame) -> None:
         function, extras = self._resolved(frame)
         loans: dict[str, Loan | ObjectLoan] = {}
-        values = {name: self._lent(name, get, frame, loans) for name, get in self._arguments}
+        if self._beside:
+            values = self._lent_beside_inout(frame, loans)
+        else:
+            values = {name: self._lent(name, get, frame, loans) for name, get in self._arguments}
         values.update((name, _EXTRAS[name](frame)) for name in extras)
         watched = values if self._apart else self._blobs
         before = {name: count_others(values, name) for name in watched}
         owners = count_owner_references(values) if self._apart else {}
+        arrays = self._lent_arrays(values, loans)
+        audited = self._audit.begin(arrays) if arrays else []
+        del arrays
         result = self._result(function, values, frame)
-        self._require_unchanged(values, loans, frame)
+        self._require_unchanged(values, loans, audited, frame)
+        audited.clear()
         self._require_kept_unchanged(frame)
         parts = self._parts(result)
         del result
@@ -131,7 +151,11 @@ class _Call:
                 for name, count in count_owner_references(values).items()
                 if count > owners[name]
             )
-            self._require_apart(values, parts, held, frame)
+            self._require_apart(values, loans, parts, held, frame)
+        for name in self._beside:
+            # It may be a part of a blob below, to which nothing else may refer.
+            del values[name]
+            loans.pop(name, None)
         kept: list[tuple[str, str, Parts]] = []
         for name, blob in self._blobs.items():
             is_kept = count_others(values, name) > before[name] and not is_object(values[name])
@@ -162,8 +186,56 @@ class _Call:
             self._found = (function, tuple(name for name in wanted if name not in given))
         return self._found
 
+    def _lent_beside_inout(
+        self, frame: Frame, loans: dict[str, Loan | ObjectLoan]
+    ) -> dict[str, Value]:
+        """Lend arguments some of which may be parts of others that the callable may change.
+
+        Such a part is lent itself, as in plain Python.
+
+        Raises:
+            TaskFailedError: E258, a part is in a value that can be lent as a copy only.
+        """
+        getters = dict(self._arguments)
+        values: dict[str, Value] = dict.fromkeys(getters)
+        for name in sorted(getters, key=self._beside.__contains__):
+            owners = self._beside.get(name, ())
+            writable: dict[int, Any] = {}
+            for other, blob in self._blobs.items():
+                if blob in owners:
+                    writable |= mutable_parts(values[other])
+            values[name] = self._lent(name, getters[name], frame, loans, writable)
+            for other, blob in self._blobs.items():
+                loan = loans.get(name)
+                if blob in owners and isinstance(loan, Loan) and loan.has_copy_of(values[other]):
+                    raise TaskFailedError.of(
+                        "E258",
+                        f"the argument '{name}' of the callable '{self._step.target}', "
+                        f"'{self._source_text(name)}', holds a part of '{display_name(blob)}', "
+                        "which the same callable may change: it would get a copy of the part",
+                        f"give it '{display_name(blob)}' alone, and let it take the part out",
+                    )
+        return values
+
+    def _lent_arrays(
+        self, values: Mapping[str, Value], loans: Mapping[str, Loan | ObjectLoan]
+    ) -> list[Place]:
+        """List the arrays that a ``call`` lends to be read, each with its argument and path."""
+        found: list[Place] = [
+            (name, (), values[name]) for name in self._audited if type(values[name]) is np.ndarray
+        ]
+        for name, loan in loans.items():
+            if type(loan) is Loan and name in self._audited:
+                found += loan.arrays(name)
+        return found
+
     def _lent(
-        self, name: str, get: Getter, frame: Frame, loans: dict[str, Loan | ObjectLoan]
+        self,
+        name: str,
+        get: Getter,
+        frame: Frame,
+        loans: dict[str, Loan | ObjectLoan],
+        writable: Mapping[int, Any] | None = None,
     ) -> Value:
         value = get(frame)
         blob = self._blobs.get(name)
@@ -172,8 +244,12 @@ class _Call:
             if kind in PLAIN_KINDS:
                 return value
             if kind is Counter or is_tree(value):
-                loan = loans[name] = lend(value)
+                loan = loans[name] = lend(value, writable)
                 return loan.lent
+            if kind is np.ndarray and value.dtype.hasobject:
+                # As a part of something: a view of it would not protect what is in it.
+                loan = loans[name] = lend([value], writable)
+                return loan.lent[0]
             if kind is not np.ndarray and is_object(value):
                 title = display_name(self._sources.get(name, name))
                 loans[name] = frame.run.snapshots.objects.borrow(title, value)
@@ -219,7 +295,11 @@ class _Call:
                 detector.note_change(value)
 
     def _require_unchanged(
-        self, values: Mapping[str, Value], loans: Mapping[str, Loan | ObjectLoan], frame: Frame
+        self,
+        values: Mapping[str, Value],
+        loans: Mapping[str, Loan | ObjectLoan],
+        audited: list[AuditedArray],
+        frame: Frame,
     ) -> None:
         """Refuse a ``call`` that has changed arguments which its step does not declare as changed.
 
@@ -228,7 +308,12 @@ class _Call:
         """
         for name, value in values.items():
             if type(value) is np.ndarray and value.flags.writeable and name not in self._blobs:
+                if value.dtype.hasobject and name in self._beside:
+                    continue  # a part of a blob that may be changed, lent itself
                 raise self._changed(name, ())
+        changed = find_changed(audited) if audited else None
+        if changed is not None:
+            raise self._changed(changed[0], changed[1])
         detector = frame.run.snapshots.objects
         for name, loan in loans.items():
             if isinstance(loan, ObjectLoan):
@@ -272,12 +357,18 @@ class _Call:
                 registry.note(frame.node.name, blob, bound, parts, title, is_new=is_new)
 
     def _require_apart(
-        self, values: Mapping[str, Value], parts: list[Any], held: set[str], frame: Frame
+        self,
+        values: Mapping[str, Value],
+        loans: Mapping[str, Loan | ObjectLoan],
+        parts: list[Any],
+        held: set[str],
+        frame: Frame,
     ) -> None:
         """Refuse a ``call`` whose arguments and results let two blobs share memory.
 
         Args:
             values: The arguments.
+            loans: Of them, by name.
             parts: The results.
             held: Arguments that something refers to that did not before the call.
             frame: The task's.
@@ -295,7 +386,9 @@ class _Call:
         results = dict(zip(self._step.outputs, parts, strict=True))
         for pair in self._apart:
             if fresh.isdisjoint(pair):
-                sides = [self._shareable(blob, values, results, held, frame) for blob in pair]
+                sides = [
+                    self._shareable(blob, values, loans, results, held, frame) for blob in pair
+                ]
                 for first, second in product(*sides):
                     self._require_pair_apart(pair, (first, second))
 
@@ -303,6 +396,7 @@ class _Call:
         self,
         blob: str,
         values: Mapping[str, Value],
+        loans: Mapping[str, Loan | ObjectLoan],
         results: Mapping[str, Value],
         held: set[str],
         frame: Frame,
@@ -316,9 +410,13 @@ class _Call:
             for name, source in self._sources.items()
             if source == blob and (name in held or type(values[name]) is not np.ndarray)
         ]
-        if blob in self._in_expressions or blob not in self._sources.values():
-            workspace = self._workspace(frame, blob)
-            found += [workspace[blob]] if blob in workspace else []
+        used_in = [name for name, blobs in self._in_expressions.items() if blob in blobs]
+        workspace = self._workspace(frame, blob)
+        if (used_in or blob not in self._sources.values()) and blob in workspace:
+            found.append(workspace[blob])
+            for name in used_in:
+                loan = loans.get(name)
+                found += loan.stand_ins(workspace[blob]) if isinstance(loan, Loan) else ()
         return found
 
     def _require_pair_apart(self, pair: tuple[str, str], values: tuple[Value, Value]) -> None:

@@ -94,15 +94,48 @@ def _module(name: str, folder: str) -> ModuleType:
             sys.path.remove(folder)
 
 
-def _forget_other(top: str, folder: str) -> None:
-    """Forget an imported module if the user's folder has one of its name, to import that one."""
+def find_hidden_module(name: str, folder: str) -> str:
+    """Return the file in a folder of which a module of Python's own takes the place, or "".
+
+    A program that is begun in the folder may import the file. Here the other one is loaded already,
+    and much depends on it.
+    """
+    top = name.partition(".")[0]
+    if top not in sys.stdlib_module_names or top not in sys.modules:
+        return ""
+    return _find_other(top, folder)
+
+
+def hidden_module_texts(name: str, file: str) -> tuple[str, str]:
+    """Return the message and the mend for a file that ``find_hidden_module`` has found."""
+    top = name.partition(".")[0]
+    return (
+        f"the module '{top}' is the one of Python's standard library, and not '{file}'",
+        "give the file another name",
+    )
+
+
+def _find_other(top: str, folder: str) -> str:
+    """Return the module's file in a folder if the one that is loaded is another, or ""."""
     loaded = sys.modules.get(top)
     here = PathFinder.find_spec(top, [folder])
     if loaded is None or here is None or here.origin is None:
-        return
+        return ""
     if getattr(loaded, "__file__", None) and Path(str(loaded.__file__)) == Path(here.origin):
+        return ""
+    return here.origin
+
+
+def _forget_other(top: str, folder: str) -> None:
+    """Forget an imported module if the user's folder has one of its name, to import that one.
+
+    Raises:
+        TaskFailedError: E207, it is a module of Python's own.
+    """
+    other = _find_other(top, folder)
+    if not other:
         return
     if top in sys.stdlib_module_names:
-        return
+        raise TaskFailedError.of("E207", *hidden_module_texts(top, other))
     for name in [one for one in sys.modules if one == top or one.startswith(f"{top}.")]:
         del sys.modules[name]

@@ -46,12 +46,21 @@ def _make_seed(kind: Any, tree: Any) -> Any:
 def _random_state_tree(value: Any) -> dict[str, Any]:
     if value is _GLOBAL:
         return {"global": True}
-    return dict(value.get_state(legacy=False))
+    state = value.get_state(legacy=False)
+    gauss = {name: state[name] for name in ("has_gauss", "gauss")}
+    # The bit generator itself: a Generator may draw from the same one.
+    return {"generator": value._bit_generator, **gauss}
 
 
 def _make_random_state(kind: Any, tree: Any) -> Any:
     if "global" in tree:
         return _GLOBAL
+    if "generator" in tree:
+        bits = tree["generator"]
+        made = kind(bits)
+        made.set_state({**bits.state, "has_gauss": tree["has_gauss"], "gauss": tree["gauss"]})
+        return made
+    # As saved before the bit generator was kept.
     made = kind(getattr(np.random, tree["bit_generator"])(0))
     made.set_state(tree)
     return made
@@ -81,6 +90,8 @@ _ADAPTERS: dict[type, Adapter] = {
     ),
     np.random.RandomState: Adapter(_random_state_tree, _make_random_state, inner=True),
     np.random.SeedSequence: Adapter(_seed_tree, _make_seed, inner=True),
-    np.ndarray: Adapter(_objects_tree, _make_objects, inner=True),
+    np.ndarray: Adapter(
+        _objects_tree, _make_objects, inner=True, memory=lambda value: [value]
+    ),
     np.ufunc: NAMED,
 }  # fmt: skip

@@ -53,7 +53,12 @@ def _tree(value: Any) -> Any:
 
 def _copied_tree(value: Any) -> Any:
     # Frames and indices share memory until one of them is written to, which no user can see.
-    return _tree(value.copy(deep=True))
+    tree, rest = _tree(value.copy(deep=True))
+    state = rest.get("state")
+    if isinstance(state, dict) and state.get("attrs"):
+        # Those of the copy are copies, and something else may have parts of these.
+        rest = rest | {"state": state | {"attrs": value.attrs}}
+    return tree, rest
 
 
 def _make(kind: type, tree: Any) -> Any:

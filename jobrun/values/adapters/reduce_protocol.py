@@ -50,7 +50,12 @@ def object_tree(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     except Exception as error:
         raise UnsavableError((), f"{class_text(value)}, which cannot be copied: {error}") from error
     if isinstance(form, str):
-        return {"name": f"{type(value).__module__}:{form}"}, {}
+        # Of pandas.NA, the class says another module than the one where it is.
+        names = [f"{place}:{form}" for place in (type(value).__module__, package_of(type(value)))]
+        found = [name for name in names if find_by_name(name) is value]
+        if not found:
+            raise UnsavableError((), f"{class_text(value)}, which is not found by its name {form}")
+        return {"name": found[0]}, {}
     parts: list[Any] = [*form, *[None] * (6 - len(form))]
     function, arguments, state, items, pairs, setter = parts
     if setter is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections import ChainMap, UserDict, UserList, UserString
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from types import BuiltinFunctionType, FunctionType, MethodType
@@ -34,6 +35,8 @@ _STANDARD = frozenset(
     {"array", "builtins", "collections", "datetime", "decimal", "enum", "fractions", "functools",
      "pathlib", "random", "uuid", "zoneinfo"}
 )  # fmt: skip
+# Of the module collections, without an adapter until a user asks for one.
+_NOT_KEPT = (UserDict, UserList, UserString, ChainMap)
 # Classes that are not where their names say.
 _HIDDEN = {"builtins:method": MethodType, "builtins:ellipsis": type(Ellipsis)}
 # Classes of what is saved by name; each version of Cython has a class of its own.
@@ -181,7 +184,7 @@ def adapt(
     by_attributes = get is None and make is None and set is None
     if not by_attributes and (get is None or (make is None) == (set is None)):
         raise TypeError("give get and one of make and set to jobrun.adapt, or a class alone")
-    if kind.__module__ in ("builtins", "numpy", "collections"):
+    if kind.__module__ in ("builtins", "numpy", "collections") and kind not in _NOT_KEPT:
         raise TypeError(f"{kind.__qualname__} is kept without an adapter; adapt a class of yours")
     if isinstance(what, type) and get is None:
         objects: Any = import_module(f"{__name__.rpartition('.')[0]}.reduce_protocol")

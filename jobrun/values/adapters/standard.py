@@ -14,7 +14,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import PurePath
-from types import MethodType
+from types import MemberDescriptorType, MethodType
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,28 @@ def _partial_tree(value: Any) -> dict[str, Any]:
     return {"function": value.func, "arguments": value.args, "named": dict(value.keywords)}
 
 
+def _method_tree(value: Any) -> dict[str, Any]:
+    """Return a bound method's object and name.
+
+    Raises:
+        UnsavableError: They do not give the method again: its object has another one of that name,
+            or has it as an attribute, which is not there yet when the object is made again.
+    """
+    owner, name = value.__self__, value.__name__
+    found = getattr(owner, name, None)
+    is_found = type(found) is MethodType and (
+        found.__func__ is value.__func__ and found.__self__ is owner
+    )
+    is_own = not isinstance(owner, type) and (
+        name in getattr(owner, "__dict__", ())
+        or type(getattr(type(owner), name, None)) is MemberDescriptorType
+    )
+    if not is_found or is_own:
+        why = "an attribute of its object" if is_own else f"not the '{name}' of its object"
+        raise UnsavableError((), f"the bound method {value.__qualname__}, which is {why}")
+    return {"object": owner, "name": name}
+
+
 def _value(
     get: Callable[[Any], Any], make: Callable[[Any, Any], Any], *, immutable: bool = True
 ) -> Adapter:
@@ -142,7 +164,7 @@ _ADAPTERS: dict[type, Adapter] = {
     zoneinfo.ZoneInfo: _value(_zone_tree, lambda kind, tree: kind(tree)),
     uuid.UUID: _value(str, lambda _, tree: uuid.UUID(tree)),
     MethodType: Adapter(
-        lambda value: {"object": value.__self__, "name": value.__name__},
+        _method_tree,
         lambda _, tree: getattr(tree["object"], tree["name"]),
         inner=True,
     ),

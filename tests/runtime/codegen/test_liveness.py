@@ -68,6 +68,20 @@ def test_names_of_reports_are_shared():
     assert names.shared == {"x", "z", "w"}
 
 
+def test_only_hogwild_tasks_and_reports_race():
+    one = task("a", "x = w; y += 1", node_blobs="w", reports=(report("y = w"),))
+    other = task("b", "w += 1", node_blobs="w")
+    wild = task("c", "v += 1", hogwild=True)
+    in_report = one.reports[0].steps
+
+    assert names_of(one, other).racing == frozenset()
+    assert names_of(one, other, wild).racing == {"w", "y"}
+    assert GroupUsage(group(one, other)).task_block(one, in_report).racing == {"w", "y"}
+
+    changing = NodeReport("local", report("w += 1"))
+    assert names_of(one, other, reports=(changing,)).racing == {"w"}
+
+
 def test_what_instances_have_in_common_is_shared():
     one = task("a", "x = n", instances=2, instance_blobs="x")
 

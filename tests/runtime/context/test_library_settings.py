@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextvars
 import decimal
 import json
+import os
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -175,3 +177,29 @@ def test_a_change_beside_tasks_that_run_at_the_same_time_is_warned_of_once():
     assert "decimal.context" in noted.text
     assert "'make' and 'fit'" in noted.text
     assert "needs:" in noted.text
+
+
+def test_flags_of_decimals_are_no_reason_for_a_warning():
+    events = []
+    settings = contextvars.Context().run(lambda: LibrarySettings(events.append, 2))
+
+    settings.within(lambda: settings.call(lambda: decimal.Decimal(1) / 3))
+
+    assert settings.capture() == {"decimal.flags": ["Inexact", "Rounded"]}
+    assert events == []
+
+
+def test_the_time_zone_is_that_of_before_when_a_run_has_ended(monkeypatch, settings):
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+    def change():
+        os.environ["TZ"] = "Asia/Tokyo"
+        time.tzset()
+
+    with settings.watch():
+        settings.within(lambda: settings.call(change))
+    assert settings.capture()["time.zone"][0] == "JST"
+    settings.close()
+
+    assert time.tzname[0] == "UTC"

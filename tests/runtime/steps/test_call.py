@@ -9,6 +9,7 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.graph.steps import Loop
 from jobrun.graph.types import OutputRef
 from jobrun.runtime.codegen.liveness import BlockNames
+from jobrun.runtime.steps.array_audit import ArrayAudit, find_changed
 from jobrun.runtime.steps.call import call_action, read_only_view
 from jobrun.testing.graphs import call, expr, steps
 from jobrun.values.atomic_counter import Counter
@@ -57,6 +58,39 @@ def inner(x):
 
 def outer(x):
     inner(x)
+
+def state():
+    whole = np.empty(1, object)
+    whole[0] = [1]
+    return {"best": [1.0], "w": np.zeros(2), "all": [[np.zeros(2)]], "set": {1}, "objects": whole}
+
+def change_first(best, state):
+    state["best"][0] += 1
+    return best[0]
+
+def change_part(best, state):
+    best[0] += 1
+
+def change_inner(best, state):
+    state["all"][0][0] += 1
+    state["set"].add(2)
+    return best[0][0][0].sum(), len(best[1])
+
+def change_objects(best, state):
+    state["objects"][0].append(5)
+    return len(best), len(best[0])
+
+def append(x):
+    x[0].append(1)
+
+def change_beside(best, state):
+    state["best"][0] += 1
+
+def write_in_c(x):
+    import ctypes
+    x = x["w"] if type(x) is dict else x
+    ctypes.memset(x.ctypes.data, 1, 8)
+    return 0
 
 def keep_part(x):
     kept.append(x[1:])
@@ -350,6 +384,95 @@ def test_change_of_an_argument_that_is_no_blob_names_the_expression(bench, funct
         bench.do(use(function, **given))
 
     assert words in caught.value.faults[0].mend
+
+
+def test_a_part_that_an_expression_takes_out_of_an_inout_blob_is_that_part(bench):
+    both = {"best": "s['best']", "state": "s"}
+    step = call("callables_library:change_first", inout="state", out="v", **both)
+    blobs = bench.do(use("state", out="s"), step)
+    assert blobs["v"] == 2.0
+
+    bench.do(call("callables_library:change_part", inout="state", **both))
+    assert blobs["s"]["best"] == [3.0]
+
+    parts = {"best": "(s['all'], s['set'])", "state": "s"}
+    bench.do(call("callables_library:change_inner", inout="state", out="a b", **parts))
+    assert (blobs["a"], blobs["b"]) == (2.0, 2)
+
+    items = {"best": "s['objects']", "state": "s"}
+    bench.do(call("callables_library:change_objects", inout="state", out="a b", **items))
+    assert (blobs["a"], blobs["b"]) == (1, 2)
+    items = {"best": "(s['objects'][0], [1])", "state": "s"}
+    bench.do(call("callables_library:change_objects", inout="state", out="a b", **items))
+    assert (blobs["a"], blobs["b"]) == (2, 3)
+
+
+def test_a_change_inside_an_array_of_python_objects_is_refused(bench):
+    with pytest.raises(TaskFailedError) as caught:
+        bench.do(use("state", out="s"), use("append", x="s['objects']"))
+
+    assert code_of(caught) == "E246"
+
+
+def test_a_part_of_an_inout_blob_beside_what_is_lent_as_a_copy_is_refused(bench):
+    step = call(
+        "callables_library:change_beside", best="[s['best'], t['set']]", state="s", inout="state"
+    )
+    with pytest.raises(TaskFailedError) as caught:
+        bench.do(use("state", out="s"), use("state", out="t"), step)
+
+    assert code_of(caught) == "E258"
+    assert "[s['best'], t['set']]" in caught.value.faults[0].message
+
+
+@pytest.mark.parametrize("given", ["x", "x[1:]", "x[::2]", "s", "s['w']", "s['all'][0][0]"])
+def test_what_c_code_writes_to_a_read_only_array_is_refused(bench, given):
+    with pytest.raises(TaskFailedError) as caught:
+        bench.do(use("state", out="s"), use("write_in_c", x=given))
+
+    assert code_of(caught) == "E246"
+
+
+def test_what_c_code_writes_to_an_inout_array_is_not_refused(bench):
+    bench.do(use("write_in_c", x="x", inout="x"))
+
+    assert bench.blobs["x"][0] != 0
+
+
+def test_large_arrays_are_audited_at_the_calls_1_2_4_8(monkeypatch):
+    read = []
+    monkeypatch.setattr("jobrun.runtime.steps.array_audit._digest_large", lambda _: len(read))
+    audit = ArrayAudit()
+    small, large = np.zeros(8), np.zeros(1 << 14)
+
+    for call_number in range(1, 10):
+        found = audit.begin([("a", (), small), ("b", (), large)])
+        assert small is found[0][0][2]
+        read += [call_number] if len(found) == 2 else []
+
+    assert read == [1, 2, 4, 8]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((300, 300)),
+        np.zeros((300, 300), order="F"),
+        np.zeros((300, 300))[::2],
+        np.zeros(3, "M8[s]"),
+        np.zeros((3, 3), "M8[s]").T,
+        np.zeros((), "f4"),
+        np.zeros(20_000, "i4,M8[s]"),
+        np.zeros(10_000_000, "u1"),
+    ],
+)
+def test_audits_see_changes_of_every_form_of_array(array):
+    audited = ArrayAudit().begin([("a", (), array)])
+    assert find_changed(audited) is None
+
+    array.view(array.dtype)[...] = 1
+
+    assert find_changed(audited)[0] == "a"
 
 
 def test_outputs_of_instances_are_handed_over_as_a_list(bench):

@@ -54,13 +54,30 @@ def test_installed_modules_and_attributes_of_classes_are_found(tmp_path):
     assert load_callable("json:JSONDecoder.decode", str(tmp_path))
 
 
-def test_the_standard_library_is_not_forgotten(tmp_path):
+def test_a_file_with_the_name_of_a_loaded_module_of_python_is_refused(tmp_path):
     where = folder(tmp_path, json="def dumps(x): return 'mine'")
     before = sys.modules["json"]
 
-    load_callable("json:dumps", where)
+    for target in ("json:dumps", "json.decoder:JSONDecoder"):
+        with pytest.raises(TaskFailedError, match=r"json\.py") as caught:
+            load_callable(target, where)
+        assert caught.value.faults[0].code == "E207"
 
     assert sys.modules["json"] is before
+
+
+def test_such_a_file_is_refused_before_anything_runs(tmp_path):
+    folder(tmp_path, json="def dumps(x): return 'mine'")
+    (tmp_path / "job.yaml").write_text(
+        "jobrun: 1\nname: n\n"
+        "init: [{task: t, steps: [{call: 'json:dumps', with: {x: 1}, out: y}]}]\n"
+        "epoch: [{task: e, steps: [z = 1]}]\nstop: [{epochs: 1}]\n"
+    )
+    done = jobrun("validate", "job.yaml", cwd=tmp_path)
+
+    assert done.returncode != 0
+    assert "error[E392] job.yaml:3:" in done.stderr
+    assert "give the file another name" in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize("source", [None, "import no_such_module_at_all"])

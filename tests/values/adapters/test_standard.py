@@ -10,9 +10,10 @@ import math
 import random
 import subprocess
 import sys
+import types
 import uuid
 import zoneinfo
-from collections import defaultdict, deque
+from collections import Counter, UserDict, UserList, UserString, defaultdict, deque
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -20,8 +21,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from jobrun.core.errors import TaskFailedError
 from jobrun.testing.adapters import Adapted, AdapterContract
-from jobrun.values.adapters.registry import UnsavableError
+from jobrun.values.adapters import registry
+from jobrun.values.adapters.registry import UnsavableError, adapt, find_adapter
 from jobrun.values.compare import same_bits
 from jobrun.values.container_flattening import flatten
 from jobrun.values.copies import detach
@@ -157,6 +160,102 @@ def test_what_has_no_name_is_refused_by_it(value, words):
         flatten(value)
 
 
+class Walker:
+    def __init__(self):
+        self.steps = 0
+
+    def step(self):
+        self.steps += 1
+
+    def undecorated(self):
+        return self.step
+
+    @classmethod
+    def make(cls):
+        return cls()
+
+
+class Runner(Walker):
+    def step(self):
+        self.steps += 100
+
+    def slow_step(self):
+        return super().step
+
+    run = functools.partialmethod(step)
+
+
+def plain(function):
+    def step(self):
+        return function(self)
+
+    return step
+
+
+def step(self):
+    self.steps += 1000
+
+
+Runner.hop = plain(Walker.step)
+adapt(Walker)
+adapt(Runner)
+
+
+def test_a_bound_method_is_kept_only_if_its_name_gives_it_again():
+    runner, replaced = Runner(), Walker()
+    replaced.step = types.MethodType(step, replaced)
+    for kept in (runner.step, runner.undecorated(), Runner.make, runner.make, Walker().step):
+        copy = detach([kept])[0]
+        assert copy.__func__ is kept.__func__
+
+    for lost in (runner.slow_step(), runner.hop, replaced.step, types.MethodType(step, runner)):
+        with pytest.raises(UnsavableError, match=r"the bound method .*, which is"):
+            flatten([lost])
+
+
+def test_a_legacy_and_a_new_generator_of_one_bit_generator_stay_so():
+    bits = np.random.MT19937(5)
+    legacy = np.random.RandomState(bits)
+    legacy.normal()
+    pair = [legacy, np.random.Generator(bits), np.random.RandomState(7)]
+    copies = detach(pair)
+
+    for _ in range(3):
+        for one, other in zip(pair, copies, strict=True):
+            assert one.normal() == other.normal()
+
+
+def test_a_legacy_generator_that_was_saved_by_its_state_is_made_again():
+    legacy = np.random.RandomState(3)
+    legacy.normal()
+    adapter = find_adapter(np.random.RandomState)
+    made = adapter.make(np.random.RandomState, legacy.get_state(legacy=False))
+
+    assert made.normal() == legacy.normal()
+    assert made.normal() == legacy.normal()
+
+
+def test_views_of_an_array_of_python_objects_are_refused_beside_it():
+    whole = np.array([[1, None], ["a", 2]], object)
+    assert detach([whole, whole])[0].tolist() == whole.tolist()
+
+    with pytest.raises(TaskFailedError, match=r"'\?/1' shares memory with '\?/0'") as caught:
+        detach([whole, whole[0]])
+
+    assert caught.value.faults[0].code == "E258"
+
+
+def test_what_the_attrs_of_a_frame_share_stays_shared():
+    pandas = pytest.importorskip("pandas")
+    frame, rate = pandas.DataFrame({"a": [1.0]}), [1.0]
+    frame.attrs["rate"] = rate
+
+    copy, shared = detach([frame, rate])
+
+    assert copy.attrs["rate"] is shared
+    assert shared is not rate
+
+
 def test_a_value_that_contains_itself_is_refused():
     queue: deque[object] = deque()
     queue.append([queue])
@@ -197,3 +296,31 @@ def test_a_loaded_set_is_iterated_over_in_the_order_that_plain_python_gives():
 
     assert orders[0] == orders[1] == orders[2]
     assert orders[0].count("'") > 600
+
+
+@pytest.mark.parametrize("value", [UserDict(x=1), UserList([1, [2]]), UserString("a")])
+def test_classes_of_collections_that_are_not_kept_can_be_adapted(monkeypatch, value):
+    monkeypatch.setattr(registry, "_own", {})
+    with pytest.raises(UnsavableError):
+        flatten([value])
+
+    adapt(type(value))
+    try:
+        copy = detach([value])[0]
+        assert type(copy) is type(value)
+        assert copy.data == value.data
+        assert copy.data is not value.data or isinstance(value.data, str)
+    finally:
+        registry._found.clear()
+
+
+def test_classes_that_are_kept_are_not_adapted():
+    for kind in (dict, Counter, deque, np.ndarray):
+        with pytest.raises(TypeError, match="kept without an adapter"):
+            adapt(kind)
+
+
+def test_the_missing_value_of_pandas_is_kept():
+    pandas = pytest.importorskip("pandas")
+
+    assert detach([pandas.NA])[0] is pandas.NA
