@@ -211,7 +211,7 @@ class _Call:
                 return _invoke(self._step.target, function, values)
 
         try:
-            return frame.run.settings.call(invoke)
+            return frame.run.settings.call_for_task(frame.task, invoke)
         except TaskFailedError as error:
             raise self._explain_error(error, values) from error.__cause__
         finally:
