@@ -303,7 +303,7 @@ class LibrarySettings:
 
     Args:
         emit: Receives a warning, once, if a callable changes settings that nodes share, or on
-            which tasks depend that run at the same time.
+            which tasks depend that run at the same time; and if one sets a context variable.
         nodes: How many share them.
 
     Attributes:
@@ -332,6 +332,7 @@ class LibrarySettings:
         self._version = 0
         # What modules and callables have set; never changed in place.
         self._context_variables: Variables = read_variables(copy_context()) | _imported_variables
+        self._warned_of: set[ContextVar[Any]] = set()
         # The program may have set some whose process this is.
         self._note(_read(_SHARED) | _read(_LOCAL) | _read(_CONTEXT), {}, self._made)
 
@@ -343,7 +344,7 @@ class LibrarySettings:
         return here.context.run(function, *args, **kwargs)
 
     def call_for_task(self, task: str, function: Callable[[], T]) -> T:
-        """Call a user's function of a task, as ``call`` does, and keep the variables that it sets.
+        """Call a user's function of a task under library settings and variables of earlier calls.
 
         Args:
             task: Its name; empty for what surrounds all tasks of a node.
@@ -353,12 +354,27 @@ class LibrarySettings:
             TaskFailedError: E177, it has set a context variable that something else may see which
                 runs at the same time.
         """
+        self.adopt()
+        return self.run_for_task(task, function)
+
+    def run_for_task(self, task: str, function: Callable[[], T], beside: str | None = None) -> T:
+        """Call a user's function as ``call_for_task`` does, under library settings as they are.
+
+        For what runs beside a task, such as a reader: it would see what the task changes
+        meanwhile depending on timing.
+
+        Args:
+            task: Its name.
+            function: What is called.
+            beside: What always runs at the same time.
+        """
+        here = self._here
+        here.is_used = True
         try:
-            return self.call(function)
+            return here.context.run(function)
         finally:
-            here = self._here
             if here.context or here.variables:
-                self._collect_variables(task)
+                self._collect_variables(task, beside)
 
     def load(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Import a user's module; do not record library settings that each import makes."""
@@ -406,8 +422,12 @@ class LibrarySettings:
         """Restore the context variables that ``capture_variables`` returned, for each thread."""
         self._context_variables = variables
 
-    def _collect_variables(self, task: str) -> None:
+    def _collect_variables(self, task: str, beside: str | None) -> None:
         """Record the context variables that a callable of a task has set in this thread.
+
+        Args:
+            task: Its name.
+            beside: What always runs at the same time.
 
         Raises:
             TaskFailedError: E177; nothing of it is recorded then.
@@ -417,7 +437,7 @@ class LibrarySettings:
         changed = find_changed(here.variables, after)
         if not changed:
             return
-        beside = self.find_beside(task)
+        beside = beside or self.find_beside(task)
         if beside is not None:
             here.take_variables(here.variables)
             raise TaskFailedError.of(
@@ -427,6 +447,19 @@ class LibrarySettings:
                 "set it at the top of the module, or order the tasks with needs",
             )
         self._note_variables(changed, after)
+        self._warn_of_variables(changed)
+
+    def _warn_of_variables(self, changed: list[ContextVar[Any]]) -> None:
+        """Warn, once for each, of context variables without which a resumed run would begin."""
+        for one in changed:
+            if one not in self._warned_of:
+                self._warned_of.add(one)
+                text = (
+                    f"a callable has set the context variable {describe_variable(one)}: later "
+                    "calls see it, but it is not saved, and a resumed run begins without it; set "
+                    "it at the top of the module"
+                )
+                self._emit(Noted(text, "warning"))
 
     def _collect_imported_variables(self) -> None:
         """Record the context variables that an import in this thread has set."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jobrun.core.errors import TaskFailedError
+from jobrun.core.events import Noted
+from jobrun.graph.readers import CallSource, Field, Reader, ReadRecords
 from jobrun.graph.steps import Parallel
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.testing.graphs import call, group, report, setup, task
@@ -178,6 +180,16 @@ def test_what_an_earlier_group_sets_is_seen_by_all_tasks_of_later_ones(harness, 
     assert _seen(harness, "abc", *tasks) == {(3.0, 3.0, 3.0)}
 
 
+def test_a_change_that_no_checkpoint_holds_is_warned_of_once(harness, library):
+    for value in ("3.0", "4.0"):
+        harness.run(group(task("begin", call(f"{library}:change", to=value)), name="init"))
+
+    (noted,) = [event for event in harness.events if isinstance(event, Noted)]
+
+    assert "'rate'" in noted.text
+    assert "not saved" in noted.text
+
+
 def test_what_a_task_sets_beside_another_that_calls_is_refused_by_name(harness, library):
     changing = task("changes", call(f"{library}:change", to="3.0"))
     looking = _looking("looks", f"{library}:look", "a")
@@ -293,3 +305,64 @@ def test_nodes_of_one_process_that_run_at_the_same_time_may_not_change_a_variabl
     faults = _refused(harness, *tasks)
 
     assert {fault.code for fault in faults} == {"E177"}
+
+
+READER = """\
+import contextvars
+
+RATE = contextvars.ContextVar("rate", default=1.0)
+RATE.set(0.5)
+
+
+class Rows:
+    def __init__(self):
+        self.rate = RATE.get()
+
+    def __iter__(self):
+        for _ in range(3):
+            yield self.rate + RATE.get()
+
+
+class Setting(Rows):
+    def __iter__(self):
+        RATE.set(3.0)
+        yield 1.0
+
+
+def change(to):
+    RATE.set(to)
+"""
+
+
+def _read_from(name):
+    return ReadRecords(Reader("r", CallSource(name), (Field("row", ""),)))
+
+
+@pytest.fixture
+def reading(harness, request):
+    name = f"reading_{abs(hash(request.node.name))}"
+    (harness.folder / f"{name}.py").write_text(READER)
+    return name
+
+
+def test_a_class_from_which_a_task_reads_sees_what_its_module_and_earlier_groups_have_set(
+    harness, reading
+):
+    one = task("t", "a = row", read=_read_from(f"{reading}:Rows"), node_blobs="a")
+
+    assert _seen(harness, "a", one, epochs=3) == {(1.0,)}
+    harness.run(group(task("begin", call(f"{reading}:change", to="3.0"))))
+    assert _seen(harness, "a", one, epochs=3) == {(6.0,)}
+
+
+@pytest.mark.parametrize("calls", [True, False])
+def test_a_class_from_which_a_task_reads_may_not_set_a_variable_that_others_see(
+    harness, reading, calls
+):
+    # It reads ahead: when it does so depends on timing.
+    steps = [call(f"{reading}:change", to="row")] if calls else ["x = row"]
+    one = task("t", *steps, read=_read_from(f"{reading}:Setting"))
+
+    fault = _refused(harness, one)[0]
+
+    assert fault.code == "E177"
