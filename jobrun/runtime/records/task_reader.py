@@ -405,12 +405,11 @@ class OpenSource:
 
         settings = frame.run.settings
         made = settings.load(load_callable, source.target, frame.resolve_folder(source.folder))
-        # A pass may last for several epochs.
-        opening = self._opening
 
         def call(work: Callable[[], Any]) -> Any:
             def printing() -> Any:
-                with collect(printed_lines(frame, reader.path, opening)):
+                # A pass may last for several epochs.
+                with collect(printed_lines(frame, reader.path, self._opening)):
                     return work()
 
             found = settings.run_for_task(frame.task, printing, "the task that reads")
