@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from graphlib import TopologicalSorter
-from itertools import pairwise
 from typing import Any, assert_never
 
 from jobrun.core.errors import Origin
@@ -164,29 +162,6 @@ def makers(tasks: Iterable[Task]) -> dict[str, tuple[str, Origin]]:
 def has_callables(job: Job) -> bool:
     """Query a job for whether any of its steps calls Python code of the user."""
     return any(isinstance(step, CallPython) for step in iter_steps(job))
-
-
-def find_concurrent_callables(group: TaskGroup) -> tuple[str, str] | None:
-    """Query a group for two tasks that may call Python at the same time; return their names."""
-    needs = {task.name: task.needs for task in group.tasks}
-    calling = [
-        task.name
-        for task in group.tasks
-        if any(isinstance(step, CallPython) for step in walk(task.steps))
-    ]
-    order = TopologicalSorter(needs)
-    rank = {name: number for number, name in enumerate(order.static_order())}
-    calling = sorted(set(calling), key=rank.__getitem__)
-    # They are all in one order only if each needs the one before it.
-    for first, second in pairwise(calling):
-        reached, rest = {second}, [second]
-        for name in rest:
-            found = set(needs.get(name, ())) - reached
-            reached |= found
-            rest += found
-        if first not in reached:
-            return first, second
-    return None
 
 
 def blocks(step: Step) -> tuple[tuple[Step, ...], ...]:

@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.concurrent_calls import find_early_imports
 from jobrun.graph.query import walk
 from jobrun.graph.readers import ReadQueue, ReadRecords, record_fields, record_path
 from jobrun.graph.steps import CallPython
@@ -119,6 +120,7 @@ class GroupPlan:
         opaque: Per node, those of ``changed`` that code may change which cannot be seen into.
         is_alone: It is one bare task that ends soon once it is asked to, and nothing else: it
             needs no thread of its own, and no thread that waits for it.
+        early_imports: Targets and folders of callables whose modules are imported before its tasks.
     """
 
     group: TaskGroup
@@ -128,6 +130,7 @@ class GroupPlan:
     queues: tuple[QueuePlan, ...] = ()
     opaque: Mapping[str, frozenset[str]] = field(default_factory=dict)
     is_alone: bool = False
+    early_imports: tuple[tuple[str, str], ...] = ()
 
 
 def plan_group(group: TaskGroup, meter: Instrumenter | None = None) -> GroupPlan:
@@ -149,6 +152,7 @@ def plan_group(group: TaskGroup, meter: Instrumenter | None = None) -> GroupPlan
         queues,
         {node: opaque.get(node, frozenset()) for node in places},
         not queues and _is_alone(tasks, around),
+        find_early_imports(group),
     )
 
 

@@ -86,6 +86,7 @@ JAX = {
         "str(jax.config.jax_default_matmul_precision)",
 }  # fmt: skip
 SKLEARN = {"sklearn.set_config(working_memory=7)": "sklearn.get_config()['working_memory']"}
+SCIPY = {"scipy.special.seterr(singular='raise')": "scipy.special.geterr()['singular']"}
 
 
 def _write_job(folder, table, imports="", spec=SPEC):
@@ -119,8 +120,9 @@ def _run_whole_and_killed(folder, *words):
         (NEWER_TORCH, "import torch\n"),
         (JAX, "import jax\n"),
         (SKLEARN, "import sklearn\n"),
+        (SCIPY, "import scipy.special\n"),
     ],
-    ids=["standard", "torch", "newer torch", "jax", "sklearn"],
+    ids=["standard", "torch", "newer torch", "jax", "sklearn", "scipy"],
 )
 def test_settings_that_init_makes_hold_in_epochs_before_and_after_a_resume(
     table, imports, tmp_path

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jobrun.graph.query import (
-    find_concurrent_callables,
     remote_by_path,
     reports_by_path,
     setup_by_name,
     tasks_by_name,
     used_nodes,
 )
-from jobrun.graph.steps import CallPython
 from jobrun.graph.types import NodeReport, NodeSetup, RemoteNet, Report, SetupNets, Task, TaskGroup
-from tests.support.tables import each_case
 
 GROUP = TaskGroup(
     "epoch",
@@ -57,22 +54,3 @@ def test_each_declared_remote_net_once_with_its_nodes():
         (first, ("n0", "n1")),
         (second, ("n1",)),
     )
-
-
-def _calling(name, *needs):
-    return Task(name, "a", (CallPython("m:f"),), needs=needs)
-
-
-@each_case(
-    "tasks, found",
-    [
-        ([_calling("a"), _calling("b")], ("a", "b")),
-        ([_calling("a"), _calling("b", "a"), _calling("c", "a")], ("b", "c")),
-        ([_calling("a"), _calling("b", "a"), _calling("c", "b")], None),
-        # The order is that of needs, by way of a task that calls nothing.
-        ([_calling("b", "x"), _calling("a"), Task("x", "a", (), needs=("a",))], None),
-        ([_calling("a"), Task("x", "a", ())], None),
-    ],
-)
-def test_tasks_whose_callables_may_run_at_the_same_time(tasks, found):
-    assert find_concurrent_callables(TaskGroup("epoch", tuple(tasks))) == found

@@ -4,7 +4,8 @@
 ``init`` or at the top of a module, and hold until the process ends; some of them for one thread
 only, and tasks run in several. So what a callable sets holds for all later calls, is saved with the
 state of its node, and is set again where that is loaded. No library is imported to be asked.
-Environment variables, which many libraries read, are kept with them.
+Environment variables, which many libraries read, are kept with them. Context variables hold for all
+later calls too, but are not saved.
 """
 
 from __future__ import annotations
@@ -16,15 +17,24 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from contextvars import Context
+from contextvars import Context, ContextVar, copy_context
 from importlib import import_module
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
-from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import Listener, Noted, ignore
+from jobrun.runtime.context.context_variables import (
+    NO_VARIABLES,
+    Variables,
+    describe_variable,
+    find_changed,
+    make_context,
+    merge_changes,
+    read_variables,
+)
 
 if TYPE_CHECKING:
     from jobrun.runtime.context.environment_variables import EnvironmentVariables
@@ -245,6 +255,13 @@ _LOCAL: _Table = _with_full_names(
                 lambda sklearn, value: sklearn.set_config(**value),
             )
         },
+        "scipy.special": {
+            "errors": _Setting(
+                lambda special: _ask_new_thread(special.geterr),
+                lambda special: dict(special.geterr()),
+                lambda special, value: special.seterr(**value),
+            )
+        },
     }
 )
 # Those of a context.
@@ -273,6 +290,9 @@ _CONTEXT: _Table = _with_full_names(
     }
 )
 _TABLES = (_SHARED, _LOCAL, _CONTEXT)
+# Context variables that imports of the user's modules have set in this process: another session
+# finds the modules imported.
+_imported_variables: dict[ContextVar[Any], Any] = {}
 
 
 class _Thread(threading.local):
@@ -283,6 +303,8 @@ class _Thread(threading.local):
         self.is_used = False
         self.version = 0
         self.seen: Settings = {}
+        # Those that its context was made of, or that are known of it since.
+        self.variables = NO_VARIABLES
 
     def read(self) -> dict[str, Any]:
         """Read one thread's library settings, including those in its ``contextvars``."""
@@ -295,6 +317,11 @@ class _Thread(threading.local):
         _write(_LOCAL, wanted)
         self.context.run(_write, _CONTEXT, wanted)
 
+    def take_variables(self, variables: Variables) -> None:
+        """Replace this thread's context by one with the given context variables."""
+        self.context = make_context(variables, self.context)
+        self.variables = variables
+
 
 class LibrarySettings:
     """The settings of libraries that the callables of one process have made.
@@ -304,21 +331,24 @@ class LibrarySettings:
 
     Args:
         emit: Receives a warning, once, if a callable changes settings that nodes share, or on
-            which tasks depend that run at the same time.
+            which tasks depend that run at the same time; and if one sets a context variable.
         nodes: How many share them.
 
     Attributes:
         find_concurrent: Finds two tasks with callables, of the group that runs, which may run at
             the same time.
+        find_beside: Describes what may call Python while a callable of a task of that group runs.
     """
 
     find_concurrent: Callable[[], tuple[str, str] | None]
+    find_beside: Callable[[str], str | None]
 
     def __init__(self, emit: Listener = ignore, nodes: int = 1) -> None:
         self._emit = emit
         self._nodes = nodes
         self._has_warned = False
         self.find_concurrent = lambda: None
+        self.find_beside = lambda _: None
         self._lock = threading.Lock()
         self._here = _Thread()
         # What a new process has once it has imported the modules of the callables.
@@ -328,6 +358,9 @@ class LibrarySettings:
         # Where callables, or what has been saved, may have made some.
         self._variables: EnvironmentVariables | None = None
         self._version = 0
+        # What modules and callables have set; never changed in place.
+        self._context_variables: Variables = read_variables(copy_context()) | _imported_variables
+        self._warned_of: set[ContextVar[Any]] = set()
         # The program may have set some whose process this is.
         self._note(_read(_SHARED) | _read(_LOCAL) | _read(_CONTEXT), {}, self._made)
 
@@ -338,11 +371,47 @@ class LibrarySettings:
         here.is_used = True
         return here.context.run(function, *args, **kwargs)
 
+    def call_for_task(self, task: str, function: Callable[[], T]) -> T:
+        """Call a user's function of a task under library settings and variables of earlier calls.
+
+        Args:
+            task: Its name; empty for what surrounds all tasks of a node.
+            function: What is called.
+
+        Raises:
+            TaskFailedError: E177, it has set a context variable that something else may see which
+                runs at the same time.
+        """
+        self.adopt()
+        return self.run_for_task(task, function)
+
+    def run_for_task(self, task: str, function: Callable[[], T], beside: str | None = None) -> T:
+        """Call a user's function as ``call_for_task`` does, under library settings as they are.
+
+        For what runs beside a task, such as a reader: it would see what the task changes
+        meanwhile depending on timing.
+
+        Args:
+            task: Its name.
+            function: What is called.
+            beside: What always runs at the same time.
+        """
+        here = self._here
+        here.is_used = True
+        try:
+            return here.context.run(function)
+        finally:
+            if here.context or here.variables:
+                self._collect_variables(task, beside)
+
     def load(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Import a user's module; do not record library settings that each import makes."""
         self.collect()
         self._note_shared()
-        made = self.call(function, *args, **kwargs)
+        try:
+            made = self.call(function, *args, **kwargs)
+        finally:
+            self._collect_imported_variables()
         if self._variables is not None:
             self._variables.note_import()
         here = self._here
@@ -369,6 +438,75 @@ class LibrarySettings:
             here.write(self._known())
             here.seen = here.read()
             here.version = version
+        variables = self._context_variables
+        if here.variables is not variables:
+            here.take_variables(variables)
+
+    def capture_variables(self) -> Variables:
+        """Return the context variables that all calls see, to restore them in this process."""
+        return self._context_variables
+
+    def restore_variables(self, variables: Variables) -> None:
+        """Restore the context variables that ``capture_variables`` returned, for each thread."""
+        self._context_variables = variables
+
+    def _collect_variables(self, task: str, beside: str | None) -> None:
+        """Record the context variables that a callable of a task has set in this thread.
+
+        Args:
+            task: Its name.
+            beside: What always runs at the same time.
+
+        Raises:
+            TaskFailedError: E177; nothing of it is recorded then.
+        """
+        here = self._here
+        after = read_variables(here.context)
+        changed = find_changed(here.variables, after)
+        if not changed:
+            return
+        beside = beside or self.find_beside(task)
+        if beside is not None:
+            here.take_variables(here.variables)
+            raise TaskFailedError.of(
+                "E177",
+                f"the callable has set the context variable {describe_variable(changed[0])}, and "
+                f"{beside} may run at the same time, and see it set or not, depending on timing",
+                "set it at the top of the module, or order the tasks with needs",
+            )
+        self._note_variables(changed, after)
+        self._warn_of_variables(changed)
+
+    def _warn_of_variables(self, changed: list[ContextVar[Any]]) -> None:
+        """Warn, once for each, of context variables without which a resumed run would begin."""
+        for one in changed:
+            if one not in self._warned_of:
+                self._warned_of.add(one)
+                text = (
+                    f"a callable has set the context variable {describe_variable(one)}: later "
+                    "calls see it, but it is not saved, and a resumed run begins without it; set "
+                    "it at the top of the module"
+                )
+                self._emit(Noted(text, "warning"))
+
+    def _collect_imported_variables(self) -> None:
+        """Record the context variables that an import in this thread has set."""
+        here = self._here
+        after = read_variables(here.context)
+        changed = find_changed(here.variables, after)
+        if changed:
+            _imported_variables.update((one, after[one]) for one in changed if one in after)
+            self._note_variables(changed, after)
+
+    def _note_variables(self, changed: list[ContextVar[Any]], after: Variables) -> None:
+        here = self._here
+        with self._lock:
+            is_newest = here.variables is self._context_variables
+            merged = merge_changes(self._context_variables, changed, after)
+            self._context_variables = merged
+        if is_newest:
+            # Its context is kept: tokens that a callable holds are valid in no other.
+            here.variables = merged
 
     def collect(self) -> None:
         """Record library settings that a callable changed in this thread, for other threads."""
@@ -523,7 +661,7 @@ def _write(table: _Table, wanted: Settings) -> None:
 
 
 def _import_library(name: str) -> None:
-    library = name.partition(".")[0]
+    library = _library(name)
     if not any(name in table.get(library, {}) for table in _TABLES):
         raise _refusal(name, f"this version of jobrun does not know the setting {name}")
     try:
@@ -532,8 +670,15 @@ def _import_library(name: str) -> None:
         raise _refusal(name, f"{name} cannot be set: {error}") from error
 
 
+def _library(name: str) -> str:
+    """Return the module whose setting has the name, as the tables have it."""
+    known = (library for table in _TABLES for library in table)
+    found = (library for library in known if name.startswith(f"{library}."))
+    return next(found, name.partition(".")[0])
+
+
 def _refusal(name: str, message: str) -> EnvironmentFaultError:
-    library = name.partition(".")[0]
+    library = _library(name).partition(".")[0]
     return EnvironmentFaultError.of(
         "E268",
         f"{message}; callables had set it when the epoch was saved",
@@ -542,6 +687,6 @@ def _refusal(name: str, message: str) -> EnvironmentFaultError:
 
 
 def _default(name: str) -> Any:
-    library = name.partition(".")[0]
+    library = _library(name)
     found = next(table[library][name] for table in _TABLES if name in table.get(library, {}))
     return found.default(sys.modules[library]) if callable(found.default) else found.default

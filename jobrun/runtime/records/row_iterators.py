@@ -11,7 +11,6 @@ functions", 1988; J. Black and P. Rogaway, "Ciphers with arbitrary finite domain
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -196,6 +195,10 @@ class CounterRows:
         """Do nothing at the end of a row iterator over a counter, which has no file to close."""
 
 
+def _call_plainly(work: Callable[[], Any]) -> Any:
+    return work()
+
+
 class ObjectIterator:
     """Iterates over the rows of a user's object.
 
@@ -207,8 +210,7 @@ class ObjectIterator:
         drop_last: A last batch that is not full is not given.
         what: The class, for messages.
         note_gaps: Called with the name of a field whose array has gaps, which the record has not.
-        around: Creates a context for user code; raises at its end if that has changed what it
-            may not.
+        call: Calls a function with user code; raises if that has changed what it may not.
     """
 
     def __init__(
@@ -221,16 +223,15 @@ class ObjectIterator:
         drop_last: bool,
         what: str,
         note_gaps: Callable[[str], None] | None = None,
-        around: Callable[[], AbstractContextManager[None]] = nullcontext,
+        call: Callable[[Callable[[], Any]], Any] = _call_plainly,
     ) -> None:
         self._names = names
         self._note_gaps = note_gaps
         self._batch = batch
         self._drop_last = drop_last
         self._what = what
-        self._around = around
-        with around():
-            self._object = made()
+        self._call = call
+        self._object = call(made)
         read = getattr(self._object, "read", None)
         self._read: Callable[[int], Any] | None = read if batch and callable(read) else None
         self._iterator: Iterator[Any] = iter(())
@@ -252,12 +253,12 @@ class ObjectIterator:
     def _run(self, work: Callable[[], _Result]) -> _Result:
         """Call a user's row iterator; raise its exception as an error with its file and line."""
         try:
-            with self._around():
-                return work()
+            found: _Result = self._call(work)
         except JobrunError:
             raise
         except Exception as error:
             raise explain_exception(self._what, error) from error
+        return found
 
     def _leave_out(self, rows: int) -> None:
         seek = getattr(self._object, "seek", None)

@@ -13,7 +13,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, assert_never
@@ -61,6 +60,7 @@ from jobrun.runtime.records.row_iterators import (
 )
 from jobrun.runtime.step_errors import explain_at
 from jobrun.runtime.steps.call import GapNotes, make_instance, printed_lines, read_only_view
+from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value, describe
 from jobrun.values.change_detection import lend
@@ -403,14 +403,16 @@ class OpenSource:
         given = {name: read_only_view(one) for name, one in values.items() if name not in loans}
         given |= {name: loan.lent for name, loan in loans.items()}
 
-        def made() -> Any:
-            return make_instance(source.target, frame.resolve_folder(source.folder), given, frame)
+        settings = frame.run.settings
+        made = settings.load(load_callable, source.target, frame.resolve_folder(source.folder))
 
-        @contextmanager
-        def around() -> Iterator[None]:
-            # A pass may last for several epochs.
-            with collect(printed_lines(frame, reader.path, self._opening)):
-                yield
+        def call(work: Callable[[], Any]) -> Any:
+            def printing() -> Any:
+                # A pass may last for several epochs.
+                with collect(printed_lines(frame, reader.path, self._opening)):
+                    return work()
+
+            found = settings.run_for_task(frame.task, printing, "the task that reads")
             for name, loan in loans.items():
                 path = loan.change()
                 if path is not None:
@@ -420,17 +422,18 @@ class OpenSource:
                         f"argument '{name}', at '{'/'.join((name, *path))}'",
                         "let it change a copy of its own: copy.deepcopy(value)",
                     )
+            return found
 
         names = tuple(one.member for one in reader.fields)
         return ObjectIterator(
-            made,
+            lambda: make_instance(source.target, made, given, frame),
             names,
             start,
             reader.batch,
             drop_last=reader.drop_last,
             what=source.target,
             note_gaps=self._gap_notes.to(frame),
-            around=around,
+            call=call,
         )
 
 

@@ -287,7 +287,7 @@ class _Call:
                 return _invoke(self._step.target, function, values)
 
         try:
-            return frame.run.settings.call(invoke)
+            return frame.run.settings.call_for_task(frame.task, invoke)
         except TaskFailedError as error:
             raise self._explain_error(error, values) from error.__cause__
         finally:
@@ -564,23 +564,22 @@ def printed_lines(frame: Frame, path: str, now: Frame | None = None) -> PrintedL
     return PrintedLines(log, (task, node, instance, epoch))
 
 
-def make_instance(target: str, folder: str, values: Mapping[str, Value], frame: Frame) -> Any:
+def make_instance(
+    target: str, made: Callable[..., Any], values: Mapping[str, Value], frame: Frame
+) -> Any:
     """Create an object of a user's class by a call, as the ``call`` step does.
 
     Args:
-        target: The class.
-        folder: Where its module is searched for first.
+        target: The class, for messages.
+        made: The class.
         values: Its arguments, in a form in which it cannot change blobs.
         frame: The task's.
 
     Raises:
-        TaskFailedError: E206, the class raised; E207, it cannot be imported.
+        TaskFailedError: E206, the class raised.
     """
-    made = load_callable(target, folder)
     wanted = [name for name in _parameters(made) if name in _EXTRAS and name not in values]
-    # The class's own code expects numpy's own way of warning.
-    with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
-        return _invoke(target, made, dict(values) | {name: _EXTRAS[name](frame) for name in wanted})
+    return _invoke(target, made, dict(values) | {name: _EXTRAS[name](frame) for name in wanted})
 
 
 def read_only_view(value: Value) -> Value:

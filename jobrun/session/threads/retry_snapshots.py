@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.runtime.context.context_variables import Variables
 from jobrun.runtime.context.frame import Blobs
 from jobrun.runtime.snapshots.node_objects import copy_object_state, restore_object_state
 from jobrun.values.blob_kinds import Value, is_object
@@ -25,12 +26,14 @@ class WorkspaceSnapshot:
         changed: Per node, the names whose value the group may change in place.
         states: Per node, copies of the states of objects, of which there is only one.
         settings: Those of libraries that callables have made.
+        variables: Context variables that all calls see.
     """
 
     blobs: Mapping[str, Mapping[str, Value]]
     changed: Mapping[str, Set[str]]
     states: Mapping[str, Mapping[str, ObjectState]] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    variables: Variables = field(default_factory=dict)
 
 
 def take_snapshot(workspaces: Workspaces, changed: Mapping[str, Set[str]]) -> WorkspaceSnapshot:

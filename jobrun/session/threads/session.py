@@ -7,9 +7,10 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import Context
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,7 @@ from jobrun.core.events import ignore
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.lazy_module import lazy_module
 from jobrun.core.system_calls import usable_cpus
-from jobrun.graph.query import find_concurrent_callables
+from jobrun.graph.concurrent_calls import find_calls_beside, find_concurrent_callables
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.context.cancel import CancelScope
 from jobrun.runtime.context.child_processes import ChildReaper
@@ -35,7 +36,7 @@ from jobrun.runtime.group_plan import GroupPlan, plan_group
 from jobrun.runtime.snapshots.snapshot import Snapshots
 from jobrun.runtime.step_errors import NumpyWarnings
 from jobrun.runtime.steps.restore_process_state import ProcessState
-from jobrun.runtime.steps.user_modules import FolderOnPath
+from jobrun.runtime.steps.user_modules import FolderOnPath, load_callable
 from jobrun.runtime.task_limits import has_own_scope
 from jobrun.session.base import GroupCancelledError, Outputs, RunContext, merge_errors
 from jobrun.session.threads.thread_pool import IdleCpuStarter, ThreadPool
@@ -92,6 +93,8 @@ class ThreadsSession:
         self._surroundings = ProcessState(ignore)
         self._settings = LibrarySettings()
         self._user_modules: FolderOnPath | None = None
+        # Callables whose modules were imported before they were called: targets and folders.
+        self._imported: set[tuple[str, str]] = set()
         self._leash = ChildReaper()
         self._savings = Snapshots()
         self._running: GroupRun | None = None
@@ -117,6 +120,7 @@ class ThreadsSession:
         self._start_beside = IdleCpuStarter(self._pool) if usable_cpus() > 1 else None
         self._user_modules = FolderOnPath(context.folder)
         self._user_modules.add()
+        self._imported = set()
 
     def run(
         self, group: TaskGroup, epoch: int, outputs: Outputs, points: SafePointHooks | None = None
@@ -259,12 +263,17 @@ class ThreadsSession:
     def snapshot(self, group: TaskGroup) -> retry_snapshots.WorkspaceSnapshot:
         """Take a snapshot of what a group may change in the ``threads`` session's workspaces."""
         kept = retry_snapshots.take_snapshot(self._workspaces, self._plan(group).changed)
-        return replace(kept, settings=self._settings.capture())
+        return replace(
+            kept,
+            settings=self._settings.capture(),
+            variables=self._settings.capture_variables(),
+        )
 
     def restore(self, snapshot: retry_snapshots.WorkspaceSnapshot) -> None:
         """Restore the workspaces of the ``threads`` session to a snapshot."""
         retry_snapshots.restore_snapshot(snapshot, self._workspaces)
         self._settings.restore(snapshot.settings)
+        self._settings.restore_variables(snapshot.variables)
         for blobs in self._workspaces.values():
             objects = {name: value for name, value in blobs.items() if is_object(value)}
             self._savings.objects.note_states(objects)
@@ -351,10 +360,25 @@ class ThreadsSession:
         may_call = any(task.may_block for task in plan.tasks)
         if may_call or any(one.setup or one.reports for one in plan.nodes):
             self._settings.find_concurrent = partial(find_concurrent_callables, plan.group)
+            self._settings.find_beside = partial(find_calls_beside, plan.group)
             with self._settings.watch(), self._surroundings.preserve():
+                self._import_modules(plan)
                 yield
         else:
             yield
+
+    def _import_modules(self, plan: GroupPlan) -> None:
+        """Import the modules of callables that may run at the same time, before any of them runs.
+
+        Otherwise what one module sets at its top would be seen by the others depending on timing.
+        """
+        folder = self._require_open()[0].folder
+        for target, own in plan.early_imports:
+            if (target, own) not in self._imported:
+                self._imported.add((target, own))
+                # The step that needs it imports it again, and its error says where.
+                with suppress(Exception, SystemExit):
+                    self._settings.load(load_callable, target, str(Path(folder, own)))
 
     def _require_open(self) -> tuple[RunContext, ThreadPool, NumpyWarnings]:
         if self._context is None or self._pool is None or self._warnings is None:

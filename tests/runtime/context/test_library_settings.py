@@ -126,6 +126,42 @@ def test_a_context_of_the_caller_is_not_changed(settings):
     assert (decimal.getcontext().prec, np.geterr()) == before
 
 
+def test_context_variables_of_the_program_around_are_seen_by_callables():
+    variable = contextvars.ContextVar("around", default=0)
+
+    def run():
+        variable.set(1)
+        return LibrarySettings()
+
+    around = contextvars.Context().run(run)
+
+    assert around.call(variable.get) == _in_new_thread(lambda: around.call(variable.get)) == 1
+    assert variable.get() == 0
+
+
+def test_a_token_of_an_earlier_call_resets_its_variable_in_the_same_thread(settings):
+    variable = contextvars.ContextVar("once", default=0)
+    token = settings.call_for_task("t", lambda: variable.set(1))
+    settings.call_for_task("t", lambda: variable.reset(token))
+
+    assert settings.call(variable.get) == _in_new_thread(lambda: settings.call(variable.get)) == 0
+
+
+def test_a_value_that_has_no_comparison_can_be_set(settings):
+    variable = contextvars.ContextVar("array")
+    for value in (np.zeros(2), np.ones(2)):
+        settings.call_for_task("t", lambda value=value: variable.set(value))
+
+        assert _in_new_thread(lambda: settings.call(variable.get)) is value
+
+
+def test_contexts_of_decimal_stay_with_their_threads(settings):
+    settings.call_for_task("t", lambda: contextvars.ContextVar("x").set(1))
+    here = settings.call(decimal.getcontext)
+
+    assert _in_new_thread(lambda: settings.call(decimal.getcontext)) is not here
+
+
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
