@@ -53,6 +53,11 @@ class Loan:
     # Tensors and values with adapters have no read-only views: they are copied and compared.
     _copied: tuple[Value, Value] | None = None
 
+    @property
+    def has_copies(self) -> bool:
+        """Return whether what is lent has copies of arrays, which can be changed."""
+        return self._copied is not None
+
     def change(self) -> Path | None:
         """Return the path of the first change that a callable made in its argument, or None."""
         if self._copied is not None:

@@ -48,8 +48,8 @@ class ScriptedSession:
     def names(self, node: str) -> tuple[str, ...]:
         return tuple(sorted(self.blobs))
 
-    def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        self.calls.append("settle")
+    def settle(self, keep: Mapping[str, tuple[str, ...]], *, final: bool = False) -> None:
+        self.calls += [] if final else ["settle"]
 
     def request_stop(self) -> None:
         self.cancelled = True

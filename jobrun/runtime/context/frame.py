@@ -172,10 +172,23 @@ class Blobs(dict[str, Value]):
     Single reads and writes are indivisible, so tasks of one node may share a workspace.
     """
 
-    __slots__ = ()
+    __slots__ = ("__weakref__", "_refused")
 
     def __missing__(self, name: str) -> NoReturn:
-        raise MissingBlobError(name)
+        raise self.explain_missing(name) or MissingBlobError(name)
+
+    def refuse(self, name: str, error: TaskFailedError) -> None:
+        """Delete a blob from this dict of a frame's blobs; to read it raises an error from now on.
+
+        Unless it gets another value before.
+        """
+        self._refused = {**getattr(self, "_refused", {}), name: error}
+        self.pop(name, None)
+
+    def explain_missing(self, name: str) -> TaskFailedError | None:
+        """Return the error for which this dict of a frame's blobs refuses one, or None."""
+        error = getattr(self, "_refused", {}).get(name)
+        return None if error is None else TaskFailedError(*error.faults)
 
     def drop(self, name: str) -> None:
         """Delete a blob from this dict of a frame's blobs; raise if it is not there.
@@ -183,9 +196,9 @@ class Blobs(dict[str, Value]):
         Raises:
             MissingBlobError: There is none of that name.
         """
-        if name not in self:
+        if name not in self and self.explain_missing(name) is None:
             raise MissingBlobError(name)
-        del self[name]
+        self.pop(name, None)
 
 
 def display_name(name: str) -> str:
