@@ -177,18 +177,23 @@ class Blobs(dict[str, Value]):
     def __missing__(self, name: str) -> NoReturn:
         raise self.explain_missing(name) or MissingBlobError(name)
 
-    def refuse(self, name: str, error: TaskFailedError) -> None:
+    def refuse(self, name: str, value: Value, error: TaskFailedError) -> None:
         """Delete a blob from this dict of a frame's blobs; to read it raises an error from now on.
 
         Unless it gets another value before.
         """
-        self._refused = {**getattr(self, "_refused", {}), name: error}
+        self._refused = {**getattr(self, "_refused", {}), name: (value, error)}
         self.pop(name, None)
+
+    def is_refused(self, name: str, value: Value) -> bool:
+        """Return whether this dict of a frame's blobs refuses a blob that has this value."""
+        refused = getattr(self, "_refused", {}).get(name)
+        return refused is not None and refused[0] is value
 
     def explain_missing(self, name: str) -> TaskFailedError | None:
         """Return the error for which this dict of a frame's blobs refuses one, or None."""
-        error = getattr(self, "_refused", {}).get(name)
-        return None if error is None else TaskFailedError(*error.faults)
+        refused = getattr(self, "_refused", {}).get(name)
+        return None if refused is None else TaskFailedError(*refused[1].faults)
 
     def drop(self, name: str) -> None:
         """Delete a blob from this dict of a frame's blobs; raise if it is not there.

@@ -17,6 +17,7 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
+from functools import lru_cache
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,7 @@ _CALL_S = 0.0002
 _FEW_PARTS = 16
 _SAVE_S = 0.001
 _WITHOUT_PARTS: frozenset[type] = frozenset({bool, int, float, complex, str, bytes, type(None)})
+_MUTABLE: frozenset[type] = frozenset({np.ndarray, list, dict})
 
 
 def count_others(owner: dict[str, Any] | list[Any], key: Any) -> int:
@@ -152,21 +154,44 @@ def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
         return ()
     else:
         parts = _attributes(value)
-    return [(step, part) for step, part in parts if type(part) not in _WITHOUT_PARTS]
+    return [(step, part) for step, part in parts if not _is_fixed(part)]
+
+
+def _is_fixed(value: Any) -> bool:
+    """Return whether nothing can change a value: a number, a function, a tuple of numbers."""
+    kind = type(value)
+    if kind in _WITHOUT_PARTS:
+        return True
+    if kind is tuple:
+        return _WITHOUT_PARTS.issuperset(map(type, value))
+    return (
+        kind not in _MUTABLE and (adapter := find_adapter(kind)) is not None and adapter.immutable
+    )
 
 
 def _attributes(value: Any) -> Iterable[tuple[Any, Any]]:
     """List what a value that has an adapter refers to: its items, and attributes of known kinds."""
     items = enumerate(value) if isinstance(value, list | tuple | deque) else ()
-    named = {
-        name: member.__get__(value)
-        for kind in type(value).__mro__
-        for name, member in vars(kind).items()
-        if type(member) is MemberDescriptorType and hasattr(value, name)
-    }
+    kind: type = type(value)
+    named = {name: getattr(value, name) for name in _slots(kind) if hasattr(value, name)}
     named.update(getattr(value, "__dict__", {}))
     # Others are the library's own, and may have the same state in all of its values.
-    return [*items, *((name, one) for name, one in named.items() if is_watched(one))]
+    watched = ((name, one) for name, one in named.items() if _is_array(one) or is_watched(one))
+    return [*items, *watched]
+
+
+@lru_cache(maxsize=1024)
+def _slots(kind: type) -> tuple[str, ...]:
+    return tuple(
+        name
+        for base in kind.__mro__
+        for name, member in vars(base).items()
+        if type(member) is MemberDescriptorType and not name.startswith("__")
+    )
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
 
 
 def _part_at(value: Any, path: Path) -> Any:
@@ -311,8 +336,9 @@ class KeptValues:
                 entry = None
             noted: list[_Part] = []
             outer: set[Path] = set()
+            parts.reverse()
             while parts:
-                one = _Part(*parts.pop(0)[::-1], title)
+                one = _Part(*parts.pop()[::-1], title)
                 if any(one.path[:length] in outer for length in range(len(one.path) + 1)):
                     continue
                 if one.is_kept and not is_object(one.value):
@@ -400,7 +426,12 @@ class KeptValues:
                 if not entry.is_current(blob):
                     self._retire(place, entry)
                     continue
-                if entry.error is not None or (place in outputs and place not in arguments):
+                if place in outputs and place not in arguments:
+                    # It was compared before the call.
+                    for one in entry.parts:
+                        one.compared = self._calls + 1
+                    continue
+                if entry.error is not None:
                     continue
                 # The next time others come first.
                 self._entries[place] = self._entries.pop(place)
@@ -418,7 +449,9 @@ class KeptValues:
             self._calls += 1
             self._looked = time.perf_counter()
 
-    def require_all_same(self, workspace: Mapping[str, Value], when: str, *, wholly: bool = False) -> None:
+    def require_all_same(
+        self, workspace: Mapping[str, Value], when: str, *, wholly: bool = False
+    ) -> None:
         """Refuse a save if code changed parts of a node's blobs by references kept from a call.
 
         Args:
@@ -521,7 +554,7 @@ class KeptValues:
         entry.error = error
         workspace = entry.workspace()
         if workspace is not None:
-            workspace.refuse(place[1], error)
+            workspace.refuse(place[1], entry.bound, error)
         return TaskFailedError(*error.faults)
 
     def _forget(self, place: Place, entry: _Entry) -> None:

@@ -22,7 +22,6 @@ from jobrun.graph.expression_text import render_expr
 from jobrun.graph.expressions import Expr, Name
 from jobrun.graph.steps import CallPython
 from jobrun.graph.traversal import walk_expr
-from jobrun.graph.types import Scope
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import LEVELS, Frame, display_name

@@ -283,7 +283,7 @@ class ThreadsSession:
         workspace = self._workspaces[node]
         for name in names:
             if name not in workspace:
-                raise KeyError(name)
+                raise workspace.explain_missing(name) or KeyError(name)
         return {name: copy_for_reading(workspace[name], name) for name in names}
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
@@ -318,7 +318,7 @@ class ThreadsSession:
             for node, workspace in self._workspaces.items()
         ]
         # Only when all of it is known to be right.
-        for node, workspace, blobs in settled:
+        for _, workspace, blobs in settled:
             if self._savings.kept:
                 self._savings.kept.follow_all(workspace, workspace, blobs)
             workspace.clear()
