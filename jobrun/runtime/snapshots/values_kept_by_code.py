@@ -175,7 +175,7 @@ def _attributes(value: Any) -> Iterable[tuple[Any, Any]]:
     kind: type = type(value)
     named = {name: getattr(value, name) for name in _slots(kind) if hasattr(value, name)}
     named.update(getattr(value, "__dict__", {}))
-    # Others are the library's own, and may have the same state in all of its values.
+    # Others are the library's own, and its values may share them.
     watched = ((name, one) for name, one in named.items() if _is_array(one) or is_watched(one))
     return [*items, *watched]
 
