@@ -12,6 +12,7 @@ import jobrun
 from jobrun.core.errors import TaskFailedError
 from jobrun.runtime.context.frame import Blobs
 from jobrun.runtime.snapshots.values_kept_by_code import KeptValues, find_kept
+from jobrun.session.threads.session import ThreadsSession
 from jobrun.values.copies import detach
 
 
@@ -292,3 +293,17 @@ def test_a_blob_is_followed_into_the_copy_of_its_value():
     keeper.value.append(2)
     with pytest.raises(TaskFailedError):
         keeper.call()
+
+
+def test_what_was_not_compared_is_compared_when_a_session_settles_finally():
+    keeper = Keeper(np.zeros(1 << 20))
+    keeper.grow_old()
+    keeper.value[5] = 1
+    keeper.call()
+    session = ThreadsSession()
+    session._workspaces = {"n": keeper.blobs}
+    session._savings.kept = keeper.kept
+    session.settle({"n": ("b",)})
+
+    with pytest.raises(TaskFailedError, match="was changed before the last epoch ended"):
+        session.settle({"n": ("b",)}, final=True)
