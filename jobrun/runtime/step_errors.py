@@ -108,6 +108,11 @@ def explain_at(
             mend_of(error, "see the limits (ulimit -a), the permissions and the space (df)"),
         )
         return EnvironmentFaultError(_placed(refused, place, frame))
+    name = _missing(error, variables)
+    for blobs in (frame.i, frame.t, frame.g, frame.n):
+        refusal = blobs.explain_missing(name or "")
+        if refusal is not None:
+            return TaskFailedError(*(_placed(fault, place, frame) for fault in refusal.faults))
     return TaskFailedError(_placed(_fault(error, variables), place, frame))
 
 

@@ -185,11 +185,12 @@ class Session(Protocol):
     def names(self, node: str) -> tuple[str, ...]:
         """Return the sorted names of one node's blobs, in any kind of session."""
 
-    def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
+    def settle(self, keep: Mapping[str, tuple[str, ...]], *, final: bool = False) -> None:
         """Delete all but the named blobs of each node, in any kind of session.
 
         Afterwards it holds exactly the names in ``keep[node]``, each owning its memory, in
-        C order, aligned and writable. Names not in ``keep`` end here.
+        C order, aligned and writable. Names not in ``keep`` end here. ``final`` says that no epoch
+        follows: everything that callables keep of the blobs is compared with what it was.
 
         Raises:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.

@@ -76,6 +76,11 @@ class Loan:
         parts = mutable_parts(owner)
         return [one for number, one in self._stand_ins.items() if number in parts]
 
+    @property
+    def has_copies(self) -> bool:
+        """Return whether what is lent has copies of arrays, which can be changed."""
+        return self._copied is not None
+
     def change(self) -> Path | None:
         """Return the path of the first change that a callable made in its argument, or None."""
         if self._copied is not None:

@@ -545,11 +545,17 @@ _KEPT = {
         "out: n",
         "was lent in epoch 1 as 'x/a', and kept, was changed by 'library:step' in epoch 2",
     ),
-    "a list that only a save looks at": (
+    "a list that only the end of the epoch looks at": (
         "H",
         "H.append(1); return 0",
         "out: n",
-        "'library:begin' returned in epoch 0 as 'x', and kept, was changed before this save",
+        "'library:begin' returned in epoch 0 as 'x', and kept, was changed by 'library:step'",
+    ),
+    "a part of its own argument that it returns": (
+        "{'h': []}",
+        "G[:] += 1; x['h'].append(G); return x",
+        "inout: [x], out: x",
+        "'library:step' returned in epoch 1 as 'x/h/0', and kept, was changed by 'library:step'",
     ),
 }
 
@@ -557,7 +563,7 @@ _KEPT = {
 @pytest.mark.parametrize("case", thinned(list(_KEPT), 2))
 def test_a_change_of_what_a_callable_has_kept_is_refused(tmp_path, case):
     made, body, form, said = _KEPT[case]
-    with_x = "" if "only a save" in case else "with: {x: x}, "
+    with_x = "" if "only the end" in case else "with: {x: x}, "
     (tmp_path / "library.py").write_text(
         "import numpy as np\nG, H = np.zeros(2), [1]\nclass M: last = None\n"
         f"def begin(): return {made}\ndef step(x=None):\n    {body}\n"
@@ -597,3 +603,114 @@ def test_a_blob_that_is_given_twice_and_returned_is_refused_if_it_changes(
 
     assert done.returncode == 1
     assert "error[E258] job.yaml:7:9" in done.stderr
+
+
+_LIBRARY = """
+import functools
+import numpy as np
+
+BUFFER, TABLE, KEPT = np.zeros(3), np.zeros(400_000), []
+
+def observe():
+    BUFFER[:] += 1
+    return BUFFER
+
+def shared(): return BUFFER
+
+def table(): return TABLE
+
+def advance(): BUFFER[:] += 1
+
+def change_table(epoch): TABLE[7 * epoch + 1] = 1
+
+@functools.lru_cache
+def kernel(): return np.ones(3)
+
+def double(k): k *= 2
+
+def take(x): KEPT.append(x)
+
+def change_taken():
+    if KEPT: KEPT[-1][:] = 50
+
+def total(a, b=0.0): return float(np.sum(a) + np.sum(b))
+"""
+
+_READ_LATER = {
+    "a scratch blob that a callable reads": (
+        "n = 0",
+        "- {call: 'library:observe', out: a}\n- {call: 'library:observe', out: b}\n"
+        "- {call: 'library:total', with: {a: a, b: b}, out: n}",
+        "returned in epoch 1 as 'a', and kept, was changed by 'library:observe' in epoch 1",
+    ),
+    "a scratch blob that an expression reads": (
+        "n = 0.0",
+        "- {call: 'library:observe', out: a}\n- {call: 'library:advance'}\n- n = n + sum(a)",
+        "returned in epoch 1 as 'a', and kept, was changed by 'library:advance' in epoch 1",
+    ),
+    "a scratch blob that an expression reads in a loop": (
+        "n = 0.0",
+        "- loop: 2\n  steps:\n      - {call: 'library:observe', out: a}\n"
+        "      - {call: 'library:advance'}\n      - n = n + sum(a)",
+        "returned in epoch 1 as 'a', and kept, was changed by 'library:advance' in epoch 1",
+    ),
+    "a blob that an expression binds again": (
+        "{call: 'library:shared', out: w}",
+        "- {call: 'library:advance'}\n- w = w * 1.0",
+        "returned in epoch 0 as 'w', and kept, was changed by 'library:advance' in epoch 1",
+    ),
+    "a blob that was lent to be changed": (
+        "x = zeros(3)",
+        "- {call: 'library:take', inout: [x]}\n- {call: 'library:change_taken'}\n- x = x * 1.0",
+        "was lent in epoch 1 as 'x', and kept, was changed by 'library:change_taken' in epoch 1",
+    ),
+    "a cached array that a step has changed": (
+        "n = 0.0",
+        "- {call: 'library:kernel', out: k}\n- {call: 'library:double', inout: [k]}\n"
+        "- n = n + sum(k)",
+        "returned in epoch 1 as 'k', and kept, was returned again by 'library:kernel' in epoch 2",
+    ),
+    "one item of a large array": (
+        "{call: 'library:table', out: t}",
+        "- {call: 'library:change_table'}",
+        "returned in epoch 0 as 't', and kept, was changed by 'library:change_table' in epoch 1",
+    ),
+}
+
+
+def run_with_library(tmp_path, begin, steps, *more):
+    (tmp_path / "library.py").write_text(_LIBRARY)
+    (tmp_path / "job.yaml").write_text(
+        f"jobrun: 1\nname: c\ninit:\n  - task: t\n    steps:\n      - {begin}\n"
+        "epoch:\n  - task: e\n    steps:\n"
+        + "".join(f"      {line}\n" for line in steps.splitlines())
+        + "stop: [{epochs: 4}]\n"
+    )
+    return jobrun("run", "job.yaml", *more, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("case", thinned(list(_READ_LATER), 2))
+def test_a_blob_that_differs_from_what_a_callable_has_kept_is_refused_when_it_is_read(
+    tmp_path, case
+):
+    begin, steps, said = _READ_LATER[case]
+    done = run_with_library(tmp_path, begin, steps)
+
+    assert done.returncode == 1
+    assert "error[E246] job.yaml:" in done.stderr
+    assert said in " ".join(done.stderr.split())
+
+
+def test_a_buffer_that_a_simulator_fills_again_may_be_used_until_then(tmp_path):
+    steps = (
+        "- loop: 3\n  steps:\n      - {call: 'library:observe', out: a}\n"
+        "      - {call: 'library:total', with: {a: a}, out: t}\n      - n = n + t + sum(a)\n"
+        "      - {call: 'library:advance'}\n"
+        "- {call: 'library:kernel', out: k}\n- n = n + sum(k)\n"
+        "- {log: 'n is {n}'}"
+    )
+    done = run_with_library(tmp_path, "n = 0.0", steps)
+
+    expected = sum(2 * 3.0 * (2 * number + 1) for number in range(12)) + 4 * 3.0
+    assert done.returncode == 0, done.stderr
+    assert f"n is {expected}" in done.stdout + done.stderr

@@ -118,7 +118,7 @@ class FakeSession:
     def names(self, node: str) -> tuple[str, ...]:
         return ("loss", "w")
 
-    def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
+    def settle(self, keep: Mapping[str, tuple[str, ...]], *, final: bool = False) -> None:
         self.messages += len(keep)
 
     def renew(self) -> tuple[str, ...]:

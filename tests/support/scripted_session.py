@@ -20,6 +20,8 @@ class ScriptedSession:
         self.calls: list[str] = []
         self.seen: dict[str, Outputs] = {}
         self.cancelled = False
+        # How many calls came before the one that says that no epoch follows.
+        self.settled_before = -1
 
     def open(self, cluster: Cluster, context: RunContext) -> None:
         self.calls.append("open")
@@ -48,8 +50,11 @@ class ScriptedSession:
     def names(self, node: str) -> tuple[str, ...]:
         return tuple(sorted(self.blobs))
 
-    def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        self.calls.append("settle")
+    def settle(self, keep: Mapping[str, tuple[str, ...]], *, final: bool = False) -> None:
+        if final:
+            self.settled_before = len(self.calls)
+        else:
+            self.calls.append("settle")
 
     def request_stop(self) -> None:
         self.cancelled = True

@@ -304,6 +304,8 @@ class JobRunner:
             failed_saves=before.failed_saves,
         )
         stopping = self._stopping(progress)
+        if stopping:
+            self._session.settle(self._kept_names, final=True)
         progress = replace(progress, stopping=stopping, epoch_s=time.monotonic() - started)
         if progress.stopping or self._saver.is_due(progress):
             scores = self._scored(progress)

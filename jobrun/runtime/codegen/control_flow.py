@@ -25,6 +25,7 @@ from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.steps import (
     Assign,
     Augment,
+    CallPython,
     Guard,
     If,
     Loop,
@@ -43,7 +44,12 @@ from jobrun.runtime.codegen import coercion
 from jobrun.runtime.codegen.expressions import Globals, assign, call, item, load, store
 from jobrun.runtime.codegen.line_table import StepLocation, locate
 from jobrun.runtime.codegen.liveness import collect_usage
-from jobrun.runtime.codegen.statements import StatementBuilder, load_variables, store_variables
+from jobrun.runtime.codegen.statements import (
+    StatementBuilder,
+    load_variables,
+    lose_refused,
+    store_variables,
+)
 from jobrun.runtime.context.cancel import PASSES, CancelledError
 from jobrun.runtime.context.frame import Frame
 
@@ -176,7 +182,11 @@ class ControlFlow:
         if bound:
             # Also when it fails: what it has bound by then counts.
             act = ast.Try([act], [], [], load_variables(self._statements, bound, again=True))
-        return self._with_location([*made, act], step.path, step.origin)
+        made.append(act)
+        if any(isinstance(one, CallPython) for one in walk((step,))):
+            # User code may have changed what it keeps of blobs.
+            made += lose_refused(self._statements, own - bound)
+        return self._with_location(made, step.path, step.origin)
 
     def _outermost(self, step: Loop | While) -> list[ast.stmt]:
         """Generate an outermost loop, after tests whether the slices in it need copies."""

@@ -440,6 +440,25 @@ def load_variables(
     return found
 
 
+def lose_refused(statements: StatementBuilder, names: Collection[str]) -> list[ast.stmt]:
+    """Generate statements that unset the local variables of blobs that a call has made unreadable.
+
+    Args:
+        statements: What knows the variables.
+        names: Blobs with variables that the call does not bind.
+    """
+    found: list[ast.stmt] = []
+    for name in sorted(names):
+        workspace, variable = statements.workspace(name), statements.private[name]
+        is_refused = ast.Attribute(workspace, "is_refused", ast.Load())
+        test = call(is_refused, ast.Constant(name), load(variable))
+        lose = ast.If(test, [ast.Delete([ast.Name(variable, ast.Del())])], [])
+        unbound = statements.globals.bind(UnboundLocalError, "Unbound")
+        handler = ast.ExceptHandler(unbound, None, [ast.Pass()])
+        found.append(ast.Try([lose], [handler], [], []))
+    return [ast.If(load("f.run.snapshots.kept"), found, [])] if found else []
+
+
 def release_workspaces(statements: StatementBuilder, names: Collection[str]) -> list[ast.stmt]:
     """Generate statements that delete blobs from their dicts; Python variables hold them now.
 

@@ -172,10 +172,28 @@ class Blobs(dict[str, Value]):
     Single reads and writes are indivisible, so tasks of one node may share a workspace.
     """
 
-    __slots__ = ()
+    __slots__ = ("__weakref__", "_refused")
 
     def __missing__(self, name: str) -> NoReturn:
-        raise MissingBlobError(name)
+        raise self.explain_missing(name) or MissingBlobError(name)
+
+    def refuse(self, name: str, value: Value, error: TaskFailedError) -> None:
+        """Delete a blob from this dict of a frame's blobs; to read it raises an error from now on.
+
+        Unless it gets another value before.
+        """
+        self._refused = {**getattr(self, "_refused", {}), name: (value, error)}
+        self.pop(name, None)
+
+    def is_refused(self, name: str, value: Value) -> bool:
+        """Return whether this dict of a frame's blobs refuses a blob that has this value."""
+        refused = getattr(self, "_refused", {}).get(name)
+        return refused is not None and refused[0] is value
+
+    def explain_missing(self, name: str) -> TaskFailedError | None:
+        """Return the error for which this dict of a frame's blobs refuses one, or None."""
+        refused = getattr(self, "_refused", {}).get(name)
+        return None if refused is None else TaskFailedError(*refused[1].faults)
 
     def drop(self, name: str) -> None:
         """Delete a blob from this dict of a frame's blobs; raise if it is not there.
@@ -183,9 +201,9 @@ class Blobs(dict[str, Value]):
         Raises:
             MissingBlobError: There is none of that name.
         """
-        if name not in self:
+        if name not in self and self.explain_missing(name) is None:
             raise MissingBlobError(name)
-        del self[name]
+        self.pop(name, None)
 
 
 def display_name(name: str) -> str:

@@ -327,7 +327,7 @@ class Snapshots:
         settings: Mapping[str, Any] = _NO_SETTINGS,
     ) -> Ticket:
         """Take a copy-on-write snapshot for a save; return the ticket by which to write it."""
-        self._require_kept_same(step, node, blobs)
+        self._require_kept_same(step, blobs)
         values, parts = collect_state(step.names, step.objects, blobs, step.origins, self.objects)
         objects = {name: blobs[name] for name in step.objects if is_object(blobs[name])}
         if objects and self.sharing.require_kept(node, objects, values, step.origins):
@@ -341,11 +341,11 @@ class Snapshots:
         self._held[ticket] = Snapshot(ticket, step, values, place, types, parts)
         return ticket
 
-    def _require_kept_same(self, step: SaveState, node: str, blobs: Mapping[str, Value]) -> None:
+    def _require_kept_same(self, step: SaveState, blobs: Mapping[str, Value]) -> None:
         if not self.kept:
             return
         try:
-            self.kept.require_all_same(node, blobs)
+            self.kept.require_all_same(blobs, "was changed before this save")
         except TaskFailedError as error:
             path = next((path for name, path in step.origins if f"'{name}" in str(error)), "")
             raise TaskFailedError(*(replace(one, path=path) for one in error.faults)) from error

@@ -1,9 +1,11 @@
 """Detect changes of values that a callable has kept after it returned them or had them lent.
 
 A blob is a value of its own: of what a callable keeps a reference to, the blob gets a copy. In
-plain Python the two are one, and a change of what was kept is one of the blob. So what is kept is
+plain Python the two are one, and a change of one is a change of the other. So what is kept is
 remembered with its digest, only where more references to it are counted than the call accounts
-for, and is refused when it changes while the blob still is what it was bound to then.
+for, and is compared after each call while the blob still is what it was bound to then. A blob that
+differs from what is kept is refused when it is read next; a call that returns what a blob has been
+made of, after a step has changed that blob, is refused at once.
 """
 
 from __future__ import annotations
@@ -11,10 +13,13 @@ from __future__ import annotations
 import sys
 import threading
 import time
+import weakref
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
-from typing import Any
+from functools import lru_cache
+from types import MemberDescriptorType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,13 +32,25 @@ from jobrun.values.adapters.registry import Path, find_adapter
 from jobrun.values.blob_kinds import Value, describe, is_object
 from jobrun.values.change_detection import digest_value
 
-Parts = list[tuple[Path, Any]]
+if TYPE_CHECKING:
+    # It imports this package.
+    from jobrun.runtime.context.frame import Blobs
 
-# So many values that were kept of one blob, epoch after epoch, are looked at.
-_MOST_PARTS = 16
-# All of large arrays is read at saves only, for this share of the time at most.
-_MOST_TIME = 0.02
+Parts = list[tuple[Path, Any]]
+# A workspace, by ``id``, and a blob in it.
+Place = tuple[int, str]
+
+# So often all of what is kept is compared after a call.
+_FIRST_LOOKS = 64
+# Later for this share of the time, and so many seconds, at most; what is left is compared later,
+# and all before the run ends.
+_MOST_TIME = 0.05
+_CALL_S = 0.0002
+# Of so few parts of an argument, samples are compared after each call.
+_FEW_PARTS = 16
+_SAVE_S = 0.001
 _WITHOUT_PARTS: frozenset[type] = frozenset({bool, int, float, complex, str, bytes, type(None)})
+_MUTABLE: frozenset[type] = frozenset({np.ndarray, list, dict})
 
 
 def count_others(owner: dict[str, Any] | list[Any], key: Any) -> int:
@@ -60,15 +77,19 @@ def count_owner_references(values: Mapping[str, Value]) -> dict[str, int]:
 
 
 def find_kept(value: Value, *, is_kept: bool, arrays: bool = True) -> Parts:
-    """Find parts of a blob's value to which user code still refers, but no parts of such parts.
+    """Find parts of a blob's value to which something else refers, the outer before the inner.
+
+    That may be the call itself, which refers to its arguments until it ends; so what is inside of
+    such parts is listed, too.
 
     Args:
         value: The value.
         is_kept: Something else refers to the value itself.
         arrays: Look at arrays, too.
     """
-    if is_kept:
-        return [((), value)]
+    whole: Parts = [((), value)] if is_kept else []
+    if whole and isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return whole
     found = _collect_parts(value, arrays=arrays)
     views = Counter(id(one.thing.base) for one in found.values() if _is_view(one.thing))
     kept = [
@@ -81,11 +102,7 @@ def find_kept(value: Value, *, is_kept: bool, arrays: bool = True) -> Parts:
             and sys.getrefcount(one.thing.base) > _NONE + views[id(one.thing.base)]
         )
     ]
-    outermost: dict[Path, Any] = {}
-    for path, part in sorted(kept, key=lambda one: len(one[0])):
-        if not any(path[:length] in outermost for length in range(len(path))):
-            outermost[path] = part
-    return list(outermost.items())
+    return whole + sorted(kept, key=lambda one: len(one[0]))
 
 
 @dataclass(slots=True)
@@ -123,17 +140,65 @@ def _collect_parts(value: Value, *, arrays: bool) -> dict[int, _Found]:
 
 
 def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
-    if type(value) in (list, tuple):
-        parts: Iterable[tuple[Any, Any]] = (
-            () if _WITHOUT_PARTS.issuperset(map(type, value)) else enumerate(value)
-        )
+    """List the steps to what a value refers to that can change, and that."""
+    kind = type(value)
+    if kind is np.ndarray:
+        parts: Iterable[tuple[Any, Any]] = enumerate(value.flat) if value.dtype.hasobject else ()
+    elif kind in (list, tuple, deque):
+        parts = () if _WITHOUT_PARTS.issuperset(map(type, value)) else enumerate(value)
     elif isinstance(value, dict):
         parts = value.items()
     elif trees.is_record(value):
         parts = dataclasses_and_tuples.record_items(value).items()
-    else:
+    elif (adapter := find_adapter(kind)) is None or adapter.immutable or adapter.by_name:
         return ()
-    return [(step, part) for step, part in parts if type(part) not in _WITHOUT_PARTS]
+    else:
+        parts = _attributes(value)
+    return [(step, part) for step, part in parts if not _is_fixed(part)]
+
+
+def _is_fixed(value: Any) -> bool:
+    """Return whether nothing can change a value: a number, a function, a tuple of numbers."""
+    kind = type(value)
+    if kind in _WITHOUT_PARTS:
+        return True
+    if kind is tuple:
+        return _WITHOUT_PARTS.issuperset(map(type, value))
+    return (
+        kind not in _MUTABLE and (adapter := find_adapter(kind)) is not None and adapter.immutable
+    )
+
+
+def _attributes(value: Any) -> Iterable[tuple[Any, Any]]:
+    """List what a value that has an adapter refers to: its items, and attributes of known kinds."""
+    items = enumerate(value) if isinstance(value, list | tuple | deque) else ()
+    kind: type = type(value)
+    named = {name: getattr(value, name) for name in _slots(kind) if hasattr(value, name)}
+    named.update(getattr(value, "__dict__", {}))
+    # Others are the library's own, and its values may share them.
+    watched = ((name, one) for name, one in named.items() if _is_array(one) or is_watched(one))
+    return [*items, *watched]
+
+
+@lru_cache(maxsize=1024)
+def _slots(kind: type) -> tuple[str, ...]:
+    return tuple(
+        name
+        for base in kind.__mro__
+        for name, member in vars(base).items()
+        if type(member) is MemberDescriptorType and not name.startswith("__")
+    )
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def _part_at(value: Any, path: Path) -> Any:
+    """Return the part of a blob's value to which a path leads, or None."""
+    for step in path:
+        value = next((one for at, one in _inside(value) if key_text(at) == step), None)
+    return value
 
 
 def _references_of_one() -> int:
@@ -153,17 +218,35 @@ class _Part:
     Attributes:
         digest: Of all of it.
         sample: Of samples of its large arrays; the same digest if it has none.
-        looked: When all of it was read last.
-        seconds: How long that took.
+        copied: Digest of what the blob has of it; None if none can be compared.
+        seconds: How long it took to read all of it.
+        looks: How often it was looked at after a call.
+        compared: The number of calls that had ended when all of it was compared last.
     """
 
     value: Any
     path: Path
     title: str
-    digest: bytes
-    sample: bytes
-    looked: float
-    seconds: float
+    digest: bytes = b""
+    sample: bytes = b""
+    copied: bytes | None = None
+    seconds: float = 0.0
+    looks: int = 0
+    compared: int = 0
+
+    def begin(self, bound: Value, calls: int) -> bool:
+        """Record what it is now; return whether it can be watched."""
+        started = time.perf_counter()
+        digest = digest_value(self.value)
+        self.seconds = time.perf_counter() - started
+        sample = digest_value(self.value, sampled=True)
+        if digest is None or sample is None:
+            return False
+        self.digest, self.sample, self.compared = digest, sample, calls
+        copied = digest_value(_part_at(bound, self.path))
+        # Tensors count their changes; and the order of a set is its own.
+        self.copied = copied if copied == digest else None
+        return True
 
     @property
     def is_kept(self) -> bool:
@@ -172,18 +255,19 @@ class _Part:
             return True
         return _is_view(self.value) and sys.getrefcount(self.value.base) > _ONE
 
-    def is_changed(self, *, wholly: bool) -> bool:
+    def is_changed(self, calls: int, *, wholly: bool = True) -> bool:
         """Return whether a part that a callable has kept differs from when it was recorded."""
-        if digest_value(self.value, sampled=True) != self.sample:
-            return True
-        started = time.perf_counter()
-        has_time = wholly and self.seconds <= _MOST_TIME * (started - self.looked)
-        if self.sample == self.digest or not has_time:
-            return False
-        is_changed = digest_value(self.value) != self.digest
-        self.looked = time.perf_counter()
-        self.seconds = self.looked - started
-        return is_changed
+        if wholly or self.sample == self.digest:
+            started = time.perf_counter()
+            is_changed = digest_value(self.value) != self.digest
+            self.seconds = time.perf_counter() - started
+            self.compared = calls
+            return is_changed
+        return digest_value(self.value, sampled=True) != self.sample
+
+    def is_changed_in(self, bound: Value) -> bool:
+        """Return whether a step has changed what the blob has of this part."""
+        return self.copied is not None and digest_value(_part_at(bound, self.path)) != self.copied
 
 
 @dataclass(slots=True)
@@ -191,113 +275,308 @@ class _Entry:
     """What is kept of a blob that is bound to a value.
 
     Attributes:
+        workspace: Where the blob is; gone after its group.
         bound: The value that the blob had then; another one is no concern of who keeps the parts.
+        parts: First those that were not looked at often yet.
+        error: Says how a part has changed; then the workspace refuses to read the blob.
     """
 
+    workspace: weakref.ref[Blobs]
     bound: Value
-    parts: deque[_Part] = field(default_factory=lambda: deque(maxlen=_MOST_PARTS))
+    parts: deque[_Part] = field(default_factory=deque)
+    error: TaskFailedError | None = None
+
+    def is_current(self, blob: str) -> bool:
+        """Return whether the blob still has the value of which something is kept."""
+        workspace = self.workspace()
+        if workspace is None:
+            return False
+        if self.error is not None and blob not in workspace:
+            return True
+        return workspace.get(blob) is self.bound
 
 
 class KeptValues:
     """The values of the blobs of one process' nodes that callables keep."""
 
     def __init__(self) -> None:
-        self._entries: dict[tuple[str, str], _Entry] = {}
-        self._lock = threading.Lock()
+        self._entries: dict[Place, _Entry] = {}
+        # What is kept by the memory that it has: of which blobs that is a part.
+        self._owners: dict[int, dict[Place, _Part]] = {}
+        # What code keeps of blobs that steps have changed since, and that are gone.
+        self._left: dict[int, tuple[str, _Part]] = {}
+        self._lock = threading.RLock()
+        self._calls = 0
+        self._looked = 0.0
 
     def __bool__(self) -> bool:
-        return bool(self._entries)
+        return bool(self._entries or self._left)
 
     def note(
-        self, node: str, blob: str, bound: Value, parts: Parts, title: str, *, is_new: bool
+        self, workspace: Blobs, blob: str, parts: Parts, title: str, when: str, *, is_new: bool
     ) -> None:
         """Record parts of a blob's value to which user code keeps references after a ``call``.
 
         Args:
-            node: Whose blob it is.
+            workspace: Where the blob is.
             blob: Its name.
-            bound: Its value now.
-            parts: What may be kept; emptied.
+            parts: What may be kept, the outer before the inner; emptied.
             title: Says when that was, for a message.
+            when: Says who returns what a blob was made of before, for a message.
             is_new: The blob has nothing to do with its value before.
-        """
-        noted: list[_Part] = []
-        while parts:
-            one = _Part(*parts.pop()[::-1], title, b"", b"", 0.0, 0.0)
-            if not one.is_kept or is_object(one.value):
-                continue
-            started = time.perf_counter()
-            digest, sample = digest_value(one.value), digest_value(one.value, sampled=True)
-            if digest is not None and sample is not None:
-                one.digest, one.sample = digest, sample
-                one.looked = time.perf_counter()
-                one.seconds = one.looked - started
-                noted.append(one)
-        with self._lock:
-            entry = self._entries.get((node, blob))
-            if entry is None or is_new:
-                self._entries.pop((node, blob), None)
-                entry = _Entry(bound)
-            entry.bound = bound
-            entry.parts.extend(noted)
-            if entry.parts:
-                self._entries[node, blob] = entry
 
-    def follow(self, node: str, blob: str, before: Value, after: Value) -> None:
-        """Continue to watch references kept to a blob's value after a copy has replaced it."""
-        entry = self._entries.get((node, blob))
-        if entry is not None and entry.bound is before:
+        Raises:
+            TaskFailedError: E246, a step has changed a blob that was made of such a part.
+        """
+        place, bound = (id(workspace), blob), workspace.get(blob)
+        with self._lock:
+            entry = self._entries.get(place)
+            if entry is not None and (is_new or entry.workspace() is not workspace):
+                self._retire(place, entry)
+                entry = None
+            noted: list[_Part] = []
+            outer: set[Path] = set()
+            parts.reverse()
+            while parts:
+                one = _Part(*parts.pop()[::-1], title)
+                if any(one.path[:length] in outer for length in range(len(one.path) + 1)):
+                    continue
+                if one.is_kept and not is_object(one.value):
+                    outer.add(one.path)
+                    self._require_not_left(one, when)
+                    if one.begin(bound, self._calls):
+                        noted.append(one)
+            if entry is None and not noted:
+                return
+            if entry is None:
+                entry = self._entries[place] = _Entry(weakref.ref(workspace), bound)
+            entry.bound = bound
+            entry.parts.extendleft(noted)
+            for one in noted:
+                self._owners.setdefault(_memory_of(one.value), {})[place] = one
+
+    def follow(self, workspace: Blobs, blob: str, before: Value, after: Value) -> None:
+        """Continue to watch references kept to a blob's value after a copy has replaced it.
+
+        Raises:
+            TaskFailedError: E246, the blob is refused already.
+        """
+        entry = self._entries.get((id(workspace), blob))
+        if entry is None or entry.workspace() is not workspace:
+            return
+        if entry.error is not None and blob not in workspace:
+            raise TaskFailedError(*entry.error.faults)
+        if entry.bound is before:
             entry.bound = after
 
     def follow_all(
-        self, node: str, before: Mapping[str, Value], after: Mapping[str, Value]
+        self, workspace: Blobs, before: Mapping[str, Value], after: Mapping[str, Value]
     ) -> None:
-        """Continue to watch references kept to a node's blobs when an epoch copies them."""
-        for other, blob in list(self._entries):
-            if other == node and blob in before and blob in after:
-                self.follow(node, blob, before[blob], after[blob])
+        """Continue to watch references kept to a workspace's blobs when an epoch copies them."""
+        for at, blob in list(self._entries):
+            if at == id(workspace) and blob in before and blob in after:
+                self.follow(workspace, blob, before[blob], after[blob])
 
-    def require_same(
-        self, node: str, blob: str, value: Value, when: str, *, wholly: bool = False
+    def restart(self) -> None:
+        """Forget the blobs that are not what they were, since a group is run again."""
+        with self._lock:
+            for place, entry in list(self._entries.items()):
+                if not entry.is_current(place[1]):
+                    self._forget(place, entry)
+            self._left.clear()
+
+    def require_same_before_call(self, outputs: Collection[Place], when: str) -> None:
+        """Compare what is kept of blobs that a call will bind, where it was not compared lately.
+
+        Raises:
+            TaskFailedError: E246.
+        """
+        with self._lock:
+            for place in outputs:
+                entry = self._entries.get(place)
+                if entry is not None and entry.is_current(place[1]):
+                    self._require_compared(place, entry, when)
+
+    def require_same_after_call(
+        self,
+        arguments: Collection[Place],
+        outputs: Collection[Place],
+        when: str,
+        *,
+        wholly: bool = False,
     ) -> None:
-        """Raise an error if code changed a part of a blob's value by a reference that it kept.
+        """Refuse blobs of which code changed a part by a reference that it kept.
+
+        An argument of the call at once; another one when it is read next, if it ever is.
 
         Args:
-            node: Whose blob it is.
-            blob: Its name.
-            value: The blob's value.
-            when: Says who has changed it, or when, for the message.
-            wholly: Look at all of large arrays.
+            arguments: The blobs that the call was given.
+            outputs: Those that it will bind.
+            when: Says who has changed it, for the message.
+            wholly: Compare everything, however long it takes.
 
         Raises:
             TaskFailedError: E246.
         """
-        entry = self._entries.get((node, blob))
-        if entry is None:
-            return
         with self._lock:
-            if entry.bound is not value:
-                self._entries.pop((node, blob), None)
-                return
-            for one in list(entry.parts):
-                if one.is_changed(wholly=wholly):
-                    self._entries.pop((node, blob), None)
-                    raise _changed_error(blob, one, when)
-                if not one.is_kept:
-                    entry.parts.remove(one)
-            if not entry.parts:
-                self._entries.pop((node, blob), None)
+            now = time.perf_counter()
+            ends = now + _CALL_S + _MOST_TIME * (now - self._looked)
+            for place, entry in list(self._entries.items()):
+                blob = place[1]
+                if not entry.is_current(blob):
+                    self._retire(place, entry)
+                    continue
+                if place in outputs and place not in arguments:
+                    # It was compared before the call.
+                    for one in entry.parts:
+                        one.compared = self._calls + 1
+                    continue
+                if entry.error is not None:
+                    continue
+                # The next time others come first.
+                self._entries[place] = self._entries.pop(place)
+                sampled = place in arguments and len(entry.parts) <= _FEW_PARTS
+                part = self._find_changed(entry, ends, sampled=sampled, wholly=wholly)
+                if part is not None:
+                    error = self._refuse(place, entry, _changed_error(blob, part, when))
+                    if place in arguments:
+                        raise error
+                elif not entry.parts:
+                    self._forget(place, entry)
+            for key, (_, part) in list(self._left.items()):
+                if not part.is_kept:
+                    del self._left[key]
+            self._calls += 1
+            self._looked = time.perf_counter()
 
-    def require_all_same(self, node: str, blobs: Mapping[str, Value]) -> None:
+    def require_all_same(
+        self, workspace: Mapping[str, Value], when: str, *, wholly: bool = False
+    ) -> None:
         """Refuse a save if code changed parts of a node's blobs by references kept from a call.
 
+        Args:
+            workspace: The node's.
+            when: Says when that is, for the message.
+            wholly: Compare everything, however long it takes.
+
         Raises:
             TaskFailedError: E246.
         """
-        for other, blob in list(self._entries):
-            if other == node and blob in blobs:
-                when = "was changed before this save"
-                self.require_same(node, blob, blobs[blob], when, wholly=True)
+        with self._lock:
+            now = time.perf_counter()
+            ends = now + _SAVE_S + _MOST_TIME * (now - self._looked)
+            for place, entry in list(self._entries.items()):
+                if entry.workspace() is not None and place[0] != id(workspace):
+                    continue
+                if not entry.is_current(place[1]):
+                    self._retire(place, entry)
+                elif entry.error is not None:
+                    raise TaskFailedError(*entry.error.faults)
+                else:
+                    part = self._find_changed(entry, ends, sampled=True, wholly=wholly)
+                    if part is not None:
+                        raise self._refuse(place, entry, _changed_error(place[1], part, when))
+                    if not entry.parts:
+                        self._forget(place, entry)
+
+    def _find_changed(
+        self, entry: _Entry, ends: float, *, sampled: bool, wholly: bool
+    ) -> _Part | None:
+        """Find a part that differs from what it was; drop those that are not kept any more.
+
+        Args:
+            entry: Of the blob.
+            ends: When to stop, unless parts are new.
+            sampled: Look at samples of all parts.
+            wholly: Compare all of it.
+        """
+        young: list[_Part] = []
+        for _ in range(len(entry.parts)):
+            one = entry.parts.popleft()
+            is_young = one.looks < _FIRST_LOOKS
+            has_time = time.perf_counter() + one.seconds < ends
+            if not (is_young or has_time or sampled or wholly):
+                entry.parts.append(one)
+                break
+            one.looks += 1
+            if one.is_changed(self._calls + 1, wholly=is_young or has_time or wholly):
+                entry.parts.extendleft([one, *young])
+                return one
+            if one.is_kept:
+                young.append(one) if is_young else entry.parts.append(one)
+            elif one.compared == self._calls + 1 or not one.is_changed(self._calls + 1):
+                self._disown(one)
+            else:
+                entry.parts.extendleft([one, *young])
+                return one
+        entry.parts.extendleft(young)
+        return None
+
+    def _require_compared(self, place: Place, entry: _Entry, when: str) -> None:
+        """Compare parts that were not compared wholly after the last call.
+
+        Raises:
+            TaskFailedError: E246.
+        """
+        for one in entry.parts if entry.error is None else ():
+            if one.compared < self._calls and one.is_changed(self._calls):
+                self._forget(place, entry)
+                raise _changed_error(place[1], one, when)
+
+    def _retire(self, place: Place, entry: _Entry) -> None:
+        """Stop to watch a blob that has another value; remember what steps have changed of it.
+
+        Raises:
+            TaskFailedError: E246, it is not known that it was the same until then.
+        """
+        self._require_compared(place, entry, "was changed, maybe before the blob got another value")
+        for one in entry.parts:
+            if one.is_kept and one.is_changed_in(entry.bound):
+                self._left[_memory_of(one.value)] = (place[1], one)
+        self._forget(place, entry)
+
+    def _require_not_left(self, part: _Part, when: str) -> None:
+        """Refuse a value of which a blob was made that a step has changed since.
+
+        Raises:
+            TaskFailedError: E246.
+        """
+        key = _memory_of(part.value)
+        blob, one = self._left.get(key, ("", part))
+        for place, other in self._owners.get(key, {}).items():
+            entry = self._entries.get(place)
+            if entry is not None and other.is_changed_in(entry.bound):
+                blob, one = place[1], other
+        if blob:
+            raise _changed_error(blob, one, f"{when} after a step had changed the blob")
+
+    def _refuse(self, place: Place, entry: _Entry, error: TaskFailedError) -> TaskFailedError:
+        entry.error = error
+        workspace = entry.workspace()
+        if workspace is not None:
+            workspace.refuse(place[1], entry.bound, error)
+        return TaskFailedError(*error.faults)
+
+    def _forget(self, place: Place, entry: _Entry) -> None:
+        self._entries.pop(place, None)
+        for one in entry.parts:
+            self._disown(one)
+
+    def _disown(self, part: _Part) -> None:
+        key = _memory_of(part.value)
+        owners = self._owners.get(key, {})
+        for place, one in list(owners.items()):
+            if one is part:
+                del owners[place]
+        if not owners:
+            self._owners.pop(key, None)
+
+
+def _memory_of(value: Any) -> int:
+    """Return a number of what a value is, or of the memory to which an array is a view."""
+    while isinstance(value, np.ndarray) and value.base is not None:
+        value = value.base
+    return id(value)
 
 
 def _changed_error(blob: str, part: _Part, when: str) -> TaskFailedError:

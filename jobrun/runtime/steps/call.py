@@ -6,7 +6,7 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -22,12 +22,12 @@ from jobrun.graph.expression_text import render_expr
 from jobrun.graph.expressions import Expr, Name
 from jobrun.graph.steps import CallPython
 from jobrun.graph.traversal import walk_expr
-from jobrun.graph.types import Scope
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import LEVELS, Frame, display_name
 from jobrun.runtime.snapshots.values_kept_by_code import (
     Parts,
+    Place,
     count_others,
     count_owner_references,
     find_kept,
@@ -135,6 +135,11 @@ class _Call:
         watched = values if self._apart else self._blobs
         before = {name: count_others(values, name) for name in watched}
         owners = count_owner_references(values) if self._apart else {}
+        if frame.run.snapshots.kept:
+            frame.run.snapshots.kept.require_same_before_call(
+                self._places(frame, self._step.outputs),
+                f"was changed before '{self._step.target}' began in epoch {frame.epoch}",
+            )
         arrays = self._lent_arrays(values, loans)
         audited = self._audit.begin(arrays) if arrays else []
         del arrays
@@ -162,15 +167,17 @@ class _Call:
             if is_kept or is_tree(values[name]):
                 # The callable has kept it: from now on the blob is another array. What it has put
                 # into a container must have no other owner either.
-                kept.append((blob, "was lent", find_kept(values[name], is_kept=is_kept)))
+                if blob not in self._step.outputs:
+                    kept.append((blob, "was lent", find_kept(values[name], is_kept=is_kept)))
                 own = detach(values[name], display_name(blob), self._gap_notes.to(frame))
                 self._put(frame, blob, own)
         self._store(frame, parts, kept)
-        for name in [name for name, loan in loans.items() if isinstance(loan, Loan)]:
+        lent = {name: one.has_copies for name, one in loans.items() if isinstance(one, Loan)}
+        for name, has_copies in lent.items():
             # The loan itself refers to what it has lent.
             del loans[name]
             is_kept = count_others(values, name) > 0
-            found = find_kept(values[name], is_kept=is_kept, arrays=False)
+            found = find_kept(values[name], is_kept=is_kept, arrays=has_copies)
             source = self._sources.get(name)
             if found and source is not None and source not in self._step.outputs:
                 kept.append((source, "was lent", found))
@@ -337,24 +344,31 @@ class _Call:
             TaskFailedError: E246.
         """
         kept = frame.run.snapshots.kept
-        for blob in self._sources.values() if kept else ():
-            if self._names.scope(blob) is Scope.NODE and blob in frame.n:
-                when = f"was changed by '{self._step.target}' in epoch {frame.epoch}"
-                kept.require_same(frame.node.name, blob, frame.n[blob], when)
+        if kept:
+            kept.require_same_after_call(
+                self._places(frame, self._sources.values()),
+                self._places(frame, self._step.outputs),
+                f"was changed by '{self._step.target}' in epoch {frame.epoch}",
+                wholly=frame.run.group == "exit",
+            )
+
+    def _places(self, frame: Frame, blobs: Iterable[str]) -> set[Place]:
+        return {(id(self._workspace(frame, blob)), blob) for blob in blobs}
 
     def _note_kept(self, kept: list[tuple[str, str, Parts]], frame: Frame) -> None:
         registry = frame.run.snapshots.kept
+        when = f"was returned again by '{self._step.target}' in epoch {frame.epoch}"
         found = {blob for blob, _, parts in kept if parts}
         for blob in self._step.outputs if registry else ():
-            if blob not in found and self._names.scope(blob) is Scope.NODE:
-                registry.note(frame.node.name, blob, None, [], "", is_new=True)
+            if blob not in found:
+                registry.note(self._workspace(frame, blob), blob, [], "", when, is_new=True)
         while kept:
             blob, verb, parts = kept.pop(0)
-            if self._names.scope(blob) is Scope.NODE and parts:
+            if parts:
                 title = f"'{self._step.target}' {verb} in epoch {frame.epoch}"
                 is_new = blob in self._step.outputs
-                bound = frame.n[blob]
-                registry.note(frame.node.name, blob, bound, parts, title, is_new=is_new)
+                workspace = self._workspace(frame, blob)
+                registry.note(workspace, blob, parts, title, when, is_new=is_new)
 
     def _require_apart(
         self,
@@ -486,9 +500,9 @@ class _Call:
 
     def _put(self, frame: Frame, blob: str, value: Value) -> None:
         workspace, kept = self._workspace(frame, blob), frame.run.snapshots.kept
-        if kept and blob in workspace:
+        if kept:
             # What was lent is still the same to who has kept it.
-            kept.follow(frame.node.name, blob, workspace[blob], value)
+            kept.follow(workspace, blob, workspace.get(blob), value)
         workspace[blob] = value
 
     def _workspace(self, frame: Frame, blob: str) -> Any:

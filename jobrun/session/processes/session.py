@@ -213,7 +213,7 @@ class ProcessesSession:
         names: tuple[str, ...] = self._worker_of(node).rpc.call("names", node).wait()
         return names
 
-    def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
+    def settle(self, keep: Mapping[str, tuple[str, ...]], *, final: bool = False) -> None:
         """Ask the session's processes to delete all blobs but the named ones.
 
         Raises:
@@ -225,6 +225,7 @@ class ProcessesSession:
                     "settle",
                     tuple(keep.get(place, ())),
                     {node: tuple(keep.get(node, ())) for node in self._colocated.get(place, ())},
+                    final,
                 )
                 for place, link in self._workers.items()
             }

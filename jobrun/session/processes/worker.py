@@ -230,10 +230,15 @@ class Worker:
         self._commands.put(lambda: self._snapshots.pop(kept, None))
 
     def on_settle(
-        self, number: int, names: tuple[str, ...], others: Mapping[str, tuple[str, ...]] = _NOTHING
+        self,
+        number: int,
+        names: tuple[str, ...],
+        others: Mapping[str, tuple[str, ...]] = _NOTHING,
+        final: bool = False,
     ) -> None:
         """Execute the master's command to delete all but the named blobs in this worker process."""
-        self._enqueue(number, lambda: self._session.settle({self._node: names, **others}))
+        keep = {self._node: names, **others}
+        self._enqueue(number, lambda: self._session.settle(keep, final=final))
 
     def on_names(self, number: int, node: str = "") -> None:
         """Reply to the master with the names of a node's blobs in this worker process."""

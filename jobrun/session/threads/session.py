@@ -57,6 +57,7 @@ else:
     retry_snapshots = lazy_module("jobrun.session.threads.retry_snapshots")
 
 # A job has four groups and one that saves; groups that load and upload are temporary.
+_AT_END = "was changed before the last epoch ended"
 _KEPT_PLANS = 8
 
 # From malloc.h.
@@ -262,7 +263,10 @@ class ThreadsSession:
 
     def snapshot(self, group: TaskGroup) -> retry_snapshots.WorkspaceSnapshot:
         """Take a snapshot of what a group may change in the ``threads`` session's workspaces."""
+        before = {node: dict(blobs) for node, blobs in self._workspaces.items()}
         kept = retry_snapshots.take_snapshot(self._workspaces, self._plan(group).changed)
+        for node, blobs in self._workspaces.items():
+            self._savings.kept.follow_all(blobs, before[node], blobs)
         return replace(
             kept,
             settings=self._settings.capture(),
@@ -272,6 +276,7 @@ class ThreadsSession:
     def restore(self, snapshot: retry_snapshots.WorkspaceSnapshot) -> None:
         """Restore the workspaces of the ``threads`` session to a snapshot."""
         retry_snapshots.restore_snapshot(snapshot, self._workspaces)
+        self._savings.kept.restart()
         self._settings.restore(snapshot.settings)
         self._settings.restore_variables(snapshot.variables)
         for blobs in self._workspaces.values():
@@ -287,7 +292,7 @@ class ThreadsSession:
         workspace = self._workspaces[node]
         for name in names:
             if name not in workspace:
-                raise KeyError(name)
+                raise workspace.explain_missing(name) or KeyError(name)
         return {name: copy_for_reading(workspace[name], name) for name in names}
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
@@ -305,21 +310,26 @@ class ThreadsSession:
         """Return the sorted names of a node's blobs in the ``threads`` session."""
         return tuple(sorted(self._workspaces[node]))
 
-    def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
+    def settle(self, keep: Mapping[str, tuple[str, ...]], *, final: bool = False) -> None:
         """Delete all but the named blobs in the ``threads`` session.
 
         Of those, one that shares memory with another is copied.
 
         Raises:
-            TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.
+            TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored; or, after
+                the last epoch, a callable has changed what it keeps of one.
         """
+        if final and self._savings.kept:
+            for workspace in self._workspaces.values():
+                self._savings.kept.require_all_same(workspace, _AT_END, wholly=True)
         settled = [
             (node, workspace, _settle_blobs(node, workspace, keep.get(node, ())))
             for node, workspace in self._workspaces.items()
         ]
         # Only when all of it is known to be right.
-        for node, workspace, blobs in settled:
-            self._savings.kept.follow_all(node, workspace, blobs)
+        for _, workspace, blobs in settled:
+            if self._savings.kept:
+                self._savings.kept.follow_all(workspace, workspace, blobs)
             workspace.clear()
             workspace.update(blobs)
 
@@ -327,6 +337,7 @@ class ThreadsSession:
         """Empty all workspaces of the ``threads`` session; return (), as no node can be lost."""
         for workspace in self._workspaces.values():
             workspace.clear()
+        self._savings.kept.restart()
         return ()
 
     def request_stop(self) -> None:

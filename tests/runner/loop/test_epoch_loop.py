@@ -150,6 +150,14 @@ def test_a_new_run_happens_in_this_order():
     assert progress.stopping == ("2 epochs have run",)
 
 
+def test_the_session_learns_before_the_last_save_that_no_epoch_follows():
+    bench = Bench(job())
+
+    bench.run()
+
+    assert bench.calls[: bench.session.settled_before][-2:] == ["epoch 2", "settle"]
+
+
 def test_a_request_to_end_that_cuts_the_upload_short_drops_no_epoch():
     bench = Bench(job())
 
