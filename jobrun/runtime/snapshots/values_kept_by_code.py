@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
 from functools import lru_cache
 from types import MemberDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -32,13 +32,23 @@ from jobrun.values.adapters.registry import Path, find_adapter
 from jobrun.values.blob_kinds import Value, describe, is_object
 from jobrun.values.change_detection import digest_value
 
-if TYPE_CHECKING:
-    # It imports this package.
-    from jobrun.runtime.context.frame import Blobs
-
 Parts = list[tuple[Path, Any]]
 # A workspace, by ``id``, and a blob in it.
-Place = tuple[int, str]
+KeptPlace = tuple[int, str]
+
+
+class Workspace(Protocol):
+    """The blobs of a node or a task by name, of which there can be weak references."""
+
+    def get(self, name: str, /) -> Value:
+        """Return a blob of the workspace, or None."""
+
+    def __contains__(self, name: object, /) -> bool:
+        """Return whether the workspace has a blob."""
+
+    def refuse(self, name: str, value: Value, error: TaskFailedError) -> None:
+        """Delete a blob, which has this value; to read it raises an error from now on."""
+
 
 # So often all of what is kept is compared after a call.
 _FIRST_LOOKS = 64
@@ -281,7 +291,7 @@ class _Entry:
         error: Says how a part has changed; then the workspace refuses to read the blob.
     """
 
-    workspace: weakref.ref[Blobs]
+    workspace: weakref.ref[Workspace]
     bound: Value
     parts: deque[_Part] = field(default_factory=deque)
     error: TaskFailedError | None = None
@@ -300,9 +310,9 @@ class KeptValues:
     """The values of the blobs of one process' nodes that callables keep."""
 
     def __init__(self) -> None:
-        self._entries: dict[Place, _Entry] = {}
+        self._entries: dict[KeptPlace, _Entry] = {}
         # What is kept by the memory that it has: of which blobs that is a part.
-        self._owners: dict[int, dict[Place, _Part]] = {}
+        self._owners: dict[int, dict[KeptPlace, _Part]] = {}
         # What code keeps of blobs that steps have changed since, and that are gone.
         self._left: dict[int, tuple[str, _Part]] = {}
         self._lock = threading.RLock()
@@ -313,7 +323,7 @@ class KeptValues:
         return bool(self._entries or self._left)
 
     def note(
-        self, workspace: Blobs, blob: str, parts: Parts, title: str, when: str, *, is_new: bool
+        self, workspace: Workspace, blob: str, parts: Parts, title: str, when: str, *, is_new: bool
     ) -> None:
         """Record parts of a blob's value to which user code keeps references after a ``call``.
 
@@ -355,7 +365,7 @@ class KeptValues:
             for one in noted:
                 self._owners.setdefault(_memory_of(one.value), {})[place] = one
 
-    def follow(self, workspace: Blobs, blob: str, before: Value, after: Value) -> None:
+    def follow(self, workspace: Workspace, blob: str, before: Value, after: Value) -> None:
         """Continue to watch references kept to a blob's value after a copy has replaced it.
 
         Raises:
@@ -370,7 +380,7 @@ class KeptValues:
             entry.bound = after
 
     def follow_all(
-        self, workspace: Blobs, before: Mapping[str, Value], after: Mapping[str, Value]
+        self, workspace: Workspace, before: Mapping[str, Value], after: Mapping[str, Value]
     ) -> None:
         """Continue to watch references kept to a workspace's blobs when an epoch copies them."""
         for at, blob in list(self._entries):
@@ -385,7 +395,7 @@ class KeptValues:
                     self._forget(place, entry)
             self._left.clear()
 
-    def require_same_before_call(self, outputs: Collection[Place], when: str) -> None:
+    def require_same_before_call(self, outputs: Collection[KeptPlace], when: str) -> None:
         """Compare what is kept of blobs that a call will bind, where it was not compared lately.
 
         Raises:
@@ -399,8 +409,8 @@ class KeptValues:
 
     def require_same_after_call(
         self,
-        arguments: Collection[Place],
-        outputs: Collection[Place],
+        arguments: Collection[KeptPlace],
+        outputs: Collection[KeptPlace],
         when: str,
         *,
         wholly: bool = False,
@@ -512,7 +522,7 @@ class KeptValues:
         entry.parts.extendleft(young)
         return None
 
-    def _require_compared(self, place: Place, entry: _Entry, when: str) -> None:
+    def _require_compared(self, place: KeptPlace, entry: _Entry, when: str) -> None:
         """Compare parts that were not compared wholly after the last call.
 
         Raises:
@@ -523,7 +533,7 @@ class KeptValues:
                 self._forget(place, entry)
                 raise _changed_error(place[1], one, when)
 
-    def _retire(self, place: Place, entry: _Entry) -> None:
+    def _retire(self, place: KeptPlace, entry: _Entry) -> None:
         """Stop to watch a blob that has another value; remember what steps have changed of it.
 
         Raises:
@@ -550,14 +560,14 @@ class KeptValues:
         if blob:
             raise _changed_error(blob, one, f"{when} after a step had changed the blob")
 
-    def _refuse(self, place: Place, entry: _Entry, error: TaskFailedError) -> TaskFailedError:
+    def _refuse(self, place: KeptPlace, entry: _Entry, error: TaskFailedError) -> TaskFailedError:
         entry.error = error
         workspace = entry.workspace()
         if workspace is not None:
             workspace.refuse(place[1], entry.bound, error)
         return TaskFailedError(*error.faults)
 
-    def _forget(self, place: Place, entry: _Entry) -> None:
+    def _forget(self, place: KeptPlace, entry: _Entry) -> None:
         self._entries.pop(place, None)
         for one in entry.parts:
             self._disown(one)

@@ -26,8 +26,8 @@ from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import LEVELS, Frame, display_name
 from jobrun.runtime.snapshots.values_kept_by_code import (
+    KeptPlace,
     Parts,
-    Place,
     count_others,
     count_owner_references,
     find_kept,
@@ -352,7 +352,7 @@ class _Call:
                 wholly=frame.run.group == "exit",
             )
 
-    def _places(self, frame: Frame, blobs: Iterable[str]) -> set[Place]:
+    def _places(self, frame: Frame, blobs: Iterable[str]) -> set[KeptPlace]:
         return {(id(self._workspace(frame, blob)), blob) for blob in blobs}
 
     def _note_kept(self, kept: list[tuple[str, str, Parts]], frame: Frame) -> None:
