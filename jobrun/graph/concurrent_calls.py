@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from graphlib import TopologicalSorter
-from itertools import pairwise
 
 from jobrun.graph.query import walk
 from jobrun.graph.readers import CallSource, ReadRecords, Source, ZipSource
@@ -19,13 +18,18 @@ from jobrun.graph.types import SetupNets, Task, TaskGroup
 def find_concurrent_callables(group: TaskGroup) -> tuple[str, str] | None:
     """Find two tasks of a group that may call Python at the same time; return their names."""
     needs = {task.name: task.needs for task in group.tasks}
-    order = TopologicalSorter(needs)
-    rank = {name: number for number, name in enumerate(order.static_order())}
-    calling = sorted({task.name for task in _calling(group.tasks)}, key=rank.__getitem__)
-    # They are all in one order only if each needs the one before it.
-    for first, second in pairwise(calling):
-        if first not in _reach(second, needs):
-            return first, second
+    calling = {task.name for task in _calling(group.tasks)}
+    # They are all in one order only if each needs the one before it: of each task, which it needs,
+    # itself or by others, that comes last among those that call.
+    known: list[str] = []
+    last: dict[str, int] = {}
+    for name in TopologicalSorter(needs).static_order():
+        last[name] = max((last[one] for one in needs.get(name, ())), default=-1)
+        if name in calling:
+            if last[name] != len(known) - 1:
+                return known[-1], name
+            last[name] = len(known)
+            known.append(name)
     return None
 
 
