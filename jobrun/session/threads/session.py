@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 else:
     retry_snapshots = lazy_module("jobrun.session.threads.retry_snapshots")
 
-# A job has four groups and one that saves; groups that load and upload are temporary.
 _AT_END = "was changed before the last epoch ended"
+# A job has four groups and one that saves; groups that load and upload are temporary.
 _KEPT_PLANS = 8
 
 # From malloc.h.
