@@ -28,8 +28,10 @@ from jobrun.core.events import Measured
 from jobrun.graph import drawing
 from jobrun.graph.drawing import svg
 from jobrun.runner.options import RunOptions
+from jobrun.runner.preflight.checks import preflight
 from jobrun.runner.rundir.logs import event_json
 from jobrun.runner.rundir.run_directories import METRICS_NAME
+from jobrun.spec.format_text import format_file
 from jobrun.tools.runs.metrics import read_metrics, render_csv
 from jobrun.tools.runs.summarise_runs import NewestFirst
 from tests.support.many_runs import make_runs
@@ -267,6 +269,26 @@ def test_a_spec_is_compiled(name, write):
     def make(count):
         path = write(name, count)
         return lambda: prepare(path)
+
+    check(make)
+
+
+@pytest.mark.parametrize("name", _kinds(("tasks", "nodes")))
+def test_a_spec_is_formatted(name, write):
+    def make(count):
+        path = write(name, count)
+        return lambda: format_file(str(path))
+
+    # A column above 256 is an int of its own.
+    check(make, known=("spec/yaml/tree_builder.py",))
+
+
+@pytest.mark.parametrize("name", _kinds(("tasks",)))
+def test_a_machine_is_checked_for_a_job(name, write):
+    def make(count):
+        path = write(name, count)
+        job = prepare(path).job
+        return lambda: preflight(job, path.parent)
 
     check(make)
 

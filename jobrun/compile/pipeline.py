@@ -42,6 +42,7 @@ from jobrun.compile.checks.warnings import warn_of_mistakes
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.tasks_and_groups import JobDraft
 from jobrun.compile.lowering.job import lower_spec
+from jobrun.compile.types.job_types import Types
 from jobrun.core.errors import Fault
 from jobrun.core.garbage_collection import collector_paused
 from jobrun.core.lazy_dataclass import dataclass, replace
@@ -52,9 +53,10 @@ from jobrun.spec.load import LoadedSpec
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A compiled job, and the warnings about it."""
+    """A compiled job, the types of its blobs without data files, and the warnings about it."""
 
     job: Job
+    types: Types
     warnings: tuple[Fault, ...] = ()
 
 
@@ -100,9 +102,9 @@ def _compile(draft: JobDraft, faults: Faults) -> Compiled:
     job = _assemble(draft, analysed, conditions)
     check_mid_epoch_saves(job, Place("checkpoint.every", draft.every_at), faults)
     # Types that need the header of a data file are checked in preflight.
-    check_types(job, faults)
+    types = check_types(job, faults)
     faults.raise_if_any()
-    return Compiled(job, faults.warnings())
+    return Compiled(job, types, faults.warnings())
 
 
 @dataclass(frozen=True, slots=True)

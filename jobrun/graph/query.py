@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, assert_never
 
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.effects import Effect
 from jobrun.graph.expressions import Expr, OutputRead
-from jobrun.graph.readers import CallSource, FileSource, Reader
+from jobrun.graph.readers import CallSource, FileSource, ReadRecords, readers_in
 from jobrun.graph.steps import (
     Assign,
     Augment,
@@ -235,10 +234,16 @@ def iter_steps(job: Job) -> Iterator[Step]:
     Those of remote nets run elsewhere, if at all. What a reader reads or calls is yielded as
     the step that would read or call the same.
     """
-    groups = tuple(replace(group, remote=()) for group in job.groups)
-    kinds: Any = Step
-    yield from find_parts(groups, kinds)
-    for reader in dict.fromkeys(find_parts(groups, Reader)):
+    for group in job.groups:
+        for steps in _step_lists(group):
+            yield from walk(steps)
+    for reader in dict.fromkeys(
+        reader
+        for group in job.groups
+        for task in group.tasks
+        if isinstance(task.read, ReadRecords)
+        for reader in readers_in(task.read.reader)
+    ):
         match reader.source:
             case FileSource(path=path, folder=folder):
                 files = (
@@ -254,3 +259,19 @@ def iter_steps(job: Job) -> Iterator[Step]:
                 )
             case _:
                 pass
+
+
+def _step_lists(group: TaskGroup) -> Iterator[tuple[Step, ...]]:
+    """Yield the lists of steps that a group runs: bodies, set-up and reports."""
+    for task in group.tasks:
+        yield task.steps
+        for nets in (*task.setup, *task.instance_setup):
+            yield nets.init
+            yield nets.exit
+        for report in task.reports:
+            yield report.steps
+    for setup in group.setup:
+        yield setup.nets.init
+        yield setup.nets.exit
+    for node_report in group.reports:
+        yield node_report.report.steps

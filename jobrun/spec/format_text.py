@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import field
+from itertools import accumulate
 from typing import Any
 
 from jobrun.core.errors import Origin, SpecError
@@ -186,6 +187,8 @@ class EntryMover:
         self._text = text
         self._file = file
         self._lines = text.split("\n")
+        # Character offsets behind the line feed of each line.
+        self._line_ends = list(accumulate(len(line) + 1 for line in self._lines))
 
     def whole(self, tree: Tree, kind: Kind) -> str:
         """Format the whole text of a spec: put the entries of all mappings in their usual order.
@@ -219,8 +222,10 @@ class EntryMover:
             for key, value, limit in zip(tree.keys, tree.values, [*starts[1:], end], strict=True)
         ]
         bodies = [
-            self._entry(key, value, kind.below(keys, key.value), behind)
-            for key, value, behind in zip(tree.keys, tree.values, ends, strict=True)
+            self._entry(key, value, value_kind, behind)
+            for key, value, value_kind, behind in zip(
+                tree.keys, tree.values, kind.values(keys), ends, strict=True
+            )
         ]
         # Lines before an entry move with it; those before the first entry stay.
         before = [[], *(self._lines[a:b] for a, b in zip(ends, starts[1:], strict=False))]
@@ -279,7 +284,7 @@ class EntryMover:
 
     def _around(self, start: Span, value: Items | Entries, kind: Kind, end: int) -> list[str]:
         """Format a value in YAML flow style (``{}``, ``[]``); return the lines of its entry."""
-        stop = sum(len(line) + 1 for line in self._lines[:end]) - 1
+        stop = self._line_ends[end - 1] - 1
         span = value.span
         text = self._text[start.start : span.start] + self._inline(value, kind)
         return (text + self._text[span.end : max(stop, span.end)]).split("\n")
@@ -333,9 +338,9 @@ class EntryMover:
         keys = [key.value for key in tree.keys]
         order = kind.order(keys)
         pieces = []
-        for key, value in zip(tree.keys, tree.values, strict=True):
+        for key, value, value_kind in zip(tree.keys, tree.values, kind.values(keys), strict=True):
             head = self._text[key.span.start : max(value.span.start, key.span.start)]
-            inner = self._inline(value, kind.below(keys, key.value))
+            inner = self._inline(value, value_kind)
             if value.span.end <= key.span.end:
                 head, inner = self._text[key.span.start : key.span.end], ""
             behind = max(value.span.end, key.span.end)

@@ -42,18 +42,18 @@ class Kind:
                 return model
         return None
 
-    def below(self, keys: Sequence[str], key: str) -> Kind:
-        """Return the ``Kind`` of the value at a key, which decides the order of keys inside it."""
+    def values(self, keys: Sequence[str]) -> list[Kind]:
+        """Return the ``Kind`` of each key's value, which decides the order of keys inside it."""
         model = self.model(keys)
         if model is not None:
-            for name, field in fields_of(model):
-                if key == (field.alias or name):
-                    return Kind(field.annotation)
-            return Kind()
+            kinds = {
+                field.alias or name: Kind(field.annotation) for name, field in fields_of(model)
+            }
+            return [kinds.get(key, Kind()) for key in keys]
         for _, member in _members(self.annotation, ""):
             if get_origin(member) is dict:
-                return Kind(get_args(member)[1])
-        return Kind()
+                return [Kind(get_args(member)[1])] * len(keys)
+        return [Kind()] * len(keys)
 
     def item(self) -> Kind:
         """Return the ``Kind`` of a list's items, which decides the order of keys in them."""

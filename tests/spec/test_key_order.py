@@ -29,15 +29,15 @@ def test_unknown_keys_stay_behind_in_their_order():
 
 
 def test_names_of_params_are_no_keys_of_a_model():
-    params = WHOLE.below(["params"], "params")
+    params = WHOLE.values(["params"])[0]
 
     assert ordered(params, "max", "default") == ["max", "default"]
-    assert ordered(params.below(["z"], "z"), "max", "default") == ["default", "max"]
+    assert ordered(params.values(["z"])[0], "max", "default") == ["default", "max"]
 
 
 def step(*keys):
-    task = WHOLE.below(["epoch"], "epoch").item()
-    return ordered(task.below(["steps"], "steps").item(), *keys)
+    task = WHOLE.values(["epoch"])[0].item()
+    return ordered(task.values(["steps"])[0].item(), *keys)
 
 
 def test_a_step_is_told_by_its_key():
@@ -49,7 +49,7 @@ def test_a_step_is_told_by_its_key():
 
 def test_what_a_body_is_about_stands_before_it():
     assert step("steps", "as", "loop", "name") == ["loop", "as", "name", "steps"]
-    task = WHOLE.below(["init"], "init").item()
+    task = WHOLE.values(["init"])[0].item()
     assert ordered(task, "steps", "read", "instances", "node", "task") == [
         "task",
         "node",
@@ -60,11 +60,11 @@ def test_what_a_body_is_about_stands_before_it():
 
 
 def test_a_group_may_be_a_list_or_a_mapping():
-    group = WHOLE.below(["epoch"], "epoch")
+    group = WHOLE.values(["epoch"])[0]
 
     assert ordered(group, "tasks", "workspace") == ["workspace", "tasks"]
 
 
 def test_where_no_model_is_known_nothing_moves():
     assert ordered(Kind(), "b", "a") == ["b", "a"]
-    assert ordered(Kind().item().below(["b"], "b"), "b", "a") == ["b", "a"]
+    assert ordered(Kind().item().values(["b"])[0], "b", "a") == ["b", "a"]

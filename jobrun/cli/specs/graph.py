@@ -51,6 +51,7 @@ def command(
     print_faults(prepared.warnings, shell)
     more: dict[str, list[str]] = {}
     if types:
-        made = infer_header_types(prepared.job, Path(prepared.authored.folder)).made
+        folder = Path(prepared.authored.folder)
+        made = infer_header_types(prepared.job, folder, prepared.compiled.types).made
         more = blob_lines(made)
     shell.print(_FORMATS[form](prepared.job, more).rstrip("\n"))

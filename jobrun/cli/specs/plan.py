@@ -57,7 +57,7 @@ def command(
     prepared = prepare(spec, values, overrides)
     print_faults(prepared.warnings, shell)
     job, folder = prepared.job, Path(prepared.authored.folder)
-    types = infer_header_types(job, folder)
+    types = infer_header_types(job, folder, prepared.compiled.types)
     calls = _call_faults(job, folder) if has_callables(job) else []
     faults = [fault for fault in types.faults if fault not in prepared.warnings]
     print_faults([*faults, *calls], shell)

@@ -90,7 +90,8 @@ def _judged(spec: str, values: Sequence[str], overrides: Sequence[str], imports:
     except SpecError as error:
         return Verdict(spec, error.faults)
     job = prepared.job
-    found = preflight(job, Path(prepared.authored.folder), imports=imports)
+    folder = Path(prepared.authored.folder)
+    found = preflight(job, folder, imports=imports, compiled=prepared.compiled.types)
     # What this machine lacks is no fault of the spec; what does not fit together is one.
     missing = tuple(
         fault if fault.code in SPEC_CODES else replace(fault, severity="warning") for fault in found

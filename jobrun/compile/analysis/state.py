@@ -11,7 +11,7 @@ from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import Status
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, Groups, walk_readers
-from jobrun.compile.types.job_types import infer_job_types
+from jobrun.compile.types.job_types import Types, infer_job_types
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
@@ -188,8 +188,8 @@ def check_layouts(
             faults.error("E044", message, mend, Place(one.path, one.origin))
 
 
-def check_types(job: Job, faults: Faults) -> None:
-    """Check declared state: a blob with ``layout: rows`` must be an array, not a scalar."""
+def check_types(job: Job, faults: Faults) -> Types:
+    """Check the types of a job's blobs, and return them: a ``layout: rows`` needs an array."""
     types = infer_job_types(job)
     owned = types.owned
     for one in job.layouts:
@@ -206,6 +206,7 @@ def check_types(job: Job, faults: Faults) -> None:
                 Place(one.path, one.origin),
             )
     faults.extend(types.faults)
+    return types
 
 
 def find_state_dirs(groups: Mapping[GroupName, GroupDraft]) -> StateDirs:

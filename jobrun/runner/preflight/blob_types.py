@@ -13,12 +13,12 @@ from jobrun.core.errors import Fault, JobrunError
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.units import size
 from jobrun.graph.query import iter_steps
-from jobrun.graph.steps import CallPython, RunProgram, Save
+from jobrun.graph.steps import CallPython, Load, RunProgram, Save
 from jobrun.graph.types import Job
 from jobrun.runner.identity.data_fingerprints import literal_path
 
 
-def infer_header_types(job: Job, folder: Path) -> Types:
+def infer_header_types(job: Job, folder: Path, compiled: Types | None = None) -> Types:
     """Infer in the preflight the types of a job's blobs, with the headers of files that exist.
 
     The header of a file that the job itself writes does not count. Where a program or a callable
@@ -27,8 +27,11 @@ def infer_header_types(job: Job, folder: Path) -> Types:
     Args:
         job: The checked job.
         folder: The spec's folder, absolute.
+        compiled: The types that the compiler inferred, which are those of a job that loads no file.
     """
     steps = tuple(iter_steps(job))
+    if compiled is not None and not any(isinstance(step, Load) for step in steps):
+        return compiled
     saves = [file for step in steps if isinstance(step, Save) for file in step.files]
     saved = {literal_path(file, folder) for file in saves}
 
@@ -43,17 +46,17 @@ def infer_header_types(job: Job, folder: Path) -> Types:
     return types
 
 
-def check_types(job: Job, types: Types) -> tuple[Fault, ...]:
+def check_types(job: Job, types: Types, compiled: Types | None = None) -> tuple[Fault, ...]:
     """Check in the preflight the types of blobs that show only in data files' headers.
 
     Args:
         job: The checked job.
         types: What ``infer_header_types`` found of it.
+        compiled: The types that the compiler inferred; their faults are reported already.
     """
     if not types.faults:
         return ()
-    # The others were found when the job was compiled.
-    known = set(infer_job_types(job).faults)
+    known = set((compiled or infer_job_types(job)).faults)
     return tuple(fault for fault in types.faults if fault not in known)
 
 

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from jobrun.compile.types.job_types import Types
 from jobrun.core.codes import Code
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, SpecError, errors_only
 from jobrun.core.file_formats import format_of
@@ -36,7 +37,12 @@ _PROBE = ".probe-"
 
 
 def preflight(
-    job: Job, folder: Path, listeners: tuple[str, ...] = (), *, imports: bool = False
+    job: Job,
+    folder: Path,
+    listeners: tuple[str, ...] = (),
+    *,
+    imports: bool = False,
+    compiled: Types | None = None,
 ) -> tuple[Fault, ...]:
     """Check before a run what the job needs on this machine; return a fault for each lack.
 
@@ -45,13 +51,14 @@ def preflight(
         folder: The spec's folder, absolute.
         listeners: Names of listeners, beside those of the job.
         imports: Import the callables' modules too, which runs their code.
+        compiled: The types of the job's blobs, if the compiler's are at hand.
     """
     steps = tuple(iter_steps(job))
     makers = any(isinstance(step, CallPython | RunProgram) for step in steps)
     saving = [file for step in steps if isinstance(step, Save) for file in step.files]
     saved = {literal_path(file, folder) for file in saving}
-    types = infer_header_types(job, folder)
-    faults = [*check_memory(types), *check_types(job, types), *check_readers(job, folder)]
+    types = infer_header_types(job, folder, compiled)
+    faults = [*check_memory(types), *check_types(job, types, compiled), *check_readers(job, folder)]
     for step in steps:
         match step:
             case Load():
