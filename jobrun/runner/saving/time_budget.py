@@ -14,9 +14,10 @@ from jobrun.graph.checkpoint_policy import WAIT_SHARE, CheckpointPolicy
 
 # An epoch is saved at the latest after this time, whatever that costs.
 LONGEST_S = 600.0
-# What saves may cost beside their share: so a short job has each epoch saved, and a job that is
-# killed again and again makes progress.
-ALLOWANCE_S = 1.0
+# What saves may cost beside their share: a job of a few epochs has each of them saved, and one of
+# thousands takes no longer than with seldom saves. The first epoch after a resume is saved
+# whatever that costs, so a job that is killed again and again makes progress.
+ALLOWANCE_S = 0.05
 
 
 class SaveBudget:

@@ -51,7 +51,7 @@ def test_waiting_takes_five_percent_of_a_long_run():
     saved, share = _epochs(epoch_s=0.001, save_s=0.01, count=500_000)
 
     assert 0.049 < share < 0.053
-    # All of them in the first second of waiting, and evenly from then on.
+    # All of them while the allowance lasts, and evenly from then on.
     gaps = [after - before for before, after in pairwise(saved[150:])]
     assert max(gaps) - min(gaps) <= 2
 
@@ -60,6 +60,18 @@ def test_a_short_job_has_each_epoch_saved():
     saved, _ = _epochs(epoch_s=0.001, save_s=0.02, count=int(ALLOWANCE_S / 0.02))
 
     assert len(saved) == int(ALLOWANCE_S / 0.02)
+
+
+def test_thousands_of_short_epochs_take_no_longer_than_with_seldom_saves():
+    saved, _ = _epochs(epoch_s=0.0002, save_s=0.003, count=2000)
+
+    assert 0.003 * len(saved) < 0.2 * 2000 * 0.0002
+
+
+def test_the_first_epoch_after_a_resume_is_saved_whatever_that_costs():
+    saved, _ = _epochs(epoch_s=1.0, save_s=100.0, count=10)
+
+    assert saved == [1]
 
 
 def test_a_save_that_costs_more_than_its_share_comes_after_ten_minutes():
@@ -74,7 +86,7 @@ def test_a_long_run_does_not_wait_for_a_save_that_is_being_written():
     clock = Clock()
     budget = SaveBudget(0.05, clock)
     budget.spend(0.001)
-    assert budget.is_due(busy_s=0.5)
+    assert budget.is_due(busy_s=0.04)
     clock.now = 100.0
 
     assert not budget.is_due(busy_s=2.0)
@@ -87,7 +99,7 @@ def test_processor_time_of_the_background_counts_as_waiting():
     clock = Clock()
     budget = SaveBudget(0.05, clock)
     budget.spend(0.001)
-    budget.spend_beside(0.6)
+    budget.spend_beside(0.1)
 
     assert not budget.is_due()
     clock.now = 5.0
