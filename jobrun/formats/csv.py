@@ -2,8 +2,9 @@
 
 Fields are quoted as RFC 4180 has it; the first line names the columns unless all of it is
 numbers. A column of integers is int64; of numbers (an empty field is NaN) float64; else text.
-Rows are read by an index that is made in one pass over the file; that pass also decides the dtype
-of each column, which therefore is the same in every piece: text is as wide as the widest field.
+Rows of a table above 64 MiB are read by an index that is made in one pass over the file; that pass
+also decides the dtype of each column, which therefore is the same in every piece: text is as wide
+as the widest field.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import csv
 import io
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import IO, Literal
@@ -22,12 +23,23 @@ from jobrun.core.file_formats import suffix_of
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.formats import errors as faults
 from jobrun.formats.csv_header import DELIMITERS, choose_columns, column_names, csv_columns
-from jobrun.formats.rows import Array, Column, Piece, restore_order, sort_rows
+from jobrun.formats.csv_parser import convert_fields, parse_columns
+from jobrun.formats.rows import (
+    Array,
+    ArrayRows,
+    Column,
+    Piece,
+    Rows,
+    restore_order,
+    sort_rows,
+)
 
 Kind = Literal["integer", "float", "text"]
 # When the index has this many places, every second one is dropped: 32 MiB at most.
 MOST_PLACES = 1 << 22
 _ROWS_AT_ONCE = 1 << 12
+# Tables that are read into memory as a whole: a number of two characters takes eight bytes.
+_MOST_FILE_BYTES, _MOST_BYTES = 1 << 26, 1 << 28
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -45,14 +57,13 @@ def read_table(path: str, member: str) -> Array:
     """
     names = column_names(path)
     places = choose_columns(path, member, names) if member else tuple(range(len(names)))
-    rows = _rows(path, len(names))
-    columns = [convert_column([row[place] for _, row in rows]) for place in places]
+    columns = _read_columns(path, len(names), places)
     if member and len(places) == 1:
-        return columns[0]
+        return columns[0].astype(np.str_) if columns[0].dtype.hasobject else columns[0]
     for place, column in zip(places, columns, strict=True):
-        if column.dtype.kind == "U":
-            raise _not_numbers(path, names[place], [(line, row[place]) for line, row in rows])
-    return np.stack(columns, axis=1) if columns else np.zeros((len(rows), 0))
+        if column.dtype.hasobject:
+            raise _not_numbers(path, names, place)
+    return np.stack(columns, axis=1)
 
 
 def write_table(file: IO[bytes], path: str, columns: Mapping[str, Array]) -> None:
@@ -80,9 +91,41 @@ def write_table(file: IO[bytes], path: str, columns: Mapping[str, Array]) -> Non
     text.detach()
 
 
-def open_file(path: str, members: tuple[str, ...]) -> TableRows:
-    """Open a csv or tsv table for reading its rows."""
-    return TableRows(path, members)
+def open_file(path: str, members: tuple[str, ...]) -> Rows:
+    """Open a csv or tsv table for reading its rows; a small one is read into memory."""
+    columns = _load_columns(path, members)
+    return TableRows(path, members) if columns is None else ArrayRows(path, columns, members)
+
+
+def _load_columns(path: str, members: tuple[str, ...]) -> tuple[Array, ...] | None:
+    """Load members of a csv table, or return None where they do not fit into 256 MiB of memory.
+
+    None, too, where ``TableRows`` knows better: for a table without rows, or text in a matrix.
+    """
+    if Path(path).stat().st_size > _MOST_FILE_BYTES:
+        return None
+    names = column_names(path)
+    choices = [choose_columns(path, one, names) if one else range(len(names)) for one in members]
+    wanted = sorted({place for places in choices for place in places})
+    parsed = dict(zip(wanted, _read_columns(path, len(names), wanted), strict=True))
+    loaded = []
+    for member, places in zip(members, choices, strict=True):
+        columns = [parsed[place] for place in places]
+        if not len(columns[0]):
+            return None
+        if not member or len(places) > 1:
+            if any(column.dtype.hasobject for column in columns):
+                return None
+            loaded.append(np.stack(columns, axis=1))
+            continue
+        (column,) = columns
+        if column.dtype.hasobject:
+            width = np.dtype(f"<U{max(1, *map(len, column))}")
+            if width.itemsize * len(column) > _MOST_BYTES:
+                return None
+            column = column.astype(width)
+        loaded.append(column)
+    return tuple(loaded)
 
 
 class TableRows:
@@ -261,6 +304,31 @@ class TableRows:
         return faults.unreadable(self._path, "it has changed since it was opened")
 
 
+def _read_columns(path: str, width: int, places: Sequence[int]) -> list[Array]:
+    """Read columns of a whole csv table, as ``convert_fields`` returns them."""
+    delimiter = DELIMITERS[suffix_of(path)]
+    try:
+        text = Path(path).read_bytes()
+        has_names = csv_columns(path) is not None
+        columns = parse_columns(
+            text, _first_row(text) if has_names else 0, delimiter, width, places
+        )
+    except (OSError, ValueError) as error:
+        raise faults.unreadable(path, error) from error
+    if columns is not None:
+        return columns
+    rows = _rows(path, width)
+    return [convert_fields([row[place] for _, row in rows]) for place in places]
+
+
+def _first_row(text: bytes) -> int:
+    """Return the offset behind the first line with content, which holds no quoted line break."""
+    start = len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0
+    while text[start : start + 1] in {b"\r", b"\n"}:
+        start += 1
+    return text.find(b"\n", start) + 1 or len(text)
+
+
 def _rows(path: str, width: int) -> list[tuple[int, list[str]]]:
     """Return a csv file's lines of data, each with its line number and its fields."""
     named = csv_columns(path) is not None
@@ -277,34 +345,13 @@ def _rows(path: str, width: int) -> list[tuple[int, list[str]]]:
     return rows[1:] if named else rows
 
 
-def convert_column(fields: list[str]) -> Array:
-    """Convert the fields of a csv column to int64 or float64 if all are numbers, else text."""
-    if not any("_" in field for field in fields):
-        for convert in (_integers, _floats):
-            try:
-                return convert(fields)
-            except (ValueError, OverflowError):
-                continue
-    return np.array(fields, np.str_)
-
-
-def _integers(fields: list[str]) -> Array:
-    if not fields:
-        raise ValueError
-    return np.array([int(field) for field in fields], np.int64)
-
-
-def _floats(fields: list[str]) -> Array:
-    return np.array([float(field) if field.strip() else np.nan for field in fields], np.float64)
-
-
-def _not_numbers(path: str, name: str, fields: list[tuple[int, str]]) -> Exception:
-    for line, field in fields:
-        if convert_column([field]).dtype.kind == "U":
+def _not_numbers(path: str, names: tuple[str, ...], place: int) -> Exception:
+    for line, row in _rows(path, len(names)):
+        if convert_fields([row[place]]).dtype.hasobject:
             return faults.unreadable(
-                path, f"line {line}, column '{name}': '{field[:40]}' is not a number"
+                path, f"line {line}, column '{names[place]}': '{row[place][:40]}' is not a number"
             )
-    return faults.unreadable(path, f"column '{name}' is not all numbers")
+    return faults.unreadable(path, f"column '{names[place]}' is not all numbers")
 
 
 def _block(path: str, name: str, array: Array) -> Array:
@@ -328,8 +375,8 @@ class _Known:
     def see(self, fields: list[str]) -> None:
         """Update the dtype inferred for a csv column by its fields in further rows."""
         self.width = max(self.width, *map(len, fields))
-        kind = convert_column(fields).dtype.kind if self.kind != "text" else "U"
-        if kind == "U":
+        kind = convert_fields(fields).dtype.kind if self.kind != "text" else "O"
+        if kind == "O":
             self.kind = "text"
         elif kind == "f":
             self.kind = "float"

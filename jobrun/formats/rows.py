@@ -10,7 +10,7 @@ format      rows in order                          rows in any order
 npy, npz    read into place, without a mapping     mapped up to 256 MiB, else read row by row
 hdf5        as npy where the dataset is one piece; chunk by chunk where it is not
 parquet     row group by row group                 the same, some row groups kept
-csv, tsv    line by line                           by an index: 8 bytes of memory per line
+csv, tsv    from memory up to 64 MiB; else line by line, and by an index: 8 bytes per line
 =========== ====================================== ==========================================
 
 A compressed member of an npz file is read whole, up to 1 GiB; a larger one is refused.
