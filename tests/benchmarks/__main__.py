@@ -17,9 +17,9 @@ from threading import Event, Timer
 
 # Seconds that each may take; together at most 900. A quiet machine of two cores needs half of that.
 LIMITS_S = {
-    "startup": 70, "compile": 160, "epoch": 110, "tasks": 20, "queues": 50, "readers": 30,
-    "sessions": 60, "numeric": 15, "profile": 45, "nets": 90, "optimizer": 40, "checkpoint": 100,
-    "added": 60, "durability": 50,
+    "startup": 70, "commands": 70, "compile": 90, "epoch": 110, "tasks": 20, "queues": 50,
+    "readers": 30, "sessions": 60, "numeric": 15, "profile": 45, "nets": 90, "optimizer": 40,
+    "checkpoint": 100, "added": 60, "durability": 50,
 }  # fmt: skip
 
 
