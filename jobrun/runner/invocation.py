@@ -275,6 +275,8 @@ def _build_saver(
         return NoSaver()
     builder = work.options.upload or open_upload(work.run, work.job, work.folder, requests)
     place = CheckpointTarget(work.store, handlers, work.lock, builder, work.run.path)
+    if isinstance(handlers[0], RunMetadata):
+        place = replace(place, record_deletions=handlers[0].record_deletions)
     return CheckpointSaver(
         work.job,
         session,

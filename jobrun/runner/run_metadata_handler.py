@@ -68,6 +68,7 @@ class RunMetadata:
         self._journal: Journal | None = None
         self._listen: Listener = ignore
         self._hold: EpochHold | None = None
+        self._deletions: tuple[int, ...] = ()
         self.recovery = RecoveryPlan(FROM_INIT, generation)
         self.entry = EntryPlan()
 
@@ -101,7 +102,15 @@ class RunMetadata:
     def written(self, epoch: int, generation: int) -> None:
         """Write a durable epoch to the journal, as the run's own metadata handler."""
         if self._journal is not None:
-            self._journal.acknowledge(epoch, generation)
+            self._journal.acknowledge(epoch, generation, self._deletions)
+            self._deletions = ()
+
+    def record_deletions(self, epochs: tuple[int, ...]) -> None:
+        """Record with the next ``written`` which epochs are deleted after it.
+
+        It costs no write of its own, and is durable before the first of them goes.
+        """
+        self._deletions = epochs
 
     def written_within(self, epoch: int, records: int, generation: int) -> None:
         """Write a mid-epoch save to the journal, as the run's own metadata handler."""

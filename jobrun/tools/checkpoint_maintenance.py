@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
 from pathlib import Path
 
 from jobrun.checkpoint.store_protocol import CheckpointStore, Damage, EpochHold
@@ -15,7 +16,7 @@ from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.runner.checkpoint_stores import find_objects, open_store
 from jobrun.runner.identity.recorded_job import compile_authored, load_recorded
-from jobrun.runner.rundir.journal import read_pins, write_pins
+from jobrun.runner.rundir.journal import Journal, read_journal, read_pins, write_pins
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.object_store_run import RunLease
 from jobrun.runner.rundir.run_directories import Run, find_run
@@ -265,6 +266,8 @@ def prune(found: Checkpoints, last: int = 0) -> Pruning:
                 found.run.path, find_objects(found.run, found.policy.collect_to)
             ).require_lease()
         lock.check()
+        if planned.doomed:
+            _record_deletions(found, planned.doomed)
         held = found.store.remove(planned.doomed)
     if not held:
         return planned
@@ -272,6 +275,15 @@ def prune(found: Checkpoints, last: int = 0) -> Pruning:
     kept = tuple(sorted((*planned.kept, *held)))
     size_bytes = planned.size_bytes - _size_bytes(found.store, held)
     return replace(planned, doomed=doomed, kept=kept, size_bytes=size_bytes, held=held)
+
+
+def _record_deletions(found: Checkpoints, epochs: tuple[int, ...]) -> None:
+    """Record in the run's journal that pruned epochs are deleted, not lost."""
+    run = found.run
+    newest = read_journal(run.path, run.record.run_id).newest
+    if newest >= 0:
+        with closing(Journal.open(run.path, run.record.run_id)) as journal:
+            journal.acknowledge(newest, run.record.generation, epochs)
 
 
 def _newest_good(

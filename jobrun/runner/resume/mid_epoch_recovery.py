@@ -87,8 +87,9 @@ def plan_entry(
         else:
             damaged += [damage] if damage is not None else []
             aside.append(one)
-    newest = max((one[1] for one in later if one[0] == epoch), default=0)
-    lost = said.within[1] if said.within[0] == epoch and said.within[1] > newest else 0
+    promised, promised_records = said.within
+    is_lost = promised == epoch and promised_records > records and said.within not in later
+    lost = promised_records if is_lost else 0
     if lost and not allow_lost:
         raise CheckpointError.of(
             "E357",

@@ -32,7 +32,7 @@ class RecoveryPlan:
         superseded: Epochs that the run has gone back behind, with their generation.
         acknowledge: The epoch is there, but a crash came before its acknowledgement.
         rewind: Later acknowledgements no longer count.
-        lost: The newest epoch the user was promised, where it is gone and may be; else -1.
+        lost: The acknowledged epochs after it that are gone, where they may be.
     """
 
     epoch: int
@@ -41,7 +41,7 @@ class RecoveryPlan:
     superseded: tuple[tuple[int, int], ...] = ()
     acknowledge: bool = False
     rewind: bool = False
-    lost: int = -1
+    lost: tuple[int, ...] = ()
 
 
 def plan_recovery(
@@ -64,7 +64,7 @@ def plan_recovery(
         generation_of: The generation that an epoch was made in.
         generation: The run's.
         wanted: Exactly this epoch, and a new generation.
-        allow_lost: Continue from an older epoch when the newest the user was promised is gone.
+        allow_lost: Continue from an older epoch although acknowledged ones after it are gone.
             Never from the start.
         recorded: The newest epoch that ``run.json`` says was saved, where the journal is gone.
 
@@ -85,27 +85,39 @@ def plan_recovery(
     )
     there = tuple(epoch for epoch in existing if epoch not in dict(over))
     generation = max(generation, said.generation)
-    newest = max(said.newest, recorded)
-    lost = newest if newest > max(there, default=-1) else -1
-    if lost >= 0 and not (allow_lost and there):
-        raise _lost_error(lost, there, "" if said.newest >= 0 else ", as run.json says,")
+    chosen, skipped = _find_good(there, inspect)
+    # Whatever else is there, such as an empty directory of a later epoch, does not replace them.
+    lost = said.find_lost(there, chosen)
+    if recorded > chosen and recorded not in there:
+        lost = (*lost, recorded)
+    if lost and not (allow_lost and there):
+        raise lost_error(lost, there, chosen, "" if said.epochs else ", as run.json says,")
+    if chosen == FROM_INIT:
+        if skipped:
+            raise _unusable_error(skipped)
+        return RecoveryPlan(FROM_INIT, generation, superseded=over)
+    return RecoveryPlan(
+        chosen,
+        generation,
+        skipped,
+        over,
+        acknowledge=chosen not in said.epochs,
+        rewind=bool(skipped or lost),
+        lost=lost,
+    )
+
+
+def _find_good(
+    there: tuple[int, ...], inspect: Callable[[int], Damage | None]
+) -> tuple[int, tuple[Damage, ...]]:
+    """Return the newest epoch that recovery can use, or ``FROM_INIT``, and the damaged after it."""
     skipped: list[Damage] = []
     for epoch in reversed(there):
         damage = inspect(epoch)
         if damage is None:
-            return RecoveryPlan(
-                epoch,
-                generation,
-                tuple(skipped),
-                over,
-                acknowledge=epoch not in said.epochs,
-                rewind=bool(skipped) or lost >= 0,
-                lost=lost,
-            )
+            return epoch, tuple(skipped)
         skipped.append(damage)
-    if skipped:
-        raise _unusable_error(skipped)
-    return RecoveryPlan(FROM_INIT, generation, superseded=over)
+    return FROM_INIT, tuple(skipped)
 
 
 def apply_recovery(
@@ -130,7 +142,7 @@ def apply_recovery(
         reach("runner.rewound")
     if plan.acknowledge:
         journal.acknowledge(plan.epoch, plan.generation)
-    if plan.lost >= 0:
+    if plan.lost:
         listen(Noted(_lost_warning(plan), "warning"))
     for damage in plan.skipped:
         listen(CheckpointSkipped(damage.epoch, damage.reason))
@@ -223,26 +235,40 @@ def _format_epochs(epochs: tuple[int, ...]) -> str:
 
 def _lost_warning(plan: RecoveryPlan) -> str:
     return (
-        f"LOST: epoch {plan.lost} was saved and is gone; continuing from epoch {plan.epoch}, "
-        "as --allow-lost says"
+        f"LOST: {_are_gone(plan.lost)}; continuing from epoch {plan.epoch}, as --allow-lost says"
     )
 
 
-def _lost_error(newest: int, there: tuple[int, ...], how: str) -> CheckpointError:
+def lost_error(
+    lost: tuple[int, ...], there: tuple[int, ...], usable: int, source: str = ""
+) -> CheckpointError:
+    """Build the error for acknowledged epochs that are gone (E357).
+
+    Args:
+        lost: Those epochs.
+        there: The epochs in the store.
+        usable: The newest that can be used instead; ``FROM_INIT`` for none.
+        source: Words that say where they are recorded, if not in the journal.
+    """
     mend = "put the checkpoints back from a copy, or start again: jobrun run SPEC --resume never"
-    if there:
+    if usable != FROM_INIT:
+        which = "it" if len(lost) == 1 else "them"
         mend = (
-            f"put it back, or continue from an older one: jobrun resume RUN --epoch {there[-1]}, "
+            f"put {which} back, or continue from an older one: jobrun resume RUN --epoch {usable}, "
             "or --allow-lost"
         )
     return CheckpointError.of(
-        "E357",
-        f"epoch {newest} was saved{how} and is gone; there are {_format_epochs(there)}",
-        mend,
+        "E357", f"{_are_gone(lost, source)}; there are {_format_epochs(there)}", mend
     )
 
 
-def _unusable_error(skipped: list[Damage]) -> CheckpointError:
+def _are_gone(lost: tuple[int, ...], source: str = "") -> str:
+    if len(lost) == 1:
+        return f"epoch {lost[0]} was saved{source} and is gone"
+    return f"{_format_epochs(lost)} were saved{source} and are gone"
+
+
+def _unusable_error(skipped: tuple[Damage, ...]) -> CheckpointError:
     reasons = "; ".join(f"epoch {damage.epoch}: {damage.reason}" for damage in skipped)
     return CheckpointError.of(
         "E358",

@@ -2,7 +2,8 @@
 
 The journal is not what makes an epoch exist (the checkpoint's own rename does); it is what makes a
 lost one noticed. Two kinds of lines: an epoch was acknowledged; the run went back to an
-epoch, so that later ones no longer count.
+epoch, so that later ones no longer count. The first kind also names the epochs that retention
+deletes from then on, and says what ``metrics.jsonl`` holds: what is missing otherwise was lost.
 
 Pins are epochs that a user keeps from deletion (``pins.json``). They are no part of a checkpoint,
 so that nothing that happens to one can lose them.
@@ -10,12 +11,13 @@ so that nothing that happens to one can lose them.
 
 from __future__ import annotations
 
+import bisect
 import json
 import os
 import zlib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
@@ -31,6 +33,22 @@ PINS_NAME = "pins.json"
 _PINS_FORMAT = 1
 
 
+class MetricsSpan(NamedTuple):
+    """What the lines of some epochs in ``metrics.jsonl`` were when the last one was acknowledged.
+
+    Attributes:
+        after: The epoch before the first.
+        last: The last epoch.
+        count: The number of lines.
+        checksum: The sum of their CRC-32, modulo 2**32: lines may be in any order.
+    """
+
+    after: int
+    last: int
+    count: int
+    checksum: int
+
+
 @dataclass(frozen=True, slots=True)
 class JournalContents:
     """The contents of a journal.
@@ -43,6 +61,9 @@ class JournalContents:
             of an epoch that is not acknowledged itself; (-1, 0) when there is none.
         torn_bytes: How much of an unfinished last line there is.
         good_bytes: Where the last whole line ends.
+        deleted: The acknowledged epochs that retention or ``ckpt prune`` may have deleted.
+        unrecorded: The newest epoch of a version that did not record what it deleted; -1 for none.
+        metrics: The lines of ``metrics.jsonl``, by spans of epochs, ascending.
     """
 
     epochs: tuple[int, ...] = ()
@@ -51,11 +72,29 @@ class JournalContents:
     torn_bytes: int = 0
     good_bytes: int = 0
     within: tuple[int, int] = (-1, 0)
+    deleted: frozenset[int] = frozenset()
+    unrecorded: int = -1
+    metrics: tuple[MetricsSpan, ...] = ()
 
     @property
     def newest(self) -> int:
         """The newest epoch that the journal acknowledges; -1 for none."""
         return self.epochs[-1] if self.epochs else -1
+
+    def find_lost(self, existing: Collection[int], after: int = -1) -> tuple[int, ...]:
+        """List the acknowledged epochs after a given one that are gone and were not deleted.
+
+        Args:
+            existing: The epochs in the store.
+            after: The epoch that is to be loaded.
+        """
+        there = {*existing, *self.deleted}
+        known = max(after, self.unrecorded)
+        return tuple(
+            epoch
+            for epoch in self.epochs[bisect.bisect_right(self.epochs, after) :]
+            if epoch not in there and (epoch > known or epoch == self.newest)
+        )
 
 
 class Journal:
@@ -80,9 +119,24 @@ class Journal:
             file = JournalFile(run / JOURNAL_NAME, said.good_bytes)
         return cls(file, run_id)
 
-    def acknowledge(self, epoch: int, generation: int) -> None:
-        """Append to the journal that ``epoch`` is saved; return when that is on the disk."""
-        self._append({"kind": "epoch", "epoch": epoch, "generation": generation})
+    def acknowledge(
+        self,
+        epoch: int,
+        generation: int,
+        deletes: Collection[int] = (),
+        metrics: MetricsSpan | None = None,
+    ) -> None:
+        """Append to the journal that ``epoch`` is saved; return when that is on the disk.
+
+        Args:
+            epoch: Which epoch.
+            generation: The run's.
+            deletes: The epochs that may be deleted from now on.
+            metrics: The lines of ``metrics.jsonl`` up to this epoch, if they were counted.
+        """
+        entry = {"kind": "epoch", "epoch": epoch, "generation": generation}
+        counted = {} if metrics is None else {"metrics": metrics[:1] + metrics[2:]}
+        self._append({**entry, "deletes": sorted(deletes), **counted})
 
     def acknowledge_within(self, epoch: int, records: int, generation: int) -> None:
         """Append to the journal that a mid-epoch checkpoint, after some records, is saved."""
@@ -128,7 +182,9 @@ def parse_journal(data: bytes, run_id: str) -> JournalContents:
         tail = lines.pop() + b"\n"
         entries.pop()
     epochs: set[int] = set()
-    rewound_to, generation = -1, 0
+    deleted: set[int] = set()
+    spans: list[MetricsSpan] = []
+    rewound_to, generation, unrecorded = -1, 0, -1
     within = (-1, 0)
     for number, entry in enumerate(entries, start=1):
         if entry is None:
@@ -136,14 +192,35 @@ def parse_journal(data: bytes, run_id: str) -> JournalContents:
         if entry.kind == "rewind":
             rewound_to, generation = entry.epoch, entry.generation
             epochs = {epoch for epoch in epochs if epoch <= rewound_to}
+            unrecorded = min(unrecorded, rewound_to)
+            spans = [span for span in spans if span.last <= rewound_to]
             within = within if within[0] <= rewound_to else (-1, 0)
         elif entry.kind == "records":
             within = (entry.epoch, entry.records)
         else:
             epochs.add(entry.epoch)
             within = within if within[0] > entry.epoch else (-1, 0)
-    good = len(data) - len(tail)
-    return JournalContents(tuple(sorted(epochs)), rewound_to, generation, len(tail), good, within)
+            deleted.discard(entry.epoch)
+            if entry.deletes is None:
+                unrecorded = max(unrecorded, entry.epoch)
+            else:
+                deleted.update(entry.deletes)
+            if entry.metrics is not None:
+                after, count, checksum = entry.metrics
+                while spans and spans[-1].last > after:
+                    spans.pop()
+                spans.append(MetricsSpan(after, entry.epoch, count, checksum))
+    return JournalContents(
+        tuple(sorted(epochs)),
+        rewound_to,
+        generation,
+        torn_bytes=len(tail),
+        good_bytes=len(data) - len(tail),
+        within=within,
+        deleted=frozenset(deleted),
+        unrecorded=unrecorded,
+        metrics=tuple(spans),
+    )
 
 
 def set_aside_journal(run: Path) -> None:
@@ -207,6 +284,8 @@ class _Entry:
     generation: int
     run_id: str
     records: int = 0
+    deletes: tuple[int, ...] | None = None
+    metrics: tuple[int, int, int] | None = None
 
 
 def _entry(line: bytes, run_id: str) -> _Entry | None:

@@ -46,6 +46,10 @@ class RunIdentity:
     environment: Mapping[str, Any] = field(default_factory=dict)
 
 
+def _ignore_deletions(epochs: tuple[int, ...]) -> None:
+    """Record nothing: no journal is kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointTarget:
     """Where a run keeps its epochs, who is notified of them, and the lock that guards them.
@@ -54,6 +58,7 @@ class CheckpointTarget:
         handlers: The run's own first: its word is what a user may rely on.
         builder: Uploads epochs; None for no upload.
         run: The run's directory, in which its pins are.
+        record_deletions: Records with the next acknowledgement which epochs are deleted after it.
     """
 
     store: CheckpointStore
@@ -61,6 +66,7 @@ class CheckpointTarget:
     lock: RunLock
     builder: UploadBuilder | ObjectUpload | None = None
     run: Path = Path()
+    record_deletions: Callable[[tuple[int, ...]], None] = _ignore_deletions
 
     def check(self) -> None:
         """Require before a commit that the run's lock and store are the ones it started with.
@@ -146,6 +152,7 @@ class Committer:
             epoch = order.progress.epoch
             reach("runner.saved")
             own, *others = self._place.handlers
+            doomed, fault = self._choose_before_acknowledging(order.progress)
             own.written(epoch, self._identity.generation)
             reach("runner.acknowledged")
         finally:
@@ -163,7 +170,9 @@ class Committer:
                 # Tasks that waited for copies of what they change: the saver has seen the rest.
                 self._account.move("saves", max((save.gate_s for save in saves), default=0.0))
             self.report_times(times)
-            self._delete_old(order.progress)
+            if fault is not None:
+                raise fault
+            self._delete(doomed)
         except EnvironmentFaultError as error:
             self._warn_or_raise(epoch, error)
 
@@ -179,7 +188,10 @@ class Committer:
             EnvironmentFaultError: It could not be deleted.
         """
         try:
-            self._delete_old(progress)
+            if doomed := self._choose_old(progress):
+                self._place.record_deletions(doomed)
+                self._place.handlers[0].written(progress.epoch, self._identity.generation)
+                self._delete(doomed)
         except EnvironmentFaultError as error:
             self._warn_or_raise(progress.epoch, error)
 
@@ -248,12 +260,29 @@ class Committer:
             environment=self._identity.environment,
         )
 
-    def _delete_old(self, progress: Progress) -> None:
+    def _choose_before_acknowledging(
+        self, progress: Progress
+    ) -> tuple[tuple[int, ...], EnvironmentFaultError | None]:
+        """Choose what to delete after a commit, and have it recorded; return an error, if any.
+
+        Nothing that only concerns old epochs may keep a new one from being acknowledged.
+        """
+        try:
+            doomed = self._choose_old(progress)
+        except EnvironmentFaultError as error:
+            return (), error
+        self._place.record_deletions(doomed)
+        return doomed, None
+
+    def _choose_old(self, progress: Progress) -> tuple[int, ...]:
+        """Choose by the retention policy the epochs to delete after a commit."""
         policy = self._job.checkpoint
         if not (policy.keep_last or policy.keep_every or policy.keep_best[0]):
             # Keeps all: listing ten thousand epochs after each save would be slow.
-            return
+            return ()
         pinned = read_pins(self._place.run) | self.held()
-        chosen = epochs_to_delete(policy, self._store.epochs(), dict(progress.scores), pinned)
-        if chosen:
-            self._store.remove(chosen, keep_for_reuse=True)
+        return epochs_to_delete(policy, self._store.epochs(), dict(progress.scores), pinned)
+
+    def _delete(self, epochs: tuple[int, ...]) -> None:
+        if epochs:
+            self._store.remove(epochs, keep_for_reuse=True)

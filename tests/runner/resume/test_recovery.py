@@ -63,12 +63,37 @@ def test_row_63_all_damaged_is_refused_with_each_reason():
     assert raised.value.faults[0].code == "E358"
 
 
-@pytest.mark.parametrize("existing", [[], [0, 1]])
-def test_row_65_a_promised_epoch_that_is_gone_is_refused(existing):
-    with pytest.raises(CheckpointError, match="epoch 2 was saved and is gone") as raised:
-        plan(existing, [0, 1, 2])
+@pytest.mark.parametrize(
+    ("existing", "bad", "message"),
+    [
+        ([], [], "epochs 0-2 were saved and are gone; there are no epochs"),
+        ([0, 1], [], "epoch 2 was saved and is gone; there are epochs 0-1"),
+        ([0], [], "epochs 1-2 were saved and are gone"),
+        # A directory of a later epoch does not replace them.
+        ([0, 1, 3], [3], "epoch 2 was saved and is gone"),
+        # A damaged newest epoch neither.
+        ([0, 2], [2], "epoch 1 was saved and is gone"),
+        ([2], [2], "epochs 0-1 were saved and are gone"),
+    ],
+)
+def test_row_65_a_promised_epoch_that_is_gone_is_refused(existing, bad, message):
+    with pytest.raises(CheckpointError, match=message) as raised:
+        plan(existing, [0, 1, 2], bad)
 
     assert raised.value.faults[0].code == "E357"
+
+
+def test_epochs_that_retention_deleted_may_be_absent_beside_a_damaged_one():
+    found = plan([0, 2], [0, 1, 2], [2], deleted=frozenset({1}))
+
+    assert found.epoch == 0
+    assert [one.epoch for one in found.skipped] == [2]
+
+
+def test_epochs_of_a_version_that_did_not_record_deletions_may_be_absent_except_the_newest():
+    assert plan([0, 2], [0, 1, 2], [2], unrecorded=2).epoch == 0
+    with pytest.raises(CheckpointError, match="epoch 2 was saved and is gone"):
+        plan([0], [0, 1, 2], unrecorded=2)
 
 
 def test_the_wanted_epoch_opens_a_new_generation_and_the_later_ones_are_over():
@@ -186,11 +211,11 @@ def test_row_65_with_the_users_word_an_older_epoch_is_taken():
         (0, 1), JournalContents((0, 1, 2)), lambda epoch: None, lambda epoch: 0, 0, allow_lost=True
     )
 
-    assert found == RecoveryPlan(1, rewind=True, lost=2)
+    assert found == RecoveryPlan(1, rewind=True, lost=(2,))
 
 
 def test_row_65_nothing_makes_a_run_start_over_by_itself():
-    with pytest.raises(CheckpointError, match="epoch 2 was saved and is gone"):
+    with pytest.raises(CheckpointError, match="epochs 0-2 were saved and are gone"):
         plan_recovery(
             (), JournalContents((0, 1, 2)), lambda epoch: None, lambda epoch: 0, 0, allow_lost=True
         )
@@ -200,7 +225,7 @@ def test_row_65_what_is_lost_is_said_and_the_journal_goes_back(tmp_path, store, 
     journal.acknowledge(4, 0)
     events = []
 
-    apply_recovery(RecoveryPlan(3, rewind=True, lost=4), store, journal, tmp_path, events.append)
+    apply_recovery(RecoveryPlan(3, rewind=True, lost=(4,)), store, journal, tmp_path, events.append)
 
     assert events[0].text.startswith("LOST: epoch 4 was saved and is gone; continuing from epoch 3")
     assert read_journal(tmp_path, "id-1").epochs == (0, 1, 2, 3)
