@@ -181,7 +181,7 @@ def resume_from(
     from jobrun.runner.start_or_resume import choose_run, resume_run  # noqa: PLC0415
 
     options = _usable(options)
-    found = choose_run(os.fspath(path), options.run_dir, options.epoch)
+    found = choose_run(os.fspath(path), options.run_dir, options.epoch, listener)
     authored = None if source is None else prepare(source).authored
     return _with_news(
         options,
@@ -222,7 +222,7 @@ def fork_from(
     from jobrun.runner.start_or_resume import choose_run  # noqa: PLC0415
 
     options = _usable(options)
-    found = choose_run(os.fspath(path), options.run_dir, options.epoch)
+    found = choose_run(os.fspath(path), options.run_dir, options.epoch, listener)
     parent = Fork(found, options.epoch, tuple(blobs))
     authored = None if source is None else prepare(source).authored
     if authored is None:

@@ -28,6 +28,7 @@ from jobrun.runner.rundir.spec_folder import load_changed_spec
 from jobrun.runner.start_or_resume import Parent, match_hash_seed, start_run
 
 if TYPE_CHECKING:
+    from jobrun.runner.resume.recovery import RecoveryPlan
     from jobrun.runner.run_metadata_handler import RunMetadata
 
 
@@ -96,11 +97,26 @@ def fork_run(
                 own.release()
             listener(event)
 
-        notes = _differences(fork.run, present, job, strict=options.strict)
+        notes = _describe_skipped(fork.run, own.recovery)
+        notes += _differences(fork.run, present, job, strict=options.strict)
         parent = _parent(fork, store, epoch)
         return start_run(present, job, options, listen, parent=parent, notes=notes)
     finally:
         own.release()
+
+
+def _describe_skipped(run: Run, recovery: RecoveryPlan) -> tuple[Fault, ...]:
+    """Return a warning for each damaged epoch of a fork's parent, newer than the one it takes."""
+    return tuple(
+        Fault(
+            "W183",
+            f"run {run.name}: epoch {damage.epoch} is damaged ({damage.reason}), so the fork "
+            f"begins with epoch {recovery.epoch}",
+            f"put it back from a copy and fork again, or name this one: {run.name}@{recovery.epoch}",
+            severity="warning",
+        )
+        for damage in recovery.skipped
+    )
 
 
 def _differences(run: Run, present: Authored, job: Job, *, strict: bool) -> tuple[Fault, ...]:

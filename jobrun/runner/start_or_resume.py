@@ -470,10 +470,13 @@ def _warn_of_moved_run(run_dir: Path, job: str, newest: Run | None, listener: Li
         listener(Noted(text, "warning"))
 
 
-def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
+def choose_run(
+    text: str, run_dir: Path, epoch: int | None = None, listener: Listener = ignore
+) -> Run:
     """Choose which run to resume: the named one, fetched if remote, or the newest unfinished.
 
-    One in an object store is brought here first, with that epoch or its newest good one.
+    One in an object store is brought here first, with that epoch or its newest good one; the
+    listener receives a warning where that is not the newest.
 
     Raises:
         CheckpointError: There is none, or the name is that of no run's directory.
@@ -482,7 +485,7 @@ def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
     if is_object_url(text):
         from jobrun.runner.rundir.object_store_run import local_copy, remote_run  # noqa: PLC0415 - brings numpy
 
-        return local_copy(remote_run(text), run_dir, epoch)
+        return local_copy(remote_run(text), run_dir, epoch, listener)
     return find_run(text, run_dir) if text else newest_unfinished(run_dir)
 
 

@@ -16,6 +16,8 @@ from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.runner.checkpoint_stores import find_objects, open_store
 from jobrun.runner.identity.recorded_job import compile_authored, load_recorded
+from jobrun.runner.resume.lost_epochs import find_lost_epochs, require_newest_epoch
+from jobrun.runner.resume.recovery import lost_error
 from jobrun.runner.rundir.journal import Journal, read_journal, read_pins, write_pins
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.object_store_run import RunLease
@@ -124,9 +126,13 @@ def chosen_epochs(found: Checkpoints, text: str, also: Collection[int] = ()) -> 
 
     Raises:
         UsageError: E408, it is no epoch's number.
-        CheckpointError: E310, there is no such epoch; E408, there is none at all.
+        CheckpointError: E310, there is no such epoch; E408, there is none at all; E357, the
+            newest is gone.
     """
     known = found.store.epochs()
+    if text == "latest" or (not known and not text):
+        require_newest_epoch(found.run, found.store.epochs)
+        known = found.store.epochs()
     if not known:
         message = f"{found.run.name} has no checkpoint"
         raise CheckpointError.of("E408", message, "let the run save an epoch first")
@@ -191,6 +197,19 @@ def verify(
     return tuple(damaged)
 
 
+def verify_presence(
+    found: Checkpoints, report: Callable[[int, Damage | None], None]
+) -> tuple[Damage, ...]:
+    """Return as damaged the checkpoints of a run that were saved, not deleted, and are gone."""
+    lost = tuple(
+        Damage(epoch, "it was saved and is gone")
+        for epoch in find_lost_epochs(found.run, found.store.epochs)
+    )
+    for damage in lost:
+        report(damage.epoch, damage)
+    return lost
+
+
 def verify_within(
     found: Checkpoints, report: Callable[[int, int, Damage | None], None]
 ) -> tuple[Damage, ...]:
@@ -230,6 +249,7 @@ def plan_pruning(found: Checkpoints, last: int = 0) -> Pruning:
 
     Raises:
         UsageError: E430, the policy keeps all.
+        CheckpointError: E357, the newest epoch is gone: an older one may be needed.
         EnvironmentFaultError: E385, the pins cannot be read.
     """
     policy = replace(found.policy, keep_last=last) if last else found.policy
@@ -242,12 +262,21 @@ def plan_pruning(found: Checkpoints, last: int = 0) -> Pruning:
     epochs = found.store.epochs()
     pinned = read_pins(found.run.path)
     good, damaged = _newest_good(found.store, epochs, newest_kept(policy))
+    _require_none_lost(found, epochs, max(good, default=-1))
     scores = _scores(found.store, good)
     broken = [one.epoch for one in damaged]
     doomed = epochs_to_delete(policy, epochs, scores, pinned, broken)
     kept = tuple(epoch for epoch in epochs if epoch not in set(doomed))
     stay = tuple(sorted(pinned & set(kept)))
     return Pruning(doomed, kept, stay, damaged, _size_bytes(found.store, doomed))
+
+
+def _require_none_lost(found: Checkpoints, epochs: tuple[int, ...], newest_good: int) -> None:
+    """Refuse to prune where saved epochs after the newest good one are gone."""
+    lost = find_lost_epochs(found.run, found.store.epochs)
+    newer = tuple(epoch for epoch in lost if epoch > newest_good)
+    if newer:
+        raise lost_error(newer, epochs, newest_good)
 
 
 def prune(found: Checkpoints, last: int = 0) -> Pruning:

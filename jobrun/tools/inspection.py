@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.readers import POSITION, POSITION_PREFIX
 from jobrun.runner.identity.recorded_job import is_from_python
+from jobrun.runner.resume.lost_epochs import require_newest_epoch
 from jobrun.runner.rundir.logs import read_events
 from jobrun.runner.rundir.object_store_run import download_temporarily, remote_run, split_target
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, Run, find_run
@@ -168,7 +170,7 @@ def locate_checkpoint(target: str, run_dir: Path) -> CheckpointLocation:
     """Locate the checkpoint of an ``Inspection``: a file, a directory, or a run.
 
     Raises:
-        CheckpointError: It is not there.
+        CheckpointError: It is not there; or, of a run, E357: its newest epoch is gone.
         UsageError: No run is called so.
     """
     path = Path(target)
@@ -188,6 +190,8 @@ def locate_checkpoint(target: str, run_dir: Path) -> CheckpointLocation:
         name, epoch = target, ""
     run = find_run(name, run_dir)
     root = checkpoint_directory(run)
+    if epoch in ("", "latest"):
+        require_newest_epoch(run, partial(stored_epochs, run))
     return _epoch_place(root, epoch, run.path)
 
 
@@ -246,6 +250,11 @@ def sort_objects_first(blobs: tuple[BlobFacts, ...]) -> tuple[BlobFacts, ...]:
     return tuple(
         sorted(blobs, key=lambda b: (order[b.name.partition("/")[0]], not render_structure(b)))
     )
+
+
+def stored_epochs(run: Run) -> tuple[int, ...]:
+    """List the epochs of a run that its directory of checkpoints has, ascending."""
+    return DirectoryStore(str(checkpoint_directory(run))).epochs()
 
 
 def checkpoint_directory(run: Run) -> Path:

@@ -16,7 +16,6 @@ from typing import Any, overload
 import numpy as np
 
 from jobrun.checkpoint.read.load import load_blobs
-from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.object_references import open_checkpoint
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, JobrunError, UsageError
 from jobrun.core.lazy_dataclass import replace
@@ -24,7 +23,7 @@ from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.units import number
 from jobrun.graph.readers import POSITION_PREFIX
 from jobrun.runner.rundir.run_directories import Run, find_run, open_run
-from jobrun.tools.inspection import checkpoint_directory
+from jobrun.tools.inspection import stored_epochs
 from jobrun.tools.lazy_blobs import StoredEpoch, find_stored_epoch
 from jobrun.tools.report.html import Html, joined, table, tag
 from jobrun.tools.runs.metrics import Metrics, Number, read_metrics, select_metrics
@@ -95,7 +94,7 @@ class StoredRun:
     @property
     def epochs(self) -> tuple[int, ...]:
         """Return the epochs of this stored run that have a checkpoint, ascending."""
-        return tuple(DirectoryStore(str(checkpoint_directory(self._now()))).epochs())
+        return stored_epochs(self._now())
 
     def status(self) -> Status:
         """Read the present status of this ``StoredRun``, with its epoch and seconds left."""

@@ -20,6 +20,7 @@ from jobrun.cli.options import (
     run_dir_option,
     value_options,
 )
+from jobrun.cli.progress.lines import warning_printer
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.runner.fork import Fork, fork_run
@@ -70,7 +71,7 @@ def command(
     """
     shell.texts |= override_texts(overrides)
     name, epoch = _split(run)
-    parent = choose_run(name, Path(run_dir), epoch)
+    parent = choose_run(name, Path(run_dir), epoch, warning_printer(shell))
     prepared = None
     if spec:
         prepared = prepare(spec, values, overrides)

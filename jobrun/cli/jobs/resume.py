@@ -23,6 +23,7 @@ from jobrun.cli.jobs.run_options import (
     spec_arguments,
 )
 from jobrun.cli.options import Command, option, override_texts, run_dir_option, value_options
+from jobrun.cli.progress.lines import warning_printer
 from jobrun.cli.terminal import Shell
 from jobrun.core.object_url import is_object_url
 from jobrun.core.text.fault_text import visible
@@ -90,7 +91,8 @@ def command(
     """
     shell.texts |= override_texts(overrides)
     limits["given"] = spec_arguments(spec, values, overrides)
-    chosen = choose_run(run, _place(run, run_dir, dry_run=dry_run), limits["epoch"])
+    place = _place(run, run_dir, dry_run=dry_run)
+    chosen = choose_run(run, place, limits["epoch"], warning_printer(shell))
     loaded = _other_spec(chosen, spec, values, overrides)
     if dry_run:
         options = build_run_options(Path(run_dir), limits, shell)

@@ -18,12 +18,14 @@ from jobrun.core.events import (
     CheckpointWithin,
     EpochEnded,
     Event,
+    Listener,
     Logged,
     Noted,
     RunEnded,
     RunStarted,
     TaskEnded,
 )
+from jobrun.core.text.fault_text import visible
 from jobrun.runner.rundir.logs import event_json
 
 _INTERVAL_S = 10.0
@@ -180,6 +182,16 @@ def render_warning(event: Event) -> str | None:
             return f"warning: epoch {event.epoch} is unusable ({event.reason}); {where}"
         case _:
             return None
+
+
+def warning_printer(shell: Shell) -> Listener:
+    """Return a listener that prints the warnings among the events before a run starts."""
+
+    def listen(event: Event) -> None:
+        if text := render_warning(event):
+            shell.say(visible(text))
+
+    return listen
 
 
 def render_heading(event: RunStarted) -> str:

@@ -27,6 +27,7 @@ from jobrun.core.object_url import is_object_url
 from jobrun.core.text.fault_text import visible
 from jobrun.runner.rundir.journal import read_pins
 from jobrun.runner.rundir.run_directories import find_run
+from jobrun.runner.resume.lost_epochs import describe_lost_epochs
 from jobrun.tools.checkpoint_maintenance import (
     Checkpoints,
     Pruning,
@@ -38,6 +39,7 @@ from jobrun.tools.checkpoint_maintenance import (
     plan_pruning,
     prune,
     verify,
+    verify_presence,
     verify_within,
 )
 
@@ -89,8 +91,11 @@ def _verify(shell: Shell, /, target: str, as_json: bool, run_dir: str) -> int:
             shell.print(_condition(words, damage, shell))
 
     damaged = verify(found, epochs, report)
-    # Whoever names an epoch means the whole of it.
-    torn = () if "@" in target else verify_within(found, told_within)
+    torn: tuple[Damage, ...] = ()
+    if not at:
+        # Whoever names an epoch means the whole of it, and that one.
+        damaged += verify_presence(found, report)
+        torn = verify_within(found, told_within)
     if as_json:
         form = _verified(found.run.name, tuple(verified), damaged)
         form["good"] = not (damaged or torn)
@@ -128,8 +133,11 @@ def _list(shell: Shell, run: str, as_json: bool, run_dir: str) -> None:
     """
     found = find_run(run, Path(run_dir))
     epochs = list_epochs(found)
+    lost = describe_lost_epochs(found, lambda: tuple(one.epoch for one in epochs))
+    if lost:
+        shell.say(f"warning: {visible(lost)}")
     if as_json:
-        content = {"run": found.name, "epochs": [asdict(one) for one in epochs]}
+        content = {"run": found.name, "epochs": [asdict(one) for one in epochs], "fault": lost}
         shell.print(render_json_document("ckpt-list", content))
     elif not epochs:
         shell.say(f"{found.name} has no checkpoint")

@@ -11,6 +11,7 @@ from jobrun.core.errors import Fault, JobrunError
 from jobrun.core.events import Listener, Noted
 from jobrun.runner.identity.recorded_job import Authored, compile_authored, load_recorded
 from jobrun.runner.options import RunOptions, RunResult
+from jobrun.runner.resume.lost_epochs import require_newest_epoch
 from jobrun.runner.resume.recovery import epoch_inspector
 from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.run_directories import Run
@@ -46,10 +47,9 @@ def find_newest_damage(run: Run, loaded: Authored | None = None) -> str:
     try:
         newest = read_journal(run.path, run.record.run_id).newest
         store = _store(run, loaded)
+        require_newest_epoch(run, store.epochs)
         if newest < 0:
             return ""
-        if newest not in store.epochs():
-            return f"its newest checkpoint, epoch {newest}, is gone"
         damage = epoch_inspector(store, run.record.run_id)(newest)
     except JobrunError as error:
         return error.faults[0].message

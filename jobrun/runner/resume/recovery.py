@@ -234,9 +234,7 @@ def _format_epochs(epochs: tuple[int, ...]) -> str:
 
 
 def _lost_warning(plan: RecoveryPlan) -> str:
-    return (
-        f"LOST: {_are_gone(plan.lost)}; continuing from epoch {plan.epoch}, as --allow-lost says"
-    )
+    return f"LOST: {_are_gone(plan.lost)}; continuing from epoch {plan.epoch}, as --allow-lost says"
 
 
 def lost_error(
@@ -255,7 +253,7 @@ def lost_error(
         which = "it" if len(lost) == 1 else "them"
         mend = (
             f"put {which} back, or continue from an older one: jobrun resume RUN --epoch {usable}, "
-            "or --allow-lost"
+            f"or --allow-lost; other commands take RUN@{usable}"
         )
     return CheckpointError.of(
         "E357", f"{_are_gone(lost, source)}; there are {_format_epochs(there)}", mend

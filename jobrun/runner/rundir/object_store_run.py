@@ -5,6 +5,7 @@
     JOB/RUN/run.json            what the run is, and the files of its spec/, as one object
     JOB/RUN/epoch-000012/…      see ``checkpoint.objectstore``
     JOB/RUN/g1/epoch-000013/…   of a later generation
+    JOB/RUN/newest.json         the newest epoch that was uploaded, by which a loss is noticed
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from jobrun.checkpoint.stores.bucket import Bucket
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.object_store import ObjectStore
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
+from jobrun.core.events import Listener, Noted, ignore
 from jobrun.core.files.disk import disk_faults, make_directory, read_regular, write_file
 from jobrun.core.files.json_files import parse_json
 from jobrun.core.lazy_dataclass import dataclass
@@ -47,6 +49,7 @@ _EPOCH = lazy_pattern(r"(.+?)(?:/g[0-9]+)?/epoch-([0-9]{6,18})")
 _FILE = lazy_pattern(r"[A-Za-z0-9_][A-Za-z0-9_. +-]{0,200}")
 _PARTS = ("spec", "checkpoints", "logs", "artifacts", "superseded")
 
+NEWEST_NAME = "newest.json"
 HOLDER_NAME = "holder"
 _MOST_HOLDER_BYTES = 1 << 10
 
@@ -154,26 +157,81 @@ def epochs_below(url: ObjectUrl) -> dict[int, ObjectStore]:
     return found
 
 
-def fetch_run(remote: RemoteRun, place: Path, epoch: int | None = None) -> Run:
+def record_newest(url: ObjectUrl, epoch: int, generation: int) -> None:
+    """Record in an object store that an epoch of a run is there, unless a newer one is recorded."""
+    bucket = Bucket(url)
+    if (generation, epoch) > _read_newest(bucket):
+        data = json.dumps({"epoch": epoch, "generation": generation}).encode()
+        bucket.put(NEWEST_NAME, [data], len(data))
+
+
+def _read_newest(bucket: Bucket) -> tuple[int, int]:
+    """Read the generation and number of a run's newest epoch; (0, -1) where none is recorded."""
+    data = bucket.read(NEWEST_NAME, _MOST_HOLDER_BYTES)
+    if data is None:
+        return 0, -1
+    try:
+        form = parse_json(data)
+        return int(form["generation"]), int(form["epoch"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise _no_run(bucket.url, f"{NEWEST_NAME} is damaged ({error})", "") from error
+
+
+def find_lost_upload(url: ObjectUrl) -> int:
+    """Return the newest epoch that was uploaded for a run if it is not there any more, else -1."""
+    generation, epoch = _read_newest(Bucket(url))
+    place = url / f"g{generation}" if generation else url
+    return -1 if epoch < 0 or epoch in ObjectStore(place).epochs() else epoch
+
+
+def _require_epochs(url: ObjectUrl, epoch: int | None) -> dict[int, ObjectStore]:
+    """Return the epochs of a run in an object store, or only the given one; refuse if none (E335)."""
+    there = epochs_below(url)
+    if not there or (epoch is not None and epoch not in there):
+        what = "epoch" if epoch is None else f"epoch {epoch}"
+        raise _no_run(url, f"there is no {what}", ", ".join(map(str, there)))
+    return there if epoch is None else {epoch: there[epoch]}
+
+
+def _choose_epochs(url: ObjectUrl, epoch: int | None) -> dict[int, ObjectStore]:
+    """List the epochs of a run in an object store, newest first; only ``epoch`` if it is given.
+
+    Raises:
+        CheckpointError: E335, there is none; E357, the newest that was uploaded is gone.
+    """
+    there = _require_epochs(url, epoch)
+    if epoch is not None:
+        return there
+    lost = find_lost_upload(url)
+    if lost >= 0:
+        raise CheckpointError.of(
+            "E357",
+            f"epoch {lost} was uploaded to {url} and is gone; there are "
+            f"{', '.join(map(str, there))}",
+            f"put it back, or name an older one: {url}@{max(there)} (resume: --epoch {max(there)})",
+        )
+    return dict(sorted(there.items(), reverse=True))
+
+
+def fetch_run(
+    remote: RemoteRun, place: Path, epoch: int | None = None, listen: Listener = ignore
+) -> Run:
     """Download a run and one of its epochs from an object store into a new run directory.
 
     Args:
         remote: The run.
         place: Its directory.
         epoch: The one that is fetched; None for the newest that is whole.
+        listen: Receives a warning for each newer one that is damaged.
 
     Raises:
-        CheckpointError: There is no such epoch, or none that is whole.
+        CheckpointError: There is no such epoch, or none that is whole; or the newest is gone.
         EnvironmentFaultError: The store refuses, or writing failed.
     """
-    there = epochs_below(remote.url)
-    if not there or (epoch is not None and epoch not in there):
-        what = "epoch" if epoch is None else f"epoch {epoch}"
-        raise _no_run(remote.url, f"there is no {what}", ", ".join(map(str, there)))
-    wanted = sorted(there, reverse=True) if epoch is None else [epoch]
+    wanted = _choose_epochs(remote.url, epoch)
     with _appearing(place) as beside:
         store = DirectoryStore(str(beside / "checkpoints"))
-        chosen = _fetch_first(there, wanted, store)
+        chosen = _fetch_first(wanted, store, listen)
         manifest = store.manifest(chosen)
         record = _again(remote.record, manifest.generation, chosen)
         for name, text in remote.files.items():
@@ -185,7 +243,9 @@ def fetch_run(remote: RemoteRun, place: Path, epoch: int | None = None) -> Run:
     return open_run(place)
 
 
-def local_copy(remote: RemoteRun, run_dir: Path, epoch: int | None = None) -> Run:
+def local_copy(
+    remote: RemoteRun, run_dir: Path, epoch: int | None = None, listen: Listener = ignore
+) -> Run:
     """Return the local copy of a run in an object store; download it if needed.
 
     Raises:
@@ -196,7 +256,7 @@ def local_copy(remote: RemoteRun, run_dir: Path, epoch: int | None = None) -> Ru
     if not place.exists():
         with disk_faults("E354", f"make {place.parent}"):
             make_directory(place.parent)
-        return fetch_run(remote, place, epoch)
+        return fetch_run(remote, place, epoch, listen)
     if (place / RECORD_NAME).is_file() and read_record(place).run_id == remote.record.run_id:
         _require_here(place, remote.url, epoch)
         return open_run(place)
@@ -227,8 +287,7 @@ def download_temporarily(remote: RemoteRun, epoch: int | None = None) -> tuple[R
     Raises:
         CheckpointError: There is no such epoch, or it is damaged.
     """
-    there = epochs_below(remote.url)
-    chosen = max(there, default=-1) if epoch is None else epoch
+    chosen = next(iter(_choose_epochs(remote.url, epoch)))
     root = tempfile.mkdtemp(prefix="jobrun-fetched-")
     atexit.register(shutil.rmtree, root, ignore_errors=True)
     return fetch_run(remote, Path(root) / Path(remote.url.prefix).name, chosen), chosen
@@ -249,26 +308,33 @@ def verify_remote(
     """
     text, wanted = split_target(target)
     url = parse_run_url(text)
-    there = epochs_below(url)
-    if not there or (wanted is not None and wanted not in there):
-        what = "epoch" if wanted is None else f"epoch {wanted}"
-        raise _no_run(url, f"there is no {what}", ", ".join(map(str, there)))
     found: dict[int, Damage | None] = {}
-    for epoch in there if wanted is None else (wanted,):
-        found[epoch] = there[epoch].verify(epoch)
-        there[epoch].close()
+    for epoch, store in _require_epochs(url, wanted).items():
+        found[epoch] = store.verify(epoch)
+        store.close()
         on_verified(epoch, found[epoch])
+    lost = find_lost_upload(url) if wanted is None else -1
+    if lost >= 0:
+        found[lost] = Damage(lost, "it was uploaded and is gone")
+        on_verified(lost, found[lost])
     return Path(url.prefix).name, found
 
 
-def _fetch_first(there: dict[int, ObjectStore], wanted: list[int], store: DirectoryStore) -> int:
+def _fetch_first(wanted: dict[int, ObjectStore], store: DirectoryStore, listen: Listener) -> int:
     errors: list[CheckpointError] = []
-    for epoch in wanted:
+    for epoch, source in wanted.items():
         try:
-            there[epoch].fetch(epoch, store)
+            source.fetch(epoch, store)
         except CheckpointError as error:
             errors.append(error)
         else:
+            for error in errors:
+                reason = "; ".join(fault.message for fault in error.faults)
+                listen(
+                    Noted(
+                        f"epoch {epoch} is taken, as a newer one is unusable: {reason}", "warning"
+                    )
+                )
             return epoch
     raise CheckpointError(*(fault for error in errors for fault in error.faults))
 

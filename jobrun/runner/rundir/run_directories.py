@@ -41,6 +41,7 @@ LATEST = "latest"
 _DIRECTORY_MODE = 0o755
 _TRIES = 100
 _MINUTE = "%Y%m%d-%H%M"
+_EPOCH = lazy_pattern(r"epoch-([0-9]{6}|[1-9][0-9]{6,17})")
 _NAME = lazy_pattern(r"\d{8}-\d{4}-[a-z]+-[a-z]+")
 DEFAULT_RUN_DIR = "runs"
 # Files of a run, beside its record and its checkpoints.
@@ -96,6 +97,13 @@ class Run:
             return -1
         # A run whose saves failed, each with a warning, ends with an empty one.
         return -1 if size_bytes or self.record.status == "finished" else self.record.epoch
+
+    @property
+    def epochs_inside(self) -> tuple[int, ...]:
+        """List the epochs in this run's own directory of checkpoints; the spec may name another."""
+        names = (one for one in _list_directory(self.path / "checkpoints") if one.is_dir())
+        found = (_EPOCH.fullmatch(one.name) for one in names if not one.is_symlink())
+        return tuple(sorted(int(one[1]) for one in found if one))
 
     @property
     def has_saved(self) -> bool:

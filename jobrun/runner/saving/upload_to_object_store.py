@@ -24,7 +24,7 @@ from jobrun.core.files.disk import disk_faults
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.object_url import ObjectUrl
 from jobrun.graph.checkpoint_policy import UploadPolicy
-from jobrun.runner.rundir.object_store_run import RunLease
+from jobrun.runner.rundir.object_store_run import RunLease, record_newest
 from jobrun.session.base import GroupCancelledError
 
 _POLL_S = 0.05
@@ -91,7 +91,10 @@ class ObjectUpload:
             self._bring_record(self.url)
         if generation not in self._stores:
             self._stores[generation] = ObjectStore(generation_url(self.url, generation))
-        return self._stores[generation].upload(directory, manifest, is_wanted)
+        is_new = self._stores[generation].upload(directory, manifest, is_wanted)
+        # Also where it was there: a kill may have come between the two.
+        record_newest(self.url, manifest.epoch, generation)
+        return is_new
 
 
 def generation_url(url: ObjectUrl, generation: int) -> ObjectUrl:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
 from jobrun.core.errors import CheckpointError, JobrunError
@@ -22,6 +23,7 @@ from jobrun.core.events import (
 )
 from jobrun.core.files.json_files import find_last_line, read_tail
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.runner.resume.lost_epochs import describe_lost_epochs
 from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.lock import Owner, is_live, owner_of
 from jobrun.runner.rundir.logs import LostLines, RecordedEvent, read_events, read_losses
@@ -117,6 +119,9 @@ def read_status(run: Run, lines: int = 3) -> Status:
             faults.append(
                 f"lines of {METRICS_NAME} that cannot be read and are left out: {damaged}"
             )
+    with _noting(run.path, faults):
+        if lost := describe_lost_epochs(run, lambda: _list_epochs(run)):
+            faults.append(lost)
     last_lines: list[str] = []
     with _noting(run.path / "logs", faults):
         last_lines = _last_lines(run.path / "logs", lines)
@@ -250,6 +255,15 @@ def _events(path: Path) -> Iterator[RecordedEvent[Event]]:
     if not any(_START in line[:64] for line in lines):
         lines.insert(0, find_last_line(path, _START))
     return read_events(lines)
+
+
+def _list_epochs(run: Run) -> tuple[int, ...]:
+    """List the epochs of a run, for its status; numpy is imported only if they are elsewhere."""
+    inside = run.epochs_inside
+    if inside or _saved(run) < 0:
+        return inside
+    found: tuple[int, ...] = import_module("jobrun.tools.inspection").stored_epochs(run)
+    return found
 
 
 def _saved(run: Run) -> int:
