@@ -112,7 +112,8 @@ def _describe_skipped(run: Run, recovery: RecoveryPlan) -> tuple[Fault, ...]:
             "W183",
             f"run {run.name}: epoch {damage.epoch} is damaged ({damage.reason}), so the fork "
             f"begins with epoch {recovery.epoch}",
-            f"put it back from a copy and fork again, or name this one: {run.name}@{recovery.epoch}",
+            "put it back from a copy and fork again, or name this one: "
+            f"{run.name}@{recovery.epoch}",
             severity="warning",
         )
         for damage in recovery.skipped

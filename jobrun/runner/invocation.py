@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -407,10 +406,44 @@ def task_facts(job: Job) -> tuple[TaskFacts, ...]:
     return found if len(found) <= MOST_TASKS else ()
 
 
+@dataclass(frozen=True, slots=True)
+class EventFanOut:
+    """A listener that passes each event to the run's logs, and to all other listeners.
+
+    Attributes:
+        logs: The run's.
+        sinks: Take an event, and return warnings.
+        others: The listeners of the invocation.
+    """
+
+    logs: RunLogs
+    sinks: list[Callable[[Event], list[str]]]
+    others: list[Listener]
+
+    def __call__(self, event: Event) -> None:
+        """Pass an event of an invocation to its logs and listeners."""
+        self.logs(event)
+        notes: list[Event] = []
+        for sink in self.sinks:
+            notes += [Noted(words, "warning") for words in sink(event)]
+        for note in notes:
+            self.logs(note)
+        if self.logs.unreported:
+            notes += [Noted(words, "warning") for words in self.logs.take_losses()]
+        try:
+            for other in self.others:
+                other(event)
+                for note in notes:
+                    other(note)
+        except (OSError, ValueError):
+            # A closed pipe or terminal ends the display, never the run.
+            self.others.clear()
+
+
 @contextlib.contextmanager
 def fan_out_events(
     run: Run, job: Job, listener: Listener, generation: int, options: RunOptions
-) -> Iterator[Listener]:
+) -> Iterator[EventFanOut]:
     """Open an invocation's logs and listeners; yield a function that passes events to all."""
     names = tuple(dict.fromkeys((*job.listeners, *options.listeners)))
     with contextlib.ExitStack() as stack:
@@ -428,31 +461,7 @@ def fan_out_events(
             }
             made = ListenerFanOut(run.path, names, facts, options.keep)
             sinks.append(stack.enter_context(contextlib.closing(made)))
-        yield partial(_forward, logs, sinks, [listener])
-
-
-def _forward(
-    logs: RunLogs,
-    sinks: list[Callable[[Event], list[str]]],
-    others: list[Listener],
-    event: Event,
-) -> None:
-    logs(event)
-    notes: list[Event] = []
-    for sink in sinks:
-        notes += [Noted(words, "warning") for words in sink(event)]
-    for note in notes:
-        logs(note)
-    if logs.unreported:
-        notes += [Noted(words, "warning") for words in logs.take_losses()]
-    try:
-        for other in others:
-            other(event)
-            for note in notes:
-                other(note)
-    except (OSError, ValueError):
-        # A closed pipe or terminal ends the display, never the run.
-        others.clear()
+        yield EventFanOut(logs, sinks, [listener])
 
 
 def report_warnings(warnings: tuple[Fault, ...], listen: Listener) -> None:

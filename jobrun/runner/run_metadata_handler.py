@@ -12,6 +12,7 @@ from jobrun.checkpoint.store_protocol import CheckpointStore, Damage, EpochHold
 from jobrun.checkpoint.stores.read_locks import not_held_error, retry_attempts
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, JobrunError
 from jobrun.core.events import CheckpointTimes, Listener, Noted, ignore
+from jobrun.runner.resume.metrics_recovery import restore_metrics
 from jobrun.runner.resume.mid_epoch_recovery import EntryPlan, apply_entry, plan_entry
 from jobrun.runner.resume.recovery import (
     FROM_INIT,
@@ -21,9 +22,17 @@ from jobrun.runner.resume.recovery import (
     generation_reader,
     plan_recovery,
 )
-from jobrun.runner.rundir.journal import Journal, JournalContents, read_journal, set_aside_journal
+from jobrun.runner.rundir.journal import (
+    Journal,
+    JournalContents,
+    MetricsSpan,
+    read_journal,
+    set_aside_journal,
+)
 
 _T = TypeVar("_T")
+# Returns the number and checksum of the lines of metrics up to an epoch, since the last call.
+CountMetrics = Callable[[int], tuple[int, int]]
 
 
 class _EpochGoneError(Exception):
@@ -69,6 +78,8 @@ class RunMetadata:
         self._listen: Listener = ignore
         self._hold: EpochHold | None = None
         self._deletions: tuple[int, ...] = ()
+        self._count_metrics: CountMetrics | None = None
+        self._acknowledged_epoch = FROM_INIT
         self.recovery = RecoveryPlan(FROM_INIT, generation)
         self.entry = EntryPlan()
 
@@ -102,7 +113,12 @@ class RunMetadata:
     def written(self, epoch: int, generation: int) -> None:
         """Write a durable epoch to the journal, as the run's own metadata handler."""
         if self._journal is not None:
-            self._journal.acknowledge(epoch, generation, self._deletions)
+            metrics = None
+            if self._count_metrics and epoch > self._acknowledged_epoch:
+                counted = self._count_metrics(epoch)
+                metrics = MetricsSpan(self._acknowledged_epoch, epoch, *counted)
+                self._acknowledged_epoch = epoch
+            self._journal.acknowledge(epoch, generation, self._deletions, metrics)
             self._deletions = ()
 
     def record_deletions(self, epochs: tuple[int, ...]) -> None:
@@ -122,12 +138,20 @@ class RunMetadata:
         self._listen(times)
 
     @contextlib.contextmanager
-    def opened(self, listen: Listener) -> Iterator[RunMetadata]:
-        """Open the run's journal in a ``with`` block, for this metadata handler to write to."""
+    def opened(
+        self, listen: Listener, count_metrics: CountMetrics | None = None
+    ) -> Iterator[RunMetadata]:
+        """Open the run's journal in a ``with`` block, for this metadata handler to write to.
+
+        Args:
+            listen: Receives events.
+            count_metrics: ``RunLogs.count_metrics``, recorded with each acknowledgement.
+        """
         if self._journal_is_damaged:
             set_aside_journal(self._run)
         with contextlib.closing(Journal.open(self._run, self._run_id)) as journal:
             self._journal, self._listen = journal, listen
+            self._count_metrics = count_metrics
             if self._said.torn_bytes:
                 listen(Noted("the last line of committed.jsonl was torn by a crash and is dropped"))
             yield self
@@ -144,6 +168,19 @@ class RunMetadata:
         if self._journal is not None:
             apply_recovery(self.recovery, self._store, self._journal, self._run, listen)
             apply_entry(self.entry, self.root, self._journal, self._run, listen)
+            self._acknowledged_epoch = self.recovery.epoch
+
+    def restore_metrics(self) -> None:
+        """Restore what the log of metrics has lost since the epochs were acknowledged.
+
+        Raises:
+            EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
+        """
+        epoch, generation = self.recovery.epoch, self.recovery.generation
+        if self._journal is not None and epoch != FROM_INIT:
+            found = restore_metrics(self._run, self._store, self._said, epoch, self._listen)
+            if found is not None:
+                self._journal.acknowledge(epoch, generation, metrics=found)
 
     def _planned(self, wanted: int | None) -> RecoveryPlan:
         """Plan which epoch the run's own metadata handler resumes; retry if it was deleted."""

@@ -208,7 +208,7 @@ def _run_new(
         if not job.checkpoint.enabled:
             listen(Noted("checkpoint: none: this run cannot be resumed", "warning"))
             return invocation.run_invocation(work, (), None)
-        with own.opened(listen):
+        with own.opened(listen, listen.logs.count_metrics):
             if run.record.parent:
                 from jobrun.runner.fork_first_state import report_parent  # noqa: PLC0415
 
@@ -332,7 +332,7 @@ def _continue_run(
     warnings = found.faults + unpinned + probe_directory(run.path)
     with (
         invocation.fan_out_events(run, job, listener, plan.generation, options) as listen,
-        own.opened(listen),
+        own.opened(listen, listen.logs.count_metrics),
     ):
         own.recover(listen)
         listen(run_metadata_handler.build_choice_note(found.chosen))
@@ -355,6 +355,7 @@ def _continue_run(
         folder, store = Path(present.folder), found.store
         work = invocation.Invocation(run, job, folder, lock, options, store, listen, code)
         resumed, entry = _build_resume_point(work, plan, own.entry, ended=ended)
+        own.restore_metrics()
         if other and resumed and not other.accessible(plan.epoch):
             # A kill came between the save and this.
             other.written(plan.epoch, plan.generation)

@@ -26,7 +26,7 @@ from jobrun.runner.rundir.run_directories import Run, find_run, open_run
 from jobrun.tools.inspection import stored_epochs
 from jobrun.tools.lazy_blobs import StoredEpoch, find_stored_epoch
 from jobrun.tools.report.html import Html, joined, table, tag
-from jobrun.tools.runs.metrics import Metrics, Number, read_metrics, select_metrics
+from jobrun.tools.runs.metrics import Metrics, Number, find_gaps, read_metrics, select_metrics
 from jobrun.tools.runs.status import Status, read_status
 from jobrun.tools.runs.summarise_runs import RunSummary, read_summaries
 from jobrun.tools.runs.tag_and_remove_runs import read_tags
@@ -103,13 +103,16 @@ class StoredRun:
     def metrics(self, *names: str) -> MetricTable:
         """Read the metrics of this ``StoredRun``, all or some by name, as arrays.
 
-        Lines that cannot be read are left out, with a ``RuntimeWarning``.
+        Lines that cannot be read are left out, with a ``RuntimeWarning``; and so is said which
+        lines were lost since their epoch was saved.
 
         Raises:
             UsageError: E424, there is no metric of that name.
             CheckpointError: E470, the file is no regular file, or cannot be read.
         """
         found = select_metrics(read_metrics(self.path), names)
+        for gap in find_gaps(self._now()):
+            warnings.warn(f"{self.name}: {gap}", RuntimeWarning, stacklevel=2)
         if found.damaged:
             lines = "line" if found.damaged == 1 else "lines"
             warnings.warn(

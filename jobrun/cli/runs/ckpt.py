@@ -25,9 +25,9 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ProofError, UsageError
 from jobrun.core.object_url import is_object_url
 from jobrun.core.text.fault_text import visible
+from jobrun.runner.resume.lost_epochs import describe_lost_epochs
 from jobrun.runner.rundir.journal import read_pins
 from jobrun.runner.rundir.run_directories import find_run
-from jobrun.runner.resume.lost_epochs import describe_lost_epochs
 from jobrun.tools.checkpoint_maintenance import (
     Checkpoints,
     Pruning,

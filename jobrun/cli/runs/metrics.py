@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -16,9 +17,17 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.text.fault_text import visible
 from jobrun.runner.rundir.lock import is_live
-from jobrun.runner.rundir.logs import describe_losses, read_losses
-from jobrun.runner.rundir.run_directories import METRICS_NAME, USAGE_NAME, find_run
-from jobrun.tools.runs.metrics import Metrics, Number, read_metrics, render_csv, select_metrics
+from jobrun.runner.rundir.logs import describe_losses, read_losses, unreadable_file_error
+from jobrun.runner.rundir.metrics_check import MetricsGap
+from jobrun.runner.rundir.run_directories import METRICS_NAME, USAGE_NAME, Run, find_run
+from jobrun.tools.runs.metrics import (
+    Metrics,
+    Number,
+    find_gaps,
+    read_metrics,
+    render_csv,
+    select_metrics,
+)
 from jobrun.tools.runs.recorded_usage import read_resources
 
 _WIDTHS = (20, 100)
@@ -77,12 +86,18 @@ def command(
     lost = {name: one for name, one in read_losses(found.path).items() if name == file}
     for words in describe_losses(lost):
         shell.say(f"lost: {words}")
+    gaps = () if resources else _find_gaps(found)
+    for gap in gaps:
+        shell.say(f"lost: {gap}")
     metrics = select_metrics(read, names)
     if last:
         metrics = Metrics(metrics.names, metrics.rows[-last:])
     if form["as_json"]:
         shell.print(
-            render_json_document("metrics", {"run": str(found.path), **_as_values(metrics)})
+            render_json_document(
+                "metrics",
+                {"run": str(found.path), **_as_values(metrics), "gaps": list(map(asdict, gaps))},
+            )
         )
     elif form["as_csv_text"]:
         shell.print(render_csv(metrics).rstrip("\n"))
@@ -92,6 +107,14 @@ def command(
         shell.say(f"{found.name} has no metrics; declare them under 'metrics' in the spec")
     else:
         shell.print("\n".join(_charts(metrics) if form["plot"] else _tables(metrics, shell)))
+
+
+def _find_gaps(run: Run) -> tuple[MetricsGap, ...]:
+    """Find what ``jobrun metrics`` cannot show, as it was lost since its epoch was saved."""
+    try:
+        return find_gaps(run)
+    except OSError as error:
+        raise unreadable_file_error(run.path / METRICS_NAME, error) from error
 
 
 def _follow(

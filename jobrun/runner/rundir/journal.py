@@ -39,13 +39,13 @@ class MetricsSpan(NamedTuple):
     Attributes:
         after: The epoch before the first.
         last: The last epoch.
-        count: The number of lines.
+        lines: Their number.
         checksum: The sum of their CRC-32, modulo 2**32: lines may be in any order.
     """
 
     after: int
     last: int
-    count: int
+    lines: int
     checksum: int
 
 
@@ -134,9 +134,13 @@ class Journal:
             deletes: The epochs that may be deleted from now on.
             metrics: The lines of ``metrics.jsonl`` up to this epoch, if they were counted.
         """
-        entry = {"kind": "epoch", "epoch": epoch, "generation": generation}
-        counted = {} if metrics is None else {"metrics": metrics[:1] + metrics[2:]}
-        self._append({**entry, "deletes": sorted(deletes), **counted})
+        entry: dict[str, Any] = {"kind": "epoch", "epoch": epoch, "generation": generation}
+        if metrics is not None:
+            entry["metrics"] = [metrics.after, metrics.lines, metrics.checksum]
+        if deletes or metrics is None:
+            # A line with neither is of a version that recorded no deletions.
+            entry["deletes"] = sorted(deletes)
+        self._append(entry)
 
     def acknowledge_within(self, epoch: int, records: int, generation: int) -> None:
         """Append to the journal that a mid-epoch checkpoint, after some records, is saved."""
@@ -201,15 +205,14 @@ def parse_journal(data: bytes, run_id: str) -> JournalContents:
             epochs.add(entry.epoch)
             within = within if within[0] > entry.epoch else (-1, 0)
             deleted.discard(entry.epoch)
-            if entry.deletes is None:
-                unrecorded = max(unrecorded, entry.epoch)
+            deleted.update(entry.deletes or ())
+            if entry.metrics is None:
+                unrecorded = unrecorded if entry.deletes is not None else entry.epoch
             else:
-                deleted.update(entry.deletes)
-            if entry.metrics is not None:
-                after, count, checksum = entry.metrics
+                after, number_of_lines, checksum = entry.metrics
                 while spans and spans[-1].last > after:
                     spans.pop()
-                spans.append(MetricsSpan(after, entry.epoch, count, checksum))
+                spans.append(MetricsSpan(after, entry.epoch, number_of_lines, checksum))
     return JournalContents(
         tuple(sorted(epochs)),
         rewound_to,

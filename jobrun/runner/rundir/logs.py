@@ -17,6 +17,7 @@ import os
 import threading
 import time
 import typing
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
@@ -34,6 +35,7 @@ from jobrun.core.events import (
     Logged,
     Measured,
     NodeReplaced,
+    RunStarted,
     TaskLimited,
     UsageMeasured,
 )
@@ -101,6 +103,18 @@ def read_losses(run: Path) -> dict[str, LostLines]:
         return {}
 
 
+def add_loss(run: Path, name: str, lines: int, why: str) -> None:
+    """Add lost lines of one of a run's logs to ``lost.json``; ignore write errors."""
+    total = read_losses(run)
+    before = total[name].lines if name in total else 0
+    _write_losses(run, {**total, name: LostLines(before + lines, why)})
+
+
+def _write_losses(run: Path, total: Mapping[str, LostLines]) -> None:
+    with contextlib.suppress(OSError):
+        write_file(run / LOST_NAME, json.dumps(asdict(_LostForm(total))).encode())
+
+
 def describe_losses(lost: Mapping[str, LostLines]) -> tuple[str, ...]:
     """Describe lost lines of logs: ``3 lines of metrics.jsonl (No space left on device)``."""
     return tuple(
@@ -129,6 +143,7 @@ class RunLogs:
         self._usage = self._sink(run / USAGE_NAME, math.inf)
         # Where each group's own lines begin in the metrics, should they be measured again.
         self._begun: dict[str, int] = {}
+        self._tally = MetricsTally()
         self._retried = {
             group.name for group in job.groups if any(task.retry for task in group.tasks)
         }
@@ -152,17 +167,23 @@ class RunLogs:
             case TaskLimited():
                 pass
             case Measured():
-                self._append(self._metrics, event_json(event, self._generation))
+                line = event_json(event, self._generation)
+                if self._append(self._metrics, line):
+                    self._tally.add(event.epoch, line)
             case UsageMeasured():
                 self._append(self._usage, event_json(event, self._generation))
             case _:
                 if isinstance(event, GroupStarted) and event.group in self._retried:
                     self._begun[event.group] = _size_bytes(self._metrics_path)
                 elif isinstance(event, GroupRetried):
-                    self._drop_attempt(self._begun.get(event.group, 0))
-                elif isinstance(event, NodeReplaced) and not event.records:
-                    # A restart within an epoch has already cut them there.
-                    self._drop_later_epochs(event.epoch)
+                    self._drop_attempt(self._begun.get(event.group, 0), event.epoch)
+                elif isinstance(event, NodeReplaced):
+                    if not event.records:
+                        # A restart within an epoch has already cut them there.
+                        self._drop_later_epochs(event.epoch)
+                    self._tally.recount(self._metrics_path, event.epoch)
+                elif isinstance(event, RunStarted):
+                    self._tally.recount(self._metrics_path, event.epoch)
                 self._append(self._events, event_json(event, self._generation))
                 if isinstance(event, EpochEnded) and not self._is_lost_noted:
                     self._record_losses()
@@ -182,7 +203,14 @@ class RunLogs:
             found, self.unreported = self.unreported, []
         return found
 
-    def _drop_attempt(self, start: int) -> None:
+    def count_metrics(self, epoch: int) -> tuple[int, int]:
+        """Return the number and checksum of the metrics lines up to an epoch, since the last call.
+
+        Any thread.
+        """
+        return self._tally.take(epoch)
+
+    def _drop_attempt(self, start: int, epoch: int) -> None:
         """Drop from the run's logs the metrics of a failed attempt at an epoch's tasks."""
         with self._lock:
             try:
@@ -190,6 +218,7 @@ class RunLogs:
                 _set_aside(self._run, start)
             except OSError as error:
                 self._lose(self._metrics, error)
+        self._tally.recount(self._metrics_path, epoch - 1)
 
     def _drop_later_epochs(self, epoch: int) -> None:
         """Drop from the log ``metrics.jsonl`` the metrics of epochs after a given one."""
@@ -201,14 +230,17 @@ class RunLogs:
             except (OSError, JobrunError) as error:
                 self._lose(self._metrics, error)
 
-    def _append(self, sink: _LineFile, line: str) -> None:
+    def _append(self, sink: _LineFile, line: str) -> bool:
+        """Append a line to one of the run's logs; return whether it is there as a whole."""
         with self._lock:
             if self._closed:
-                return
+                return False
             try:
                 sink.write(line)
             except OSError as error:
                 self._lose(sink, error)
+                return False
+        return True
 
     def _lose(self, sink: _LineFile, error: Exception) -> None:
         name = sink.file.path.relative_to(self._run).as_posix()
@@ -221,12 +253,12 @@ class RunLogs:
 
     def _record_losses(self) -> None:
         """Write how many lines each log has lost to ``lost.json``; ignore write errors."""
-        with self._lock, contextlib.suppress(OSError):
+        with self._lock:
             total = dict(self._lost_before())
             for name, one in self._lost.items():
                 before = total[name].lines if name in total else 0
                 total[name] = LostLines(before + one.lines, one.why)
-            write_file(self._run / LOST_NAME, json.dumps(asdict(_LostForm(total))).encode())
+            _write_losses(self._run, total)
             self._is_lost_noted = True
 
     def _sink(self, path: Path, most_bytes: float) -> _LineFile:
@@ -241,6 +273,49 @@ class RunLogs:
     def _log_line(self, event: Logged) -> str:
         node = f" {event.node}" if event.task in self._spread else ""
         return f"[{event.epoch}{node}] {event.text}"
+
+
+class MetricsTally:
+    """Counts and checksums the lines of ``metrics.jsonl`` by epoch, for the journal.
+
+    Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counted: dict[int, tuple[int, int]] = {}
+
+    def add(self, epoch: int, line: str) -> None:
+        """Add a line, without its line feed, to the tally of an epoch's metrics."""
+        checksum = zlib.crc32(line.encode("utf-8", "backslashreplace"))
+        with self._lock:
+            lines, sum_ = self._counted.get(epoch, (0, 0))
+            self._counted[epoch] = lines + 1, sum_ + checksum
+
+    def take(self, epoch: int) -> tuple[int, int]:
+        """Return the tally of metrics up to an epoch: number of lines, sum of their CRC-32."""
+        with self._lock:
+            taken = [self._counted.pop(one) for one in [*self._counted] if one <= epoch]
+        return sum(lines for lines, _ in taken), sum(sum_ for _, sum_ in taken) % (1 << 32)
+
+    def recount(self, path: Path, epoch: int) -> None:
+        """Count again the lines of epochs after a given one; they stand at the file's end."""
+        size_bytes = _PIECE_BYTES
+        try:
+            while True:
+                lines = read_tail(path, size_bytes)
+                if size_bytes >= _size_bytes(path) or any(
+                    epoch_of_line(line) <= epoch for line in lines[1:]
+                ):
+                    break
+                size_bytes *= 4
+        except OSError:
+            lines = []
+        with self._lock:
+            self._counted = {one: tally for one, tally in self._counted.items() if one <= epoch}
+        for line in lines:
+            if epoch < (found := epoch_of_line(line)) < math.inf:
+                self.add(int(found), line.decode("utf-8", "backslashreplace"))
 
 
 def append_left_output(run: Path, left: Iterable[LeftOutput]) -> None:
@@ -318,7 +393,7 @@ def cut_metrics(run: Path, size_bytes: int) -> None:
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
     """
-    with disk_faults("E354", f"trim {METRICS_NAME}"), _unless_irregular():
+    with disk_faults("E354", f"trim {METRICS_NAME}"), unless_irregular():
         _set_aside(run, size_bytes)
 
 
@@ -332,7 +407,7 @@ def trim_metrics(run: Path, epoch: int) -> int:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
     """
     path, aside = run / METRICS_NAME, run / "superseded" / METRICS_NAME
-    with disk_faults("E354", f"trim {METRICS_NAME}"), _unless_irregular():
+    with disk_faults("E354", f"trim {METRICS_NAME}"), unless_irregular():
         count = sum(epoch_of_line(line) > epoch for line in read_lines(path))
         if not count:
             return 0
@@ -349,7 +424,7 @@ def trim_metrics(run: Path, epoch: int) -> int:
 
 
 @contextlib.contextmanager
-def _unless_irregular() -> Iterator[None]:
+def unless_irregular() -> Iterator[None]:
     """Ignore in the ``with`` block that a log of the run is missing or no regular file."""
     try:
         yield

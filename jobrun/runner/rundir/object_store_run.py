@@ -185,7 +185,7 @@ def find_lost_upload(url: ObjectUrl) -> int:
 
 
 def _require_epochs(url: ObjectUrl, epoch: int | None) -> dict[int, ObjectStore]:
-    """Return the epochs of a run in an object store, or only the given one; refuse if none (E335)."""
+    """Return the epochs of a run in an object store, or only a given one; refuse none (E335)."""
     there = epochs_below(url)
     if not there or (epoch is not None and epoch not in there):
         what = "epoch" if epoch is None else f"epoch {epoch}"
@@ -328,8 +328,8 @@ def _fetch_first(wanted: dict[int, ObjectStore], store: DirectoryStore, listen: 
         except CheckpointError as error:
             errors.append(error)
         else:
-            for error in errors:
-                reason = "; ".join(fault.message for fault in error.faults)
+            for damage in errors:
+                reason = "; ".join(fault.message for fault in damage.faults)
                 listen(
                     Noted(
                         f"epoch {epoch} is taken, as a newer one is unusable: {reason}", "warning"

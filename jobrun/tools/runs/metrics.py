@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jobrun.core.errors import UsageError
+from jobrun.core.errors import JobrunError, UsageError
 from jobrun.core.events import EpochEnded, Measured
 from jobrun.core.files.json_files import read_lines, read_tail
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integer_hex, is_long
 from jobrun.core.text.names import did_you_mean
+from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.logs import read_events, read_values, unreadable_file_error
-from jobrun.runner.rundir.run_directories import EVENTS_NAME, METRICS_NAME
+from jobrun.runner.rundir.metrics_check import MetricsGap, find_metrics_gaps, has_lost_metrics
+from jobrun.runner.rundir.run_directories import EVENTS_NAME, METRICS_NAME, Run
 
 Number = float | int | bool | str
 _LARGEST = sys.float_info.max
 # The end of a long file is enough, and reading all of it would be slow.
 _TAIL_BYTES = 64 << 10
+_LONG_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,26 @@ def read_metrics(run: Path, last_bytes: int = 0) -> Metrics:
         ),
         len(damaged),
     )
+
+
+def find_gaps(run: Run) -> tuple[MetricsGap, ...]:
+    """Find the epochs of which a run's file of metrics has lost lines since they were saved.
+
+    A long file is compared line by line only if it has too few lines.
+
+    Raises:
+        OSError: The file is no regular file, or cannot be read.
+    """
+    try:
+        spans = read_journal(run.path, run.record.run_id).metrics
+    except JobrunError:
+        # It is damaged, which other commands say.
+        return ()
+    with contextlib.suppress(FileNotFoundError):
+        is_long = (run.path / METRICS_NAME).stat().st_size > _LONG_BYTES
+        if is_long and not has_lost_metrics(run.path, spans):
+            return ()
+    return find_metrics_gaps(run.path, spans)
 
 
 def select_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:

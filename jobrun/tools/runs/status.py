@@ -29,7 +29,7 @@ from jobrun.runner.rundir.lock import Owner, is_live, owner_of
 from jobrun.runner.rundir.logs import LostLines, RecordedEvent, read_events, read_losses
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, METRICS_NAME, Run
 from jobrun.runner.rundir.run_json import KILLED
-from jobrun.tools.runs.metrics import Metrics, read_last_values, read_metrics
+from jobrun.tools.runs.metrics import Metrics, find_gaps, read_last_values, read_metrics
 from jobrun.tools.runs.recorded_usage import RunUsage, read_total_usage
 from jobrun.tools.runs.tag_and_remove_runs import read_tags
 
@@ -119,6 +119,9 @@ def read_status(run: Run, lines: int = 3) -> Status:
             faults.append(
                 f"lines of {METRICS_NAME} that cannot be read and are left out: {damaged}"
             )
+        faults += map(str, find_gaps(run))
+    if _saved(run) >= 0 and not _has_lines(run.path / EVENTS_NAME):
+        faults.append(f"{EVENTS_NAME} is gone or empty, although epoch {_saved(run)} was saved")
     with _noting(run.path, faults):
         if lost := describe_lost_epochs(run, lambda: _list_epochs(run)):
             faults.append(lost)
@@ -255,6 +258,13 @@ def _events(path: Path) -> Iterator[RecordedEvent[Event]]:
     if not any(_START in line[:64] for line in lines):
         lines.insert(0, find_last_line(path, _START))
     return read_events(lines)
+
+
+def _has_lines(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
 
 
 def _list_epochs(run: Run) -> tuple[int, ...]:
