@@ -336,6 +336,7 @@ Code = Literal[
     "W186",
     "W187",
     "W188",
+    "E465",
     # error_catalogue/cli.md
     "E400",
     "E401",

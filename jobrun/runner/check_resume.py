@@ -43,6 +43,7 @@ from jobrun.runner.resume.resize import (
 )
 from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata, choose_epoch
 from jobrun.runner.rundir.run_directories import Run
+from jobrun.runtime.context.imported_code import digest_imported, read_imported
 from jobrun.spec.load import LoadedSpec
 
 
@@ -142,6 +143,7 @@ def find_surrounding_changes(
     return (
         *_find_variable_changes(record.variables, present),
         *compare_mappings("callables", record.callables, code.sources),
+        *compare_mappings("imported", read_imported(run.path), digest_imported(run.path)),
         *compare_data(record.data, fingerprint_data(job, folder, record.data)),
         *compare_numerics(environment, describe_environment()),
         *compare_packages(record.packages, code.packages),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,6 +86,7 @@ class Invocation:
         ended_code: The exit code of a run that had finished before.
         account: Where the time of this invocation goes.
         recorder: Records that, and what the processes use; None before the session is opened.
+        code: The digests of the job's modules by the real path of their files.
     """
 
     run: Run
@@ -98,6 +99,7 @@ class Invocation:
     ended_code: int = 0
     account: TimeAccount = field(default_factory=TimeAccount)
     recorder: UsageRecorder | None = None
+    code: Mapping[str, str] | None = None
 
     @property
     def added_stop(self) -> tuple[StopAfterEpochs, ...]:
@@ -238,6 +240,7 @@ def _run_loop(
         meter,
         places,
         node_files(work.job, work.store, work.run),
+        work.code,
     )
     session.open(work.job.cluster, context)
     again = f"jobrun resume {work.run.handle(work.options.run_dir)}"

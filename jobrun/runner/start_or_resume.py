@@ -9,7 +9,7 @@ import contextlib
 import os
 import shlex
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from jobrun.core.object_url import is_object_url
 from jobrun.graph.query import has_callables
 from jobrun.graph.types import Job
 from jobrun.runner.identity.blas_libraries import set_blas_threads
-from jobrun.runner.identity.code_digests import digest_code
+from jobrun.runner.identity.code_digests import CodeDigests, digest_code
 from jobrun.runner.identity.data_fingerprints import fingerprint_data
 from jobrun.runner.identity.data_lock import require_locked
 from jobrun.runner.identity.drift import require_no_drift
@@ -82,6 +82,7 @@ from jobrun.runner.rundir.run_directories import (
 )
 from jobrun.runner.rundir.run_json import RunRecord, write_record
 from jobrun.runner.stop_requests import exit_on_early_signal, require_valid_deadline
+from jobrun.runtime.context.imported_code import IMPORTED_CODE, refresh_imported
 from jobrun.spec.load import LoadedSpec
 from jobrun.version import __version__
 
@@ -146,6 +147,7 @@ def _start(
     notes: tuple[Fault, ...],
 ) -> RunResult:
     require_interpreter_lock()
+    IMPORTED_CODE.install()
     require_secrets(loaded)
     parse_node_map(job.cluster, options.places)
     set_blas_threads(job.blas_threads)
@@ -170,14 +172,15 @@ def _start(
         digest = stage_authored(path, loaded, job)
         install_authored(path, loaded)
         reach("runner.spec-written")
-        record = replace(_new_record(path, loaded, job, options), resolved_digest=digest)
+        code = digest_code(job, folder)
+        record = replace(_new_record(path, loaded, job, code, options), resolved_digest=digest)
         run = Run(path, replace(record, parent=parent(path) if parent else {}))
         # With this file the directory becomes a run.
         write_record(path, run.record)
         reach("runner.run-made")
         point_latest(path)
         try:
-            return _run_new(run, job, lock, options, listener, warnings)
+            return _run_new(run, job, lock, options, listener, warnings, code.files)
         except (CheckpointError, UsageError):
             # The parent's epoch cannot be had, or has nothing left to run: nothing was begun that
             # could be continued.
@@ -192,7 +195,8 @@ def _run_new(
     lock: RunLock,
     options: RunOptions,
     listener: Listener,
-    warnings: tuple[Fault, ...] = (),
+    warnings: tuple[Fault, ...],
+    code: Mapping[str, str],
 ) -> RunResult:
     """Start the first invocation of a run whose directory was just made, from init on.
 
@@ -204,7 +208,7 @@ def _run_new(
     own = run_metadata_handler.RunMetadata(store, run.path, run.record.run_id)
     with invocation.fan_out_events(run, job, listener, 0, options) as listen:
         invocation.report_warnings(warnings, listen)
-        work = invocation.Invocation(run, job, run.folder, lock, options, store, listen)
+        work = invocation.Invocation(run, job, run.folder, lock, options, store, listen, code=code)
         if not job.checkpoint.enabled:
             listen(Noted("checkpoint: none: this run cannot be resumed", "warning"))
             return invocation.run_invocation(work, (), None)
@@ -270,6 +274,7 @@ def resume_run(
     if run.record.status == "finished" and _has_nothing_new(run, options, loaded):
         return finished.finished_result(run, options, loaded, listener)
     require_interpreter_lock()
+    IMPORTED_CODE.install()
     present = loaded if loaded is not None else load_recorded(run)
     require_secrets(present)
     job = compile_authored(present)
@@ -351,9 +356,12 @@ def _continue_run(
             # What was saved within the epoch is progress.
             run = run.write(starts=1)
         ended = before.status == "finished"
-        code = (before.exit_code or 0) if ended else 0
+        ended_code = (before.exit_code or 0) if ended else 0
         folder, store = Path(present.folder), found.store
-        work = invocation.Invocation(run, job, folder, lock, options, store, listen, code)
+        refresh_imported(run.path)
+        work = invocation.Invocation(
+            run, job, folder, lock, options, store, listen, ended_code, code=found.code.files
+        )
         resumed, entry = _build_resume_point(work, plan, own.entry, ended=ended)
         own.restore_metrics()
         if other and resumed and not other.accessible(plan.epoch):
@@ -498,8 +506,9 @@ def _hash_seed_warning(job: Job) -> tuple[Fault, ...]:
     return (Fault("W188", f"{message}after each start", mend, severity="warning"),)
 
 
-def _new_record(path: Path, loaded: Authored, job: Job, options: RunOptions) -> RunRecord:
-    code = digest_code(job, Path(loaded.folder))
+def _new_record(
+    path: Path, loaded: Authored, job: Job, code: CodeDigests, options: RunOptions
+) -> RunRecord:
     return RunRecord(
         run_id=str(uuid.uuid4()),
         job=job.name,

@@ -90,6 +90,8 @@ class RunContext:
         placement: By node, the node whose process it shares, where each has its own; the other
             one runs in its own process.
         files: Where nodes write their files of epochs; unused where all nodes are this process.
+        code: Digests of the job's modules by the real path of their files: an import of another
+            source is refused, in each process. None to compare nothing.
     """
 
     seed: int
@@ -99,6 +101,7 @@ class RunContext:
     meter: Instrumenter | None = field(default=None, compare=False)
     placement: Mapping[str, str] = field(default_factory=dict)
     files: NodeFiles = field(default_factory=NodeFiles)
+    code: Mapping[str, str] | None = None
 
 
 class Session(Protocol):

@@ -19,6 +19,7 @@ import dis
 import hashlib
 import importlib.util
 import marshal
+import os
 import re
 import shlex
 import sys
@@ -38,12 +39,18 @@ from jobrun.graph.traversal import find_parts
 from jobrun.graph.types import Job
 from jobrun.ops.operator_table import has_loaded, module_of
 from jobrun.runner.identity.data_fingerprints import literal_text
-from jobrun.runner.identity.environment import INSTALLED, find_versions
+from jobrun.runner.identity.environment import find_versions
+from jobrun.runtime.context.imported_code import INSTALLED
 
 # Its version is recorded by itself.
 _OWN = "jobrun"
 _BYTECODE_HEADER_BYTES = 16
 _SCRIPTS = frozenset({".bash", ".jl", ".m", ".pl", ".py", ".r", ".rb", ".sh"})
+# Calls that import a module by its name; and by the path of its file.
+_IMPORTS = frozenset({"import_module", "__import__"})
+_PATH_IMPORTS = frozenset(
+    {"spec_from_file_location", "SourceFileLoader", "SourcelessFileLoader", "run_path"}
+)
 # In the order in which Python looks for them.
 _SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)
 
@@ -56,10 +63,13 @@ class CodeDigests:
         sources: ``sha256:…`` by ``module:function`` for each callable, by module for what they
             import, by ``./path`` for scripts beside the spec.
         packages: The versions of the distributions they import, by name.
+        files: The digests of modules by the real path of their files, with which imports are
+            compared; not recorded.
     """
 
     sources: dict[str, str] = field(default_factory=dict)
     packages: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
 
 
 def digest_code(job: Job, folder: Path) -> CodeDigests:
@@ -83,7 +93,7 @@ def digest_code(job: Job, folder: Path) -> CodeDigests:
     sources = {**walk.sources, **scripts}
     versions, orphans = find_versions(walk.installed)
     packages = versions | {name: digest_file(path) for name, path in orphans.items()}
-    return CodeDigests(dict(sorted(sources.items())), dict(sorted(packages.items())))
+    return CodeDigests(dict(sorted(sources.items())), dict(sorted(packages.items())), walk.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +129,12 @@ class _ImportWalker:
     Attributes:
         sources: Digests by module, of what is not installed.
         installed: The files of modules that are.
+        files: Digests by the real path of the file, of what is not installed.
     """
 
     def __init__(self) -> None:
         self.sources: dict[str, str] = {}
+        self.files: dict[str, str] = {}
         self.installed: set[Path] = set()
         self._seen: set[tuple[str, Path]] = set()
 
@@ -152,7 +164,8 @@ class _ImportWalker:
             self._seen.add((name, base))
             found = self._found(name, base, only_below=only_below)
             if found is not None and found.file is not None:
-                self.add(shown if shown and name == module else name, digest_file(found.file))
+                digest = self.files[os.path.realpath(found.file)] = digest_file(found.file)
+                self.add(shown if shown and name == module else name, digest)
                 waiting += self._imports(name, found, base)
         if shown and shown not in self.sources:
             # Another callable of the same module came first.
@@ -240,7 +253,9 @@ def _imports_of(data: bytes, module: str, is_package: bool, suffix: str) -> _Imp
             base = _absolute(package, node.module or "", node.level)
             # What is imported from a package may be a module of it.
             names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
-        elif isinstance(node, ast.Call) and _is_import_call(node.func) and node.args:
+        elif isinstance(node, ast.Call) and _name_of(node.func) in _PATH_IMPORTS:
+            computed.append("")
+        elif isinstance(node, ast.Call) and _name_of(node.func) in _IMPORTS and node.args:
             literal, prefix = _import_argument(node.args[0], package)
             names += [literal] if literal else []
             computed += [] if literal else [prefix]
@@ -252,9 +267,9 @@ def _is_type_checking(test: ast.expr) -> bool:
     return name == "TYPE_CHECKING"
 
 
-def _is_import_call(function: ast.expr) -> bool:
-    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    return name in {"import_module", "__import__"}
+def _name_of(function: ast.expr) -> str:
+    """Return the last name of a called function: ``f`` of ``module.f``."""
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _import_argument(argument: ast.expr, package: str) -> tuple[str, str]:

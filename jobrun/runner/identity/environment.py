@@ -21,6 +21,7 @@ from jobrun.core.hash_seed import described_hash_seed
 from jobrun.core.system_calls import read_proc, usable_cpus
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.identity.blas_libraries import describe_blas
+from jobrun.runtime.context.imported_code import INSTALLED
 from jobrun.version import __version__
 
 # What decides how libraries round, in which order they add, and of which dtype their numbers are.
@@ -43,7 +44,6 @@ _LIBRARY_VARIABLES = (
     "XLA_FLAGS",
 )
 
-INSTALLED = frozenset({"site-packages", "dist-packages"})
 _REQUIREMENT = lazy_pattern(r"Requires-Dist:\s*([A-Za-z0-9][A-Za-z0-9._-]*)(.*)")
 
 

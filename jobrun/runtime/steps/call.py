@@ -25,6 +25,7 @@ from jobrun.graph.traversal import walk_expr
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import LEVELS, Frame, display_name
+from jobrun.runtime.context.imported_code import IMPORTED_CODE, ChangedCodeError
 from jobrun.runtime.snapshots.values_kept_by_code import (
     KeptPlace,
     Parts,
@@ -628,6 +629,8 @@ def _invoke(target: str, function: Callable[..., Any], values: Mapping[str, Any]
 
 def explain_exception(target: str, error: BaseException) -> TaskFailedError:
     """Build a ``call`` step's error from its callable's exception, with file and line."""
+    if isinstance(error, ChangedCodeError):
+        IMPORTED_CODE.note(error)
     frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename != __file__]
     text = str(error).partition("\n")[0]
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__

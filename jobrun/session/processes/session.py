@@ -336,7 +336,7 @@ class ProcessesSession:
 
     def _open_worker(self, node: str, probe: Probe | None) -> Reply:
         context = self._require_open()
-        facts = (context.seed, context.run_dir, context.folder)
+        facts = (context.seed, context.run_dir, context.folder, context.code)
         # All nodes together report about as many runs of blocks as one process would.
         spans = 0 if context.meter is None else SPANS // len(self._nodes) + 1
         others = tuple(self._nodes[one] for one in self._colocated.get(node, ()))

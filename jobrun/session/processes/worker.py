@@ -151,7 +151,7 @@ class Worker:
         self,
         number: int,
         node: Node,
-        facts: tuple[int, str, str],
+        facts: tuple[int, str, str, Mapping[str, str] | None],
         grace_s: float,
         spans: int = 0,
         others: tuple[Node, ...] = (),
@@ -162,7 +162,7 @@ class Worker:
         Args:
             number: The number of the request.
             node: The node to become.
-            facts: The seed, the directory and the folder.
+            facts: The seed, the directory, the folder, and the digests of the code.
             grace_s: As that of a session.
             spans: How many runs of blocks are reported one by one; 0 if steps are not measured.
             others: Other nodes that run in this process.
@@ -176,7 +176,9 @@ class Worker:
             self.files = NodeDirectory(node.name, file_setup)
             self._session = ThreadsSession(grace_s=grace_s)
             cluster = Cluster((node, *others))
-            self._session.open(cluster, RunContext(*facts, self._emit, self.meter))
+            seed, run_dir, folder, code = facts
+            context = RunContext(seed, run_dir, folder, self._emit, self.meter, code=code)
+            self._session.open(cluster, context)
             return is_visible(file_setup.probe)
 
         self._enqueue(number, work)

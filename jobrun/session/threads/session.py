@@ -29,6 +29,7 @@ from jobrun.runtime.context.cancel import CancelScope
 from jobrun.runtime.context.child_processes import ChildReaper
 from jobrun.runtime.context.frame import Blobs, Frame, MissingBlobError
 from jobrun.runtime.context.group_run_state import GroupRun, Start, run_all
+from jobrun.runtime.context.imported_code import IMPORTED_CODE
 from jobrun.runtime.context.library_settings import LibrarySettings
 from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.runtime.execute_task import NodeRun, run_task
@@ -121,6 +122,8 @@ class ThreadsSession:
         self._start_beside = IdleCpuStarter(self._pool) if usable_cpus() > 1 else None
         self._user_modules = FolderOnPath(context.folder)
         self._user_modules.add()
+        if context.code is not None:
+            IMPORTED_CODE.expect(context.code, context.run_dir)
         self._imported = set()
 
     def run(
@@ -138,7 +141,8 @@ class ThreadsSession:
             require_valid_needs(group.tasks)
             plan = self._plan(group)
         if plan.is_alone:
-            return self._run_alone(plan, self._reuse_run(plan, epoch, dict(outputs), points))
+            with IMPORTED_CODE.enforced():
+                return self._run_alone(plan, self._reuse_run(plan, epoch, dict(outputs), points))
         return self.run_part(group, epoch, ExternalDeps(outputs, self.fetch), points)
 
     def run_part(
@@ -168,7 +172,12 @@ class ThreadsSession:
         parts = self._build_items(plan, run, deps)
         self._running = run
         try:
-            with self._surround_calls(plan), warnings.errstate(), deps.attach(run):
+            with (
+                IMPORTED_CODE.enforced(),
+                self._surround_calls(plan),
+                warnings.errstate(),
+                deps.attach(run),
+            ):
                 Dispatcher(run, pool, self._grace_s, deps).run(parts)
         finally:
             self._running = None
@@ -355,6 +364,7 @@ class ThreadsSession:
             self._pool.close()
         if self._user_modules is not None:
             self._user_modules.remove()
+            IMPORTED_CODE.forget()
         self._leash.close()
         self._savings.close()
         self._settings.close()
