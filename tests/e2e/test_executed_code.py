@@ -121,7 +121,12 @@ def last_value(folder: Path) -> object:
 
 
 @pytest.mark.parametrize(
-    ("use", "session"), thinned(itertools.product(USES, ["threads", "processes"]), 9)
+    ("use", "session"),
+    [
+        *thinned(itertools.product(USES, ["threads", "processes"]), 9),
+        pytest.param("function", "ray", marks=pytest.mark.long),
+        pytest.param("spawn", "ray", marks=pytest.mark.long),
+    ],
 )
 def test_a_module_that_was_edited_before_a_late_import_stops_the_run(tmp_path, use, session):
     write_job(tmp_path, use)
@@ -239,3 +244,21 @@ def test_modules_that_python_imported_before_the_run_are_imported_again_if_edite
     assert done.stdout.split()[-2:] == [str(3 + 3 * 200), str(3 + 3 * 600)], done.stderr
     lines = [line for line in done.stderr.splitlines() if "E465" in line]
     assert lines == []
+
+
+@pytest.mark.parametrize("line", ["[bash, add.sh]", "\"echo > seen; bash 'add.sh'\""])
+def test_a_script_that_was_edited_before_a_later_epoch_stops_the_run(tmp_path, line):
+    (tmp_path / "job.yaml").write_text(
+        "jobrun: 1\nname: late\ninit: [{task: start, steps: [x = 0]}]\n"
+        f"epoch: [{{task: work, steps: [x += 1, {{run: {line}}}]}}]\n"
+        "stop: [epochs: 4]\ncheckpoint: {every: 1ep}\n"
+    )
+    script = tmp_path / "add.sh"
+    script.write_text('[ "$JOBRUN_EPOCH" = 2 ] && echo "# edited" >> add.sh; true\n')
+
+    stopped = jobrun(tmp_path, "run", "job.yaml")
+
+    assert stopped.returncode == 5, stopped.stderr
+    assert "error[E465]" in stopped.stderr
+    assert "add.sh" in stopped.stderr
+    assert max(epochs(only_run(tmp_path / "runs"))) == 2

@@ -336,8 +336,9 @@ def _digest_scripts(step: RunProgram, folder: Path, walk: _ImportWalker) -> dict
     texts = [text for word in step.command if (text := literal_text(word))]
     words = [word for text in texts for word in _shell_words(text)] if step.shell else texts
     found = digest_scripts(words, folder)
-    for name in found:
+    for name, digest in found.items():
         path = folder / name
+        walk.files[os.path.realpath(path)] = digest
         if path.suffix.lower() == ".py":
             walk.follow(path.stem, path.parent, shown=name, only_below=True)
     return found

@@ -100,18 +100,14 @@ class ImportedCode:
         """Note what a child process has refused to import, so that the run stops here."""
         self._fault = self._fault or error
 
-    @contextlib.contextmanager
-    def enforced(self) -> Iterator[None]:
-        """Raise behind the ``with`` block if a changed module was imported, whoever caught that.
+    def require_unchanged(self) -> None:
+        """Raise if the import of a changed module was refused, whoever caught that.
 
         Raises:
             DriftError: E465, a module was edited since the run began.
         """
-        try:
-            yield
-        finally:
-            if self._fault is not None:
-                raise DriftError.of("E465", str(self._fault), _MEND) from self._fault
+        if self._fault is not None:
+            raise DriftError.of("E465", str(self._fault), _MEND) from self._fault
 
     def check_before_start(self) -> None:
         """Compare the files of all imported modules, as a process that starts now imports them.
@@ -122,6 +118,16 @@ class ImportedCode:
         for name, path, _ in _list_user_modules():
             if path in (self._recorded or {}) and os.path.isfile(path):  # noqa: PTH113
                 self._require_recorded(name, path, _digest(Path(path).read_bytes()))
+
+    def check_script(self, path: str) -> None:
+        """Compare a script, which a program is started with, if the run recorded it.
+
+        Raises:
+            ChangedCodeError: It was edited after the run began.
+        """
+        real = os.path.realpath(path)
+        if real in (self._recorded or {}):
+            self._require_recorded(os.path.basename(path), real, _digest(Path(real).read_bytes()))  # noqa: PTH119
 
     def state(self) -> tuple[Mapping[str, str], str] | None:
         """Return what a child process has to expect, or None outside of a run."""
@@ -157,7 +163,7 @@ class ImportedCode:
             known = _record(self._run_dir, path, digest)
         if known != digest:
             self._fault = ChangedCodeError(
-                f"the module '{name}' ({path}) is not what the run recorded: it was edited after "
+                f"'{name}' ({path}) is not what the run recorded: it was edited after "
                 f"the run began (was {known[:19]}, is {digest[:19]})"
             )
             raise self._fault

@@ -39,6 +39,7 @@ from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.context.cancel import CancelScope
 from jobrun.runtime.context.child_processes import has_program_ended, kill_program
 from jobrun.runtime.context.frame import LEVELS, Frame
+from jobrun.runtime.context.imported_code import IMPORTED_CODE
 from jobrun.runtime.steps.data_files import require_run_directory
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value, describe
@@ -107,6 +108,9 @@ def _run(prepared: _Prepared, frame: Frame, scratch: str) -> None:
         require_run_directory(frame, str(folder))
         restore_state_dir(folder, getattr(frame, prepared.kept)[prepared.step.folders[0]])
         environment["JOBRUN_STATE_DIR"] = str(folder)
+    base = frame.resolve_folder(prepared.step.folder)
+    for word in (word for text in command for word in text.split()):
+        IMPORTED_CODE.check_script(os.path.join(base, word.strip("'\"")))  # noqa: PTH118
     while True:
         frame.cancel.check()
         code, last = _once(prepared.step, frame, command, environment)

@@ -141,8 +141,10 @@ class ThreadsSession:
             require_valid_needs(group.tasks)
             plan = self._plan(group)
         if plan.is_alone:
-            with IMPORTED_CODE.enforced():
+            try:
                 return self._run_alone(plan, self._reuse_run(plan, epoch, dict(outputs), points))
+            finally:
+                IMPORTED_CODE.require_unchanged()
         return self.run_part(group, epoch, ExternalDeps(outputs, self.fetch), points)
 
     def run_part(
@@ -172,15 +174,11 @@ class ThreadsSession:
         parts = self._build_items(plan, run, deps)
         self._running = run
         try:
-            with (
-                IMPORTED_CODE.enforced(),
-                self._surround_calls(plan),
-                warnings.errstate(),
-                deps.attach(run),
-            ):
+            with self._surround_calls(plan), warnings.errstate(), deps.attach(run):
                 Dispatcher(run, pool, self._grace_s, deps).run(parts)
         finally:
             self._running = None
+            IMPORTED_CODE.require_unchanged()
         return _collect_outputs(plan, run)
 
     def _run_alone(self, plan: GroupPlan, run: GroupRun) -> Outputs:

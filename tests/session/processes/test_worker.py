@@ -45,14 +45,14 @@ def asked(channel, kind, number, *given):
 def test_a_worker_is_the_node_it_is_told_to_be(master, tmp_path):
     (node,) = cluster("n")
 
-    asked(master, "open", 1, node, (7, str(tmp_path), str(tmp_path)), 5.0)
+    asked(master, "open", 1, node, (7, str(tmp_path), str(tmp_path), None), 5.0)
 
     assert asked(master, "names", 2) == ()
 
 
 def test_news_of_a_run_that_is_over_are_of_no_use(master, tmp_path):
     (node,) = cluster("n")
-    asked(master, "open", 1, node, (7, str(tmp_path), str(tmp_path)), 5.0)
+    asked(master, "open", 1, node, (7, str(tmp_path), str(tmp_path), None), 5.0)
 
     master.send("cancel", 17)
     master.send("ended", 17, "t", {})
