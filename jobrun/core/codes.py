@@ -328,6 +328,7 @@ Code = Literal[
     "E397",
     "E398",
     "E399",
+    "E465",
     "W180",
     "W181",
     "W182",
@@ -336,7 +337,6 @@ Code = Literal[
     "W186",
     "W187",
     "W188",
-    "E465",
     # error_catalogue/cli.md
     "E400",
     "E401",

@@ -3,7 +3,8 @@
 - ``run_directories``: create, find, open and list runs. ``run_json``: ``run.json``. ``journal``:
   ``committed.jsonl``, and epochs to keep. ``run_index``: all runs, listed quickly, and the newest
   of each job.
-- ``lock``: one live process per run. ``logs``: events, metrics, task output.
+- ``lock``: one live process per run. ``logs``: events, metrics, task output. ``metrics_check``:
+  what ``metrics.jsonl`` has lost.
 - ``spec_folder``: ``spec/``.
 - ``object_store_run``: a run in an object store, and which directory continues it.
 """

@@ -5,5 +5,6 @@
 - ``library_settings``: what callables set in PyTorch, JAX, numpy and others;
   ``environment_variables``: what they set in ``os.environ``; ``context_variables``: in
   ``contextvars``.
+- ``imported_code``: the source of the job's modules, compared when they are imported.
 - ``cancel``, ``child_processes``: how work ends. ``bounded_queue``: records between threads.
 """

@@ -37,7 +37,7 @@ _NOT_USER_CODE = (
     os.path.dirname(os.__file__) + os.sep,  # noqa: PTH120 - Python's own
     str(Path(__file__).parents[2]) + os.sep,
 )
-# A process that is started by one of these imports modules again, told by its parent's 'spawn'.
+# The modules of multiprocessing that start processes which import all modules again.
 _STARTERS = frozenset({"popen_spawn_posix", "popen_forkserver", "popen_loky_posix"})
 
 
@@ -61,7 +61,7 @@ class ImportedCode:
         self._fault: ChangedCodeError | None = None
 
     def install(self) -> None:
-        """Have the loaders of Python digest what they compile, from now on. Once a process."""
+        """Install the digests into Python's loaders, once a process, from now on."""
         with self._lock:
             if self._is_installed:
                 return
@@ -92,7 +92,7 @@ class ImportedCode:
                     sys.modules.pop(name, None)
 
     def forget(self) -> None:
-        """Expect nothing of modules any more: the run has ended."""
+        """Stop comparing imported modules: the run has ended."""
         with self._lock:
             self._recorded, self._fault = None, None
 
@@ -101,7 +101,7 @@ class ImportedCode:
         self._fault = self._fault or error
 
     def require_unchanged(self) -> None:
-        """Raise if the import of a changed module was refused, whoever caught that.
+        """Raise if the import of a changed module was refused, even if the code caught that.
 
         Raises:
             DriftError: E465, a module was edited since the run began.

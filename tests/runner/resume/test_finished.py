@@ -47,9 +47,7 @@ def test_a_damaged_newest_checkpoint_is_told_with_the_way_to_make_it_again(place
 def test_a_newest_checkpoint_that_is_gone_is_told(place):
     shutil.rmtree(place.run.path / "checkpoints" / "epoch-000004")
 
-    assert find_newest_damage(place.run) == (
-        "epoch 4 was saved and is gone; there are epochs 0-3"
-    )
+    assert find_newest_damage(place.run) == ("epoch 4 was saved and is gone; there are epochs 0-3")
 
 
 def test_older_damage_is_nobodys_concern(place):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 
 import pytest
 
@@ -12,6 +13,7 @@ from jobrun.runner.rundir.journal import (
     PINS_NAME,
     Journal,
     JournalContents,
+    MetricsSpan,
     parse_journal,
     read_journal,
     read_pins,
@@ -145,3 +147,64 @@ def test_a_link_is_not_followed(tmp_path):
 
     with pytest.raises(EnvironmentFaultError):
         read_pins(other)
+
+
+def test_deleted_epochs_are_no_lost_ones(tmp_path):
+    journal = Journal.open(tmp_path, "id-1")
+    for epoch in range(6):
+        journal.acknowledge(epoch, 0, {epoch - 3} if epoch > 3 else ())
+    journal.close()
+
+    said = read_journal(tmp_path, "id-1")
+
+    assert said.deleted == {1, 2}
+    assert said.find_lost((0, 3, 4, 5)) == ()
+    assert said.find_lost((0, 3)) == (4, 5)
+    assert said.find_lost((0, 5), after=0) == (3, 4)
+    assert said.find_lost((0, 5), after=3) == (4,)
+
+
+def test_an_epoch_that_was_computed_again_is_not_deleted(tmp_path):
+    journal = Journal.open(tmp_path, "id-1")
+    for epoch in range(4):
+        journal.acknowledge(epoch, 0, {epoch - 1} if epoch > 1 else ())
+    journal.rewind(0, 1)
+    journal.acknowledge(1, 1)
+    journal.close()
+
+    assert read_journal(tmp_path, "id-1").find_lost((0,)) == (1,)
+
+
+def test_the_metrics_of_a_later_line_take_the_place_of_earlier_ones(tmp_path):
+    journal = Journal.open(tmp_path, "id-1")
+    spans = [MetricsSpan(-1, 2, 4, 7), MetricsSpan(2, 3, 1, 8), MetricsSpan(3, 5, 2, 9)]
+    for span in spans:
+        journal.acknowledge(span.last, 0, (), span)
+    assert read_journal(tmp_path, "id-1").metrics == tuple(spans)
+    journal.acknowledge(3, 0)
+    journal.rewind(3, 1)
+    assert read_journal(tmp_path, "id-1").metrics == tuple(spans[:2])
+    journal.acknowledge(3, 1, (), MetricsSpan(-1, 3, 5, 15))
+    journal.close()
+
+    assert read_journal(tmp_path, "id-1").metrics == (MetricsSpan(-1, 3, 5, 15),)
+
+
+def test_a_journal_of_an_older_version_misses_only_the_newest(tmp_path):
+    lines = write(tmp_path, 1, 2, 3)
+    old = b"".join(
+        with_checksum({key: value for key, value in json.loads(line).items() if key != "deletes"})
+        for line in lines.splitlines()
+    )
+
+    said = parse_journal(old, "id-1")
+
+    assert said.unrecorded == 3
+    assert said.find_lost((3,)) == ()
+    assert said.find_lost((1,)) == (3,)
+
+
+def with_checksum(entry):
+    entry.pop("crc32")
+    text = json.dumps(entry, sort_keys=True)
+    return f'{{"crc32": "{zlib.crc32(text.encode()):08x}", {text[1:]}\n'.encode()
