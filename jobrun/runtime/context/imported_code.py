@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
@@ -57,6 +58,7 @@ class ImportedCode:
         self._is_installed = False
         self._recorded: Mapping[str, str] | None = None
         self._run_dir = ""
+        self._folder = ""
         self._executed: dict[str, str] = {}
         self._fault: ChangedCodeError | None = None
 
@@ -70,10 +72,15 @@ class ImportedCode:
             _wrap(SourcelessFileLoader, "get_code", self._check_file)
             _wrap(ExtensionFileLoader, "create_module", self._check_file)
             _wrap(zipimporter, "get_code", self._check_file)
+            # Another thread of the parent may hold it.
+            os.register_at_fork(after_in_child=self._renew_lock)
             for name in [*sys.modules]:
                 self._watch_starter(name)
 
-    def expect(self, recorded: Mapping[str, str], run_dir: str) -> None:
+    def _renew_lock(self) -> None:
+        self._lock = threading.RLock()
+
+    def expect(self, recorded: Mapping[str, str], run_dir: str, folder: str) -> None:
         """Refuse from now on each import of a module that is not what was recorded.
 
         Modules that this process imported earlier, from other source, are imported again.
@@ -81,10 +88,12 @@ class ImportedCode:
         Args:
             recorded: The digests of modules by the real path of their files.
             run_dir: Where modules are recorded that only an import reveals.
+            folder: That of the spec.
         """
         with self._lock:
             self.install()
             self._recorded, self._run_dir, self._fault = recorded, run_dir, None
+            self._folder = os.path.realpath(folder)
             modules = [one for one in _list_user_modules() if one[1] in recorded]
             if any(self._is_stale(module, path) for _, path, module in modules):
                 # All of them, as each may hold what another one was before it was edited.
@@ -129,9 +138,11 @@ class ImportedCode:
         if real in (self._recorded or {}):
             self._require_recorded(os.path.basename(path), real, _digest(Path(real).read_bytes()))  # noqa: PTH119
 
-    def state(self) -> tuple[Mapping[str, str], str] | None:
+    def state(self) -> tuple[Mapping[str, str], str, str] | None:
         """Return what a child process has to expect, or None outside of a run."""
-        return None if self._recorded is None else (self._recorded, self._run_dir)
+        if self._recorded is None:
+            return None
+        return self._recorded, self._run_dir, self._folder
 
     def _get_source_code(self, original: Callable[..., Any], loader: Any, name: str) -> Any:
         path = str(loader.get_filename(name))
@@ -159,9 +170,9 @@ class ImportedCode:
         if self._recorded is None:
             return
         known = self._recorded.get(path)
-        if known is None:
+        if known is None and _is_lasting(path, self._folder):
             known = _record(self._run_dir, path, digest)
-        if known != digest:
+        if known not in (None, digest):
             self._fault = ChangedCodeError(
                 f"'{name}' ({path}) is not what the run recorded: it was edited after "
                 f"the run began (was {known[:19]}, is {digest[:19]})"
@@ -191,15 +202,15 @@ class ImportedCode:
 class _ChildState:
     """What a process started by ``multiprocessing`` has to expect, from when it is unpickled."""
 
-    def __init__(self, recorded: Mapping[str, str], run_dir: str) -> None:
-        self._given = dict(recorded), run_dir
+    def __init__(self, recorded: Mapping[str, str], run_dir: str, folder: str) -> None:
+        self._given = dict(recorded), run_dir, folder
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _expect_in_child, self._given
 
 
-def _expect_in_child(recorded: Mapping[str, str], run_dir: str) -> None:
-    IMPORTED_CODE.expect(recorded, run_dir)
+def _expect_in_child(recorded: Mapping[str, str], run_dir: str, folder: str) -> None:
+    IMPORTED_CODE.expect(recorded, run_dir, folder)
 
 
 IMPORTED_CODE = ImportedCode()
@@ -238,9 +249,25 @@ def refresh_imported(run: Path) -> None:
 
 
 def digest_imported(run: Path) -> dict[str, str]:
-    """Digest what is there now of the modules that ``read_imported`` lists."""
-    files = {path: run / path for path in read_imported(run)}
-    return {path: _digest(file.read_bytes()) for path, file in files.items() if file.is_file()}
+    """Digest what is there now of the modules that ``read_imported`` lists.
+
+    One that is gone counts as unchanged: if it is needed, its import fails.
+    """
+    return {
+        path: _digest((run / path).read_bytes()) if (run / path).is_file() else digest
+        for path, digest in read_imported(run).items()
+    }
+
+
+def _is_lasting(path: str, folder: str) -> bool:
+    """Return whether a module may be the user's own, and is in no cache of generated code.
+
+    Compilers such as PyTorch's write modules into temporary and hidden directories.
+    """
+    if path.startswith(folder + os.sep):
+        return True
+    is_temporary = path.startswith(os.path.realpath(tempfile.gettempdir()) + os.sep)
+    return not is_temporary and not any(part.startswith(".") for part in Path(path).parts)
 
 
 def _record(run_dir: str, path: str, digest: str) -> str:

@@ -123,7 +123,7 @@ class ThreadsSession:
         self._user_modules = FolderOnPath(context.folder)
         self._user_modules.add()
         if context.code is not None:
-            IMPORTED_CODE.expect(context.code, context.run_dir)
+            IMPORTED_CODE.expect(context.code, context.run_dir, context.folder)
         self._imported = set()
 
     def run(

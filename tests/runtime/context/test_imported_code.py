@@ -34,7 +34,9 @@ def folder(tmp_path, monkeypatch):
 
 
 def expect(run, *files):
-    IMPORTED_CODE.expect({str(file.resolve()): digest_file(file) for file in files}, str(run))
+    IMPORTED_CODE.expect(
+        {str(file.resolve()): digest_file(file) for file in files}, str(run), str(run)
+    )
 
 
 def source(folder, text="value = 1\n"):
@@ -125,3 +127,15 @@ def test_outside_of_a_run_nothing_is_compared(folder):
 @pytest.mark.parametrize("module", ["json", "numpy", "jobrun.core.errors"])
 def test_python_and_what_is_installed_is_no_user_code(module):
     assert not is_user_code(str(importlib.import_module(module).__file__))
+
+
+def test_modules_that_compilers_generate_are_not_recorded(folder, tmp_path, monkeypatch):
+    source(folder)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "spec").mkdir()
+    IMPORTED_CODE.expect({}, str(tmp_path / "run"), str(tmp_path / "spec"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    importlib.import_module("compared_module")
+
+    assert read_imported(tmp_path / "run") == {}
