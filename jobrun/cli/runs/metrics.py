@@ -104,7 +104,8 @@ def command(
     elif not metrics.names and resources:
         shell.say(f"{found.name} has no record of its resources yet")
     elif not metrics.names:
-        shell.say(f"{found.name} has no metrics; declare them under 'metrics' in the spec")
+        why = "" if gaps else "; declare them under 'metrics' in the spec"
+        shell.say(f"{found.name} has no metrics{why}")
     else:
         shell.print("\n".join(_charts(metrics) if form["plot"] else _tables(metrics, shell)))
 

@@ -46,9 +46,10 @@ class MetricsGap:
         )
         if not self.missing:
             return f"lines of {epochs} in {METRICS_NAME} were changed since they were saved"
+        are = "is" if self.missing == 1 else "are"
         return (
             f"{self.missing} of the {self.lines} lines of {epochs} that {METRICS_NAME} had when "
-            f"they were saved are gone"
+            f"they were saved {are} gone"
         )
 
 
