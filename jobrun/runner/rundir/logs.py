@@ -294,9 +294,13 @@ class MetricsTally:
 
     def take(self, epoch: int) -> tuple[int, int]:
         """Return the tally of metrics up to an epoch: number of lines, sum of their CRC-32."""
+        lines = sum_ = 0
         with self._lock:
-            taken = [self._counted.pop(one) for one in [*self._counted] if one <= epoch]
-        return sum(lines for lines, _ in taken), sum(sum_ for _, sum_ in taken) % (1 << 32)
+            for one, (count, checksum) in [*self._counted.items()]:
+                if one <= epoch:
+                    lines, sum_ = lines + count, sum_ + checksum
+                    del self._counted[one]
+        return lines, sum_ % (1 << 32)
 
     def recount(self, path: Path, epoch: int) -> None:
         """Count again the lines of epochs after a given one; they stand at the file's end."""

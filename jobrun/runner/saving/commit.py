@@ -152,7 +152,14 @@ class Committer:
             epoch = order.progress.epoch
             reach("runner.saved")
             own, *others = self._place.handlers
-            doomed, fault = self._choose_before_acknowledging(order.progress)
+            doomed: tuple[int, ...] = ()
+            fault: EnvironmentFaultError | None = None
+            try:
+                doomed = self._choose_old(order.progress)
+                self._place.record_deletions(doomed)
+            except EnvironmentFaultError as error:
+                # What only concerns old epochs keeps no new one from being acknowledged.
+                fault = error
             own.written(epoch, self._identity.generation)
             reach("runner.acknowledged")
         finally:
@@ -259,20 +266,6 @@ class Committer:
             runner=order.form,
             environment=self._identity.environment,
         )
-
-    def _choose_before_acknowledging(
-        self, progress: Progress
-    ) -> tuple[tuple[int, ...], EnvironmentFaultError | None]:
-        """Choose what to delete after a commit, and have it recorded; return an error, if any.
-
-        Nothing that only concerns old epochs may keep a new one from being acknowledged.
-        """
-        try:
-            doomed = self._choose_old(progress)
-        except EnvironmentFaultError as error:
-            return (), error
-        self._place.record_deletions(doomed)
-        return doomed, None
 
     def _choose_old(self, progress: Progress) -> tuple[int, ...]:
         """Choose by the retention policy the epochs to delete after a commit."""
