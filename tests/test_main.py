@@ -64,9 +64,9 @@ COMMANDS = {
     "plan": (["plan", "trivial.yaml"], COMPILER, 345, 169),
     "graph": (["graph", "trivial.yaml"], COMPILER, 341, 169),
     "run": (RUN, {*COMPILER, "numpy", "jobrun.session", "jobrun.runtime"}, 632, 335),
-    "status": (["status"], set(), 147, 51),
+    "status": (["status"], set(), 147, 53),
     "logs": (["logs"], set(), 128, 42),
-    "metrics": (["metrics"], set(), 132, 46),
+    "metrics": (["metrics"], set(), 134, 47),
     "runs": (["runs"], set(), 136, 47),
 }
 DAILY = {"validate", "run", "status"}
@@ -130,7 +130,7 @@ def test_a_command_imports_what_it_needs(name, folder):
         ("jobrun sta", set(), 92, 19),
         ("jobrun run trivial.yaml --res", set(), 109, 35),
         ("jobrun run trivial.yaml --set par", {"yaml"}, 146, 46),
-        ("jobrun status ", set(), 150, 53),
+        ("jobrun status ", set(), 150, 55),
     ],
 )
 def test_a_completion_imports_what_it_needs(line, needed, most, own, folder):

@@ -180,7 +180,7 @@ def test_what_a_store_says_no_to_at_first_is_tried_again(place, way):
 
     assert done.returncode == 0, done.stderr
     assert "could not be uploaded" not in done.stderr
-    assert len(first) == 13
+    assert len(first) == 14
     place.verify(0, 1, 2, 3)
 
 

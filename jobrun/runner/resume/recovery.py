@@ -16,6 +16,7 @@ from jobrun.core.events import CheckpointSkipped, Listener, Noted
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import disk_faults, remove_unfinished_files, sync_directory
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.runner.resume.lost_epochs import are_gone, format_epochs, lost_error
 from jobrun.runner.rundir.journal import Journal, JournalContents
 
 FROM_INIT = -1
@@ -198,7 +199,7 @@ def _plan_exact(
 ) -> RecoveryPlan:
     if wanted not in existing:
         raise CheckpointError.of(
-            "E359", f"epoch {wanted} is not there", f"there are {_format_epochs(existing)}"
+            "E359", f"epoch {wanted} is not there", f"there are {format_epochs(existing)}"
         )
     damage = inspect(wanted)
     if damage is not None:
@@ -206,7 +207,7 @@ def _plan_exact(
         raise CheckpointError.of(
             "E359",
             f"epoch {wanted} cannot be used: {damage.reason}",
-            f"there are also {_format_epochs(others)}",
+            f"there are also {format_epochs(others)}",
         )
     later = tuple((epoch, generation_of(epoch) or 0) for epoch in existing if epoch > wanted)
     return RecoveryPlan(wanted, generation + 1, superseded=later, acknowledge=True, rewind=True)
@@ -221,49 +222,8 @@ def _unused_path(parent: Path, name: str) -> Path:
     return path
 
 
-def _format_epochs(epochs: tuple[int, ...]) -> str:
-    if not epochs:
-        return "no epochs"
-    runs: list[list[int]] = []
-    for epoch in epochs:
-        if runs and epoch == runs[-1][-1] + 1:
-            runs[-1][1:] = [epoch]
-        else:
-            runs.append([epoch])
-    return "epochs " + ", ".join("-".join(map(str, run)) for run in runs)
-
-
 def _lost_warning(plan: RecoveryPlan) -> str:
-    return f"LOST: {_are_gone(plan.lost)}; continuing from epoch {plan.epoch}, as --allow-lost says"
-
-
-def lost_error(
-    lost: tuple[int, ...], there: tuple[int, ...], usable: int, source: str = ""
-) -> CheckpointError:
-    """Build the error for acknowledged epochs that are gone (E357).
-
-    Args:
-        lost: Those epochs.
-        there: The epochs in the store.
-        usable: The newest that can be used instead; ``FROM_INIT`` for none.
-        source: Words that say where they are recorded, if not in the journal.
-    """
-    mend = "put the checkpoints back from a copy, or start again: jobrun run SPEC --resume never"
-    if usable != FROM_INIT:
-        which = "it" if len(lost) == 1 else "them"
-        mend = (
-            f"put {which} back, or continue from an older one: jobrun resume RUN --epoch {usable}, "
-            f"or --allow-lost; other commands take RUN@{usable}"
-        )
-    return CheckpointError.of(
-        "E357", f"{_are_gone(lost, source)}; there are {_format_epochs(there)}", mend
-    )
-
-
-def _are_gone(lost: tuple[int, ...], source: str = "") -> str:
-    if len(lost) == 1:
-        return f"epoch {lost[0]} was saved{source} and is gone"
-    return f"{_format_epochs(lost)} were saved{source} and are gone"
+    return f"LOST: {are_gone(plan.lost)}; continuing from epoch {plan.epoch}, as --allow-lost says"
 
 
 def _unusable_error(skipped: tuple[Damage, ...]) -> CheckpointError:
