@@ -17,6 +17,9 @@ from jobrun.graph.effects import NOWHERE, DeclaredEffect, Effect
 from jobrun.graph.expression_text import render_expr, render_text
 from jobrun.graph.expressions import Expr, Name, Text
 
+# Blobs whose names begin so keep the files of a ``state_dir``.
+STATE_DIRS = "state_dirs"
+
 
 @dataclass(frozen=True, slots=True)
 class NameTarget:
@@ -169,7 +172,7 @@ class RunProgram(Effect):
     @property
     def folders(self) -> tuple[str, ...]:
         """Return the blob that keeps the ``state_dir`` of this ``run`` step; () without one."""
-        return (f"state_dirs/{self.state_dir}",) if self.state_dir else ()
+        return (f"{STATE_DIRS}/{self.state_dir}",) if self.state_dir else ()
 
     def expressions(self) -> tuple[Expr, ...]:
         return tuple(value for _, value in self.values)

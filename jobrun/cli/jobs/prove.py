@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +29,19 @@ from jobrun.core.errors import ProofError, UsageError
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.query import checkpointed_blobs
 from jobrun.graph.types import Job
-from jobrun.tools.prove.judge import Difference, last_writer
+from jobrun.tools.prove.judge import Difference, Exclusions, last_writer
 from jobrun.tools.prove.original_program import Original
 from jobrun.tools.prove.proof import Proof, ProofRequest, prove
 from jobrun.tools.prove.trials import Outcome
 
+_MOST_NAMES = 6
 _LIKELY = (
     "a frequent cause is state outside blobs, which no checkpoint contains: a module "
     "variable, a file, the time"
+)
+_LIKELY_IN_FILES = (
+    "a frequent cause: a resume repeats the epochs after the newest saved one, and what these have "
+    "written is still there; rows belong in a blob or a sink, and a result is saved in exit"
 )
 # What every command line of the proof would import again.
 _PRELOAD = (
@@ -94,11 +101,16 @@ _PRELOAD = (
     metavar="FILE",
     help="A file that both that program and the job write; repeatable.",
 )
-@option("--without", multiple=True, metavar="BLOB", help="Exclude this blob, for example a timer.")
+@option(
+    "--without",
+    multiple=True,
+    metavar="NAME",
+    help="Exclude a blob, BLOB/PATH inside one, a file, or a pattern of these; repeatable.",
+)
 @option(
     "--keep",
     is_flag=True,
-    help="Keep the runs of the proof; those of a failed proof are always kept.",
+    help="Keep the copies and what they wrote; those of a failed proof are always kept.",
 )
 @option("-v", "--verbose", is_flag=True, help="Print the result of each copy.")
 @json_option
@@ -114,10 +126,10 @@ def command(
     r"""Kill copies of SPEC's run, resume them, and compare each bit with unbroken runs.
 
     Copies are killed with SIGKILL, half of them at the named steps of saving and recovering,
-    half at random instants; in every third the resume is killed, too. With --against, each FILE
-    that COMMAND writes in a scratch directory is compared with the job's. Ends with 8 when
-    anything is lost or differs, or when too few copies were killed to show it. More: 'jobrun
-    explain prove'.
+    half at random instants; in every third the resume is killed, too. Each runs in a copy of the
+    folder of SPEC and of this directory, and can write nowhere else. With --against, each FILE that
+    COMMAND writes in such a copy is compared with the job's. Ends with 8 when anything is lost or
+    differs, or when too few copies were killed to show it. More: 'jobrun explain prove'.
 
     \b
     Examples:
@@ -138,13 +150,16 @@ def command(
         _words(spec, values, _every_epoch(job, overrides), given),
         job,
         Path(given["run_dir"]),
+        _folders(spec),
+        Path.cwd(),
         given["kills"],
         given["seed"],
         given["jobs"] or os.cpu_count() or 1,
         given["keep"],
         preload=_PRELOAD,
-        without=_without(job, given["without"]),
+        exclusions=_exclusions(job, given["without"]),
         original=_original(spec, job, given),
+        epochs=given["epochs"],
     )
     counter = _CopyCounter(shell, given["kills"], verbose=given["verbose"])
     proof = prove(request, counter.listen)
@@ -156,18 +171,28 @@ def command(
     return 0 if proof.holds else ProofError.exit_code
 
 
-def _without(job: Job, names: tuple[str, ...]) -> frozenset[str]:
+def _folders(spec: str) -> tuple[Path, ...]:
+    """Return the folders that each copy of a proof has a copy of: the spec's, and this one."""
+    # Not that of the file which a link leads to: the paths of a spec start where the link is.
+    return tuple(dict.fromkeys((Path(spec).parent.resolve(), Path.cwd())))
+
+
+def _exclusions(job: Job, names: tuple[str, ...]) -> Exclusions:
+    """Check the names of ``--without``, as far as they are known before ``jobrun prove`` runs.
+
+    Which paths there are inside a blob, and which files, is known when the job has run.
+    """
     state = checkpointed_blobs(job)
     known = {name for blobs in state.values() for name in blobs}
     known |= {f"{node}.{name}" for node, blobs in state.items() for name in blobs}
     for name in names:
-        if name not in known:
+        if name not in known and re.fullmatch(r"\w+", name):
             raise UsageError.of(
                 "E404",
                 f"--without {name}: the job has no such state blob",
                 did_you_mean(name, sorted(known)),
             )
-    return frozenset(names)
+    return Exclusions(names)
 
 
 def _original(spec: str, job: Job, given: dict[str, Any]) -> Original | None:
@@ -179,7 +204,7 @@ def _original(spec: str, job: Job, given: dict[str, Any]) -> Original | None:
         )
     if not given["against"]:
         return None
-    folder = Path(spec).absolute().parent
+    folder = Path(spec).parent.resolve()
     return Original(given["against"], given["artifacts"], Path.cwd(), folder, job.blas_threads)
 
 
@@ -251,8 +276,8 @@ def _where(found: Difference) -> str:
 def _text(proof: Proof, request: ProofRequest) -> list[str]:
     lines = _table(proof)
     if proof.ignored:
-        names = ", ".join(proof.ignored)
-        lines += ["", f"not compared, because they differ between uninterrupted runs: {names}"]
+        ignored = ", ".join(proof.ignored)
+        lines += ["", f"not compared, because they differ between uninterrupted runs: {ignored}"]
     if proof.unsteady is not None:
         lines = [
             "two uninterrupted runs differ, so resumed runs cannot be compared with them",
@@ -265,21 +290,48 @@ def _text(proof: Proof, request: ProofRequest) -> list[str]:
         if outcome.difference:
             lines += _advice(outcome.difference, request)
         lines += [f"  its files: {shorten_path(str(outcome.folder))}"]
-    if request.without:
-        lines += ["", f"left out: {', '.join(sorted(request.without))}"]
+    for pattern, names in proof.excluded.items():
+        lines += ["", f"left out by --without {pattern}: {_listed(names)}"]
     if request.original:
-        lines += ["", *_likeness(proof, request.original)]
-    return [*lines, "", _sum(proof)]
+        lines += ["", *_likeness(proof, request)]
+    lines += ["", *_scope(proof)]
+    if request.keep:
+        lines += ["", f"kept: {shorten_path(str(proof.folder))}"]
+    return [*lines, "", _sum(proof, request)]
 
 
-def _likeness(proof: Proof, original: Original) -> list[str]:
+def _scope(proof: Proof) -> list[str]:
+    """Tell what ``jobrun prove`` has compared, and what it could not see."""
+    files = _listed(proof.compared) if proof.compared else "none is written"
+    compared = f"the blobs of all kept epochs, metrics, and files ({files})"
+    unseen = ["what the job does over a network"]
+    if proof.outside:
+        tense = "may not write" if proof.enforced else "wrote (nothing here can prevent it)"
+        unseen.append(f"files elsewhere, which the copies {tense}: {_listed(proof.outside)}")
+    if not proof.enforced:
+        unseen.append("what other programs and libraries in C write elsewhere")
     return [
-        f"{name}: {words}" if words else f"{name}: the same as that of '{original.command}'"
-        for name, words in proof.unlike.items()
+        f"compared: {compared}" if proof.exact else "compared: nothing; the job is not exact",
+        f"not seen: {'; '.join(unseen)}",
     ]
 
 
+def _listed(names: Sequence[object]) -> str:
+    shown = [*map(str, names[:_MOST_NAMES])]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _likeness(proof: Proof, request: ProofRequest) -> list[str]:
+    assert request.original is not None  # noqa: S101 - the caller has asked
+    after = f"; the job ran {request.epochs} epochs (--epochs)" if request.epochs else ""
+    same = f"the same as that of '{request.original.command}'"
+    return [f"{name}: {words or same}{after}" for name, words in proof.unlike.items()]
+
+
 def _advice(found: Difference, request: ProofRequest) -> list[str]:
+    if found.is_in_files:
+        return [f"  {_LIKELY_IN_FILES}"]
     step = last_writer(request.job, found.node, found.blob) if found.blob else ""
     last = [f"  the last step of an epoch that writes it: {step}"] if step else []
     return [*last, f"  {_LIKELY}"]
@@ -303,10 +355,15 @@ def _table(proof: Proof) -> list[str]:
     ]
 
 
-def _sum(proof: Proof) -> str:
+def _sum(proof: Proof, request: ProofRequest) -> str:
     took = span(proof.reference.course.seconds)
     if proof.unsteady is not None:
         return "not proven"
+    if proof.changed:
+        return (
+            f"NOT PROVEN: files of the job changed meanwhile: {_listed(proof.changed)}; no copy of "
+            "the run is to change them, and all need the same ones"
+        )
     count = len(proof.outcomes)
     if proof.bad:
         return f"NOT PROVEN: {len(proof.bad)} of {count} copies failed"
@@ -324,13 +381,14 @@ def _sum(proof: Proof) -> str:
             f"more epochs (--epochs), make epochs longer, or kill more ({more})"
         )
     what = (
-        "ended with the bits of an uninterrupted run"
+        "ended with the blobs, metrics and files of an uninterrupted run, bit for bit"
         if proof.exact
         else ("ended normally; the job is not exact, so bits were not compared")
     )
     missed = count - proof.landed
     late = f"; {missed} had finished before the kill and do not count" if missed else ""
-    same = "; it writes what the original program writes" if proof.unlike else ""
+    after = f" after {request.epochs} epochs (--epochs)" if request.epochs else ""
+    same = f"; it writes{after} what the original program writes" if proof.unlike else ""
     return f"proven: {counted}; each {what}{late}{same}"
 
 
@@ -343,7 +401,13 @@ def _as_values(proof: Proof, request: ProofRequest) -> dict[str, Any]:
         "reached": dict(proof.reference.course.reached),
         "unsteady": _difference(proof.unsteady, request),
         "not_compared": list(proof.ignored),
-        "without": sorted(request.without),
+        "without": {pattern: [*names] for pattern, names in proof.excluded.items()},
+        "compared_files": list(proof.compared),
+        "outside_files": [str(path) for path in proof.outside],
+        "changed_files": [str(path) for path in proof.changed],
+        "confined": proof.enforced,
+        "epochs": request.epochs,
+        "kept_in": str(proof.folder) if request.keep else None,
         "unlike_original": {name: words for name, words in proof.unlike.items() if words},
         "landed": proof.landed,
         "loaded": proof.loaded,

@@ -444,6 +444,20 @@ def pack_directory(folder: Path) -> Bytes:
     return np.frombuffer(whole.getbuffer(), np.uint8)
 
 
+def packed_files(content: Bytes) -> dict[str, bytes | str]:
+    """Return the files in the tar archive of a program's ``state_dir``, by their paths.
+
+    Of a link its target; of a folder the text ``folder``.
+    """
+    files: dict[str, bytes | str] = {}
+    if content.size:
+        with tarfile.open(fileobj=io.BytesIO(content.tobytes()), mode="r:") as archive:
+            for entry in archive:
+                data = archive.extractfile(entry) if entry.isreg() else None
+                files[entry.name] = data.read() if data else entry.linkname or "folder"
+    return files
+
+
 def unpack_directory(content: Bytes, folder: Path) -> None:
     """Unpack a tar archive so that a ``state_dir`` holds what was packed, nothing else.
 

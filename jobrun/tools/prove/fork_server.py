@@ -29,6 +29,7 @@ from jobrun.core.failpoints import arm
 from jobrun.core.hash_seed import DEFAULT, VARIABLE
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import has_ended, wait_for_signal
+from jobrun.tools.isolation.isolation import Isolation, enter_isolation
 
 MODULE = "jobrun.tools.prove.fork_server"
 
@@ -114,6 +115,7 @@ class ForkClient:
         *,
         variables: Mapping[str, str] | None = None,
         kill_after_s: float | None = None,
+        isolation: Isolation | None = None,
     ) -> ProcessEnd:
         """Send a proof's command line to the fork server; wait until the process has ended.
 
@@ -122,15 +124,17 @@ class ForkClient:
             output: The file to which stdout and stderr go.
             variables: Further environment variables.
             kill_after_s: Send SIGKILL when so many seconds have passed; None never.
+            isolation: Where the process runs, and can write; None for where the server does.
 
         Raises:
             EnvironmentFaultError: E417, the forking process is gone.
         """
         request = {
-            "arguments": list(arguments),
+            "arguments": isolation.arguments(arguments) if isolation else list(arguments),
             "output": os.fspath(output),
             "variables": dict(variables or {}),
             "kill_after_s": kill_after_s,
+            "isolation": isolation.request() if isolation else None,
         }
         pipe_in, pipe_out = _pipes(self._opened())
         try:
@@ -233,7 +237,7 @@ def _execute_and_exit(program: str, request: dict[str, Any]) -> NoReturn:
         os.environ.update(request["variables"])
         arm(os.environ)
         sys.argv = ["jobrun", *request["arguments"]]
-        code = _run(program)
+        code = _run(program, request["isolation"])
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -241,8 +245,10 @@ def _execute_and_exit(program: str, request: dict[str, Any]) -> NoReturn:
         os._exit(code)
 
 
-def _run(program: str) -> int:
+def _run(program: str, isolation: dict[str, Any] | None) -> int:
     try:
+        if isolation is not None:
+            enter_isolation(isolation)
         runpy.run_module(program, run_name="__main__")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)

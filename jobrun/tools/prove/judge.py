@@ -1,24 +1,32 @@
-"""Judge a killed and resumed run of a proof: compare it bit for bit, and find lost epochs."""
+"""Judge a killed and resumed run of a proof: compare it bit for bit, and find lost epochs.
+
+Compared are the run, and the files that its process has written into its copy of the user's folder.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import CheckpointError, JobrunError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.blob_access import Access
 from jobrun.graph.query import walk
-from jobrun.graph.steps import Net, Step
+from jobrun.graph.steps import STATE_DIRS, Net, Step
 from jobrun.graph.types import Job
 from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.run_directories import Run, runs
 from jobrun.runtime.codegen.liveness import access_finder
+from jobrun.runtime.steps.run_program import packed_files
 from jobrun.tools.inspection import checkpoint_directory, inspect
+from jobrun.tools.isolation.isolation import Isolation
+from jobrun.tools.prove.file_difference import describe_file_difference, first_element
 from jobrun.values import compare
 from jobrun.values.blob_kinds import Value
 
@@ -35,6 +43,7 @@ class Difference:
         node: Of the blob that differs; empty when it is no blob.
         blob: Its name; of a container or an object, with the path inside it.
         element: Where in it, as an index; empty for what is not an array's element.
+        is_in_files: It is in files that the copies have written.
     """
 
     what: str
@@ -42,43 +51,159 @@ class Difference:
     node: str = ""
     blob: str = ""
     element: tuple[int, ...] = ()
+    is_in_files: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusions:
+    """What a proof does not compare.
+
+    Attributes:
+        patterns: Each the name of a blob, an artifact or a file, a path inside a blob, or a shell
+            pattern of such names; what is below a name is excluded with it.
+    """
+
+    patterns: tuple[str, ...] = ()
+
+    def exclude(self, *names: str) -> bool:
+        """Return whether any of the names of one thing is excluded from a proof."""
+        return any(_matches(pattern, name) for pattern in self.patterns for name in names)
+
+    def excluded(self, names: Iterable[tuple[str, ...]]) -> dict[str, list[str]]:
+        """Return for each pattern the things it excludes from a proof, each by its first name."""
+        known = list(names)
+        return {
+            pattern: [
+                aliases[0] for aliases in known if any(_matches(pattern, name) for name in aliases)
+            ]
+            for pattern in self.patterns
+        }
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return (
+        name == pattern
+        or name.startswith(f"{pattern}/")
+        or fnmatchcase(name, pattern)
+        or fnmatchcase(name, f"{pattern}/*")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EndedCopy:
+    """A copy of the job that has ended.
+
+    Attributes:
+        run: Its run.
+        isolation: Where its process ran, with the files that it has written; None for a process
+            that was not isolated: its files are not compared.
+    """
+
+    run: Run
+    isolation: Isolation | None = None
+
+    def files(self) -> dict[str, Path]:
+        """Return the ended copy's artifacts, and its files outside of the run, by their names.
+
+        A file has its path from the working directory, as the process had it.
+        """
+        if self.isolation is None:
+            return _artifacts(self.run)
+        here = os.fspath(self.isolation.original_directory)
+        changed = self.isolation.files.changed_files()
+        return _artifacts(self.run) | {
+            os.path.relpath(name, here): path for name, path in changed.items()
+        }
+
+    def names(self) -> list[tuple[str, ...]]:
+        """List the names of all that is compared of an ended copy; each thing has one or more."""
+        store = _store(self.run)
+        names: dict[tuple[str, ...], None] = {}
+        for epoch in store.epochs():
+            for (node, blob), value in _blobs(Path(store.path(epoch))).items():
+                names |= dict.fromkeys(_leaf_names(node, blob, value))
+        return [*names, *((name,) for name in self.files())]
 
 
 def find_difference(
-    reference: Run,
-    found: Run,
+    reference: EndedCopy,
+    ended: EndedCopy,
     *,
-    but: frozenset[str] = frozenset(),
-    without: frozenset[str] = frozenset(),
+    ignored: frozenset[str] = frozenset(),
+    exclusions: Exclusions = Exclusions(),  # noqa: B008 - it is frozen
 ) -> Difference | None:
-    """Judge whether a proof's two finished runs are equal: find their first difference, or None.
+    """Judge whether a proof's two finished copies are equal: find their first difference, or None.
 
     Compared are: which epochs are kept; every blob of each of them by kind, dtype, shape and
-    bits; metrics, patience and the reason to stop; and the files under ``artifacts``.
+    bits; metrics, patience and the reason to stop; the files under ``artifacts``, and those that
+    the process has written, changed or removed elsewhere.
 
     Args:
         reference: What it should be.
-        found: What it is.
-        but: Names of artifacts that do not count.
-        without: Names of blobs that do not count, or ``NODE.BLOB`` for those of one node.
+        ended: What it is.
+        ignored: Names of files that do not count.
+        exclusions: What else does not count.
     """
-    expected, kept = _store(reference), _store(found)
+    expected, kept = _store(reference.run), _store(ended.run)
     if expected.epochs() != kept.epochs():
         return Difference(f"it keeps epochs {_list(kept)}, not {_list(expected)}")
     for epoch in expected.epochs():
-        differs = _in_epoch(Path(expected.path(epoch)), Path(kept.path(epoch)), epoch, without)
+        differs = _in_epoch(Path(expected.path(epoch)), Path(kept.path(epoch)), epoch, exclusions)
         differs = differs or _in_progress(expected, kept, epoch)
         if differs is not None:
             return differs
-    return _in_artifacts(reference, found, but)
+    return _in_files(reference, ended, ignored, exclusions)
 
 
-def different_artifacts(first: Run, second: Run) -> frozenset[str]:
-    """Compare artifact files of a proof's two runs; return the names of those that differ."""
-    ours, theirs = _artifacts(first), _artifacts(second)
-    return frozenset(
-        name for name in ours.keys() | theirs.keys() if not _alike(ours.get(name), theirs.get(name))
+def different_files(first: EndedCopy, second: EndedCopy) -> frozenset[str]:
+    """Compare what a proof's two copies have written; return the names of files that differ."""
+    return frozenset(_file_differences(first, second))
+
+
+def _in_files(
+    reference: EndedCopy, ended: EndedCopy, ignored: frozenset[str], exclusions: Exclusions
+) -> Difference | None:
+    differences = _file_differences(reference, ended)
+    counted = (
+        name for name in sorted(differences) if name not in ignored and not exclusions.exclude(name)
     )
+    words = "; ".join(f"the file {name}: {differences[name]}" for name in counted)
+    return Difference(words, is_in_files=True) if words else None
+
+
+def _file_differences(reference: EndedCopy, ended: EndedCopy) -> dict[str, str]:
+    """Describe how the files that two copies of a proof have written differ, by their names."""
+    expected, actual = reference.files(), ended.files()
+    differences = {}
+    for name in expected.keys() | actual.keys():
+        if words := _file_difference(
+            _in_copy(name, expected, reference), _in_copy(name, actual, ended)
+        ):
+            differences[name] = words
+    return differences
+
+
+def _in_copy(name: str, files: Mapping[str, Path], ended: EndedCopy) -> Path | None:
+    """Return where a copy of a proof has a file that another copy has written; None if nowhere."""
+    if name in files or ended.isolation is None:
+        return files.get(name)
+    original = os.path.normpath(ended.isolation.original_directory / name)
+    path = ended.isolation.files.top / original.lstrip("/")
+    return path if os.path.lexists(path) else None
+
+
+def _file_difference(expected: Path | None, actual: Path | None) -> str:
+    if expected is None:
+        return "it should not be there"
+    if actual is None:
+        return "it is not there"
+    if expected.is_symlink() or actual.is_symlink():
+        # A link to what only the original has is the same in all copies.
+        same = expected.is_symlink() and actual.is_symlink()
+        return "" if same else "it is a link in one of them only"
+    if not (expected.is_file() and actual.is_file()):
+        return ""
+    return describe_file_difference(expected, actual, by_bytes=True)
 
 
 def find_lost_epochs(run: Run) -> str:
@@ -109,23 +234,84 @@ def _list(store: DirectoryStore) -> str:
 
 
 def _in_epoch(
-    reference: Path, found: Path, epoch: int, without: frozenset[str]
+    reference: Path, actual: Path, epoch: int, exclusions: Exclusions
 ) -> Difference | None:
     try:
-        expected, given = _blobs(reference), _blobs(found)
+        expected, given = _blobs(reference), _blobs(actual)
     except CheckpointError as error:
         return Difference(str(error), epoch)
-    if expected.keys() != given.keys():
-        node, blob = min(expected.keys() ^ given.keys())
-        return Difference(f"'{blob}' of node '{node}' is in one of them only", epoch, node, blob)
+    for node, blob in sorted(expected.keys() ^ given.keys()):
+        if not exclusions.exclude(*_blob_names(node, blob)):
+            return Difference(
+                f"'{blob}' of node '{node}' is in one of them only", epoch, node, blob
+            )
     for (node, blob), value in expected.items():
-        if without & {blob, f"{node}.{blob}"}:
+        names = _blob_names(node, blob)
+        if (node, blob) not in given or exclusions.exclude(*names):
             continue
-        differs = compare.find_difference(value, given[node, blob])
+        differs = compare.find_difference(
+            _counted(node, blob, value, exclusions),
+            _counted(node, blob, given[node, blob], exclusions),
+        )
         if differs is not None:
             element, words = first_element(differs)
             return Difference(words, epoch, node, "/".join((blob, *differs.path)), element)
     return None
+
+
+def _blob_names(node: str, blob: str, path: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the names by which a blob, or what is at a path in it, is excluded from a proof."""
+    name = "/".join((blob, *path))
+    short = (name.removeprefix(f"{STATE_DIRS}/"),) if blob.startswith(f"{STATE_DIRS}/") else ()
+    return (name, f"{node}.{name}", *short)
+
+
+def _counted(node: str, blob: str, value: Value, exclusions: Exclusions) -> Value:
+    """Return what counts of a blob in a proof: of a ``state_dir`` its files, by their names."""
+    if blob.startswith(f"{STATE_DIRS}/"):
+        files = packed_files(value)
+        return {
+            name: content
+            for name, content in files.items()
+            if not exclusions.exclude(*_blob_names(node, blob, (name,)))
+        }
+    if exclusions.patterns and blob.endswith(f"/{STRUCTURE}"):
+        container = tuple(blob.split("/")[:-1])
+
+        def exclude(path: tuple[str, ...]) -> bool:
+            return exclusions.exclude(*_blob_names(node, "/".join(container + path)))
+
+        return json.dumps(_counted_structure(json.loads(value), (), exclude))
+    return value
+
+
+def _counted_structure(
+    structure: Any, path: tuple[str, ...], exclude: Callable[[tuple[str, ...]], bool]
+) -> Any:
+    """Remove what a proof does not compare from how a container is put together."""
+    if isinstance(structure, dict):
+        return {
+            key: inner if key == "pairs" else _counted_structure(inner, path, exclude)
+            for key, inner in structure.items()
+        }
+    if not isinstance(structure, list):
+        return structure
+    counted = []
+    for number, part in enumerate(structure):
+        # A field or a key with its part, else an item.
+        is_named = isinstance(part, list)
+        name, inner = part if is_named else (number, part)
+        inside = (*path, str(name))
+        if not exclude(inside):
+            inner = _counted_structure(inner, inside, exclude)
+            counted.append([name, inner] if is_named else inner)
+    return counted
+
+
+def _leaf_names(node: str, blob: str, value: Value) -> list[tuple[str, ...]]:
+    if blob.startswith(f"{STATE_DIRS}/"):
+        return [_blob_names(node, blob, (name,)) for name in packed_files(value)]
+    return [_blob_names(node, blob.removesuffix(f"/{STRUCTURE}"))]
 
 
 def _blobs(epoch: Path) -> dict[tuple[str, str], Value]:
@@ -134,28 +320,6 @@ def _blobs(epoch: Path) -> dict[tuple[str, str], Value]:
         for file in inspect(str(epoch), epoch.parent).files
         for blob in file.blobs
     }
-
-
-def first_element(differs: compare.Difference) -> tuple[tuple[int, ...], str]:
-    """Judge two arrays of a proof: find and describe the first element that differs by bits."""
-    if differs.what != "bits":
-        return (), f"it {differs.words}"
-    first, second = np.asarray(differs.expected), np.asarray(differs.found)
-    if first.ndim == 0:
-        return (), f"it is {_shown(differs.found)}, not {_shown(differs.expected)}"
-    width = first.dtype.itemsize
-    bits = [
-        np.ascontiguousarray(one).reshape(-1).view(np.uint8).reshape(-1, width)
-        for one in (first, second)
-    ]
-    at = int(np.flatnonzero((bits[0] != bits[1]).any(axis=1))[0])
-    element = tuple(int(place) for place in np.unravel_index(at, first.shape))
-    return element, f"it is {second[element]}, not {first[element]}"
-
-
-def _shown(value: Value) -> str:
-    # Numpy's own form of a scalar names its type, which is the same in both.
-    return str(value) if isinstance(value, np.generic) else repr(value)
 
 
 def _in_progress(expected: DirectoryStore, found: DirectoryStore, epoch: int) -> Difference | None:
@@ -172,24 +336,13 @@ def _without_times(runner: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in runner.items() if not name.endswith("_s")}
 
 
-def _in_artifacts(reference: Run, found: Run, but: frozenset[str]) -> Difference | None:
-    names = different_artifacts(reference, found) - but
-    return Difference(f"the artifact {min(names)} differs") if names else None
-
-
 def _artifacts(run: Run) -> dict[str, Path]:
     root = run.path / _ARTIFACTS
     return {
-        path.relative_to(root).as_posix(): path
+        f"{_ARTIFACTS}/{path.relative_to(root).as_posix()}": path
         for path in sorted(root.rglob("*"))
         if path.is_file() and not path.is_symlink()
     }
-
-
-def _alike(first: Path | None, second: Path | None) -> bool:
-    if first is None or second is None:
-        return False
-    return first.read_bytes() == second.read_bytes()
 
 
 def last_writer(job: Job, node: str, blob: str) -> str:
@@ -210,6 +363,6 @@ def _accesses(steps: tuple[Step, ...]) -> Iterator[tuple[str, Access]]:
             yield step.path, access_finder().of_step(step)
 
 
-def accept_without_comparison(reference: Run, found: Run) -> None:
+def accept_without_comparison(reference: EndedCopy, ended: EndedCopy) -> None:
     """Return None, for no difference, since bits cannot judge two runs of an inexact job."""
-    del reference, found
+    del reference, ended

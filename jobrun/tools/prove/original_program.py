@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePath
 
-import numpy as np
-
-from jobrun.core.errors import JobrunError, ProofError, UsageError
+from jobrun.core.errors import ProofError, UsageError
 from jobrun.core.hash_seed import DEFAULT, VARIABLE
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.formats.headers import members
-from jobrun.formats.load_save import read_member
 from jobrun.runner.identity.blas_libraries import thread_variables
-from jobrun.runner.rundir.run_directories import Run
-from jobrun.tools.prove.judge import first_element
-from jobrun.values import compare
+from jobrun.tools.isolation.isolation import Isolation
+from jobrun.tools.prove.judge import EndedCopy
 
-_OUTPUT = "output.txt"
 _LAST_LINES = 12
-# Of a file before a run; None where there was none.
-_Stamp = tuple[int, int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,157 +46,82 @@ class Original:
                 )
 
 
-class JobArtifacts:
-    """Finds the files that a run of the ported job has written.
+def find_job_artifacts(original: Original, ended: EndedCopy) -> dict[str, Path]:
+    """Find the files that a run of the ported job has written, by the names of the artifacts.
 
-    Make it before the run begins.
+    Raises:
+        ProofError: E482, it has not written one of them.
     """
-
-    def __init__(self, original: Original) -> None:
-        self._original = original
-        self._before = {path: _stamp(path) for path in self._outside()}
-
-    def take(self, run: Run, into: Path) -> None:
-        """Copy the files written by a run of the job that was ported from the original program.
-
-        Raises:
-            ProofError: E482, it has not written one of them.
-        """
-        for name in self._original.artifacts:
-            places = [run.path / "artifacts" / name, run.path / name]
-            fresh = [path for path, stamp in self._before.items() if _stamp(path) != stamp]
-            places += [
-                path
-                for path in fresh
-                if path.parts[-len(PurePath(name).parts) :] == PurePath(name).parts
-            ]
-            found = next((path for path in places if path.is_file()), None)
-            if found is None:
-                raise ProofError.of(
-                    "E482",
-                    f"the job has not written '{name}'",
-                    f"save it in a task of exit: {{save: {{NAME: {name}}}}}",
-                )
-            _copy(found, into / name)
-
-    def _outside(self) -> Iterable[Path]:
-        for name in self._original.artifacts:
-            yield from (self._original.folder / name, self._original.here / name)
+    changed = ended.isolation.files.changed_files() if ended.isolation else {}
+    artifacts = {}
+    for name in original.artifacts:
+        inside = (ended.run.path / "artifacts" / name, ended.run.path / name)
+        outside = (
+            changed.get(os.fspath(folder / name)) for folder in (original.folder, original.here)
+        )
+        written = [path for path in (*inside, *outside) if path is not None and path.is_file()]
+        if not written:
+            raise ProofError.of(
+                "E482",
+                f"the job has not written '{name}'",
+                f"save it in a task of exit: {{save: {{NAME: {name}}}}}",
+            )
+        artifacts[name] = written[0]
+    return artifacts
 
 
-def run_original(original: Original, scratch: Path, environment: Mapping[str, str]) -> None:
+def run_original(
+    original: Original, isolation: Isolation, output: Path, environment: Mapping[str, str]
+) -> dict[str, Path]:
     """Run the original program, which the job was ported from, to its end.
 
     Args:
         original: The program.
-        scratch: A missing directory. What lies where its command is meant can be seen there, too,
-            but for what it is to write.
+        isolation: Where it runs. What it is to write is removed there before.
+        output: The file to which its stdout and stderr go.
         environment: Its variables, without those that are the same as in the job's process.
+
+    Returns:
+        The files that it wrote, by the names of the artifacts.
 
     Raises:
         ProofError: E481, it fails; E482, it has not written one of its artifacts.
     """
-    parts = {PurePath(name).parts for name in original.artifacts}
-    _link_entries(original.here, scratch, parts)
-    output = scratch.with_name(f"{scratch.name}-{_OUTPUT}")
+    artifacts = {name: isolation.directory / name for name in original.artifacts}
+    for path in artifacts.values():
+        path.unlink(missing_ok=True)
     # As the job's own process: one thread count, and one order of sets of text.
     variables = {VARIABLE: DEFAULT, **environment, **thread_variables(original.threads)}
+    variables |= isolation.variables(variables)
     # 'python' is the one that has what the job needs.
     own = os.path.dirname(sys.executable)  # noqa: PTH120 - of a link, where it is
     variables["PATH"] = os.pathsep.join((own, variables.get("PATH", os.defpath)))
-    with output.open("wb") as said:
-        done = subprocess.run(  # noqa: S602 - a line of shell that the user gave
+    with output.open("wb") as stream:
+        ended = subprocess.run(  # noqa: S602 - a line of shell that the user gave
             original.command,
             shell=True,
-            cwd=scratch,
+            cwd=isolation.directory,
             env=variables,
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=stream,
+            stderr=stream,
             check=False,
+            preexec_fn=isolation.bind_limit(),
         )
-    if done.returncode:
+    if ended.returncode:
         lines = output.read_text(errors="replace").strip().splitlines()[-_LAST_LINES:]
         raise ProofError.of(
             "E481",
-            f"'{original.command}' fails with exit code {done.returncode}: "
+            f"'{original.command}' fails with exit code {ended.returncode}: "
             + ("\n".join(lines) or "no output"),
-            "make sure that it runs by itself in this directory; it runs in a scratch directory "
-            "that has links to what is here",
+            "make sure that it runs by itself in this directory; it runs in a copy of it, and can "
+            "write nowhere else",
         )
-    for name in original.artifacts:
-        if not (scratch / name).is_file():
+    for name, path in artifacts.items():
+        if not path.is_file():
             raise ProofError.of(
                 "E482",
                 f"'{original.command}' has not written '{name}'",
                 "give the path as it writes it, relative to the directory in which it runs",
             )
-
-
-def file_difference(expected: Path, found: Path) -> str:
-    """Compare a file that the original program wrote with the job's; describe how they differ.
-
-    Arrays in npy, npz, CSV, HDF5 and Parquet are compared by dtype, shape and bits, whatever else
-    is in the file; any other file by its bytes.
-    """
-    try:
-        ours, theirs = members(str(expected)), members(str(found))
-        if missing := sorted({*ours} - {*theirs}):
-            return f"it has no '{missing[0]}'"
-        if more := sorted({*theirs} - {*ours}):
-            return f"it has '{more[0]}', and should not"
-        for member in ours or ("",):
-            words = _member_difference(str(expected), str(found), member)
-            if words:
-                return words
-    except JobrunError:
-        # Of no format that is known, or with what is no array.
-        return _bytes_difference(expected.read_bytes(), found.read_bytes())
-    return ""
-
-
-def _member_difference(expected: str, found: str, member: str) -> str:
-    # How a file has its axes in order is no part of the value.
-    values = (np.asarray(read_member(path, member), order="C") for path in (expected, found))
-    differs = compare.find_difference(*values)
-    if differs is None:
-        return ""
-    element, words = first_element(differs)
-    place = member + (f"[{', '.join(map(str, element))}]" if element else "")
-    return f"{place}: {words}" if place else words
-
-
-def _bytes_difference(expected: bytes, found: bytes) -> str:
-    if expected == found:
-        return ""
-    pairs = enumerate(zip(expected, found, strict=False))
-    at = next((at for at, (one, other) in pairs if one != other), min(len(expected), len(found)))
-    sizes = (
-        "" if len(expected) == len(found) else (f"; it has {len(found)} bytes, not {len(expected)}")
-    )
-    return f"its bytes differ from byte {at} on{sizes}"
-
-
-def _link_entries(here: Path, scratch: Path, but: set[tuple[str, ...]]) -> None:
-    scratch.mkdir(parents=True)
-    for entry in here.iterdir():
-        below = {parts[1:] for parts in but if parts[:1] == (entry.name,)}
-        if () in below:
-            continue
-        if below and entry.is_dir():
-            _link_entries(entry, scratch / entry.name, below)
-        else:
-            (scratch / entry.name).symlink_to(entry)
-
-
-def _copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, target)
-
-
-def _stamp(path: Path) -> _Stamp:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return artifacts

@@ -6,28 +6,36 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from dataclasses import field
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
+from jobrun.core.errors import ProofError, UsageError
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.names import did_you_mean
 from jobrun.graph.types import Job
 from jobrun.runner.rundir.run_directories import Run
-from jobrun.tools.prove.fork_server import ForkClient, plain_environment, unsupervised_environment
+from jobrun.tools.isolation.folder_copy import SCRATCH_PREFIX
+from jobrun.tools.isolation.isolation import Isolation, Isolator
+from jobrun.tools.prove.file_difference import describe_file_difference
+from jobrun.tools.prove.fork_server import (
+    ForkClient,
+    ProcessEnd,
+    plain_environment,
+    unsupervised_environment,
+)
 from jobrun.tools.prove.judge import (
     Difference,
+    EndedCopy,
+    Exclusions,
     accept_without_comparison,
-    different_artifacts,
+    different_files,
     find_difference,
 )
-from jobrun.tools.prove.original_program import (
-    JobArtifacts,
-    Original,
-    file_difference,
-    run_original,
-)
+from jobrun.tools.prove.original_program import Original, find_job_artifacts, run_original
 from jobrun.tools.prove.trials import (
     Outcome,
     Reference,
@@ -52,23 +60,30 @@ class ProofRequest:
         seed: Of the choice of places and instants.
         jobs: How many copies run at the same time.
         place: Where the runs of the proof live while it lasts.
+        folders: Those in which the job reads and writes files, absolute, the spec's first: each
+            copy of the run has copies of them.
+        directory: The working directory, absolute.
         keep: Keep them.
         program: The module that the command line starts.
         preload: Modules that every command line imports.
-        without: Blobs that are not compared, as ``BLOB`` or ``NODE.BLOB``.
+        exclusions: What is not compared.
+        epochs: After how many each copy stops; None for where the job stops by itself.
         original: The program that the job was ported from, to compare what both write.
     """
 
     command: tuple[str, ...]
     job: Job
     place: Path
+    folders: tuple[Path, ...]
+    directory: Path
     kills: int = 20
     seed: int = 0
     jobs: int = 1
     keep: bool = False
     program: str = "jobrun"
     preload: tuple[str, ...] = ()
-    without: frozenset[str] = frozenset()
+    exclusions: Exclusions = Exclusions()
+    epochs: int | None = None
     original: Original | None = None
 
 
@@ -81,7 +96,12 @@ class Proof:
         reference: The unbroken run.
         unsteady: In what two unbroken runs differ, where they should not.
         outcomes: One per trial, in their order.
-        ignored: Artifacts that differ between unbroken runs, and were not compared.
+        ignored: Files that differ between unbroken runs, and were not compared.
+        compared: Names of the files that were compared: artifacts, and those written elsewhere.
+        excluded: For each pattern of what is not to be compared, the names of what it excluded.
+        outside: Files elsewhere that a copy wrote, or was not allowed to write.
+        changed: Files of the user that are not as they were before.
+        enforced: The kernel kept the copies from writing elsewhere.
         folder: Where the runs are, if they were kept.
         unlike: By artifact, how it differs from the original program's; empty where it does not.
     """
@@ -91,6 +111,11 @@ class Proof:
     unsteady: Difference | None
     outcomes: tuple[Outcome, ...]
     ignored: tuple[str, ...]
+    compared: tuple[str, ...] = ()
+    excluded: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    outside: tuple[Path, ...] = ()
+    changed: tuple[Path, ...] = ()
+    enforced: bool = True
     folder: Path | None = None
     unlike: Mapping[str, str] = field(default_factory=dict)
 
@@ -107,7 +132,7 @@ class Proof:
     @property
     def holds(self) -> bool:
         """Return whether the proof succeeded: enough kills, and no failure or difference."""
-        wrong = self.bad or self.unsteady is not None or any(self.unlike.values())
+        wrong = self.bad or self.unsteady is not None or any(self.unlike.values()) or self.changed
         return not wrong and self.is_shown
 
     @property
@@ -131,9 +156,11 @@ def prove(request: ProofRequest, listen: Callable[[Outcome], None]) -> Proof:
     Raises:
         ProofError: E418, the job fails without any kill; E481, the original program fails; E482,
             one of them has not written an artifact.
+        UsageError: E404, an exclusion excludes nothing.
     """
+    is_new = not request.place.exists()
     request.place.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=".prove-", dir=request.place)).absolute()
+    folder = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=request.place)).resolve()
     keep = request.keep
     try:
         proof = _prove(request, folder, listen)
@@ -141,52 +168,154 @@ def prove(request: ProofRequest, listen: Callable[[Outcome], None]) -> Proof:
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
+            if is_new:
+                with suppress(OSError):
+                    request.place.rmdir()
     return proof
+
+
+class _Copies:
+    """Starts the copies of a proof, each in a copy of the user's folders.
+
+    A copy that is started again, as for a resume, runs where it ran before.
+    """
+
+    def __init__(self, forges: SimpleQueue[ForkClient], isolator: Isolator) -> None:
+        self._forges = forges
+        self._isolator = isolator
+        self._isolations: dict[Path, Isolation] = {}
+        self._outside: set[Path] = set()
+
+    def run(self, arguments: Sequence[str], output: Path, **limits: Any) -> ProcessEnd:
+        """Run a command line of the proof in its copy of the folders, as a ``ForkClient`` does."""
+        folder = output.parent
+        if folder not in self._isolations:
+            self._isolations[folder] = self._isolator.open(folder)
+        isolation = self._isolations[folder]
+        forge = self._forges.get()
+        try:
+            return forge.run(arguments, output, isolation=isolation, **limits)
+        finally:
+            self._forges.put(forge)
+            self._outside.update(isolation.outside_writes())
+
+    def ended(self, run: Run) -> EndedCopy:
+        """Return a copy of the proof by its run."""
+        return EndedCopy(run, self._isolations[run.path.parents[1]])
+
+    def outside_writes(self) -> tuple[Path, ...]:
+        """List the files elsewhere that copies of the proof wrote, or were not allowed to."""
+        return tuple(sorted(self._outside))
 
 
 def _prove(request: ProofRequest, folder: Path, listen: Callable[[Outcome], None]) -> Proof:
     exact = request.job.exactness.exact
     with ExitStack() as stack:
+        isolator = stack.enter_context(
+            closing(Isolator(request.folders, request.directory, folder))
+        )
         forges: SimpleQueue[ForkClient] = SimpleQueue()
         for _ in range(request.jobs):
-            preload = (*_PRELOAD, *request.preload)
-            forges.put(
-                stack.enter_context(
-                    ForkClient(request.program, preload, unsupervised_environment())
-                )
+            client = ForkClient(
+                request.program, (*_PRELOAD, *request.preload), unsupervised_environment()
             )
-        forge = forges.get()
-        written = JobArtifacts(request.original) if request.original else None
-        reference = run_unbroken(forge, request.command, folder / "reference")
+            forges.put(stack.enter_context(client))
+        copies = _Copies(forges, isolator)
+        reference = _run_unbroken(copies, request, folder / "reference")
+        ended = copies.ended(reference.run)
+        excluded = request.exclusions.excluded(ended.names())
+        _require_exclusions(excluded, ended)
         unlike: dict[str, str] = {}
-        if request.original and written:
-            written.take(reference.run, folder / "written")
-            unlike = _unlike(request.original, folder)
-        again = run_unbroken(forge, request.command, folder / "again")
-        forges.put(forge)
-        ignored = different_artifacts(reference.run, again.run)
-        compare = (
-            partial(find_difference, but=ignored, without=request.without)
+        if request.original:
+            unlike = _unlike(request.original, ended, isolator, folder)
+        again = copies.ended(_run_unbroken(copies, request, folder / "again").run)
+        ignored = different_files(ended, again)
+        judge: Callable[[EndedCopy, EndedCopy], Difference | None] = (
+            partial(find_difference, ignored=ignored, exclusions=request.exclusions)
             if exact
             else accept_without_comparison
         )
-        unsteady = compare(reference.run, again.run)
+        unsteady = judge(ended, again)
+
+        def compare(expected: Run, actual: Run) -> Difference | None:
+            return judge(copies.ended(expected), copies.ended(actual))
+
         planned = plan_trials(reference.course, request.kills, request.seed)
-        work = partial(_trial, forges, reference, request, folder, compare, listen)
+        work = partial(_trial, copies, reference, request, folder, compare, listen)
         outcomes = _all(work, () if unsteady else planned, request.jobs)
-    return Proof(exact, reference, unsteady, outcomes, tuple(sorted(ignored)), folder, unlike)
+        return Proof(
+            exact,
+            reference,
+            unsteady,
+            outcomes,
+            tuple(sorted(ignored)),
+            _compared_files(ended, ignored, request.exclusions) if exact else (),
+            excluded,
+            copies.outside_writes(),
+            tuple(isolator.changed_originals()),
+            isolator.is_enforced,
+            folder,
+            unlike,
+        )
 
 
-def _unlike(original: Original, folder: Path) -> dict[str, str]:
-    run_original(original, folder / "original", plain_environment())
+def _run_unbroken(copies: _Copies, request: ProofRequest, folder: Path) -> Reference:
+    """Run the job of a proof once without a kill.
+
+    Raises:
+        ProofError: E418, it fails; E475, because it may not write a file.
+    """
+    try:
+        return run_unbroken(copies, request.command, folder)
+    except ProofError as error:
+        outside = ", ".join(map(str, copies.outside_writes()))
+        # A program of a step is not seen writing; sqlite says in other words what is refused.
+        if not outside and "Permission denied" not in str(error):
+            raise
+        raise ProofError.of(
+            "E475",
+            f"the job writes {outside or 'a file outside of its copy'}, which no copy of the run may change; {error.faults[0].message}",
+            "write with a relative path below the folder of the spec or the working directory, or "
+            "in ${run.dir}; or start the proof in a directory that contains the file. If it is "
+            "there already, it is too large for a copy: move large files that are only read away",
+        ) from error
+
+
+def _compared_files(
+    ended: EndedCopy, ignored: frozenset[str], exclusions: Exclusions
+) -> tuple[str, ...]:
+    names = sorted(ended.files().keys() - ignored)
+    return tuple(name for name in names if not exclusions.exclude(name))
+
+
+def _require_exclusions(excluded: Mapping[str, Sequence[str]], ended: EndedCopy) -> None:
+    for pattern, names in excluded.items():
+        if not names:
+            known = sorted({alias for aliases in ended.names() for alias in aliases})
+            raise UsageError.of(
+                "E404",
+                f"--without {pattern}: no blob, path inside one, artifact or written file is "
+                "called so",
+                did_you_mean(pattern, known),
+            )
+
+
+def _unlike(
+    original: Original, ended: EndedCopy, isolator: Isolator, folder: Path
+) -> dict[str, str]:
+    written = find_job_artifacts(original, ended)
+    scratch = folder / "original"
+    scratch.mkdir()
+    expected = run_original(
+        original, isolator.open(scratch), folder / "original-output.txt", plain_environment()
+    )
     return {
-        name: file_difference(folder / "original" / name, folder / "written" / name)
-        for name in original.artifacts
+        name: describe_file_difference(expected[name], written[name]) for name in original.artifacts
     }
 
 
 def _trial(
-    forges: SimpleQueue[ForkClient],
+    copies: _Copies,
     reference: Reference,
     request: ProofRequest,
     folder: Path,
@@ -194,12 +323,8 @@ def _trial(
     listen: Callable[[Outcome], None],
     trial: Trial,
 ) -> Outcome:
-    forge = forges.get()
     place = folder / f"trial-{trial.number}"
-    try:
-        outcome = run_trial(forge, trial, reference, request.command, place, compare)
-    finally:
-        forges.put(forge)
+    outcome = run_trial(copies, trial, reference, request.command, place, compare)
     if outcome.good and not request.keep:
         shutil.rmtree(place)
     listen(outcome)

@@ -14,14 +14,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 from jobrun.core.errors import ProofError
 from jobrun.core.failpoints import TRACE_VARIABLE, VARIABLE
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.run_directories import Run, runs
-from jobrun.tools.prove.fork_server import ForkClient, ProcessEnd
-from jobrun.tools.prove.judge import Difference, find_any_lost_epochs, find_difference
+from jobrun.tools.prove.fork_server import ProcessEnd
+from jobrun.tools.prove.judge import (
+    Difference,
+    EndedCopy,
+    find_any_lost_epochs,
+    find_difference,
+)
 
 # What a run may end with and still have gone as it should: 9 is an expectation that does not
 # hold, which an unbroken run reports, too.
@@ -208,11 +214,31 @@ class Outcome:
 Compare = Callable[[Run, Run], Difference | None]
 
 
+class Starter(Protocol):
+    """Starts a process of a trial, and waits for its end, as a ``ForkClient`` does."""
+
+    def run(
+        self,
+        arguments: Sequence[str],
+        output: Path,
+        *,
+        variables: Mapping[str, str] | None = None,
+        kill_after_s: float | None = None,
+    ) -> ProcessEnd:
+        """Run a command line, whose output goes to a file in the folder of the trial's run."""
+        ...
+
+
+def compare_runs(reference: Run, ended: Run) -> Difference | None:
+    """Find the first difference between a trial's run and the unbroken one, or None."""
+    return find_difference(EndedCopy(reference), EndedCopy(ended))
+
+
 # Of the folder in which a killed run is: what it has lost, in words; empty for nothing.
 Loss = Callable[[Path], str]
 
 
-def run_unbroken(forge: ForkClient, command: Sequence[str], folder: Path) -> Reference:
+def run_unbroken(forge: Starter, command: Sequence[str], folder: Path) -> Reference:
     """Run the job once without a kill, so that each trial can be compared with that run.
 
     Args:
@@ -243,12 +269,12 @@ def _course(trace: Path, ended: ProcessEnd) -> Course:
 
 
 def run_trial(
-    forge: ForkClient,
+    forge: Starter,
     trial: Trial,
     reference: Reference,
     command: Sequence[str],
     folder: Path,
-    compare: Compare = find_difference,
+    compare: Compare = compare_runs,
     loss: Loss = find_any_lost_epochs,
 ) -> Outcome:
     """Run one trial of a proof: kill, resume and judge a copy of the run.
@@ -284,7 +310,7 @@ def run_trial(
 
 
 def _once(
-    forge: ForkClient,
+    forge: Starter,
     trial: Trial,
     reference: Reference,
     command: Sequence[str],
@@ -315,7 +341,7 @@ def _once(
     return replace(outcome, loaded=_loaded(found), difference=compare(reference.run, found))
 
 
-def _killed(forge: ForkClient, kill: Kill, command: Sequence[str], folder: Path) -> ProcessEnd:
+def _killed(forge: Starter, kill: Kill, command: Sequence[str], folder: Path) -> ProcessEnd:
     match kill:
         case AtPoint():
             return _start(forge, command, folder, {VARIABLE: str(kill)})
@@ -324,7 +350,7 @@ def _killed(forge: ForkClient, kill: Kill, command: Sequence[str], folder: Path)
 
 
 def _start(
-    forge: ForkClient,
+    forge: Starter,
     command: Sequence[str],
     folder: Path,
     variables: dict[str, str],

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from jobrun.cli.jobs.prove import _sum
 from jobrun.cli.run_command import invoke
-from jobrun.tools.prove.proof import Proof
+from jobrun.tools.prove.proof import Proof, ProofRequest
 from jobrun.tools.prove.trials import AtTime, Course, Outcome, Reference, Trial
 
 SPEC = """
@@ -38,7 +39,7 @@ def test_a_proof_ends_with_a_table_and_a_sentence(spec, capsys):
     assert "at a random instant" in said
     assert re.search(
         r"^proven: \d of 4 copies were killed before they finished, and \d of them"
-        r" continued from a saved epoch; each ended with the bits",
+        r" continued from a saved epoch; each ended with the blobs",
         said,
         re.MULTILINE,
     )
@@ -63,8 +64,9 @@ def test_too_few_kills_show_nothing_and_are_no_fault(landed, loaded, said):
     reference = Reference(None, 0, Course({}, 0.1, 0.4))
     proof = Proof(True, reference, None, outcomes, ())
 
-    assert said in _sum(proof)
-    assert proof.holds == _sum(proof).startswith("proven")
+    request = ProofRequest((), None, Path(), (), Path())
+    assert said in _sum(proof, request)
+    assert proof.holds == _sum(proof, request).startswith("proven")
 
 
 @pytest.mark.long
@@ -109,7 +111,7 @@ def test_a_blob_that_holds_a_timer_is_left_out_by_name(spec, capsys):
     assert invoke(words) == 8
     assert "two uninterrupted runs differ" in capsys.readouterr().out
     assert invoke([*words, "--without", "t"]) == 0
-    assert "left out: t" in capsys.readouterr().out
+    assert "left out by --without t: t" in capsys.readouterr().out
     assert invoke([*words, "--without", "tt"]) == 2
     assert "did you mean 't'?" in capsys.readouterr().err
 

@@ -38,6 +38,7 @@ def answers(folder: Path, *requests: dict[str, object]) -> list[dict[str, object
 def request(**variables: str) -> dict[str, object]:
     return {
         "arguments": [], "output": os.devnull, "variables": variables, "kill_after_s": None,
+        "isolation": None,
     }  # fmt: skip
 
 

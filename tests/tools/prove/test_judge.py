@@ -11,7 +11,9 @@ from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.cli.run_command import invoke
 from jobrun.runner.rundir.run_directories import Run, runs
 from jobrun.tools.prove.judge import (
-    different_artifacts,
+    EndedCopy,
+    Exclusions,
+    different_files,
     find_difference,
     find_lost_epochs,
     last_writer,
@@ -39,26 +41,26 @@ def run_of(folder: Path, amount: str) -> Run:
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory) -> tuple[Run, Run]:
+def pair(tmp_path_factory) -> tuple[EndedCopy, EndedCopy]:
     folder = tmp_path_factory.mktemp("pair")
-    return run_of(folder / "a", "1.0"), run_of(folder / "b", "1.0")
+    return EndedCopy(run_of(folder / "a", "1.0")), EndedCopy(run_of(folder / "b", "1.0"))
 
 
 @pytest.fixture
 def other(pair, tmp_path) -> Run:
     """A run that tests may damage."""
     copy = tmp_path / "runs" / "grow" / "copy"
-    shutil.copytree(pair[1].path, copy)
+    shutil.copytree(pair[1].run.path, copy)
     return runs(tmp_path / "runs")[-1]
 
 
 def test_two_runs_of_one_spec_do_not_differ(pair):
     assert find_difference(*pair) is None
-    assert different_artifacts(*pair) == frozenset()
+    assert different_files(*pair) == frozenset()
 
 
 def test_the_first_epoch_blob_and_element_that_differ_are_told(pair, tmp_path):
-    found = find_difference(pair[0], run_of(tmp_path / "c", "2.0"))
+    found = find_difference(pair[0], EndedCopy(run_of(tmp_path / "c", "2.0")))
 
     assert found is not None
     assert (found.epoch, found.node, found.blob, found.element) == (1, "local", "x", (1, 2))
@@ -69,7 +71,7 @@ def test_the_first_epoch_blob_and_element_that_differ_are_told(pair, tmp_path):
 def test_an_epoch_that_is_not_kept_is_a_difference(pair, other):
     shutil.rmtree(other.path / "checkpoints" / "epoch-000002")
 
-    found = find_difference(pair[0], other)
+    found = find_difference(pair[0], EndedCopy(other))
 
     assert found is not None
     assert found.what == "it keeps epochs 0, 1, 3, not 0, 1, 2, 3"
@@ -95,15 +97,82 @@ def test_another_metric_in_the_manifest_is_a_difference(pair, tmp_path, monkeypa
 def test_an_artifact_with_other_bytes_is_a_difference_unless_it_does_not_count(pair, other):
     (other.path / "artifacts" / "x.npy").write_bytes(b"")
 
-    found = find_difference(pair[0], other)
+    found = find_difference(pair[0], EndedCopy(other))
 
     assert found is not None
-    assert found.what == "the artifact x.npy differs"
-    assert find_difference(pair[0], other, but=frozenset({"x.npy"})) is None
+    assert found.what.startswith("the file artifacts/x.npy: its bytes differ from byte 0 on")
+    changed = EndedCopy(other)
+    assert find_difference(pair[0], changed, ignored=frozenset({"artifacts/x.npy"})) is None
+    assert find_difference(pair[0], changed, exclusions=Exclusions(("artifacts/*",))) is None
+
+
+TREE = """
+jobrun: 1
+name: tree
+init:
+  - {task: begin, steps: [{call: "tree:begin", out: state}]}
+epoch:
+  - {task: step, steps: ["y = 1", {run: "date +%s%N > $JOBRUN_STATE_DIR/time", state_dir: kept}]}
+stop: [epochs: 2]
+"""
+BEGIN = """
+import time
+def begin():
+    log = {str(time.time_ns()): 1, "t": (time.time(), 2)}
+    return {"log": [log], "x": 1.0}
+"""
+
+
+def tree_run(folder: Path) -> EndedCopy:
+    folder.mkdir()
+    (folder / "tree.yaml").write_text(TREE)
+    (folder / "tree.py").write_text(BEGIN)
+    words = ["run", str(folder / "tree.yaml"), "--run-dir", str(folder / "runs"), "--quiet"]
+    assert invoke(words) == 0
+    return EndedCopy(runs(folder / "runs")[-1])
+
+
+@pytest.mark.parametrize(
+    ("patterns", "is_equal"),
+    [
+        (("state/log/0", "kept/time"), True),
+        (("state/log/*", "state_dirs/kept/time"), True),
+        (("local.state/log", "local.state_dirs/kept"), True),
+        (("state", "kept"), True),
+        (("stat*", "*time"), True),
+        (("state/log/0/t", "kept/time"), False),
+        (("state/x", "kept/time"), False),
+        (("state/log/0", "kept/tim"), False),
+        (("state/log/0",), False),
+        (("kept/time",), False),
+    ],
+)
+def test_a_blob_a_path_in_it_a_file_and_a_pattern_are_excluded(tree_pair, patterns, is_equal):
+    difference = find_difference(*tree_pair, exclusions=Exclusions(patterns))
+
+    assert (difference is None) is is_equal
+
+
+@pytest.fixture(scope="module")
+def tree_pair(tmp_path_factory) -> tuple[EndedCopy, EndedCopy]:
+    folder = tmp_path_factory.mktemp("trees")
+    return tree_run(folder / "a"), tree_run(folder / "b")
+
+
+def test_what_an_exclusion_excludes_is_listed(tree_pair):
+    exclusions = Exclusions(("state/log/0/t", "kept/*", "nothing"))
+
+    excluded = exclusions.excluded(tree_pair[0].names())
+
+    assert excluded == {
+        "state/log/0/t": ["state/log/0/t/0", "state/log/0/t/1"],
+        "kept/*": ["state_dirs/kept/time"],
+        "nothing": [],
+    }
 
 
 def test_a_whole_run_has_lost_nothing(pair):
-    assert find_lost_epochs(pair[0]) == ""
+    assert find_lost_epochs(pair[0].run) == ""
 
 
 def test_an_acknowledged_epoch_that_is_gone_is_lost(other):

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import ProofError
-from jobrun.tools.prove.original_program import Original, file_difference, run_original
+from jobrun.tools.isolation.isolation import Isolator
+from jobrun.tools.prove.file_difference import describe_file_difference
+from jobrun.tools.prove.original_program import Original, run_original
 
 
 def written(path, value):
@@ -54,7 +56,7 @@ def test_files_are_compared_by_value_type_shape_and_bits(tmp_path, name, expecte
     ours.parent.mkdir()
     theirs.parent.mkdir()
 
-    assert file_difference(written(ours, expected), written(theirs, found)) == words
+    assert describe_file_difference(written(ours, expected), written(theirs, found)) == words
 
 
 def test_the_original_program_sees_what_is_there_but_for_what_it_writes(tmp_path):
@@ -71,16 +73,32 @@ def test_the_original_program_sees_what_is_there_but_for_what_it_writes(tmp_path
         threads=3,
     )
 
-    run_original(original, tmp_path / "scratch", {})
+    written = run_original(original, isolation_of(tmp_path, here), tmp_path / "output", {})
 
-    assert json.loads((tmp_path / "scratch" / "out" / "a.json").read_text()) == "3"
+    assert json.loads(written["out/a.json"].read_text()) == "3"
     assert (here / "out" / "a.json").read_text() == "before"
     assert not Path(here, "k").exists()
 
 
+def isolation_of(scratch, here):
+    (scratch / "scratch").mkdir()
+    return Isolator((here,), here, scratch).open(scratch / "scratch")
+
+
 def test_an_original_program_that_writes_elsewhere_is_told(tmp_path):
-    (tmp_path / "here").mkdir()
-    original = Original("true", ("a.npy",), tmp_path / "here", tmp_path / "here")
+    here = tmp_path / "here"
+    here.mkdir()
+    original = Original("true", ("a.npy",), here, here)
 
     with pytest.raises(ProofError, match=r"E482.*'true' has not written 'a.npy'"):
-        run_original(original, tmp_path / "scratch", {})
+        run_original(original, isolation_of(tmp_path, here), tmp_path / "output", {})
+
+
+def test_an_original_program_cannot_write_outside_of_its_copy(tmp_path):
+    here = tmp_path / "here"
+    here.mkdir()
+    original = Original(f"echo x > {here}/a.npy", ("a.npy",), here, here)
+
+    with pytest.raises(ProofError, match=r"E481.*Permission denied"):
+        run_original(original, isolation_of(tmp_path, here), tmp_path / "output", {})
+    assert not (here / "a.npy").exists()

@@ -28,7 +28,8 @@ def demand(folder: Path, step: str = '"y = sum(x)"', **more: object) -> ProofReq
     spec.write_text(SPEC % step)
     words = ("run", str(spec), "--resume", "auto", "--quiet")
     job = jobrun.prepare(spec).job
-    return ProofRequest(words, job, folder / "runs", **{"kills": 9, "seed": 1, **more})  # type: ignore[arg-type]
+    places = folder / "runs", (folder,), folder
+    return ProofRequest(words, job, *places, **{"kills": 9, "seed": 1, **more})  # type: ignore[arg-type]
 
 
 @pytest.mark.long
@@ -41,7 +42,7 @@ def test_a_job_that_keeps_the_rules_is_proven_and_leaves_nothing_behind(tmp_path
     assert proof.exact
     assert proof.landed >= 5
     assert len(told) == len(proof.outcomes) == 9
-    assert list((tmp_path / "runs").iterdir()) == []
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.long
