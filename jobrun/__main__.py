@@ -73,6 +73,10 @@ def _run(given: list[str], shared: SharedState | None = None) -> int:
         collect_seldom,
     )
 
+    if os.environ.get("JOBRUN_WRITE_LOG"):
+        from jobrun.core.written_files import record_writes_if_asked  # noqa: PLC0415 - seldom
+
+        record_writes_if_asked(os.environ)
     collect_seldom()
     try:
         from jobrun.cli.run_command import invoke  # noqa: PLC0415 - much less often

@@ -63,6 +63,7 @@ def run_smoke_tests(
     run_dir: Path,
     jobs: int,
     listen: Callable[[SmokeResult], None],
+    variables: Callable[[str], Mapping[str, str]] = lambda _: {},
 ) -> tuple[SmokeResult, ...]:
     """Run specs as smoke tests, each in its own process, several at a time.
 
@@ -72,13 +73,15 @@ def run_smoke_tests(
         run_dir: Where their runs go.
         jobs: How many at a time.
         listen: Called with each result, from any thread.
+        variables: Makes the further environment variables of a spec's process, by the spec.
 
     Returns:
         One result per spec, in their order.
     """
 
     def work(spec: str) -> SmokeResult:
-        result = _run(spec, [*words, "--run-dir", str(run_dir)])
+        environment = {**_environment(), **variables(spec)}
+        result = _run(spec, [*words, "--run-dir", str(run_dir)], environment)
         listen(result)
         return result
 
@@ -86,7 +89,7 @@ def run_smoke_tests(
         return tuple(pool.map(work, specs))
 
 
-def _run(spec: str, words: Sequence[str]) -> SmokeResult:
+def _run(spec: str, words: Sequence[str], environment: Mapping[str, str]) -> SmokeResult:
     command = [sys.executable, "-m", "jobrun", "run", spec, "--resume", "never", "--json"]
     started = time.monotonic()
     done = subprocess.run(  # noqa: S603 - this interpreter, our own program
@@ -96,7 +99,7 @@ def _run(spec: str, words: Sequence[str]) -> SmokeResult:
         stdin=subprocess.DEVNULL,
         text=True,
         errors="replace",
-        env=_environment(),
+        env=environment,
     )
     seconds = time.monotonic() - started
     ended = _document(done.stdout)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -50,9 +49,9 @@ def test_a_process_writes_only_where_it_may(tmp_path, table, fails):
         outside.mkdir()
         (outside / "f").write_text("precious")
         words = [sys.executable, "-c", PROGRAM, str(inside), str(outside), table[name]]
-        done = subprocess.run(words, capture_output=True, text=True, cwd=os.getcwd(), check=False)
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert (done.returncode != 0) is fails, done.stderr
-        assert os.listdir(outside) == ["f"]
+        assert list(outside.iterdir()) == [outside / "f"]
         assert (outside / "f").read_text() == "precious"
 
     check_each(table, check)

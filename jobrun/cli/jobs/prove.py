@@ -29,6 +29,7 @@ from jobrun.core.errors import ProofError, UsageError
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.query import checkpointed_blobs
 from jobrun.graph.types import Job
+from jobrun.tools.isolation.shared_files import folders_of
 from jobrun.tools.prove.judge import Difference, Exclusions, last_writer
 from jobrun.tools.prove.original_program import Original
 from jobrun.tools.prove.proof import Proof, ProofRequest, prove
@@ -150,7 +151,7 @@ def command(
         _words(spec, values, _every_epoch(job, overrides), given),
         job,
         Path(given["run_dir"]),
-        _folders(spec),
+        folders_of(spec),
         Path.cwd(),
         given["kills"],
         given["seed"],
@@ -169,12 +170,6 @@ def command(
     else:
         shell.print("\n".join(_text(proof, request)))
     return 0 if proof.holds else ProofError.exit_code
-
-
-def _folders(spec: str) -> tuple[Path, ...]:
-    """Return the folders that each copy of a proof has a copy of: the spec's, and this one."""
-    # Not that of the file which a link leads to: the paths of a spec start where the link is.
-    return tuple(dict.fromkeys((Path(spec).parent.resolve(), Path.cwd())))
 
 
 def _exclusions(job: Job, names: tuple[str, ...]) -> Exclusions:
@@ -301,7 +296,7 @@ def _text(proof: Proof, request: ProofRequest) -> list[str]:
 
 
 def _scope(proof: Proof) -> list[str]:
-    """Tell what ``jobrun prove`` has compared, and what it could not see."""
+    """List what ``jobrun prove`` has compared, and what it could not see."""
     files = _listed(proof.compared) if proof.compared else "none is written"
     compared = f"the blobs of all kept epochs, metrics, and files ({files})"
     unseen = ["what the job does over a network"]

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,12 @@ from jobrun.core.errors import ExpectationError, LockedError, TaskFailedError, U
 from jobrun.core.files.disk import disk_faults
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
+from jobrun.tools.isolation.shared_files import (
+    SharedFile,
+    SharedFiles,
+    folders_of,
+    shared_file_warnings,
+)
 from jobrun.tools.sweep.axes import enumerate_points, parse_axes
 from jobrun.tools.sweep.point_outcomes import (
     OVER,
@@ -147,13 +153,15 @@ def command(shell: Shell, /, spec: str, run_dir: str, **given: Any) -> int:
     if given["only_status"]:
         _watch(sweep, shell, given)
         return 0
-    ended_by = _run(sweep, shell, given)
+    ended_by, shared = _run(sweep, shell, given)
     found = sweep.outcomes()
     for one in found:
         # Again: what killed a sweep may have come before the words.
         if one.run is not None:
             tag_run(one.run, sweep.design.name, one.point)
-    _show(sweep, found, shell, given)
+    for line in shared_file_warnings(shared):
+        shell.say(line)
+    _show(sweep, found, shell, given, shared)
     if ended_by:
         return _INTERRUPTED if ended_by == signal.SIGINT else _STOPPED
     return _exit_code(found)
@@ -190,8 +198,12 @@ def _planned(shell: Shell, spec: str, run_dir: Path, given: dict[str, Any]) -> _
     )
 
 
-def _run(sweep: _Sweep, shell: Shell, given: dict[str, Any]) -> int:
-    """Run the unfinished points of the sweep under a display; return the signal that ended it."""
+def _run(sweep: _Sweep, shell: Shell, given: dict[str, Any]) -> tuple[int, tuple[SharedFile, ...]]:
+    """Run the unfinished points of the sweep under a display.
+
+    Returns:
+        The signal that ended it, and the files that several points have written.
+    """
     from jobrun.cli.progress.sweep_output import create_display  # noqa: PLC0415 - not for --status
 
     epochs = given["epochs"] or 0
@@ -201,7 +213,10 @@ def _run(sweep: _Sweep, shell: Shell, given: dict[str, Any]) -> int:
         todo = [point for point in points if not is_over(point, sweep.run_dir, epochs)]
         words = [*session_arguments(given), *(["--epochs", str(epochs)] if epochs else [])]
         jobs = given["jobs"] or os.cpu_count() or 1
-        with create_display(shell, sweep.design, len(todo), jobs) as progress:
+        with (
+            closing(SharedFiles(folders_of(sweep.spec), sweep.run_dir)) as files,
+            create_display(shell, sweep.design, len(todo), jobs) as progress,
+        ):
 
             def listen(event: SweepEvent) -> None:
                 if isinstance(event, PointStarted):
@@ -209,7 +224,8 @@ def _run(sweep: _Sweep, shell: Shell, given: dict[str, Any]) -> int:
                 progress.listen(event)
 
             words = run_command(sweep.spec, sweep.run_dir, words)
-            return Pool(words, sweep.run_dir, jobs, listen).run(todo)
+            pool = Pool(words, sweep.run_dir, jobs, listen, files.variables)
+            return pool.run(todo), files.find()
 
 
 @contextmanager
@@ -243,7 +259,13 @@ def _exit_code(found: Sequence[Outcome]) -> int:
     return _STOPPED if bad <= {"stopped", "interrupted"} else TaskFailedError.exit_code
 
 
-def _show(sweep: _Sweep, found: Sequence[Outcome], shell: Shell, given: dict[str, Any]) -> None:
+def _show(
+    sweep: _Sweep,
+    found: Sequence[Outcome],
+    shell: Shell,
+    given: dict[str, Any],
+    shared: Sequence[SharedFile] = (),
+) -> None:
     best = rank_outcomes(found, sweep.aim)
     if given["as_csv_text"]:
         shell.print(outcomes_csv(found).rstrip("\n"))
@@ -255,6 +277,7 @@ def _show(sweep: _Sweep, found: Sequence[Outcome], shell: Shell, given: dict[str
             "mode": sweep.aim.mode,
             "best": outcome_values(best[0]) if best else None,
             "points": [outcome_values(one) for one in found],
+            "shared_files": [file.as_values() for file in shared],
         }
         shell.print(render_json_document("sweep", content))
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
@@ -28,6 +29,7 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ExpectationError, Fault, Origin, TaskFailedError
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.text.fault_text import render_github, visible
+from jobrun.tools.isolation.shared_files import SharedFiles, folders_of, shared_file_warnings
 from jobrun.tools.smoke_tests import SmokeResult, junit, markdown, run_smoke_tests
 
 _SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
@@ -101,16 +103,23 @@ def command(
     given["form"] = choose_form(given["form"], as_json=given["as_json"])
     printer = _FailurePrinter(shell, given["form"])
     run_dir = Path(given["keep"] or tempfile.mkdtemp(prefix="jobrun-test-"))
+    jobs = given["jobs"] or os.cpu_count() or 1
     try:
-        results = run_smoke_tests(
-            specs, words, run_dir, given["jobs"] or os.cpu_count() or 1, printer.listen
-        )
+        with closing(SharedFiles(folders_of(*specs), run_dir)) as files:
+            results = run_smoke_tests(specs, words, run_dir, jobs, printer.listen, files.variables)
+            shared = files.find()
     finally:
         if not given["keep"]:
             shutil.rmtree(run_dir, ignore_errors=True)
     _write(results, given["junit"], given["summary"] or shell.environment.get(_SUMMARY_VARIABLE))
+    for line in shared_file_warnings(shared):
+        shell.say(line)
     if given["form"] == "json":
-        shell.print(render_json_document("test", {"specs": [asdict(one) for one in results]}))
+        content = {
+            "specs": [asdict(one) for one in results],
+            "shared_files": [file.as_values() for file in shared],
+        }
+        shell.print(render_json_document("test", content))
     else:
         shell.print("\n".join(_table(results, shell)))
     bad = {one.exit_code for one in results if not one.good}

@@ -34,6 +34,7 @@ from jobrun.core.events import Event, ProcessMeasured
 from jobrun.core.files.output_file import OutputFile
 from jobrun.core.resource_usage import CostBudget, MemoryWatch, measure_process
 from jobrun.core.system_calls import die_with_parent, own_handler
+from jobrun.core.written_files import record_writes_if_asked
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.codegen.step_meter import Meter
 from jobrun.runtime.context.bounded_queue import RecordQueue
@@ -469,6 +470,7 @@ def main(arguments: list[str]) -> int:
     channel = prepare_worker(int(arguments[0]), int(arguments[2]))
     if channel is None:
         return _LOST_MASTER
+    record_writes_if_asked(os.environ)
     with socket.socket(fileno=int(arguments[1])) as handoff:
         Worker(channel, partial(PeerConnections, handoff)).serve()
     sys.stdout.flush()

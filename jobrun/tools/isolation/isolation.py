@@ -13,7 +13,7 @@ from typing import Any
 
 from jobrun.core.landlock import bind_write_limit, landlock_version
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.written_files import read_written_files, record_writes
+from jobrun.core.written_files import VARIABLE, read_written_files
 from jobrun.tools.isolation.folder_copy import (
     FolderCopy,
     Stamp,
@@ -183,7 +183,9 @@ def _parts_without(place: Path, folders: Sequence[Path]) -> list[Path]:
 
 
 def enter_isolation(request: Mapping[str, Any]) -> None:
-    """Isolate the calling process, which has a single thread, by the request of an ``Isolation``.
+    """Restrict the calling process, which has a single thread, by the request of an ``Isolation``.
+
+    What it and its processes write is recorded as soon as they run jobrun.
 
     Raises:
         OSError: The kernel refuses.
@@ -196,7 +198,7 @@ def enter_isolation(request: Mapping[str, Any]) -> None:
     if request["is_enforced"]:
         restrict()
         sys.addaudithook(_FactsKeeper(request["writable"]))
-    record_writes(request["write_log"])
+    os.environ[VARIABLE] = request["write_log"]
 
 
 class _FactsKeeper:

@@ -107,13 +107,18 @@ class EndedCopy:
 
         A file has its path from the working directory, as the process had it.
         """
-        if self.isolation is None:
-            return _artifacts(self.run)
-        here = os.fspath(self.isolation.original_directory)
-        changed = self.isolation.files.changed_files()
-        return _artifacts(self.run) | {
-            os.path.relpath(name, here): path for name, path in changed.items()
-        }
+        changed = self.isolation.files.changed_files() if self.isolation else {}
+        return _artifacts(self.run) | {self._name_of(name): path for name, path in changed.items()}
+
+    def removed(self) -> frozenset[str]:
+        """Return the names of the files that the process of an ended copy has removed."""
+        removed = self.isolation.files.removed_files() if self.isolation else ()
+        return frozenset(map(self._name_of, removed))
+
+    def _name_of(self, original: str) -> str:
+        """Return the name of a copy's file: its path from the working directory."""
+        assert self.isolation is not None  # noqa: S101 - only such a copy has files
+        return os.path.relpath(original, self.isolation.original_directory)
 
     def names(self) -> list[tuple[str, ...]]:
         """List the names of all that is compared of an ended copy; each thing has one or more."""
@@ -122,7 +127,7 @@ class EndedCopy:
         for epoch in store.epochs():
             for (node, blob), value in _blobs(Path(store.path(epoch))).items():
                 names |= dict.fromkeys(_leaf_names(node, blob, value))
-        return [*names, *((name,) for name in self.files())]
+        return [*names, *((name,) for name in (*self.files(), *self.removed()))]
 
 
 def find_difference(
@@ -175,7 +180,7 @@ def _file_differences(reference: EndedCopy, ended: EndedCopy) -> dict[str, str]:
     """Describe how the files that two copies of a proof have written differ, by their names."""
     expected, actual = reference.files(), ended.files()
     differences = {}
-    for name in expected.keys() | actual.keys():
+    for name in {*expected, *actual, *reference.removed(), *ended.removed()}:
         if words := _file_difference(
             _in_copy(name, expected, reference), _in_copy(name, actual, ended)
         ):
@@ -198,7 +203,7 @@ def _file_difference(expected: Path | None, actual: Path | None) -> str:
     if actual is None:
         return "it is not there"
     if expected.is_symlink() or actual.is_symlink():
-        # A link to what only the original has is the same in all copies.
+        # All copies link to the same originals.
         same = expected.is_symlink() and actual.is_symlink()
         return "" if same else "it is a link in one of them only"
     if not (expected.is_file() and actual.is_file()):

@@ -274,7 +274,8 @@ def _run_unbroken(copies: _Copies, request: ProofRequest, folder: Path) -> Refer
             raise
         raise ProofError.of(
             "E475",
-            f"the job writes {outside or 'a file outside of its copy'}, which no copy of the run may change; {error.faults[0].message}",
+            f"the job writes {outside or 'a file outside of its copy'}, which no copy of the run "
+            f"may change; {error.faults[0].message}",
             "write with a relative path below the folder of the spec or the working directory, or "
             "in ${run.dir}; or start the proof in a directory that contains the file. If it is "
             "there already, it is too large for a copy: move large files that are only read away",
@@ -284,7 +285,7 @@ def _run_unbroken(copies: _Copies, request: ProofRequest, folder: Path) -> Refer
 def _compared_files(
     ended: EndedCopy, ignored: frozenset[str], exclusions: Exclusions
 ) -> tuple[str, ...]:
-    names = sorted(ended.files().keys() - ignored)
+    names = sorted({*ended.files(), *ended.removed()} - ignored)
     return tuple(name for name in names if not exclusions.exclude(name))
 
 

@@ -95,15 +95,22 @@ class Pool:
         run_dir: Where their runs go.
         jobs: How many at a time.
         listen: Called with each event, in the caller's thread.
+        variables: Makes the further environment variables of a point's process, by its label.
     """
 
     def __init__(
-        self, command: Sequence[str], run_dir: Path, jobs: int, listen: SweepListener
+        self,
+        command: Sequence[str],
+        run_dir: Path,
+        jobs: int,
+        listen: SweepListener,
+        variables: Callable[[str], Mapping[str, str]] = lambda _: {},
     ) -> None:
         self._command = command
         self._run_dir = run_dir
         self._jobs = jobs
         self._listen = listen
+        self._variables = variables
         self._heard: SimpleQueue[PointStarted | PointEnded] = SimpleQueue()
         self._running: dict[str, subprocess.Popen[str]] = {}
         self._ended_by = 0
@@ -141,7 +148,7 @@ class Pool:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            env=_environment(),
+            env={**_environment(), **self._variables(point.label)},
             # Ctrl-C is ours to pass on: a second one means something else to a run.
             process_group=0,
             preexec_fn=_dies_with(os.getpid()),  # noqa: PLW1509 - one call
