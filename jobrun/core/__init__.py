@@ -11,6 +11,7 @@
 - ``garbage_collection``: the collector, paused while much is made and nothing thrown away.
   ``call_stack``: memory for the calls of a thread, in one block.
 - ``system_calls``: what only some systems have, with substitutes, and signals that a supervisor
-  relays. ``hash_seed``: ``PYTHONHASHSEED``. ``failpoints``: places at which a test kills the
+  relays. ``landlock``: where a process may write; ``written_files``: what it writes.
+  ``hash_seed``: ``PYTHONHASHSEED``. ``failpoints``: places at which a test kills the
   process.
 """

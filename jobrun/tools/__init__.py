@@ -8,6 +8,7 @@ options and prints.
 - ``runs/``: how runs are. ``stored_run``: the same for programs in Python and notebooks.
   ``diff``: how they differ. ``report/``: pages about them. ``sweep/``: many at once.
   ``resume_dry_run``: what a resume would do.
+- ``isolation/``: copies of folders, for runs that change no file of the user.
 - ``prove/``: kill and compare. ``profile``: where time went. ``smoke_tests``: specs as tests.
   ``slurm``: batch jobs. ``manual``, ``html_manual``: pages about the language;
   ``spec_key_tables``: its keys. ``templates/``: new specs.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.tools.isolation.isolation import plain_environment
 
 _STOPPED = 75
 _UNEXPECTED = 9
@@ -80,7 +80,7 @@ def run_smoke_tests(
     """
 
     def work(spec: str) -> SmokeResult:
-        environment = {**_environment(), **variables(spec)}
+        environment = {**plain_environment(), **variables(spec)}
         result = _run(spec, [*words, "--run-dir", str(run_dir)], environment)
         listen(result)
         return result
@@ -115,11 +115,6 @@ def _run(spec: str, words: Sequence[str], environment: Mapping[str, str]) -> Smo
         ended.get("metrics", {}),
         said,
     )
-
-
-def _environment() -> dict[str, str]:
-    """Copy the environment variables for smoke tests, without any ``JOBRUN_*``."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
 
 
 def _document(text: str) -> dict[str, Any]:

@@ -35,6 +35,14 @@ _FACTS = frozenset({"os.utime", "os.chmod", "os.chown", "os.setxattr", "os.remov
 _CACHE_NAMES = frozenset({"__pycache__"})
 
 
+def plain_environment() -> dict[str, str]:
+    """Copy the environment variables that are not ``JOBRUN_*``, for a process that runs a job.
+
+    Options that are set by variables belong to the command that starts it.
+    """
+    return {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
+
+
 @dataclass(frozen=True, slots=True)
 class Isolation:
     """A copy of the user's folders, and what processes in it may write.

@@ -2,6 +2,6 @@
 
 - ``proof``: the whole. ``trials``: where to kill, and one copy, killed and resumed.
   ``judge``: what it has lost, or has different, and by which step.
-  ``original_program``: a port's model.
+  ``original_program``: a port's model. ``file_difference``: where two files differ.
 - ``fork_server``: processes that start quickly.
 """

@@ -29,7 +29,7 @@ from jobrun.core.failpoints import arm
 from jobrun.core.hash_seed import DEFAULT, VARIABLE
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import has_ended, wait_for_signal
-from jobrun.tools.isolation.isolation import Isolation, enter_isolation
+from jobrun.tools.isolation.isolation import Isolation, enter_isolation, plain_environment
 
 MODULE = "jobrun.tools.prove.fork_server"
 
@@ -57,14 +57,6 @@ def unsupervised_environment() -> dict[str, str]:
     A supervisor would report the kill as it does to users.
     """
     return plain_environment() | {"JOBRUN_UNGUARDED": "1"}
-
-
-def plain_environment() -> dict[str, str]:
-    """Copy the environment variables that are not ``JOBRUN_*``, for the fork server.
-
-    The program that a job was ported from gets the same.
-    """
-    return {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
 
 
 class ForkClient:

@@ -19,12 +19,11 @@ from jobrun.core.text.names import did_you_mean
 from jobrun.graph.types import Job
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.tools.isolation.folder_copy import SCRATCH_PREFIX
-from jobrun.tools.isolation.isolation import Isolation, Isolator
+from jobrun.tools.isolation.isolation import Isolation, Isolator, plain_environment
 from jobrun.tools.prove.file_difference import describe_file_difference
 from jobrun.tools.prove.fork_server import (
     ForkClient,
     ProcessEnd,
-    plain_environment,
     unsupervised_environment,
 )
 from jobrun.tools.prove.judge import (

@@ -32,6 +32,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import bind_parent_death_signal
 from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.run_directories import newest_run
+from jobrun.tools.isolation.isolation import plain_environment
 from jobrun.tools.sweep.sweep_design import PlannedPoint
 
 _TICK_S = 0.25
@@ -148,7 +149,7 @@ class Pool:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            env={**_environment(), **self._variables(point.label)},
+            env={**plain_environment(), **self._variables(point.label)},
             # Ctrl-C is ours to pass on: a second one means something else to a run.
             process_group=0,
             preexec_fn=_dies_with(os.getpid()),  # noqa: PLW1509 - one call
@@ -215,11 +216,6 @@ class Pool:
         for process in list(self._running.values()):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
-
-
-def _environment() -> dict[str, str]:
-    """Copy the environment variables for a sweep's processes, without any ``JOBRUN_*``."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
 
 
 def _dies_with(parent: int) -> Callable[[], None]:
