@@ -152,14 +152,15 @@ class _Walk:
             if folder in self.directories:
                 continue
             self.directories.add(folder)
+            device = folder.stat().st_dev
             for entry in _scan(folder):
-                self._sort(entry)
+                self._sort(entry, device)
         # A start may be below a directory that was linked before it came.
         self.linked = [
             path for path in self.linked if path not in self.directories | self._ancestors
         ]
 
-    def _sort(self, entry: os.DirEntry[str]) -> None:
+    def _sort(self, entry: os.DirEntry[str], device: int) -> None:
         path = Path(entry.path)
         if path.name.startswith(SCRATCH_PREFIX):
             return
@@ -167,7 +168,9 @@ class _Walk:
         if entry.is_symlink():
             self.links.append((path, os.fspath(path.readlink())))
         elif entry.is_dir():
-            if self._is_linked_whole(path):
+            # Another file system may be /proc, or a server's with all data.
+            is_mounted = entry.stat(follow_symlinks=False).st_dev != device
+            if is_mounted or self._is_linked_whole(path):
                 self.linked.append(path)
             else:
                 self._waiting.append(path)

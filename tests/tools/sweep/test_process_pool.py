@@ -130,7 +130,7 @@ def test_variables_that_steer_jobrun_do_not_reach_the_runs(tmp_path, monkeypatch
     told, _ = run([point("x")], "env | grep JOBRUN_ >&2; exit 0", tmp_path)
 
     assert told[0].said == ()
-    assert "JOBRUN_MAX_EPOCHS" not in pools._environment()
+    assert "JOBRUN_MAX_EPOCHS" not in pools.plain_environment()
 
 
 def test_the_command_is_that_of_a_batch_script(tmp_path):
