@@ -88,6 +88,12 @@ def find_file_memory(array: npt.NDArray[Any]) -> FileMemory | None:
     return base
 
 
+def is_whole_file(array: npt.NDArray[Any]) -> bool:
+    """Return whether an array is all that lies in a file."""
+    memory = find_file_memory(array)
+    return memory is not None and len(memory) == array.nbytes
+
+
 def release_pages(array: npt.NDArray[Any]) -> None:
     """Let the system take back the pages of a contiguous array that lies in a file.
 
