@@ -46,14 +46,14 @@ _MOST_FRAMES = 12
 _OWN = str(Path(jobrun.__file__).parent)
 # The script that pip makes.
 _PROGRAM = str(Path(sys.prefix, "bin", "jobrun"))
-_CRASHES = {
+_CRASHES: dict[int, str] = {
     signal.SIGSEGV: "segmentation fault",
     signal.SIGBUS: "bus error, for example in a truncated mapped file",
     signal.SIGABRT: "abort() was called",
     signal.SIGFPE: "arithmetic fault, such as an integer division by zero",
     signal.SIGILL: "illegal instruction for this processor",
 }
-_LIMITS = {
+_LIMITS: dict[int, str] = {
     signal.SIGXCPU: "CPU time limit reached (ulimit -t)",
     signal.SIGXFSZ: "file size limit reached (ulimit -f)",
 }

@@ -445,7 +445,7 @@ def _run_command(command: list[str]) -> str:
     return done.stdout.strip()
 
 
-def _install(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
+def _install(handler: Callable[[int, FrameType | None], object]) -> dict[int, Any]:
     """Handle the signals that request a stop, and those by which the supervisor relays them.
 
     Returns:
@@ -456,9 +456,7 @@ def _install(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]
         for number, relay in RELAYS.items()
         if relay != number and callable(signal.getsignal(relay))
     ]
-    return {
-        number: signal.signal(number, handler) for number in (*handleable_signals(), *relayed)
-    }
+    return {number: signal.signal(number, handler) for number in (*handleable_signals(), *relayed)}
 
 
 def _put_back(previous: Mapping[int, Any]) -> None:

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
 
-MARK = tarfile.TarInfo.create_pax_global_header({"comment": "jobrun state_dir 2"})
+COMMENT = "jobrun state_dir 2"
+MARK = tarfile.TarInfo.create_pax_global_header({"comment": COMMENT})
 # The first record of an entry's header, behind one that says that names are bytes.
 TIME_RECORD = re.compile(rb"(?:21 hdrcharset=BINARY\n)?\d+ mtime=(-?\d+\.\d{9})\n")
 
@@ -36,7 +37,7 @@ def without_times(archive: Bytes) -> Bytes:
     Two that hold the same are equal then, bit for bit.
     """
     copy = np.array(archive)
-    with tarfile.open(fileobj=io.BytesIO(memoryview(archive)), mode="r:") as entries:  # type: ignore[arg-type]
+    with tarfile.open(fileobj=io.BytesIO(archive.tobytes())) as entries:
         while (entry := entries.next()) is not None:
             begin = entry.offset + tarfile.BLOCKSIZE
             record = TIME_RECORD.match(copy[begin : entry.offset_data].tobytes())

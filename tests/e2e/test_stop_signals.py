@@ -78,7 +78,9 @@ def _folder(path: Path, moment: str) -> Path:
     spec = SPEC
     if moment == "save":
         # Its file takes long enough to be seen while it is written.
-        spec = SPEC.replace('["w = zeros(8)",', '["w = zeros(8)", "big = rng.normal(size=30000000)",')
+        spec = SPEC.replace(
+            '["w = zeros(8)",', '["w = zeros(8)", "big = rng.normal(size=30000000)",'
+        )
         spec = spec.replace("      - w += rng", "      - big += 1\n      - w += rng")
     (path / "ends.yaml").write_text(spec)
     (path / "ends.py").write_text(MODULE)
@@ -107,7 +109,8 @@ def _started(
     """Start the job, wait for the moment, and return its process and its child's number."""
     process = subprocess.Popen(
         [*JOBRUN, "run", "ends.yaml", "--grace", "60s", *words], cwd=folder,
-        env=environment(**variables), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env=environment(**variables), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
     )  # fmt: skip
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     wait_until(lambda: children.read_text().split(), "child")
@@ -182,15 +185,21 @@ def test_an_alarm_that_a_launcher_has_set_saves_and_ends_with_75(tmp_path):
 def test_a_signal_that_code_of_the_job_handles_stops_nothing(tmp_path, unbroken):
     folder = _folder(tmp_path / "x", "never")
     # Tasks run in threads, in which Python sets no handler: it is done by code in C.
-    text = MODULE.replace("    if epoch == 0 and", """\
+    text = MODULE.replace(
+        "    if epoch == 0 and",
+        """\
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     time.sleep(0.2)
-    if epoch == 0 and""")
-    text = text.replace("def step", """\
+    if epoch == 0 and""",
+    )
+    text = text.replace(
+        "def step",
+        """\
 import faulthandler
 faulthandler.register(signal.SIGALRM, open("stacks", "w"))
 
-def step""")
+def step""",
+    )
     (folder / "ends.py").write_text(text)
     done = jobrun("run", "ends.yaml", cwd=folder, started=True)
     assert done.returncode == 0, done.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobrun.core.text.big_integers import integer_text
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_FACTORS = {
+_FACTORS: dict[str, int] = {
     "B": 1,
     **{f"{letter}iB": 1024**power for power, letter in enumerate("KMGTP", 1)},
     **{f"{letter}B": 1000**power for power, letter in enumerate(("k", *"MGTP"), 1)},

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -119,7 +119,9 @@ def _store_state_dir(prepared: _Prepared, frame: Frame) -> None:
     )
     blobs[step.folders[0]] = content
     if content.size and not last.size:
-        limit = f" (max_size {size(step.state_dir_most_bytes)})" if step.state_dir_most_bytes else ""
+        limit = (
+            f" (max_size {size(step.state_dir_most_bytes)})" if step.state_dir_most_bytes else ""
+        )
         words = f"the 'state_dir' {step.state_dir} of task {frame.task} holds {size(content.size)}"
         frame.run.emit(Noted(f"{words}{limit}; each save stores as much"))
 

@@ -35,6 +35,8 @@ from jobrun.core.text.units import size
 from jobrun.values.directory_archive import MARK
 from jobrun.values.file_memory import Bytes, find_file_memory, map_file, open_unnamed
 
+# Functions for headers, which type checkers do not know.
+_tar: Any = tarfile
 _BLOCK = tarfile.BLOCKSIZE
 _COPY_BYTES = 1 << 20
 # Below this, to compare two archives costs less than to wait until times tell them apart.
@@ -366,8 +368,8 @@ def _render_header(header: tarfile.TarInfo) -> bytes:
     if size_bytes <= _MOST_OCTAL:
         return data
     block = bytearray(data[-_BLOCK:])
-    block[_SIZE_FIELD] = tarfile.itn(size_bytes, 12, tarfile.GNU_FORMAT)
-    block[_CHECKSUM_FIELD] = b"%06o\0 " % tarfile.calc_chksums(bytes(block))[0]
+    block[_SIZE_FIELD] = _tar.itn(size_bytes, 12, tarfile.GNU_FORMAT)
+    block[_CHECKSUM_FIELD] = b"%06o\0 " % _tar.calc_chksums(bytes(block))[0]
     return data[:-_BLOCK] + bytes(block)
 
 
@@ -405,9 +407,7 @@ def _copy_data(archive: int, entry: _Entry) -> None:
         raise _changed(entry.name, "changed")
 
 
-def _copy(
-    source: int, target: int, begin: int, at: int | None, length: int, name: str
-) -> None:
+def _copy(source: int, target: int, begin: int, at: int | None, length: int, name: str) -> None:
     """Copy a part of a file in the kernel, by sharing its blocks where the file system can.
 
     Args:
@@ -474,7 +474,7 @@ class _ArchiveFile(io.RawIOBase):
 def _unpack(content: Bytes, folder: Path) -> None:
     archive = _ArchiveFile(content)
     directories: list[tuple[str, tarfile.TarInfo]] = []
-    with tarfile.open(
+    with _tar.open(
         fileobj=io.BufferedReader(archive), mode="r:", encoding=_ENCODING, errors=_ERRORS
     ) as entries:
         while (entry := entries.next()) is not None:
@@ -499,7 +499,7 @@ def _make_entry(archive: _ArchiveFile, entry: tarfile.TarInfo, path: str, folder
         os.symlink(entry.linkname, path)  # noqa: PTH211 - names may be any bytes
     elif entry.islnk():
         _require_inside(PurePosixPath(entry.linkname).name, entry.linkname)
-        os.link(folder / entry.linkname, path, follow_symlinks=False)  # noqa: PTH200
+        os.link(folder / entry.linkname, path, follow_symlinks=False)
     elif entry.isreg():
         _make_file(archive, entry, path)
     else:
@@ -510,7 +510,9 @@ def _make_file(archive: _ArchiveFile, entry: tarfile.TarInfo, path: str) -> None
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     target = os.open(path, flags, stat.S_IRUSR | stat.S_IWUSR)
     try:
-        segments = [(0, entry.size)] if entry.sparse is None else entry.sparse
+        # Of a file with holes: where it has data.
+        sparse: Any = entry.sparse
+        segments = [(0, entry.size)] if sparse is None else sparse
         os.ftruncate(target, entry.size)
         begin = entry.offset_data
         for at, length in segments:
@@ -551,7 +553,11 @@ def _require_place(entry: tarfile.TarInfo, folder: Path) -> str:
     """
     name = PurePosixPath(entry.name)
     parent = folder / name.parent
-    if name.is_absolute() or ".." in name.parts or parent.resolve() != folder.resolve() / name.parent:
+    if (
+        name.is_absolute()
+        or ".." in name.parts
+        or parent.resolve() != folder.resolve() / name.parent
+    ):
         raise _not_kept(f"'{shown_name(entry.name)}' would lie outside of the directory")
     return str(folder / name)
 

@@ -101,12 +101,8 @@ class RunStep(EffectStep):
     )
     out: dict[BlobName, Str] = Field({}, description="blobs read back: 'file' or 'file::member'")
     state_dir: Maybe[
-        Annotated[
-            Annotated[Name, Tag("text")] | Annotated[StateDirectory, Tag("mapping")], ByKind
-        ]
-    ] = Field(
-        None, description="a directory of the program, which is part of the state"
-    )
+        Annotated[Annotated[Name, Tag("text")] | Annotated[StateDirectory, Tag("mapping")], ByKind]
+    ] = Field(None, description="a directory of the program, which is part of the state")
     deterministic: Bool = Field(True, description="false: equal inputs can give different results")
 
 

@@ -91,14 +91,19 @@ def test_a_spec_that_is_not_valid_is_not_submitted(capsys, folder):
 
 def test_an_array_has_an_element_for_each_point(capsys, folder):
     (folder / "j.yaml").write_text(f"params: {{lr: {{type: float}}}}\n{SPEC}")
-    text = _printed(capsys, "--array", "seed=1..3", "--array", "lr=0.1,0.2", "--set", "checkpoint.every=2ep")
+    text = _printed(
+        capsys, "--array", "seed=1..3", "--array", "lr=0.1,0.2", "--set", "checkpoint.every=2ep"
+    )
 
     assert "#SBATCH --array=0-5\n" in text
     assert "slurm-j-%A_%a.log\n" in text
     assert "  5) job=j.seed3-lr0.2." in text
-    assert "--set checkpoint.every=2ep --set seed=3 --set params.lr=0.2 --set name=j.seed3-lr0.2." in text
+    assert (
+        "--set checkpoint.every=2ep --set seed=3 --set params.lr=0.2 --set name=j.seed3-lr0.2."
+        in text
+    )
     assert text.count("checkpoint.every=2ep") == 6
-    assert 'run j.yaml --run-dir' in text
+    assert "run j.yaml --run-dir" in text
     assert 'scontrol requeue "$this"' in text
 
 

@@ -27,7 +27,16 @@ from jobrun.values.compare import find_difference
 from jobrun.values.directory_archive import is_archive, without_times
 from jobrun.values.file_memory import find_file_memory
 
-ODD_NAMES = [b"\xff\xfe", b"new\nline", b"\x1b[31m", "ü".encode(), b" ", b"-", b"x" * 255, b"a'b\"c"]
+ODD_NAMES = [
+    b"\xff\xfe",
+    b"new\nline",
+    b"\x1b[31m",
+    "ü".encode(),
+    b" ",
+    b"-",
+    b"x" * 255,
+    b"a'b\"c",
+]
 
 
 @pytest.fixture
@@ -52,7 +61,7 @@ def _fill(folder: Path) -> None:
     (folder / "dangling").symlink_to("not there")
     for name in ODD_NAMES:
         Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).write_bytes(name)
-        os.symlink(name, os.fsencode(folder) + b"/sub/" + name)
+        os.symlink(name, os.fsencode(folder) + b"/sub/" + name)  # noqa: PTH211 - bytes
     with (folder / "holes").open("wb") as file:
         for at in (0, 1 << 20, 5 << 20):
             file.seek(at)
@@ -69,7 +78,7 @@ def _facts(folder: Path) -> dict[bytes, object]:
     found = {}
     for name, path in state_directory._walk(folder):
         facts = os.lstat(path)
-        content = os.readlink(path) if stat.S_ISLNK(facts.st_mode) else ""
+        content = str(Path(path).readlink()) if stat.S_ISLNK(facts.st_mode) else ""
         if stat.S_ISREG(facts.st_mode) and facts.st_size < 1 << 24:
             content = Path(path).read_bytes()
         inode = facts.st_ino if facts.st_nlink > 1 and stat.S_ISREG(facts.st_mode) else 0
@@ -85,7 +94,7 @@ def test_everything_comes_back_as_it_was(folder):
     unpack_directory(archive, folder)
 
     assert _facts(folder) == before
-    assert os.path.samefile(folder / "plain", folder / "sub" / "other name")
+    assert (folder / "plain").samefile(folder / "sub" / "other name")
     assert (folder / "one hole").stat().st_blocks == 0
     assert (folder / "holes").stat().st_blocks * 512 < 1 << 20
     assert np.array_equal(pack_directory(folder), archive)
@@ -176,7 +185,7 @@ def test_a_directory_in_which_nothing_changed_is_not_read_again(folder, monkeypa
         lambda path: path.unlink(),
         lambda path: path.with_name("more").touch(),
         lambda path: os.link(path, path.with_name("more")),
-        lambda path: os.replace(shutil.copy2(path, path.with_name("n")), path),
+        lambda path: shutil.copy2(path, path.with_name("n")).replace(path),
     ],
 )
 @pytest.mark.parametrize("size", [10, 3 << 20])
