@@ -14,6 +14,8 @@ from jobrun.checkpoint.hdf5 import file_layout as layout
 from jobrun.checkpoint.hdf5 import metadata_template as template
 from jobrun.checkpoint.hdf5 import user_block as userblock
 from jobrun.graph.checkpoint_policy import CODECS
+from jobrun.graph.steps import STATE_DIRS
+from jobrun.values.directory_archive import COMMENT
 
 _TEXT = """\
 Checkpoint files, format {version}
@@ -45,6 +47,12 @@ HDF5
                  group with a dataset per leaf, at the path of its keys and numbers, as in
                  /blobs/model/0.weight. Each step is quoted as NAME is; an empty one is '%' alone.
                  /blobs/NAME/{structure} is the text that puts them together, see below
+  /blobs/{state_dirs}NAME
+                 what the program of a run step has in its state_dir: uint8, the bytes of a tar
+                 archive (pax; files with holes in GNU's sparse format 1.0), none for an empty
+                 directory: entries in the order of their names, with modes and times, without
+                 owners. It begins with the pax comment '{archive}'; without, an older jobrun wrote
+                 it, and there are no times
     attributes   kind (array, numpy, bool, int, float, complex, text, counter), dtype (the logical
                  one), order (where the array is not in C order in memory: its axes from the
                  slowest to the fastest, as in 1,0; the dataset has the logical shape), role
@@ -106,6 +114,8 @@ def describe_format() -> str:
     """Describe the checkpoint file format in words, in lines of at most 100 characters."""
     return _TEXT.format(
         version=userblock.FORMAT,
+        state_dirs=names.quote_name(STATE_DIRS),
+        archive=COMMENT,
         structure=names.STRUCTURE,
         userblock=userblock.SIZE,
         userblock_last=userblock.SIZE - 1,

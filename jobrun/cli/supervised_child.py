@@ -20,9 +20,14 @@ import sys
 
 from jobrun.core.files.output_file import OutputFile, open_output_files
 from jobrun.core.hash_seed import VARIABLE as HASH_SEED
-from jobrun.core.system_calls import (
+from jobrun.core.stop_signals import (
     MEANT,
     RELAYS,
+    export_stop_option,
+    requested_signals,
+    site_stop_signals,
+)
+from jobrun.core.system_calls import (
     die_with_parent,
     has_children,
     open_anonymous_file,
@@ -82,7 +87,8 @@ class SupervisedChild:
         self.arguments = arguments
         self.is_only_one = not has_children()
         self.shared = SharedState()
-        self.asking = {number for number in (*RELAYS, signal.SIGUSR2) if _is_not_ignored(number)}
+        export_stop_option(arguments)
+        self.asking = {number for number in requested_signals() if _is_not_ignored(number)}
         self.awaited = self.asking | {signal.SIGCHLD, signal.SIGCONT}
         if _is_not_ignored(signal.SIGQUIT):
             # It ends the child at once; its parent stays, to say so.
@@ -280,7 +286,8 @@ class SharedState:
         self._pid = os.getpid()
         STREAMS.use_files(self.output)
         faulthandler.enable(self._stacks)
-        if signal.getsignal(signal.SIGQUIT) is signal.SIG_DFL:
+        is_default = signal.getsignal(signal.SIGQUIT) is signal.SIG_DFL
+        if is_default and signal.SIGQUIT not in site_stop_signals(os.environ):
             # Where each thread was; then it ends, as it would have without this.
             faulthandler.register(signal.SIGQUIT, self._stacks, chain=True)
         leave = os._exit

@@ -38,8 +38,8 @@ from jobrun.core.events import (
 )
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.resource_usage import peak_memory_bytes
+from jobrun.core.stop_signals import RELAYS, REPEATED
 from jobrun.core.system_calls import (
-    RELAYS,
     ReceivedSignal,
     adopt_orphans,
     list_processes,
@@ -52,8 +52,9 @@ if TYPE_CHECKING:
 
     from jobrun.core.notify_target import NotifyTarget
 
-# siginfo(2): above zero it was the kernel's own, such as a terminal's, which asks the whole group.
+# siginfo(2): above zero it was the kernel's own. A terminal's reach the whole group, a timer's not.
 _SENT_BY_A_PROCESS = 0
+_FROM_TERMINALS = {signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP}
 _TICK_S = 1.0
 # After a stop of this process has ended, the child's may still be about to begin.
 _CONTINUING_S, _CONTINUE_EVERY_S = 2.0, 0.2
@@ -207,7 +208,7 @@ class _Supervisor:
             self._ignored_signal, self._end_at = self._first, time.monotonic()
 
     def _count(self, number: int) -> None:
-        if number in self._asking:
+        if number in self._asking and not (number in REPEATED and self._asked):
             self._asked += 1
             if self._asked == 1:
                 self._first = number
@@ -232,9 +233,9 @@ class _Supervisor:
         if info.si_signo == signal.SIGCONT:
             self._continue_until = time.monotonic() + _CONTINUING_S
             self._send(signal.SIGCONT)
-        elif info.si_signo == signal.SIGQUIT:
+        elif info.si_signo == signal.SIGQUIT and signal.SIGQUIT not in self._asking:
             self._relay_quit()
-        elif info.si_code <= _SENT_BY_A_PROCESS:
+        elif info.si_code <= _SENT_BY_A_PROCESS or info.si_signo not in _FROM_TERMINALS:
             self._send(RELAYS.get(info.si_signo, info.si_signo))
 
     def _relay_quit(self) -> None:

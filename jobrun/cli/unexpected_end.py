@@ -28,7 +28,7 @@ from jobrun.core.errors import (
     TaskFailedError,
 )
 from jobrun.core.events import Event, GroupEnded, GroupStarted, Listener, RunStarted
-from jobrun.core.system_calls import MEANT, RELAYS
+from jobrun.core.stop_signals import MEANT, requested_signals, signal_name
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.logs import append_left_output
@@ -46,14 +46,14 @@ _MOST_FRAMES = 12
 _OWN = str(Path(jobrun.__file__).parent)
 # The script that pip makes.
 _PROGRAM = str(Path(sys.prefix, "bin", "jobrun"))
-_CRASHES = {
+_CRASHES: dict[int, str] = {
     signal.SIGSEGV: "segmentation fault",
     signal.SIGBUS: "bus error, for example in a truncated mapped file",
     signal.SIGABRT: "abort() was called",
     signal.SIGFPE: "arithmetic fault, such as an integer division by zero",
     signal.SIGILL: "illegal instruction for this processor",
 }
-_LIMITS = {
+_LIMITS: dict[int, str] = {
     signal.SIGXCPU: "CPU time limit reached (ulimit -t)",
     signal.SIGXFSZ: "file size limit reached (ulimit -f)",
 }
@@ -160,10 +160,12 @@ def _exit_code(shared: SharedState, ended: ChildExit) -> int:
     asked = MEANT.get(asked, asked)
     if ended.overdue:
         return TaskFailedError.exit_code
-    if asked in (signal.SIGINT, signal.SIGQUIT):
+    if asked == signal.SIGINT:
         return InterruptedRunError.exit_code
-    if asked in RELAYS:
+    if asked in requested_signals():
         return StoppedEarlyError.exit_code
+    if asked == signal.SIGQUIT:
+        return InterruptedRunError.exit_code
     # What ends before anything of the job has run is ended by a library, or by a limit.
     is_by_itself = ended.status >= 0 and _nothing_ran(shared)
     is_killed = ended.status == -signal.SIGKILL or is_by_itself or _lacked_space(shared, ended)
@@ -220,21 +222,21 @@ def _how(shared: SharedState, ended: ChildExit, *, lacked: bool) -> str:
             return f"{who} was ended by a call of {left}"
         why = _limit_text() if _nothing_ran(shared) else ""
         return f"{who} exited with status {ended.status} without a message{why},"
-    number = signal.Signals(-ended.status)
+    number, name = -ended.status, signal_name(-ended.status)
     if ended.ignored_signal:
-        name = signal.Signals(MEANT.get(ended.ignored_signal, ended.ignored_signal)).name
+        name = signal_name(MEANT.get(ended.ignored_signal, ended.ignored_signal))
         if ended.is_second:
             return f"{who} did not react to the second {name}, and was killed"
         return f"{who} got {name}, did not stop within its grace period, and was killed"
     if number in _CRASHES:
         why = _limit_text() if _lacked_space(shared, ended) else ""
-        return f"{who} crashed ({number.name}: {_CRASHES[number]}{why})"
+        return f"{who} crashed ({name}: {_CRASHES[number]}{why})"
     if number in _LIMITS:
-        return f"{who} was killed ({number.name}: {_LIMITS[number]})"
-    if number in RELAYS or number == signal.SIGQUIT:
-        return f"{who} was killed by {number.name} before it could save,"
+        return f"{who} was killed ({name}: {_LIMITS[number]})"
+    if number in requested_signals() or number == signal.SIGQUIT:
+        return f"{who} was killed by {name} before it could save,"
     if number != signal.SIGKILL:
-        return f"{who} was killed by {number.name}"
+        return f"{who} was killed by {name}"
     reason = " by the kernel: out of memory" if lacked else ""
     limit_s = resource.getrlimit(resource.RLIMIT_CPU)[1]
     if limit_s != resource.RLIM_INFINITY and ended.cpu_s >= _CPU_SHARE * limit_s - _CPU_CLOSE_S:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from jobrun.compile.plan_document import Made, Sizes
 from jobrun.core.garbage_collection import collector_paused
@@ -45,7 +45,11 @@ LABEL_COLUMNS = 12
 
 @collector_paused()
 def plan_text(
-    job: Job, sizes: Sizes | None = None, made: Made | None = None, loss_bound: str = ""
+    job: Job,
+    sizes: Sizes | None = None,
+    made: Made | None = None,
+    loss_bound: str = "",
+    measured: Sequence[str] = (),
 ) -> str:
     """Render the plan of a job as text: what holds for the job, then a paragraph per group.
 
@@ -54,6 +58,7 @@ def plan_text(
         sizes: What is known of state and constants.
         made: What is known of the blobs that tasks make.
         loss_bound: How much work a kill loses at most, as far as that was measured, in words.
+        measured: What else was measured, in words.
     """
     lines = [job.name + (f": {job.description}" if job.description else "")]
     lines += list(_job_rows(job))
@@ -64,7 +69,7 @@ def plan_text(
     lines += list(_state_rows(job, sizes or {}))
     lines += list(_resize_rows(job))
     lines += list(_checkpoint_rows(job.checkpoint))
-    lines += [_format_row("", loss_bound)] if loss_bound else []
+    lines += [_format_row("", text) for text in (loss_bound, *measured) if text]
     for target in job.notify:
         lines.append(_format_row("notify", f"{target.describe()} of {', '.join(target.on)}"))
     lines += [_format_row("listener", name) for name in job.listeners]

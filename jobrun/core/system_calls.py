@@ -15,15 +15,14 @@ import signal
 import time
 from _thread import get_ident
 
+from jobrun.core.stop_signals import is_own_handler, requested_signals
+
 # Known to type checkers by its name. A supervisor's child waits for each import made before it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence, Set
-    from types import FrameType
     from typing import Any
-
-    Handler = Callable[[int, FrameType | None], object]
 
 # <linux/prctl.h>
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -37,26 +36,8 @@ _UNKNOWN = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 _POLL_S = 0.02
 _PARENT_POLL_S = 0.2
 
-# The supervisor passes signals on to its child under numbers of its own: a signal that is sent to a
-# whole process group or container reaches the child by itself, too; the number distinguishes the
-# relayed copy, which is then counted once. The numbers are behind those that C libraries keep for
-# themselves. Where there are no real-time signals, each is relayed as itself, and a second copy is
-# recognised by its time alone.
-_FIRST = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
-_ASKING = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT)
-
-# By the signal that is meant, and by the number it comes under.
-RELAYS: dict[int, int] = {
-    int(meant): int(meant) if _FIRST is None else _FIRST + place
-    for place, meant in enumerate(_ASKING)
-}
-MEANT: dict[int, int] = {number: meant for meant, number in RELAYS.items()}
-
-
 # What processes that tasks fork do not inherit.
-_OWN_HANDLERS: list[object] = []
 _OWN_WAKEUPS: set[int] = set()
-_REPLACED = (*_ASKING, signal.SIGUSR2)
 # Of threads that are forking, what was blocked before.
 _MASKS: dict[int, set[Any]] = {}
 
@@ -104,16 +85,6 @@ def _is_in_foreground() -> bool:
     return False
 
 
-def own_handler(handler: Handler) -> Handler:
-    """Mark a signal handler as jobrun's own, so that processes that tasks fork do not inherit it.
-
-    They get the handler that Python has by default: ``Process.terminate`` must end them, and tell
-    nothing to the run.
-    """
-    _OWN_HANDLERS.append(handler)
-    return handler
-
-
 def set_own_wakeup(descriptor: int) -> int:
     """Call ``signal.set_wakeup_fd`` with a descriptor that processes forked by tasks do not keep.
 
@@ -126,8 +97,7 @@ def set_own_wakeup(descriptor: int) -> int:
 
 def _hold_signals() -> None:
     """Suspend signals in a thread about to fork: the child has jobrun's handlers at first."""
-    if _OWN_HANDLERS:
-        _MASKS[get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, _REPLACED)
+    _MASKS[get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, requested_signals())
 
 
 def _release_signals() -> None:
@@ -139,9 +109,8 @@ def _release_signals() -> None:
 
 def _drop_own_handlers() -> None:
     """Give a forked process Python's default signal handlers in place of jobrun's own."""
-    for number in _REPLACED:
-        handler = signal.getsignal(number)
-        if any(handler is own for own in _OWN_HANDLERS):
+    for number in requested_signals():
+        if is_own_handler(signal.getsignal(number)):
             default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, default)
     before = signal.set_wakeup_fd(-1)

@@ -12,13 +12,14 @@ from typing import Any, Literal
 
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.units import size
 from jobrun.graph.checkpoint_policy import Rules
 from jobrun.graph.effects import NOWHERE, DeclaredEffect, Effect
 from jobrun.graph.expression_text import render_expr, render_text
 from jobrun.graph.expressions import Expr, Name, Text
 
-# Blobs whose names begin so keep the files of a ``state_dir``.
-STATE_DIRS = "state_dirs"
+# Begins the name of each blob that holds the ``state_dir`` of a program.
+STATE_DIRS = "state_dirs/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,7 @@ class RunProgram(Effect):
         folder: The working directory: the spec's own folder.
         state_dir: The name of the program's state directory, which is state of the node; empty for
             none.
+        state_dir_most_bytes: How much that may hold; 0 for no limit.
     """
 
     command: tuple[Text, ...]
@@ -168,11 +170,12 @@ class RunProgram(Effect):
     path: str = ""
     origin: Origin = field(default=NOWHERE, compare=False)
     state_dir: str = ""
+    state_dir_most_bytes: int = 0
 
     @property
     def folders(self) -> tuple[str, ...]:
         """Return the blob that keeps the ``state_dir`` of this ``run`` step; () without one."""
-        return (f"{STATE_DIRS}/{self.state_dir}",) if self.state_dir else ()
+        return (f"{STATE_DIRS}{self.state_dir}",) if self.state_dir else ()
 
     def expressions(self) -> tuple[Expr, ...]:
         return tuple(value for _, value in self.values)
@@ -186,7 +189,8 @@ class RunProgram(Effect):
     def line(self) -> str:
         words = " ".join(render_text(text) for text in self.command).strip().split("\n")
         first = words[0] + (" …" if len(words) > 1 else "")
-        kept = f" (state_dir {self.state_dir})" if self.state_dir else ""
+        limit = f", at most {size(self.state_dir_most_bytes)}" if self.state_dir_most_bytes else ""
+        kept = f" (state_dir {self.state_dir}{limit})" if self.state_dir else ""
         return f"{_results(tuple(blob for blob, _, _ in self.results))}run {first}{kept}"
 
 

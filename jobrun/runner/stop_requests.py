@@ -41,19 +41,24 @@ from typing import Any, Self
 
 from jobrun.core.errors import InterruptedRunError, StoppedEarlyError, UsageError
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.system_calls import (
+from jobrun.core.stop_signals import (
+    CLASSIC,
+    FLEETING,
     MEANT,
     RELAYS,
+    REPEATED,
+    handleable_signals,
+    is_own_handler,
     own_handler,
-    read_proc,
-    read_process_stat,
-    set_own_wakeup,
+    signal_name,
 )
+from jobrun.core.system_calls import read_proc, read_process_stat, set_own_wakeup
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.conditions import Deadline
 
-_STOPPING = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT)
 _WAKE = 0  # no signal has this number
+# Added to the number of a signal for which our handler was called: larger than any number.
+_HANDLED = 128
 _REQUEST_POLL_S = 0.5
 # A cancel may fall between two groups, where there is nothing to cancel yet: say it again.
 _REPEAT_S = 0.05
@@ -86,14 +91,11 @@ def exit_on_early_signal() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = {}
-    for number in _handled_signals():
-        previous[number] = signal.signal(number, _exit_on_signal)
+    previous = _install(_exit_on_signal)
     try:
         yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        _put_back(previous)
 
 
 class StopRequests:
@@ -129,6 +131,7 @@ class StopRequests:
         self._drop_at = float("inf")
         self._expected_end: float | None = None
         self._over = False
+        self._requested: frozenset[int] = frozenset()
         self._heard: dict[int, tuple[int, float]] = {}
         self._previous: dict[int, Any] = {}
         self._previous_fd = -1
@@ -192,8 +195,11 @@ class StopRequests:
         os.set_blocking(self._write_fd, False)
         if threading.current_thread() is threading.main_thread():
             self._previous_fd = set_own_wakeup(self._write_fd)
-            for number in _handled_signals():
-                self._previous[number] = signal.signal(number, _do_nothing)
+            # A function: a method has no attributes, by which it is known as ours.
+            self._previous = _install(own_handler(lambda number, _: self._handle(number)))
+            self._requested = frozenset(
+                map(int, (*CLASSIC, *(MEANT.get(one, one) for one in self._previous)))
+            )
         self._thread.start()
         return self
 
@@ -203,8 +209,7 @@ class StopRequests:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        _put_back(self._previous)
         if threading.current_thread() is threading.main_thread():
             signal.set_wakeup_fd(self._previous_fd)
         self._over = True
@@ -218,6 +223,16 @@ class StopRequests:
         with contextlib.suppress(BlockingIOError):
             os.write(self._write_fd, bytes([_WAKE]))
 
+    def _handle(self, number: int) -> None:
+        """Note that a signal reached our handler, and not one that a callable has set meanwhile.
+
+        Others need no handler: they are read from the wakeup descriptor, also while code in C
+        runs, and whoever handles them.
+        """
+        if number in FLEETING:
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._write_fd, bytes([_HANDLED + number]))
+
     def _watch(self) -> None:
         # Not select(), which knows no descriptor above 1023.
         poll = select.poll()
@@ -225,13 +240,23 @@ class StopRequests:
         while not self._over:
             wait_s = self._wait_s()
             readable = poll.poll(None if wait_s is None else math.ceil(wait_s * 1000))
-            for number in os.read(self._read_fd, 4096) if readable else b"":
-                meant = MEANT.get(number, number)
-                # Others, such as an alarm's, are not ours.
-                if meant in _STOPPING and not self._is_copy(number, meant):
-                    self._insisted = bool(self._reason)
-                    self._note(self._words(meant), interrupted=meant == signal.SIGINT)
+            for byte in os.read(self._read_fd, 4096) if readable else b"":
+                self._hear(byte)
             self._look()
+
+    def _hear(self, byte: int) -> None:
+        """Take a signal as a request to stop, if it is one; another is the second request."""
+        is_handled, number = divmod(byte, _HANDLED)
+        meant = MEANT.get(number, number)
+        if meant not in self._requested or (number in FLEETING and not is_handled):
+            return
+        is_known = number in MEANT or number in CLASSIC
+        if not is_known and not is_own_handler(signal.getsignal(number)):
+            return
+        if (meant in REPEATED and self._reason) or self._is_copy(number, meant):
+            return
+        self._insisted = bool(self._reason)
+        self._note(self._words(meant), interrupted=meant == signal.SIGINT)
 
     def _words(self, number: int) -> str:
         """Describe who requested the stop: a signal, or the command that sent the signal."""
@@ -243,7 +268,7 @@ class StopRequests:
         """Return whether a stop signal is a copy of the last one, relayed by the supervisor."""
         now = time.monotonic()
         before, at = self._heard.get(meant, (number, -math.inf))
-        is_relayed_alike = RELAYS.get(meant) == meant
+        is_relayed_alike = RELAYS.get(meant, meant) == meant
         if (before != number or is_relayed_alike) and now - at < _SAME_S:
             del self._heard[meant]
             return True
@@ -420,21 +445,27 @@ def _run_command(command: list[str]) -> str:
     return done.stdout.strip()
 
 
-def _handled_signals() -> Iterator[int]:
-    """Yield the signals that request a stop, and those by which the supervisor relays them.
+def _install(handler: Callable[[int, FrameType | None], object]) -> dict[int, Any]:
+    """Handle the signals that request a stop, and those by which the supervisor relays them.
 
-    Ignored from outside (nohup, a shell's background job), a signal stays so.
+    Returns:
+        The handlers that were there before.
     """
-    for number in _STOPPING:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            yield number
-        relayed = RELAYS[number]
-        if relayed != number and callable(signal.getsignal(relayed)):
-            yield relayed
+    relayed = [
+        relay
+        for number, relay in RELAYS.items()
+        if relay != number and callable(signal.getsignal(relay))
+    ]
+    return {number: signal.signal(number, handler) for number in (*handleable_signals(), *relayed)}
+
+
+def _put_back(previous: Mapping[int, Any]) -> None:
+    for number, handler in previous.items():
+        signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
 
 def _words(number: int) -> str:
-    return f"signal {signal.Signals(number).name}"
+    return f"signal {signal_name(number)}"
 
 
 @own_handler
@@ -447,9 +478,3 @@ def _exit_on_signal(number: int, frame: FrameType | None) -> None:
     if number == signal.SIGINT:
         raise InterruptedRunError.of("E363", message, mend)
     raise StoppedEarlyError.of("E362", message, mend)
-
-
-@own_handler
-def _do_nothing(number: int, frame: FrameType | None) -> None:
-    """Ignore a signal that requests a stop: its number is read from the wakeup descriptor."""
-    del number, frame

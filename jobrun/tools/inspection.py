@@ -25,6 +25,7 @@ from jobrun.checkpoint.blob_parts import MOST_LEVELS
 from jobrun.checkpoint.checkpoint_file import BlobFacts, FileFacts, inspect_state
 from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE, is_part_of
 from jobrun.checkpoint.hdf5.dtypes import parse_dtype
+from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.checkpoint.store_protocol import EpochHold
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.manifest import NAME as MANIFEST
@@ -34,7 +35,7 @@ from jobrun.checkpoint.stores.mid_epoch_store import (
     parse_mid_epoch_name,
 )
 from jobrun.checkpoint.stores.read_locks import hold_chosen
-from jobrun.core.errors import CheckpointError, UsageError
+from jobrun.core.errors import CheckpointError, JobrunError, UsageError
 from jobrun.core.events import CheckpointTimes
 from jobrun.core.files.json_files import parse_json, read_lines
 from jobrun.core.lazy_dataclass import dataclass
@@ -43,11 +44,12 @@ from jobrun.core.text.big_integers import integer_text
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.readers import POSITION, POSITION_PREFIX
+from jobrun.graph.steps import STATE_DIRS
 from jobrun.runner.identity.recorded_job import is_from_python
 from jobrun.runner.resume.lost_epochs import require_newest_epoch
 from jobrun.runner.rundir.logs import read_events
 from jobrun.runner.rundir.object_store_run import download_temporarily, remote_run, split_target
-from jobrun.runner.rundir.run_directories import EVENTS_NAME, Run, find_run
+from jobrun.runner.rundir.run_directories import EVENTS_NAME, Run, find_run, newest_run
 from jobrun.runner.rundir.run_json import RECORD_NAME
 from jobrun.runner.rundir.spec_folder import load_recorded_spec
 from jobrun.runner.saved_progress import from_json
@@ -242,6 +244,29 @@ def _streams(form: Any) -> dict[str, str]:
         for place, state in found.items()
         if isinstance(state, Mapping)
     }
+
+
+def measure_state_directories(run_dir: Path, job: str) -> dict[str, int]:
+    """Read how much the newest checkpoint of a job's newest run holds of each ``state_dir``.
+
+    Returns:
+        Bytes by node and name (``solver.own``); empty if there is no checkpoint to be read.
+    """
+    found: dict[str, int] = {}
+    with contextlib.suppress(JobrunError, OSError):
+        run = newest_run(run_dir, job)
+        if run is None:
+            return {}
+        store = DirectoryStore(str(checkpoint_directory(run)))
+        epoch = max(store.epochs(), default=-1)
+        for file in store.manifest(epoch).files if epoch >= 0 else ():
+            with open_state(str(Path(store.path(epoch), file.name))) as state:
+                index = state.index
+                for name, row in index.blob_rows().items():
+                    if name.startswith(STATE_DIRS):
+                        key = f"{file.node}.{name.removeprefix(STATE_DIRS)}"
+                        found[key] = int(index.type_of(row).shape[0])
+    return found
 
 
 def sort_objects_first(blobs: tuple[BlobFacts, ...]) -> tuple[BlobFacts, ...]:

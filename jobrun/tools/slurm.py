@@ -22,7 +22,7 @@ _OWN = {
     "requeue": "it is always there",
     "no-requeue": "leave it out: a job that ended early is put back by its script",
     "open-mode": "it is always append, so that no start overwrites what another one said",
-    "array": "submit once for each point; jobrun sweep runs many points in one job",
+    "array": "name the values of its elements with --array NAME=VALUES",
     "wrap": "the script is what runs",
     "chdir": "change to the directory before you submit",
 }
@@ -54,6 +54,8 @@ class Batch:
         before: Lines of shell that come before the run.
         again: A run that ended early is put back; not where nothing is saved.
         has_deadline: The spec, or the command, says by itself when all must be saved.
+        elements: Those of a job array: the name of each element's job, and the words of its command
+            line that are its own; empty for a single job.
     """
 
     name: str
@@ -67,6 +69,13 @@ class Batch:
     before: tuple[str, ...] = ()
     again: bool = True
     has_deadline: bool = False
+    elements: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def output(self) -> str:
+        """Return the path of what the job prints, with Slurm's words for its numbers."""
+        numbers = "%A_%a" if self.elements else "%j"
+        return str(self.runs.parent / f"slurm-{self.name}-{numbers}.log")
 
 
 def setting(text: str) -> tuple[str, str]:
@@ -109,7 +118,7 @@ def render_script(batch: Batch) -> str:
         f"# Written by jobrun {__version__}. Each start continues where the last one ended.",
         "set -u",
         *batch.before,
-        f"runs={shlex.quote(str(batch.runs))}",
+        *_element(batch),
         'saved() { { wc -l <"$runs/latest/committed.jsonl"; } 2>/dev/null || echo 0; }',
         "before=$(saved)",
         "run='' asked='' sent='' woken='' ended='' code=75",
@@ -180,12 +189,14 @@ def _options(batch: Batch) -> list[str]:
     given = dict(batch.settings)
     own = {
         "job-name": batch.name,
-        "output": str(batch.runs.parent / f"slurm-{batch.name}-%j.log"),
+        "output": batch.output,
         "chdir": str(batch.directory),
         "signal": f"B:USR1@{batch.warn_s}",
         "requeue": "",
         "open-mode": "append",
     }
+    if batch.elements:
+        own["array"] = f"0-{len(batch.elements) - 1}"
     if batch.hosts > 1:
         # One of Ray's own processes on each host; what it takes there is the host's.
         own |= {"nodes": str(batch.hosts), "ntasks-per-node": "1", "exclusive": ""}
@@ -198,6 +209,24 @@ def _option(key: str, value: str) -> str:
     return f"#SBATCH --{key}={value}" if _PLAIN.fullmatch(value) else f'#SBATCH --{key}="{value}"'
 
 
+def _element(batch: Batch) -> list[str]:
+    """Render the lines of the Slurm script that choose what this element of a job array runs.
+
+    Each has a job's name of its own, and so a directory of runs: nothing that the others do is
+    taken for its own progress.
+    """
+    if not batch.elements:
+        return [f"runs={shlex.quote(str(batch.runs))}", 'this="$SLURM_JOB_ID"']
+    # The number of the job alone would be that of the whole array for one of its elements.
+    lines = ['this="${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"', 'case "$SLURM_ARRAY_TASK_ID" in']
+    lines += [
+        f"  {number}) job={shlex.quote(job)}; set -- {shlex.join(words)} ;;"
+        for number, (job, words) in enumerate(batch.elements)
+    ]
+    lines += ['  *) echo "jobrun: no such element" >&2; exit 2 ;;', "esac"]
+    return [*lines, f'runs={shlex.quote(str(batch.runs.parent))}/"$job"']
+
+
 def _words(batch: Batch) -> str:
     """Render the command line of the run in the Slurm batch script."""
     words = [*batch.jobrun, *batch.command, "--resume", "auto"]
@@ -206,7 +235,7 @@ def _words(batch: Batch) -> str:
     if not any(word.partition("=")[0] == "--grace" for word in batch.command):
         words += ["--grace", f"{max(5, batch.warn_s - _AFTER_SAVING_S)}s"]
     several = ' --session "ray:$ip:$port"' if batch.hosts > 1 else ""
-    return shlex.join(words) + several
+    return shlex.join(words) + (' "$@"' if batch.elements else "") + several
 
 
 def _cluster(batch: Batch) -> list[str]:
@@ -268,7 +297,7 @@ def _again() -> list[str]:
         "    # Wait until Slurm ends this script: the next start waits for one that Slurm ends.",
         "    # The report of one that ends by itself may come late, as if the next one had ended.",
         """    trap '' USR1; trap 'exit "$code"' TERM""",
-        f'    scontrol requeue "$SLURM_JOB_ID" && {{ sleep {_UNTIL_ENDED_S} & wait; }}',
+        f'    scontrol requeue "$this" && {{ sleep {_UNTIL_ENDED_S} & wait; }}',
         "  fi",
         "fi",
     ]

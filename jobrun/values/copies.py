@@ -24,6 +24,7 @@ from jobrun.values.blob_kinds import (
     require_storable,
 )
 from jobrun.values.compare import require_adapted
+from jobrun.values.file_memory import is_whole_file
 from jobrun.values.shared_parts import find_overlapping
 
 _OWN_FORM: frozenset[type] = PLAIN_KINDS | {Counter}
@@ -114,9 +115,12 @@ def boundary_form(value: Value, name: str = "?") -> Value:
 
 
 def has_boundary_form(array: np.ndarray[Any, Any]) -> bool:
-    """Return whether an array needs no copy at the end of an epoch: it owns gapless memory."""
+    """Return whether an array needs no copy at the end of an epoch: it owns gapless memory.
+
+    Or a file has it, and no other array does.
+    """
     flags = array.flags
-    return bool(flags.behaved and flags.owndata and is_dense(array))
+    return bool(flags.behaved and (flags.owndata or is_whole_file(array)) and is_dense(array))
 
 
 def object_copy_error(value: Value, name: str) -> TaskFailedError:

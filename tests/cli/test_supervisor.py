@@ -21,7 +21,7 @@ PROGRAM = """
 import os, signal, subprocess, sys, time
 from jobrun.cli import supervisor as guard
 from jobrun.cli.supervised_child import SupervisedChild, is_supervised_child, run_as_child
-from jobrun.core.system_calls import MEANT, RELAYS
+from jobrun.core.stop_signals import MEANT, RELAYS
 
 def work(shared):
     shared.let_signals_in(); {work}

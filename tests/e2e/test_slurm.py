@@ -86,6 +86,38 @@ def test_a_job_that_is_cancelled_saves_and_is_not_put_back(cluster, tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
+def test_each_element_of_an_array_is_put_back_and_ends_as_an_unbroken_run(cluster, tmp_path):
+    spec = SPEC.replace("{w: w.npy, n: n.npy}", '{w: "w-${k}.npy"}')
+    spec = spec.replace("jobrun: 1\n", "jobrun: 1\nparams: {k: 0}\n")
+    spec = spec.replace("w += rng.normal(size=5)", "w += rng.normal(size=5) + k")
+    (tmp_path / "batch.yaml").write_text(spec)
+    job = _submitted(cluster, tmp_path, "--slurm", "time=1", "--warn", "10s", "--array", "k=1..3")
+    assert job.isdecimal()
+    facts = [cluster.wait(f"{job}_{number}") for number in range(3)]
+    said = [cluster.said(one) for one in facts]
+
+    assert [one["JobState"] for one in facts] == ["COMPLETED"] * 3, said
+    assert all(int(one["Restarts"]) >= 1 for one in facts), facts
+    assert all("continuing from epoch" in text for text in said), said
+    jobs = [one for one in (tmp_path / "runs").iterdir() if one.name.startswith("batch.k")]
+    assert sorted(len([*one.glob("2*")]) for one in jobs) == [1, 1, 1]
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole" / "batch.yaml").write_text(spec)
+    for number in (1, 2, 3):
+        words = ("run", "batch.yaml", "--set", f"params.k={number}")
+        variables = environment(SLURM_RESTART_COUNT="1")
+        whole = jobrun(*words, cwd=tmp_path / "whole", env=variables, started=True)
+        assert whole.returncode == 0, whole.stderr
+        ended, unbroken = (
+            np.load(one / f"w-{number}.npy") for one in (tmp_path, tmp_path / "whole")
+        )
+        assert ended.tobytes() == unbroken.tobytes()
+    shown = jobrun("sweep", "batch.yaml", "--status", cwd=tmp_path)
+    assert shown.stdout.count("finished") >= 3
+
+
+@pytest.mark.long
 def test_what_slurm_refuses_is_told_in_its_words(cluster, tmp_path):
     (tmp_path / "batch.yaml").write_text(SPEC)
     variables = {**environment(), **cluster.environment}
@@ -98,7 +130,9 @@ def test_what_slurm_refuses_is_told_in_its_words(cluster, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("words", [(), ("--hosts", "3", "--before", "module load x")])
+@pytest.mark.parametrize(
+    "words", [(), ("--hosts", "3", "--before", "module load x"), ("--array", "seed=1..3")]
+)
 def test_the_script_has_nothing_that_a_linter_finds(tmp_path, words):
     (tmp_path / "batch.yaml").write_text(SPEC)
     text = jobrun("submit", "batch.yaml", "--print", *words, cwd=tmp_path).stdout

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from jobrun.core.system_calls import RELAYS
+from jobrun.core.stop_signals import RELAYS
 from jobrun.runner.stop_requests import StopRequests, exit_on_early_signal
 from tests.support.waiting import wait_until
 

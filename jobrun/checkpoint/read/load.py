@@ -29,6 +29,7 @@ from jobrun.core.errors import CheckpointError, Fault
 from jobrun.core.system_calls import advise_sequential, usable_cpus
 from jobrun.core.text.names import did_you_mean
 from jobrun.values.blob_kinds import Value
+from jobrun.values.file_memory import find_file_memory, release_pages
 
 # Kind, dtype and shape; None where they do not matter.
 Expected = tuple[str | None, str | None, tuple[int, ...] | None]
@@ -244,7 +245,14 @@ class _Loading:
             buffers = list(arrays)
             for at in np.flatnonzero(self._is_read_as_bytes).tolist():
                 buffers[at] = flat_memory(arrays[at])
-        reading = PortionReader(self._file, self._placed, buffers, self._other, self._take)
+        reading = PortionReader(
+            self._file,
+            self._placed,
+            buffers,
+            self._other,
+            self._take,
+            in_files=any(find_file_memory(one) for one in self._targets if one is not None),
+        )
         parts = [part for blocks in self._blocks() for part in split_blocks(blocks)]
         if len(parts) > 1:
             # Reading ahead while a portion is taken apart; threads alone would confuse it.
@@ -440,6 +448,8 @@ def _read_chunks(file: StateFile, row: int, target: Array, chunks: range) -> Non
             for start, (offset, size) in zip(starts, places.tolist(), strict=True):
                 stored = data[offset - begin : offset - begin + size].tobytes()
                 _put_chunk(stored_target, packing.chunk, start, encoder.decode(stored))
+                if stored_target.ndim == 1:
+                    release_pages(stored_target[start[0] :][: packing.chunk[0]])
         except ValueError as error:
             raise StructureError(f"blob '{file.index.names[row]}': {error}") from error
 

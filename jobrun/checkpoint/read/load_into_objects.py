@@ -25,8 +25,11 @@ from jobrun.checkpoint.hdf5.value_codec import Array
 from jobrun.checkpoint.read.load import in_threads, load_blobs
 from jobrun.checkpoint.read.partial_read import flat_memory
 from jobrun.checkpoint.read.verified_file import Bytes, StateFile
+from jobrun.core.files.disk import disk_faults
+from jobrun.graph.steps import STATE_DIRS
 from jobrun.values.adapters.registry import find_object_adapter
 from jobrun.values.blob_kinds import Value, kind_of
+from jobrun.values.file_memory import allocate_in_file
 from jobrun.values.object_state import ObjectState
 from jobrun.values.pytorch import GRADIENTS, are_same_memory, is_module, require_torch
 
@@ -43,10 +46,12 @@ class InPlace:
 
     Args:
         states: Of the objects as they are, by blob; their arrays are the objects' memory.
+        folder: Where files go that hold what programs have in their directories.
     """
 
-    def __init__(self, states: Mapping[str, ObjectState]) -> None:
+    def __init__(self, states: Mapping[str, ObjectState], folder: str = "") -> None:
         self._states = states
+        self._folder = folder
         self._pieces: dict[str, list[_Piece]] = {}
 
     def load(
@@ -68,6 +73,7 @@ class InPlace:
             if name in self._states and name in links
         }
         into = {link: array for arrays in fitting.values() for link, array in arrays.items()}
+        into |= self._directories(file.index, names)
         values = load_blobs(file, names, partial=partial, into=into)
         for name, arrays in fitting.items():
             if arrays:
@@ -76,6 +82,22 @@ class InPlace:
                 ]
                 _put_own_tensors(values[name], self._states[name])
         return values
+
+    def _directories(self, index: Index, names: Iterable[str]) -> dict[str, Array]:
+        """Allocate, outside of the memory, arrays for what programs have in a ``state_dir``.
+
+        Raises:
+            EnvironmentFaultError: E354, there is no room.
+        """
+        links = {name: index.quoted.get(name, name) for name in names if self._folder}
+        found: dict[str, Array] = {}
+        for name, link in links.items():
+            if not name.startswith(STATE_DIRS) or link not in index.rows:
+                continue
+            size_bytes = int(index.type_of(index.rows[link]).shape[0])
+            with disk_faults("E354", f"restore '{name}'", needed_bytes=size_bytes):
+                found[link] = allocate_in_file(self._folder, size_bytes)
+        return found
 
     def holds(self, name: str) -> bool:
         """Return whether an object's state was loaded into the object's own arrays."""

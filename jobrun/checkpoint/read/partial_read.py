@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES, block_span
 from jobrun.checkpoint.hdf5.index_parser import Index
 from jobrun.checkpoint.hdf5.value_codec import Array
 from jobrun.checkpoint.read.verified_file import Bytes, StateFile
+from jobrun.values.file_memory import release_pages
 
 _BYTE = np.dtype(np.uint8)
 Places = np.ndarray[Any, np.dtype[np.int64]]
@@ -64,6 +65,7 @@ class PortionReader:
         arrays: The place of each row of ``placed``: in C order.
         other: Blobs whose bytes are given out.
         take: Called with rows of one type and the bytes of all of them, which are not kept.
+        in_files: Some arrays lie in files (``file_memory``).
     """
 
     def __init__(
@@ -73,6 +75,8 @@ class PortionReader:
         arrays: Sequence[Array],
         other: RowSpans,
         take: Callable[[list[int], Bytes], None],
+        *,
+        in_files: bool = False,
     ) -> None:
         self._file = file
         self._other = other
@@ -87,6 +91,7 @@ class PortionReader:
         self._gaps: list[int] = (gaps + np.arange(len(gaps))).tolist()
         self._holds_blobs: list[bool] = other.are_touching(before[gaps], after[gaps]).tolist()
         self._arrays = arrays
+        self._are_in_files = in_files
         self._lock = threading.Lock()
         # Of other blobs that go over the end of a portion.
         self._halves: dict[int, Bytes] = {}
@@ -103,7 +108,11 @@ class PortionReader:
         """
         begin, end = self._span(blocks)
         starts, pieces, between = self._pieces_of(begin, end)
-        self._file.read_blocks(blocks, _cut(starts, pieces, begin, end))
+        parts = _cut(starts, pieces, begin, end)
+        self._file.read_blocks(blocks, parts)
+        if self._are_in_files:
+            for piece in chain.from_iterable(parts):
+                release_pages(piece)
         for position, piece in between:
             self._take_from(position, piece)
 

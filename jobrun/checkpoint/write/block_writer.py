@@ -16,6 +16,7 @@ from jobrun.checkpoint.hdf5.file_layout import PAGE
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 from jobrun.checkpoint.write.direct_io import FileWriter, SlabPool
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.values.file_memory import find_file_memory, release_pages
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -83,8 +84,11 @@ class BlockWriter:
                     at += whole.size
                     continue
                 stays = self._file.is_direct and (data.ctypes.data + at) % PAGE == 0
+                in_file = find_file_memory(whole) is not None
                 for place, found in enumerate(self._digests(whole, known)):
                     self._put_block(whole, place * BLOCK_BYTES, found, stays=stays)
+                    if in_file:
+                        release_pages(whole[place * BLOCK_BYTES :][:BLOCK_BYTES])
                 at += whole.size
                 continue
             piece = min(size - at, BLOCK_BYTES - within)

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from jobrun.values.file_memory import release_pages
+
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 SLAB_BYTES = 1 << 24
 MOST_SLABS = 4
@@ -182,6 +184,7 @@ class FileWriter:
                 self._direct = not _set_direct(self._descriptor, on=False)
                 continue
             view, offset = view[count:], offset + count
+        release_pages(piece)
 
 
 def _set_direct(descriptor: int, *, on: bool) -> bool:

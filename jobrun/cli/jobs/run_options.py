@@ -16,6 +16,7 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.notify_target import NotifyTarget, parse_targets
 from jobrun.core.resource_usage import process_start
+from jobrun.core.stop_signals import OPTION, VARIABLE, parse_stop_signal
 from jobrun.runner.options import RunOptions
 
 if TYPE_CHECKING:
@@ -57,6 +58,39 @@ class SessionKind(click.types.StringParamType):
         return str(value)
 
 
+class StopSignals(click.types.StringParamType):
+    """A parameter type for signals, such as ``QUIT`` or ``TSTP,RTMIN+3``."""
+
+    name = "signal"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Validate the value of the run option ``--stop-signal``; return it.
+
+        Raises:
+            click.BadParameter: It is no signal, or one that cannot mean this.
+        """
+        for name in str(value).split(","):
+            try:
+                parse_stop_signal(name)
+            except ValueError:
+                self.fail(
+                    f"'{name}' is not a signal that can mean to save and stop, such as QUIT, TSTP "
+                    "or RTMIN+3",
+                    param,
+                    ctx,
+                )
+        return str(value)
+
+
+def _export_stop_signals(
+    context: click.Context, parameter: click.Parameter, names: tuple[str, ...]
+) -> None:
+    """Set the environment variable of ``--stop-signal``, where no supervisor has set it."""
+    del context, parameter
+    if names:
+        os.environ[VARIABLE] = ",".join(names)
+
+
 def limit_options(function: Function) -> Function:
     """Add the shared options of limits and output, such as ``--epochs``, to a command."""
     for decorate in reversed(
@@ -83,6 +117,17 @@ def limit_options(function: Function) -> Function:
                 show_default=True,
                 metavar="25s",
                 help="Grace period after a signal.",
+            ),
+            option(
+                OPTION,
+                type=StopSignals(),
+                multiple=True,
+                metavar="NAME",
+                envvar=VARIABLE,
+                show_envvar=True,
+                expose_value=False,
+                callback=_export_stop_signals,
+                help="A further signal that means save and stop, such as QUIT.",
             ),
             option(
                 "--trust-dir",

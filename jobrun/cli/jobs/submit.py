@@ -31,6 +31,15 @@ from jobrun.core.errors import UsageError
 from jobrun.core.files.disk import disk_faults, make_directory
 from jobrun.core.lazy_dataclass import replace
 from jobrun.tools.slurm import Batch, render_script, setting, slurm_time, submit
+from jobrun.tools.sweep.axes import Axis, enumerate_points, list_range, parse_axes
+from jobrun.tools.sweep.sweep_design import (
+    Design,
+    SweepBase,
+    SweepRequest,
+    design_sweep,
+    sweep_folder,
+    write_request,
+)
 
 _SHORTEST_WARNING_S = 10
 # Slurm checks times periodically, and may send the signal this much too early.
@@ -84,6 +93,14 @@ _BEFORE = {"run-dir", "set", "s", "values", "f"}
     metavar="LINE",
     help="Shell command before the run, such as 'module load cuda'; repeatable.",
 )
+@option(
+    "--array",
+    "axes",
+    type=RepeatableText(),
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="Submit a job array, an element for each value: seed=1..8, lr=0.1,0.01; repeatable.",
+)
 @option("--print", "only_print", is_flag=True, help="Print the script; submit nothing.")
 @json_option
 @value_options
@@ -100,13 +117,18 @@ def command(shell: Shell, /, spec: str, words: tuple[str, ...], **given: Any) ->
     Examples:
       jobrun submit kmeans.yaml --time 2h --partition short
       jobrun submit train.yaml --slurm mem=8G --print -- --session processes
+      jobrun submit train.yaml --time 2h --array seed=1..8 --array lr=0.1,0.01
     """
     shell.texts |= override_texts(given["overrides"])
-    prepared = prepare(spec, given["values"], given["overrides"])
+    axes = _array_axes(shell, given)
+    array = _design_array(spec, axes, given) if axes else None
+    # Of an array the first element: a param may get its only value there.
+    first = [f"{axis.path}={axis.values[0]}" for axis in axes]
+    prepared = prepare(spec, given["values"], (*given["overrides"], *first))
     several = given["hosts"] > 1
     parsed = _check_words(words, several=several)
     print_faults(prepared.warnings_in("ray" if several else parsed["session"]), shell)
-    batch = _batch(spec, prepared, words, given)
+    batch = _batch(spec, prepared, array, words, given)
     text = render_script(batch)
     if given["only_print"]:
         shown = (
@@ -118,22 +140,60 @@ def command(shell: Shell, /, spec: str, words: tuple[str, ...], **given: Any) ->
         return
     with disk_faults("E354", f"make {batch.runs.parent}"):
         make_directory(batch.runs.parent)
+    if array is not None:
+        # So that jobrun sweep shows the elements, and runs by itself what is left of them.
+        grid = tuple(f"{axis.path}={','.join(axis.values)}" for axis in axes)
+        write_request(sweep_folder(batch.runs.parent, array.name), SweepRequest(grid))
     number = submit(text)
     if given["as_json"]:
         shell.print(render_json_document("submitted", {"job": number, "script": text}))
         return
-    output = str(batch.runs.parent / f"slurm-{batch.name}-{number}.log")
+    output = batch.output.replace("%j", number).replace("%A", number)
     shell.print(number)
-    shell.say(f"submitted {batch.name} as job {number}; its output is written to {output}")
+    what = f"an array of {len(batch.elements)} jobs" if array else "job"
+    shell.say(f"submitted {batch.name} as {what} {number}; its output is written to {output}")
     if not batch.again:
         shell.say("the job keeps no checkpoints ('checkpoint: none'), so it is not requeued")
-    shell.say(f"next: squeue --job {number} · jobrun status {batch.runs.name}")
+    look = f"sweep {spec} --status" if array else f"status {batch.runs.name}"
+    shell.say(f"next: squeue --job {number} · jobrun {look}")
 
 
-def _batch(spec: str, prepared: Prepared, words: Sequence[str], given: dict[str, Any]) -> Batch:
+def _array_axes(shell: Shell, given: dict[str, Any]) -> tuple[Axis, ...]:
+    """Parse the values of a job array, which are listed as those of a sweep.
+
+    Raises:
+        UsageError: They cannot be read, or there are several hosts.
+    """
+    if given["axes"] and given["hosts"] > 1:
+        raise UsageError.of(
+            "E404", "--array and --hosts exclude each other", "submit once for each value"
+        )
+    shell.texts |= {f"--array #{number}": text for number, text in enumerate(given["axes"], 1)}
+    return tuple(map(list_range, parse_axes(given["axes"], "--array")))
+
+
+def _design_array(spec: str, axes: tuple[Axis, ...], given: dict[str, Any]) -> Design:
+    """Check the elements of a job array, which are the points of a sweep.
+
+    Raises:
+        SpecError: A value is not valid.
+    """
+    base = SweepBase(spec, given["values"], given["overrides"])
+    return design_sweep(base, axes, enumerate_points(axes, None, 0))
+
+
+def _batch(
+    spec: str,
+    prepared: Prepared,
+    array: Design | None,
+    words: Sequence[str],
+    given: dict[str, Any],
+) -> Batch:
     job = prepared.job
     runs = Path(given["run_dir"]).absolute() / job.name
-    words_of_run = ("run", spec, *spec_arguments(None, given["values"], given["overrides"]), *words)
+    # The words of an element are all that there are.
+    own = () if array else spec_arguments(None, given["values"], given["overrides"])
+    words_of_run = ("run", spec, *own, *words)
     found = Batch(
         name=job.name,
         command=(*words_of_run, "--run-dir", str(runs.parent)),
@@ -145,6 +205,7 @@ def _batch(spec: str, prepared: Prepared, words: Sequence[str], given: dict[str,
         before=given["before"],
         again=job.checkpoint.enabled,
         has_deadline=job.deadline is not None,
+        elements=tuple((one.job, one.words) for one in array.points) if array else (),
     )
     return replace(found, hosts=given["hosts"])
 

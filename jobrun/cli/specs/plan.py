@@ -8,7 +8,7 @@ import click
 
 from jobrun.cli.completion_candidates import SPEC
 from jobrun.cli.error_output import print_faults
-from jobrun.cli.formatting import render_json, span, wrap_line
+from jobrun.cli.formatting import render_json, size, span, wrap_line
 from jobrun.cli.options import (
     Command,
     json_option,
@@ -22,6 +22,7 @@ from jobrun.compile.plan_document import plan_json
 from jobrun.compile.plan_text import LABEL_COLUMNS, plan_text
 from jobrun.core.errors import Fault, SpecError, errors_only
 from jobrun.graph.query import has_callables
+from jobrun.graph.steps import STATE_DIRS
 from jobrun.graph.types import Job
 from jobrun.runner.preflight.blob_types import infer_header_types
 from jobrun.runner.saving.time_budget import measure_loss_bound
@@ -62,14 +63,22 @@ def command(
     faults = [fault for fault in types.faults if fault not in prepared.warnings]
     print_faults([*faults, *calls], shell)
     bound_s = measure_loss_bound(Path(run_dir, job.name) / _EVENTS, job.checkpoint)
+    directories = _stored_directories(job, Path(run_dir))
     if as_json:
         document = plan_json(job, types.owned, types.made)
-        shell.print(render_json({**document, "loss_bound_s": bound_s}))
+        document |= {"loss_bound_s": bound_s, "state_dir_bytes": directories}
+        shell.print(render_json(document))
     else:
         bound = ""
         if bound_s is not None:
             bound = f"by its newest run, a kill loses at most {span(bound_s)} of work"
-        text = plan_text(job, types.owned, types.made, bound).rstrip("\n")
+        measured = [
+            f"by its newest run, a save stores {size(count)} of the state_dir {name}"
+            if count is not None
+            else f"each save stores the state_dir {name}; its first save says how much that is"
+            for name, count in directories.items()
+        ]
+        text = plan_text(job, types.owned, types.made, bound, measured).rstrip("\n")
         shell.print("\n".join(_wrapped(text, shell.result_width)))
     return SpecError.exit_code if errors_only((*types.faults, *calls)) else 0
 
@@ -81,6 +90,22 @@ def _call_faults(job: Job, folder: Path) -> list[Fault]:
     return list(
         dict.fromkeys(one for one in check_callables(job, folder) if one.code in SPEC_CODES)
     )
+
+
+def _stored_directories(job: Job, run_dir: Path) -> dict[str, int | None]:
+    """Return how much the newest run's save stores of each ``state_dir``; None if unknown."""
+    names = [
+        f"{node}.{name.removeprefix(STATE_DIRS)}"
+        for node, blobs in job.state
+        for name in blobs
+        if name.startswith(STATE_DIRS)
+    ]
+    if not names:
+        return {}
+    from jobrun.tools.inspection import measure_state_directories  # noqa: PLC0415 - of few jobs
+
+    measured = measure_state_directories(run_dir, job.name)
+    return {name: measured.get(name) for name in names}
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -444,6 +444,11 @@ class EffectLowering:
         for blob in spec.out:
             self._context.check_blob_name(blob, place)
         results = self._files(spec.out, (*at, "out"), place, env)
+        name, most_bytes = (
+            (spec.state_dir, 0)
+            if spec.state_dir is None or isinstance(spec.state_dir, str)
+            else (spec.state_dir.name, spec.state_dir.max_size)
+        )
         return RunProgram(
             command,
             shell,
@@ -453,7 +458,8 @@ class EffectLowering:
             deterministic=spec.deterministic,
             path=path,
             origin=place.origin,
-            state_dir=spec.state_dir or "",
+            state_dir=name or "",
+            state_dir_most_bytes=most_bytes or 0,
         )
 
     def _pull(self, spec: models.PullStep, at: Path, place: Place, env: Env) -> Step:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from jobrun.core.text.big_integers import integer_text
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_FACTORS: dict[str, int] = {
+    "B": 1,
+    **{f"{letter}iB": 1024**power for power, letter in enumerate("KMGTP", 1)},
+    **{f"{letter}B": 1000**power for power, letter in enumerate(("k", *"MGTP"), 1)},
+}
 _SIZES = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -16,6 +21,15 @@ def size(count: int) -> str:
             break
         value /= 1024
     return f"{count} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
+
+
+def parse_size(text: str) -> int | None:
+    """Parse a number of bytes such as ``2GiB``, ``1.5MB`` or ``4096``; None for any other text."""
+    digits = text.rstrip("BKMGTPik ")
+    unit = text[len(digits) :].strip() or "B"
+    if unit not in _FACTORS or not digits.replace(".", "", 1).isdecimal() or not text.isascii():
+        return None
+    return round(float(digits) * _FACTORS[unit])
 
 
 def span(seconds: float) -> str:

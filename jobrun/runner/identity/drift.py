@@ -247,7 +247,7 @@ def _kind(path: _Path) -> Kind:
             return "semantic"
         case (str() as key, *_) if key in _SAFE_KEYS:
             return "safe"
-        case (*_, ("log" | "message")):
+        case (*_, ("log" | "message")) | (*_, "state_dir", "max_size"):
             return "safe"
         case (_, int(), str() as key, *_) | (_, "tasks", int(), str() as key, *_) if (
             key in _SAFE_TASK_KEYS

@@ -21,6 +21,7 @@ from jobrun.checkpoint.stores.object_references import local_path
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.lazy_module import lazy_module
 from jobrun.graph.steps import (
+    STATE_DIRS,
     AdoptState,
     CopyState,
     FilePart,
@@ -103,7 +104,10 @@ def _objects_in_place(step: LoadState, frame: Frame) -> load_into_objects.InPlac
         for name, value in wanted.items()
         if load_into_objects.takes_in_place(value)
     }
-    return load_into_objects.InPlace(states) if states else None
+    has_directories = any(name.startswith(STATE_DIRS) for name in step.names)
+    if not states and not has_directories:
+        return None
+    return load_into_objects.InPlace(states, str(Path(frame.run.run_dir, "state_dirs")))
 
 
 def _read(

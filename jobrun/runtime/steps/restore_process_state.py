@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jobrun.core.events import Listener, Noted
+from jobrun.core.stop_signals import NAMED
 from jobrun.core.system_calls import read_proc
 
 # Loaded where the generators are part of the state.
 _DECLARING = "jobrun.generators"
 _AGAIN = 2
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 # What it is, how it was, and what puts it back and returns whether it differed.
 _Kind = tuple[str, Any, Callable[[Any], bool]]
 
@@ -153,13 +153,13 @@ def _put_locale(name: str) -> bool:
 
 
 def _handlers() -> list[Any]:
-    return [signal.getsignal(number) for number in _SIGNALS]
+    return [signal.getsignal(number) for number in NAMED]
 
 
 def _put_handlers(handlers: list[Any]) -> bool:
     if _handlers() == handlers or threading.current_thread() is not threading.main_thread():
         return False
-    for number, handler in zip(_SIGNALS, handlers, strict=True):
+    for number, handler in zip(NAMED, handlers, strict=True):
         if handler is not None:
             signal.signal(number, handler)
     return True

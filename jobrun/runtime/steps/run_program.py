@@ -1,36 +1,30 @@
 """Execute the ``run`` step: run an external program, fed with blobs, that dies with its step.
 
-A ``state_dir`` of the program is state as blobs are: a tar archive in an array of bytes. The same
-folder gives the same bytes: entries in the order of their names, without times and owners. What is
-kept of a file is its content, and whether it may be executed.
+A ``state_dir`` of the program is state as blobs are, in an array of bytes (``state_directory``).
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import math
 import os
 import selectors
-import shutil
 import signal
 import subprocess
-import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
-from jobrun.core.events import Logged
+from jobrun.core.events import Logged, Noted
 from jobrun.core.hash_seed import VARIABLE
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integer_hex, is_long, key_text
+from jobrun.core.text.units import size
 from jobrun.formats.load_save import read_member
 from jobrun.graph.expressions import Expr
 from jobrun.graph.steps import RunProgram
@@ -41,6 +35,7 @@ from jobrun.runtime.context.child_processes import has_program_ended, kill_progr
 from jobrun.runtime.context.frame import LEVELS, Frame
 from jobrun.runtime.context.imported_code import IMPORTED_CODE
 from jobrun.runtime.steps.data_files import require_run_directory
+from jobrun.runtime.steps.state_directory import pack_directory, restore_directory
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value, describe
 
@@ -55,10 +50,6 @@ _SIGNALLED = 128
 _LONGEST = 128 * 1024 - 300
 _MOST_DEPTH = 100
 _ARRAY = "make an array of it, array(...), which a program gets as the path of an .npy file"
-
-Bytes = npt.NDArray[np.uint8]
-
-_EXECUTABLE, _PLAIN = 0o755, 0o644
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +81,7 @@ def program_action(
             _run(prepared, frame, folder)
         _read_results(prepared, frame)
         if step.state_dir:
-            getattr(frame, prepared.kept)[step.folders[0]] = pack_directory(
-                state_dir_path(step, frame)
-            )
+            _store_state_dir(prepared, frame)
 
     return run
 
@@ -106,7 +95,7 @@ def _run(prepared: _Prepared, frame: Frame, scratch: str) -> None:
     if prepared.step.state_dir:
         folder = state_dir_path(prepared.step, frame)
         require_run_directory(frame, str(folder))
-        restore_state_dir(folder, getattr(frame, prepared.kept)[prepared.step.folders[0]])
+        restore_directory(getattr(frame, prepared.kept)[prepared.step.folders[0]], folder)
         environment["JOBRUN_STATE_DIR"] = str(folder)
     base = frame.resolve_folder(prepared.step.folder)
     for word in (word for text in command for word in text.split()):
@@ -119,6 +108,22 @@ def _run(prepared: _Prepared, frame: Frame, scratch: str) -> None:
     frame.cancel.check()
     if code != 0:
         raise explain_exit_code(command[0], code, last, shell=prepared.step.shell)
+
+
+def _store_state_dir(prepared: _Prepared, frame: Frame) -> None:
+    """Store the program's ``state_dir`` as a blob; report its size where that is news."""
+    step, blobs = prepared.step, getattr(frame, prepared.kept)
+    last = blobs[step.folders[0]]
+    content = pack_directory(
+        state_dir_path(step, frame), last, most_bytes=step.state_dir_most_bytes
+    )
+    blobs[step.folders[0]] = content
+    if content.size and not last.size:
+        limit = (
+            f" (max_size {size(step.state_dir_most_bytes)})" if step.state_dir_most_bytes else ""
+        )
+        words = f"the 'state_dir' {step.state_dir} of task {frame.task} holds {size(content.size)}"
+        frame.run.emit(Noted(f"{words}{limit}; each save stores as much"))
 
 
 def build_environment(
@@ -419,138 +424,6 @@ def _end_if_cancelled(
     return deadline
 
 
-def pack_directory(folder: Path) -> Bytes:
-    """Pack the ``state_dir`` of a program into a tar archive; a missing one counts as empty.
-
-    Returns:
-        uint8, one-dimensional: a tar archive (pax), of no bytes for an empty folder.
-
-    Raises:
-        TaskFailedError: E214, it holds what cannot be kept: a pipe, a device, a link out of it.
-    """
-    entries = list(_entries(folder))
-    if not entries:
-        return np.empty(0, np.uint8)
-    whole = io.BytesIO()
-    with tarfile.open(fileobj=whole, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for path in entries:
-            entry = _entry(folder, path)
-            if entry.isreg():
-                with path.open("rb") as file:
-                    entry.size = os.fstat(file.fileno()).st_size
-                    archive.addfile(entry, file)
-            else:
-                archive.addfile(entry)
-    return np.frombuffer(whole.getbuffer(), np.uint8)
-
-
-def packed_files(content: Bytes) -> dict[str, bytes | str]:
-    """Return the files in the tar archive of a program's ``state_dir``, by their paths.
-
-    Of a link its target; of a folder the text ``folder``.
-    """
-    files: dict[str, bytes | str] = {}
-    if content.size:
-        with tarfile.open(fileobj=io.BytesIO(content.tobytes()), mode="r:") as archive:
-            for entry in archive:
-                data = archive.extractfile(entry) if entry.isreg() else None
-                files[entry.name] = data.read() if data else entry.linkname or "folder"
-    return files
-
-
-def unpack_directory(content: Bytes, folder: Path) -> None:
-    """Unpack a tar archive so that a ``state_dir`` holds what was packed, nothing else.
-
-    Raises:
-        TaskFailedError: E214, these are not the bytes of a packed folder.
-    """
-    fresh = folder.with_name(f"{folder.name}.new")
-    for old in (fresh, folder):
-        if old.exists():
-            shutil.rmtree(old)
-    fresh.mkdir(parents=True)
-    if content.size:
-        try:
-            with tarfile.open(fileobj=io.BytesIO(content.tobytes()), mode="r:") as archive:
-                for entry in archive:
-                    _restore_entry(archive, entry, fresh)
-        except tarfile.TarError as error:
-            raise _not_kept(f"the stored folder cannot be read: {error}") from error
-    fresh.rename(folder)
-
-
-def _entries(folder: Path) -> Iterator[Path]:
-    """Yield the files and folders in a ``run`` program's ``state_dir``, sorted, to be packed."""
-    if not folder.is_dir():
-        return
-    with os.scandir(folder) as found:
-        here = sorted(found, key=lambda one: one.name)
-    for one in here:
-        yield Path(one.path)
-        if one.is_dir(follow_symlinks=False):
-            yield from _entries(Path(one.path))
-
-
-def _entry(folder: Path, path: Path) -> tarfile.TarInfo:
-    name = path.relative_to(folder).as_posix()
-    entry = tarfile.TarInfo(name)
-    if path.is_symlink():
-        entry.type = tarfile.SYMTYPE
-        entry.linkname = str(path.readlink())
-        _check_link(name, entry.linkname)
-    elif path.is_dir():
-        entry.type = tarfile.DIRTYPE
-        entry.mode = _EXECUTABLE
-    elif path.is_file():
-        entry.mode = _EXECUTABLE if os.access(path, os.X_OK) else _PLAIN
-    else:
-        raise _not_kept(f"'{name}' is neither a file nor a folder nor a link")
-    return entry
-
-
-def _restore_entry(archive: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path) -> None:
-    name = PurePosixPath(entry.name)
-    if name.is_absolute() or ".." in name.parts:
-        raise _not_kept(f"'{entry.name}' would lie outside of the folder")
-    place = folder / name
-    if not place.parent.resolve().is_relative_to(folder.resolve()):
-        raise _not_kept(f"'{entry.name}' would lie outside of the folder")
-    if entry.isdir():
-        place.mkdir()
-    elif entry.issym():
-        _check_link(entry.name, entry.linkname)
-        place.symlink_to(entry.linkname)
-    elif entry.isreg():
-        content = archive.extractfile(entry)
-        with place.open("xb") as file:
-            shutil.copyfileobj(content or io.BytesIO(), file)
-            os.fchmod(file.fileno(), entry.mode & _EXECUTABLE)
-    else:
-        raise _not_kept(f"'{entry.name}' is neither a file nor a folder nor a link")
-
-
-def _check_link(name: str, target: str) -> None:
-    """Require that a symbolic link in a ``state_dir`` points to a place inside that folder."""
-    inside = os.path.normpath(PurePosixPath(name).parent / target)
-    if target.startswith("/") or PurePosixPath(inside).parts[:1] == ("..",):
-        raise _not_kept(f"the link '{name}' leads out of the folder, to '{target}'")
-
-
-def _not_kept(message: str) -> TaskFailedError:
-    return TaskFailedError.of(
-        "E214", message, "a 'state_dir' keeps files, folders, and links between them"
-    )
-
-
 def state_dir_path(step: RunProgram, frame: Frame) -> Path:
     """Return the path of a program's ``state_dir``, inside the run's directory."""
     return Path(frame.run.run_dir, "state_dirs", frame.node.name, step.state_dir).absolute()
-
-
-def restore_state_dir(folder: Path, content: Any) -> None:
-    """Restore the ``state_dir`` of a program after a failed attempt has changed it."""
-    with contextlib.suppress(TaskFailedError):
-        # Such as a pipe that a killed program has left: it is not what was stored.
-        if folder.is_dir() and np.array_equal(pack_directory(folder), content):
-            return
-    unpack_directory(content, folder)

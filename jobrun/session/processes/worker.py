@@ -33,7 +33,8 @@ from jobrun.core.errors import JobrunError
 from jobrun.core.events import Event, ProcessMeasured
 from jobrun.core.files.output_file import OutputFile
 from jobrun.core.resource_usage import CostBudget, MemoryWatch, measure_process
-from jobrun.core.system_calls import die_with_parent, own_handler
+from jobrun.core.stop_signals import handleable_signals, own_handler, requested_signals
+from jobrun.core.system_calls import die_with_parent
 from jobrun.core.written_files import record_writes_if_asked
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.codegen.step_meter import Meter
@@ -57,7 +58,7 @@ from jobrun.session.wire.peer_transfer import (
     RequestConnection,
 )
 from jobrun.session.wire.rpc import RpcClient
-from jobrun.session.wire.worker_handle import NOT_FOR_NODES, MessageChannel
+from jobrun.session.wire.worker_handle import MessageChannel
 from jobrun.values.blob_kinds import Value
 
 _LOST_MASTER = 1
@@ -441,10 +442,13 @@ def prepare_worker(descriptor: int, master: int) -> SocketChannel | None:
     """
     if not die_with_parent(master):
         return None
-    for number in NOT_FOR_NODES:
-        # A no-op handler: SIG_IGN would be inherited by the programs that tasks start.
+    # A terminal or a batch system sends them to the process group; only the master acts on them.
+    # A no-op handler: SIG_IGN would be inherited by the programs that tasks start.
+    for number in handleable_signals():
         signal.signal(number, own_handler(lambda *_: None))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, NOT_FOR_NODES)
+    # The kernel sends this one to a process that has used up its time, which may be this one alone.
+    signal.signal(signal.SIGXCPU, own_handler(lambda number, _: os.kill(master, number)))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, requested_signals())
     # To the terminal: descriptor 2 will lead to what is logged.
     faulthandler.enable(os.dup(2))
     channel = SocketChannel(socket.socket(fileno=descriptor))

@@ -36,6 +36,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from jobrun.core.captured_output import STREAMS
 from jobrun.core.events import Noted
 from jobrun.core.hash_seed import VARIABLE
+from jobrun.core.stop_signals import NAMED
 from jobrun.graph.types import Cluster
 from jobrun.session.base import NodeLostError, RunContext
 from jobrun.session.processes.session import ProcessesSession
@@ -44,7 +45,6 @@ from jobrun.session.ray.code_upload import TooMuchCodeError, digest_modules, sta
 from jobrun.session.ray.placement import Machine, ResourceRequest, resource_request
 from jobrun.version import __version__
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _PROBE_S = 10.0
 # A host joins within seconds; a busy file system may take a minute to give it Python.
 _JOIN_S = 180.0
@@ -262,7 +262,7 @@ def _preserved_handlers() -> Iterator[None]:
         yield
         sys.excepthook = hook
         return
-    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    handlers = {number: signal.getsignal(number) for number in NAMED}
     try:
         yield
     finally:

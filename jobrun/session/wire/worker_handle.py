@@ -25,6 +25,7 @@ from jobrun.core.captured_output import STREAMS, take_left_output
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import Listener, Logged
 from jobrun.core.files.output_file import open_output_files
+from jobrun.core.stop_signals import requested_signals
 from jobrun.core.system_calls import open_message_sockets
 from jobrun.graph.types import OutputRef
 from jobrun.runtime.codegen.meter_protocol import BlockTime
@@ -36,10 +37,6 @@ from jobrun.session.wire.rpc import RpcClient
 from jobrun.values.blob_kinds import Value
 
 _ROOT = str(Path(__file__).parent.parent.parent)
-# A terminal or a batch system sends them to the process group; only the master acts on them.
-NOT_FOR_NODES = frozenset(
-    (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-)
 _END_S = 5.0
 # How long a stopped process (SIGSTOP) is waited for, while this one runs.
 STOPPED_S = 30.0
@@ -68,7 +65,7 @@ class LocalProcess:
             str(inside.fileno()), str(os.getpid()), node,
         ]  # fmt: skip
         # Blocked until its handlers are installed; it unblocks them itself.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, NOT_FOR_NODES)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, requested_signals())
         try:
             with theirs, inside:
                 self._process = subprocess.Popen(  # noqa: S603 - ourselves

@@ -28,6 +28,7 @@ from pydantic_core import PydanticCustomError, core_schema
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import BLOB_NAME, FILE_NAME
 from jobrun.core.text.patterns import lazy_pattern
+from jobrun.core.text.units import parse_size
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = lazy_pattern(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -201,6 +202,13 @@ def _duration(value: Any) -> float:
     return float(match[1]) * _UNITS[match[2]]
 
 
+def _byte_size(value: Any) -> int:
+    size = value if type(value) is int else parse_size(value) if isinstance(value, str) else None
+    if size is None or size < 1:
+        raise PydanticCustomError("size", "expected a size such as 500MB or 2GiB")
+    return size
+
+
 @dataclass(frozen=True, slots=True)
 class Every:
     """How often: an amount of epochs, of seconds, or of records; or as is best."""
@@ -274,6 +282,19 @@ Seconds = Annotated[
         ),
         check=_duration,
         shown={"type": "string", "pattern": r"^\d+(\.\d+)?(ms|s|m|h|d)$"},
+    ),
+]
+ByteSize = Annotated[
+    int,
+    Scalar(
+        core_schema.int_schema(),
+        check=_byte_size,
+        shown={
+            "anyOf": [
+                {"type": "integer", "minimum": 1},
+                {"type": "string", "pattern": r"^\d+(\.\d+)?\s?([KMGTP]i?|k)?B?$"},
+            ]
+        },
     ),
 ]
 EveryValue = Annotated[

@@ -12,6 +12,7 @@ from jobrun.spec.models.base_types import (
     BlobName,
     Bool,
     ByKind,
+    ByteSize,
     Expression,
     FunctionName,
     Maybe,
@@ -73,6 +74,15 @@ class CallStep(EffectStep):
     deterministic: Bool = Field(True, description="false: equal inputs can give different results")
 
 
+class StateDirectory(Model):
+    """A directory of a program, with a limit."""
+
+    name: Name = Field(description="its name, in the run's directory and in the state")
+    max_size: Maybe[ByteSize] = Field(
+        None, description="how much it may hold, such as 2GiB: more than that is an error"
+    )
+
+
 class RunStep(EffectStep):
     """A shell command."""
 
@@ -90,9 +100,9 @@ class RunStep(EffectStep):
         "dicts as JSON, arrays as the path of an .npy file",
     )
     out: dict[BlobName, Str] = Field({}, description="blobs read back: 'file' or 'file::member'")
-    state_dir: Maybe[Name] = Field(
-        None, description="a directory of the program, which is part of the state"
-    )
+    state_dir: Maybe[
+        Annotated[Annotated[Name, Tag("text")] | Annotated[StateDirectory, Tag("mapping")], ByKind]
+    ] = Field(None, description="a directory of the program, which is part of the state")
     deterministic: Bool = Field(True, description="false: equal inputs can give different results")
 
 

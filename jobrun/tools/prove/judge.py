@@ -23,12 +23,12 @@ from jobrun.graph.types import Job
 from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.run_directories import Run, runs
 from jobrun.runtime.codegen.liveness import access_finder
-from jobrun.runtime.steps.run_program import packed_files
 from jobrun.tools.inspection import checkpoint_directory, inspect
 from jobrun.tools.isolation.isolation import Isolation
 from jobrun.tools.prove.file_difference import describe_file_difference, first_element
 from jobrun.values import compare
 from jobrun.values.blob_kinds import Value
+from jobrun.values.directory_archive import packed_files
 
 _ARTIFACTS = "artifacts"
 
@@ -267,13 +267,13 @@ def _in_epoch(
 def _blob_names(node: str, blob: str, path: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the names by which a blob, or what is at a path in it, is excluded from a proof."""
     name = "/".join((blob, *path))
-    short = (name.removeprefix(f"{STATE_DIRS}/"),) if blob.startswith(f"{STATE_DIRS}/") else ()
+    short = (name.removeprefix(STATE_DIRS),) if blob.startswith(STATE_DIRS) else ()
     return (name, f"{node}.{name}", *short)
 
 
 def _counted(node: str, blob: str, value: Value, exclusions: Exclusions) -> Value:
     """Return what counts of a blob in a proof: of a ``state_dir`` its files, by their names."""
-    if blob.startswith(f"{STATE_DIRS}/"):
+    if blob.startswith(STATE_DIRS):
         files = packed_files(value)
         return {
             name: content
@@ -314,7 +314,7 @@ def _counted_structure(
 
 
 def _leaf_names(node: str, blob: str, value: Value) -> list[tuple[str, ...]]:
-    if blob.startswith(f"{STATE_DIRS}/"):
+    if blob.startswith(STATE_DIRS):
         return [_blob_names(node, blob, (name,)) for name in packed_files(value)]
     return [_blob_names(node, blob.removesuffix(f"/{STRUCTURE}"))]
 

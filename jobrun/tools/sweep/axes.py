@@ -95,8 +95,12 @@ def short_name(path: str) -> str:
     return path.removeprefix("params.")
 
 
-def parse_axes(texts: Sequence[str]) -> tuple[Axis, ...]:
+def parse_axes(texts: Sequence[str], option: str = "--grid") -> tuple[Axis, ...]:
     """Parse the axes of a sweep from their texts.
+
+    Args:
+        texts: Such as ``lr=0.1,0.01``.
+        option: That of the command line that they come from.
 
     Raises:
         UsageError: E435, with all that cannot be read.
@@ -104,7 +108,7 @@ def parse_axes(texts: Sequence[str]) -> tuple[Axis, ...]:
     axes: list[Axis] = []
     faults: list[Fault] = []
     for number, text in enumerate(texts, 1):
-        place = f"--grid #{number}"
+        place = f"{option} #{number}"
         axis = _axis(text, place)
         if isinstance(axis, str):
             faults.append(Fault("E435", axis, _HOW, Origin(place)))
@@ -116,6 +120,32 @@ def parse_axes(texts: Sequence[str]) -> tuple[Axis, ...]:
     if faults:
         raise UsageError(*faults)
     return tuple(axes)
+
+
+def list_range(axis: Axis) -> Axis:
+    """Return an axis with all whole numbers of its range as values, both ends included.
+
+    Raises:
+        UsageError: E436, there are infinitely many; E437, there are too many.
+    """
+    if axis.range is None:
+        return axis
+    if not axis.range.whole or axis.range.log:
+        raise UsageError.of(
+            "E436",
+            f"the range of '{axis.name}' has infinitely many values",
+            "list the values, or give a range of whole numbers, such as seed=1..8",
+            where=Origin(axis.place),
+        )
+    low, high = int(axis.range.low), int(axis.range.high)
+    if high - low >= MOST_POINTS:
+        raise _too_many(high - low + 1, "list fewer values", Origin(axis.place))
+    return replace(axis, values=tuple(map(str, range(low, high + 1))), range=None)
+
+
+def _too_many(points: int, mend: str, where: Origin | None = None) -> UsageError:
+    message = f"{points} points exceed the limit of {MOST_POINTS}"
+    return UsageError.of("E437", message, mend, where=where)
 
 
 def _axis(text: str, place: str) -> Axis | str:
@@ -186,11 +216,7 @@ def enumerate_points(axes: Sequence[Axis], count: int | None, seed: int) -> tupl
     total = math.prod(len(axis.values) for axis in axes if not axis.range)
     wanted = total if count is None else count if ranged else min(count, total)
     if wanted > MOST_POINTS:
-        raise UsageError.of(
-            "E437",
-            f"{wanted} points exceed the limit of {MOST_POINTS}",
-            "list fewer values, or draw some points with --random N",
-        )
+        raise _too_many(wanted, "list fewer values, or draw some points with --random N")
     if ranged:
         return tuple(dict.fromkeys(_drawn(axes, seed, number) for number in range(wanted)))
     if count is None:

@@ -29,6 +29,7 @@ from types import FrameType
 from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.stop_signals import handleable_signals
 from jobrun.core.system_calls import bind_parent_death_signal
 from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.run_directories import newest_run
@@ -36,7 +37,6 @@ from jobrun.tools.isolation.isolation import plain_environment
 from jobrun.tools.sweep.sweep_design import PlannedPoint
 
 _TICK_S = 0.25
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MOST_LINES = 5
 
 
@@ -189,7 +189,7 @@ class Pool:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        handlers = dict.fromkeys(_ENDING, self._end) | {signal.SIGTSTP: self._pause}
+        handlers = dict.fromkeys(handleable_signals(), self._end) | {signal.SIGTSTP: self._pause}
         before = {number: signal.signal(number, act) for number, act in handlers.items()}
         try:
             yield

@@ -87,3 +87,56 @@ def test_a_spec_that_is_not_valid_is_not_submitted(capsys, folder):
     (folder / "j.yaml").write_text(SPEC.replace("w += 1.0", "w += v"))
 
     assert invoke(["submit", "j.yaml", "--print"]) == 3
+
+
+def test_an_array_has_an_element_for_each_point(capsys, folder):
+    (folder / "j.yaml").write_text(f"params: {{lr: {{type: float}}}}\n{SPEC}")
+    text = _printed(
+        capsys, "--array", "seed=1..3", "--array", "lr=0.1,0.2", "--set", "checkpoint.every=2ep"
+    )
+
+    assert "#SBATCH --array=0-5\n" in text
+    assert "slurm-j-%A_%a.log\n" in text
+    assert "  5) job=j.seed3-lr0.2." in text
+    assert (
+        "--set checkpoint.every=2ep --set seed=3 --set params.lr=0.2 --set name=j.seed3-lr0.2."
+        in text
+    )
+    assert text.count("checkpoint.every=2ep") == 6
+    assert "run j.yaml --run-dir" in text
+    assert 'scontrol requeue "$this"' in text
+
+
+def test_the_elements_of_an_array_are_a_sweep_for_other_commands(capsys, folder, monkeypatch):
+    sbatch = folder / "sbatch"
+    sbatch.write_text("#!/bin/bash\ncat >/dev/null; echo 7\n")
+    sbatch.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    assert invoke(["submit", "j.yaml", "--array", "seed=1..3"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "7\n"
+    assert "as an array of 3 jobs 7; its output is written to" in captured.err
+    assert "slurm-j-7_%a.log" in captured.err
+    assert "jobrun sweep j.yaml --status" in captured.err
+    assert invoke(["sweep", "j.yaml", "--status"]) == 0
+    assert "seed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["seed"], "E435"),
+        (["seed=0.5..2"], "E436"),
+        (["seed=log:1..9"], "E436"),
+        (["seed=1..20000"], "E437"),
+        (["lr=1"], "E042"),
+        (["seed=1", "--hosts", "2"], "E404"),
+    ],
+)
+def test_an_array_that_cannot_be_is_refused_at_its_option(words, code, capsys, folder):
+    assert invoke(["submit", "j.yaml", "--print", "--array", *words]) in (2, 3)
+    said = capsys.readouterr().err
+    assert f"error[{code}]" in said
+    assert "--array #1" in said or "--hosts" in said
+    assert not (folder / "runs").exists()

@@ -14,7 +14,8 @@ from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import Logged
 from jobrun.graph.steps import RunProgram
 from jobrun.runtime.context.cancel import CancelledError
-from jobrun.runtime.steps.run_program import explain_exit_code, unpack_directory
+from jobrun.runtime.steps.run_program import explain_exit_code
+from jobrun.runtime.steps.state_directory import unpack_directory
 from jobrun.testing.graphs import expr, text
 from jobrun.values.atomic_counter import Counter
 from tests.support.step_bench import Bench
