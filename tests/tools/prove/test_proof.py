@@ -19,7 +19,7 @@ epoch:
         steps: ["x += rng.random(3)", "count_up(c)"]
       - %s
 stop: [epochs: 3]
-checkpoint: {keep: {last: 2}}
+checkpoint: {every: 1ep, keep: {last: 2}}
 """
 
 

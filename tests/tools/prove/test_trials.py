@@ -30,6 +30,7 @@ init:
 epoch:
   - {task: step, steps: ["x = x + 1", %s]}
 stop: [epochs: 4]
+checkpoint: {every: 1ep}
 """
 # It adds what it remembers: a process that starts in the middle remembers less.
 HIDDEN = "calls = []\ndef remember():\n    calls.append(1)\n    return len(calls)\n"
