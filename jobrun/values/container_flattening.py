@@ -21,6 +21,7 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import is_long, key_text
 from jobrun.values import dataclasses_and_tuples, pytorch
+from jobrun.values.adapters.reduce_protocol import attribute_tree
 from jobrun.values.adapters.registry import (
     Adapter,
     Path,
@@ -30,6 +31,7 @@ from jobrun.values.adapters.registry import (
     class_text,
     fill_adapted,
     find_adapter,
+    find_by_name,
     find_named_value,
     is_adapted,
     is_makeable,
@@ -174,6 +176,20 @@ def flatten(value: Value, reserved: tuple[str, ...] = (), *, gaps: bool = False)
     found = dict(zip((path for path, _ in flattener.tensors), arrays, strict=True))
     leaves = {path: found.get(path, leaf) for path, leaf in flattener.leaves.items()}
     return Parts(structure, leaves, flattener.same, flattener.adapted, tuple(flattener.held))
+
+
+def list_unsavable(value: Value) -> list[UnsavableError]:
+    """List all parts of a value that cannot be kept, one of each class, with their paths.
+
+    Those with a ``part`` can be kept once their classes are admitted: their attributes are listed,
+    too. The others cannot be, for the reason in ``what``.
+    """
+    survey = _Survey()
+    try:
+        survey.node(value, ())
+    except RecursionError:
+        survey.note(UnsavableError((), f"a {type(value).__qualname__} that is nested too deep"))
+    return list(survey.errors.values())
 
 
 def unflatten(structure: Any, leaves: Mapping[Path, Value], *, place: bool = True) -> Value:
@@ -418,6 +434,48 @@ class _Flattener:
             node = self.node(item, (*path, at))
             items.append([field_name, node] if at == field_name else [field_name, node, at])
         return {"class": name, kind: items}
+
+
+class _Survey(_Flattener):
+    """Collects all that cannot be kept in a value, as if each unknown class were admitted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # The first part of each class, or with each reason.
+        self.errors: dict[Any, UnsavableError] = {}
+
+    def node(self, value: Value, path: Path, taken: set[str] | None = None) -> Any:
+        try:
+            return super().node(value, path, taken)
+        except UnsavableError as error:
+            if error.part is not value or find_adapter(type(value)) is not None:
+                self.note(error)
+                return None
+        kind = type(value)
+        try:
+            if find_by_name(class_name(kind)) is not kind:
+                what = f"{class_text(value)}, a class that cannot be found again by its name"
+                raise UnsavableError(path, f"{what}: define it at the top level of a module")
+            arguments, state = attribute_tree(value)
+        except UnsavableError as error:
+            self.note(UnsavableError(path, error.what))
+            return None
+        self.note(UnsavableError(path, class_text(value), value))
+        self.kept.append((arguments, state))
+        for part in (arguments, *state.values()):
+            self._attributes(part, path)
+        return None
+
+    def note(self, error: UnsavableError) -> None:
+        """Add a part to the list unless there is one of its class, or with the same reason."""
+        self.errors.setdefault(error.what if error.part is None else type(error.part), error)
+
+    def _attributes(self, part: Any, path: Path) -> None:
+        if type(part) is dict and _NAMES.issuperset(map(type, part)):
+            for name, one in part.items():
+                self.node(one, (*path, key_text(name)))
+        else:
+            self.node(part, path)
 
 
 @dataclass(slots=True)

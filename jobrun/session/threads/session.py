@@ -37,7 +37,7 @@ from jobrun.runtime.group_plan import GroupPlan, plan_group
 from jobrun.runtime.snapshots.snapshot import Snapshots
 from jobrun.runtime.step_errors import NumpyWarnings
 from jobrun.runtime.steps.restore_process_state import ProcessState
-from jobrun.runtime.steps.user_modules import FolderOnPath, load_callable
+from jobrun.runtime.steps.user_modules import FolderOnPath, admit_classes, load_callable
 from jobrun.runtime.task_limits import has_own_scope
 from jobrun.session.base import GroupCancelledError, Outputs, RunContext, merge_errors
 from jobrun.session.threads.thread_pool import IdleCpuStarter, ThreadPool
@@ -124,6 +124,8 @@ class ThreadsSession:
         self._user_modules.add()
         if context.code is not None:
             IMPORTED_CODE.expect(context.code, context.run_dir, context.folder)
+        if context.adapt:
+            admit_classes(context.adapt, context.folder)
         self._imported = set()
 
     def run(
@@ -363,6 +365,8 @@ class ThreadsSession:
         if self._user_modules is not None:
             self._user_modules.remove()
             IMPORTED_CODE.forget()
+        if self._context is not None and self._context.adapt:
+            admit_classes((), self._context.folder)
         self._leash.close()
         self._savings.close()
         self._settings.close()

@@ -24,6 +24,7 @@ Tree = Any
 Path = tuple[str, ...]
 
 GROUP = "jobrun.adapters"
+CLASS_PREFIX = "a value of class "
 # The package of a class, and the module beside this one that adapts its classes.
 _SHIPPED = {
     "numpy": "numpy", "sklearn": "sklearn", "scipy": "scipy", "pandas": "pandas",
@@ -33,8 +34,10 @@ _SHIPPED = {
 }  # fmt: skip
 _STANDARD = frozenset(
     {"array", "builtins", "collections", "datetime", "decimal", "enum", "fractions", "functools",
-     "pathlib", "random", "uuid", "zoneinfo"}
+     "itertools", "pathlib", "random", "uuid", "zoneinfo"}
 )  # fmt: skip
+# Packages whose values are all kept, as far as they can be.
+ADAPTED_WHOLLY = frozenset({*_STANDARD - {"functools"}, "numpy", "pandas", "pyarrow", "sklearn"})
 # Of the module collections, without an adapter until a user asks for one.
 _NOT_KEPT = (UserDict, UserList, UserString, ChainMap)
 # Classes that are not where their names say.
@@ -120,6 +123,8 @@ class UnboundValue:
         self.rest: Tree = None
 
 
+# Packages, modules and classes that the spec admits, each as a dotted name.
+_admitted: tuple[str, ...] = ()
 _own: dict[type, Adapter] = {}
 _own_objects: dict[int, tuple[Any, Adapter]] = {}
 # By class, also that there is none.
@@ -187,8 +192,7 @@ def adapt(
     if kind.__module__ in ("builtins", "numpy", "collections") and kind not in _NOT_KEPT:
         raise TypeError(f"{kind.__qualname__} is kept without an adapter; adapt a class of yours")
     if isinstance(what, type) and get is None:
-        objects: Any = import_module(f"{__name__.rpartition('.')[0]}.reduce_protocol")
-        _own[what] = replace(objects.object_adapter(package_of(what)), version=version)
+        _own[what] = replace(_reducing_adapter(what), version=version)
         _found.clear()
         return what
     if isinstance(what, type) and get is not None:
@@ -208,6 +212,42 @@ def adapt(
     return what
 
 
+def admit(names: Iterable[str]) -> None:
+    """Admit the classes of packages and modules, or single classes, by their own protocol.
+
+    Their values are kept by their attributes, or by their own ``__reduce_ex__``, unless an adapter
+    knows the class. What was admitted before is no longer.
+
+    Args:
+        names: Dotted: ``neat``, ``optuna.trial``, ``optuna.trial.FrozenTrial``.
+    """
+    global _admitted  # noqa: PLW0603 - of the process, as what is registered
+    _admitted = tuple(names)
+    _found.clear()
+
+
+def _is_admitted(title: str) -> bool:
+    return any(title == name or title.startswith(f"{name}.") for name in _admitted)
+
+
+def _find_admitted(kind: type) -> Adapter | None:
+    """Find the adapter of a class that the spec admits and that is found by its name, or None."""
+    if not _is_admitted(f"{kind.__module__}.{kind.__qualname__}"):
+        return None
+    if find_by_name(class_name(kind)) is not kind:
+        return None
+    # By itself such a value is an object, and the part of another one is made again with that.
+    has_state = all(hasattr(kind, name) for name in ("state_dict", "load_state_dict"))
+    return replace(_reducing_adapter(kind), inner=has_state)
+
+
+def _reducing_adapter(kind: type) -> Adapter:
+    """Build the adapter that keeps a class's values by their attributes or ``__reduce_ex__``."""
+    objects: Any = import_module(f"{__name__.rpartition('.')[0]}.reduce_protocol")
+    adapter: Adapter = objects.object_adapter(package_of(kind), by_attributes=True)
+    return adapter
+
+
 def class_name(kind: Any) -> str:
     """Return ``module:qualified.name`` of a class or function, which names it in checkpoints."""
     return f"{kind.__module__}:{kind.__qualname__}"
@@ -216,15 +256,15 @@ def class_name(kind: Any) -> str:
 def find_by_name(name: str) -> Any:
     """Find a class or function by the ``module:name`` that its adapter has saved, or None.
 
-    Modules of libraries that are adapted here are imported; of all others those that are loaded
-    are looked at, because what a file names is not run.
+    Modules of libraries that are adapted here or admitted by the spec are imported; of all others
+    those that are loaded are looked at, because what a file names is not run.
     """
     module, _, path = name.partition(":")
     package = module.partition(".")[0]
     if name in _HIDDEN:
         return _HIDDEN[name]
     found: Any = sys.modules.get(module)
-    if found is None and (package in _SHIPPED or package in _STANDARD):
+    if found is None and (package in _SHIPPED or package in _STANDARD or _is_admitted(module)):
         try:
             found = import_module(module)
         except ImportError:
@@ -290,7 +330,7 @@ def class_text(value: Any) -> str:
     """Describe a value's class for messages of the registry: ``a value of class module.Name``."""
     kind = type(value)
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-    return f"a value of class {module}{kind.__qualname__}"
+    return f"{CLASS_PREFIX}{module}{kind.__qualname__}"
 
 
 def _search(kind: type) -> Adapter | None:
@@ -315,7 +355,7 @@ def _search(kind: type) -> Adapter | None:
         adapter: Adapter | None = import_module(f"{here}.{name}").find(kind)
         if adapter is not None:
             return adapter
-    return None
+    return _find_admitted(kind)
 
 
 def _plugged_in(package: str, kind: type) -> Adapter | None:
