@@ -47,8 +47,9 @@ MOST_DIMENSIONS = 32
 
 _TREE_MEND = (
     "a container holds arrays, numbers, text, bytes, None, further containers and values with an "
-    "adapter; convert the value to one of these, leave it out, or adapt its class, for which "
-    "jobrun.adapt(TheClass) is often enough: 'jobrun explain adapters'"
+    "adapter; convert the value to one of these, or leave it out; if it is an attribute of an "
+    "object, let jobrun.adapt(TheClass, get=…, make=…) leave it out and make it again: 'jobrun "
+    "explain adapters'"
 )
 
 _OBJECT_MEND = (
@@ -57,8 +58,8 @@ _OBJECT_MEND = (
 )
 
 _PARTLY_MEND = (
-    "what is of no class to admit can be kept by nothing: let jobrun.adapt(TheClass, get=…, make=…) "
-    "leave it out and make it again"
+    "what is after 'nor' cannot be kept: let jobrun.adapt(TheClass, get=…, make=…), of the class "
+    "that has it, leave it out and make it again"
 )
 
 DType = np.dtype[Any]
@@ -92,7 +93,8 @@ def check_storable(value: Value, name: str) -> Fault | None:
     if any(error.part is not None for error in errors):
         text = text if len(errors) == 1 else unsavable_text(errors, name)
         is_subclass = isinstance(value, _CONVERTIBLE)
-        mend = f"{mend}; or {unsavable_mend(errors)}" if is_subclass else unsavable_mend(errors)
+        mend = mend if is_subclass else "give it state_dict() and load_state_dict()"
+        mend = f"{unsavable_mend(errors)}; or {mend}"
     return Fault("E202", f"blob '{name}' cannot hold {text}", mend)
 
 

@@ -167,8 +167,13 @@ def _same_trees(first: Value, second: Value) -> bool:
         ours, theirs = trees.flatten(first), trees.flatten(second)
     except UnsavableError:
         return False
-    return ours.structure == theirs.structure and all(
-        same_bits(leaf, theirs.leaves[path]) for path, leaf in ours.leaves.items()
+    return same_parts(ours, theirs)
+
+
+def same_parts(first: Parts, second: Parts) -> bool:
+    """Return whether two flattened containers are equal in structure and in the bits of leaves."""
+    return first.structure == second.structure and all(
+        same_bits(leaf, second.leaves[path]) for path, leaf in first.leaves.items()
     )
 
 

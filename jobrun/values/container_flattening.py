@@ -35,6 +35,7 @@ from jobrun.values.adapters.registry import (
     find_named_value,
     is_adapted,
     is_makeable,
+    is_shipped,
     make_adapted,
     take_tree,
 )
@@ -73,6 +74,8 @@ class Parts:
         same: Where something is that was met before, and where that was.
         adapted: Whether adapters have taken something in it apart.
         held: Values over whose memory their leaves are not, since adapters copy it.
+        loose: Arrays that are in no value of an adapter.
+        checked: Values whose adapters may leave attributes out, by path.
     """
 
     structure: Any
@@ -80,6 +83,8 @@ class Parts:
     same: Mapping[Path, Path] = field(default_factory=dict)
     adapted: bool = False
     held: tuple[tuple[Path, Any], ...] = ()
+    loose: tuple[Any, ...] = ()
+    checked: Mapping[Path, Any] = field(default_factory=dict)
 
 
 def is_tree(value: Value) -> bool:
@@ -171,11 +176,7 @@ def flatten(value: Value, reserved: tuple[str, ...] = (), *, gaps: bool = False)
     """
     flattener = _Flattener(gaps)
     at = () if type(value) in _CONTAINERS or is_record(value) else _ALONE
-    structure = flattener.node(value, at, set(reserved))
-    arrays = pytorch.to_arrays(tensor for _, tensor in flattener.tensors)
-    found = dict(zip((path for path, _ in flattener.tensors), arrays, strict=True))
-    leaves = {path: found.get(path, leaf) for path, leaf in flattener.leaves.items()}
-    return Parts(structure, leaves, flattener.same, flattener.adapted, tuple(flattener.held))
+    return flattener.parts(flattener.node(value, at, set(reserved)))
 
 
 def list_unsavable(value: Value) -> list[UnsavableError]:
@@ -185,11 +186,17 @@ def list_unsavable(value: Value) -> list[UnsavableError]:
     too. The others cannot be, for the reason in ``what``.
     """
     survey = _Survey()
-    try:
-        survey.node(value, ())
-    except RecursionError:
-        survey.note(UnsavableError((), f"a {type(value).__qualname__} that is nested too deep"))
+    survey.survey(value)
     return list(survey.errors.values())
+
+
+def flatten_leniently(value: Value) -> Parts:
+    """Flatten a value as if each unknown class were admitted, to compare it; never to rebuild it.
+
+    Of what cannot be kept nothing but the class is in the structure.
+    """
+    survey = _Survey()
+    return survey.parts(survey.survey(value))
 
 
 def unflatten(structure: Any, leaves: Mapping[Path, Value], *, place: bool = True) -> Value:
@@ -267,6 +274,18 @@ class _Flattener:
     holder: Path | None = None
     # Where values are that must be complete before anything refers to them.
     unfinished: set[Path] = field(default_factory=set)
+    loose: list[Any] = field(default_factory=list)
+    checked: dict[Path, Any] = field(default_factory=dict)
+    # How many values with adapters are being taken apart, each in the one before.
+    depth: int = 0
+
+    def parts(self, structure: Any) -> Parts:
+        """Return the leaves of a container and this structure, with tensors as arrays."""
+        arrays = pytorch.to_arrays(tensor for _, tensor in self.tensors)
+        found = dict(zip((path for path, _ in self.tensors), arrays, strict=True))
+        leaves = {path: found.get(path, leaf) for path, leaf in self.leaves.items()}
+        held, loose = tuple(self.held), tuple(self.loose)
+        return Parts(structure, leaves, self.same, self.adapted, held, loose, self.checked)
 
     def node(self, value: Value, path: Path, taken: set[str] | None = None) -> Any:
         """Flatten one value in a container: store its leaves by path, and return its structure."""
@@ -302,14 +321,16 @@ class _Flattener:
         kind = type(value)
         if pytorch.is_tensor(value):
             self.tensors.append((path, value))
-            facts = pytorch.tensor_facts(value, gaps=self.gaps)
+            facts = pytorch.tensor_facts(value, gaps=self.gaps or self.depth > 0)
             if 0 in facts.get("strides", ()):
                 raise UnsavableError(path, "a tensor whose elements share memory; clone() it")
             return self._leaf(None, path, {"tensor": facts} if facts else "tensor")
         if is_structured_scalar(value) and is_numpy_scalar(value):
             return self._leaf(value, path, "value")
         if kind is np.ndarray and not value.dtype.hasobject:
-            if self.gaps and has_gaps(value.shape, value.strides, value.itemsize):
+            if not self.depth:
+                self.loose.append(value)
+            if (self.gaps or self.depth) and has_gaps(value.shape, value.strides, value.itemsize):
                 return self._leaf(value, path, {"strides": list(value.strides)})
             return self._leaf(value, path, "value")
         if id(value) in self.around:
@@ -349,8 +370,17 @@ class _Flattener:
             self.holder = outer
 
     def _taken_apart(self, value: Any, adapter: Adapter | None, path: Path) -> Any:
+        self.depth += 1
+        try:
+            return self._adapted_parts(value, adapter, path)
+        finally:
+            self.depth -= 1
+
+    def _adapted_parts(self, value: Any, adapter: Adapter | None, path: Path) -> Any:
         taken = value
         if adapter is not None:
+            if not is_shipped(type(value)):
+                self.checked[path] = value
             taken = UnboundValue(class_name(type(value)), adapter.version, None)
             tree = take_tree(adapter, value, path)
             taken.tree, taken.rest = (tree, None) if adapter.fill is None else tree
@@ -444,13 +474,21 @@ class _Survey(_Flattener):
         # The first part of each class, or with each reason.
         self.errors: dict[Any, UnsavableError] = {}
 
+    def survey(self, value: Value) -> Any:
+        """Flatten a value and return its structure; collect what cannot be kept in it."""
+        try:
+            return self.node(value, ())
+        except RecursionError:
+            self.note(UnsavableError((), f"a {type(value).__qualname__} that is nested too deep"))
+            return None
+
     def node(self, value: Value, path: Path, taken: set[str] | None = None) -> Any:
         try:
             return super().node(value, path, taken)
         except UnsavableError as error:
             if error.part is not value or find_adapter(type(value)) is not None:
                 self.note(error)
-                return None
+                return {"unkept": class_name(type(value))}
         kind = type(value)
         try:
             if find_by_name(class_name(kind)) is not kind:
@@ -459,23 +497,25 @@ class _Survey(_Flattener):
             arguments, state = attribute_tree(value)
         except UnsavableError as error:
             self.note(UnsavableError(path, error.what))
-            return None
+            return {"unkept": class_name(kind)}
         self.note(UnsavableError(path, class_text(value), value))
         self.kept.append((arguments, state))
-        for part in (arguments, *state.values()):
-            self._attributes(part, path)
-        return None
+        self.depth += 1
+        parts = [self._attributes(part, path) for part in (arguments, *state.values())]
+        self.depth -= 1
+        return {"adapted": class_name(kind), "of": parts}
 
     def note(self, error: UnsavableError) -> None:
         """Add a part to the list unless there is one of its class, or with the same reason."""
         self.errors.setdefault(error.what if error.part is None else type(error.part), error)
 
-    def _attributes(self, part: Any, path: Path) -> None:
+    def _attributes(self, part: Any, path: Path) -> Any:
         if type(part) is dict and _NAMES.issuperset(map(type, part)):
-            for name, one in part.items():
-                self.node(one, (*path, key_text(name)))
-        else:
-            self.node(part, path)
+            return {
+                key_text(name): self.node(one, (*path, key_text(name)))
+                for name, one in part.items()
+            }
+        return self.node(part, path)
 
 
 @dataclass(slots=True)

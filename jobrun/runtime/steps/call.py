@@ -54,7 +54,7 @@ from jobrun.values.container_flattening import (
     unbound_class_error,
     unbound_classes,
 )
-from jobrun.values.copies import detach
+from jobrun.values.copies import detach, take_over
 from jobrun.values.shared_parts import find_common_part, mutable_parts, render_place
 from jobrun.values.structured_dtypes import is_structured_scalar, read_only_row
 
@@ -168,10 +168,12 @@ class _Call:
             if is_kept or is_tree(values[name]):
                 # The callable has kept it: from now on the blob is another array. What it has put
                 # into a container must have no other owner either.
+                parts_kept = find_kept(values[name], is_kept=is_kept)
                 if blob not in self._step.outputs:
-                    kept.append((blob, "was lent", find_kept(values[name], is_kept=is_kept)))
-                own = detach(values[name], display_name(blob), self._gap_notes.to(frame))
-                self._put(frame, blob, own)
+                    kept.append((blob, "was lent", parts_kept))
+                own = detach if parts_kept else take_over
+                note_gaps = self._gap_notes.to(frame)
+                self._put(frame, blob, own(values[name], display_name(blob), note_gaps))
         self._store(frame, parts, kept)
         lent = {name: one.has_copies for name, one in loans.items() if isinstance(one, Loan)}
         for name, has_copies in lent.items():
@@ -683,7 +685,8 @@ def _own_value(
             return require_storable(value, display_name(blob))
         if is_watched(value):
             kept += find_kept(value, is_kept=is_kept)
-        return detach(value, display_name(blob), note_gaps)
+        own = detach if kept else take_over
+        return own(value, display_name(blob), note_gaps)
     if not is_kept and value.base is None and value.flags.writeable and not value.dtype.hasobject:
         return require_storable(value, display_name(blob))
     if is_watched(value):

@@ -8,15 +8,14 @@ file is looked up among them; nothing is pickled.
 from __future__ import annotations
 
 import copyreg
-import sys
 from collections.abc import Iterable
 from functools import lru_cache
-from types import MemberDescriptorType
 from typing import Any
 
 from jobrun.values.adapters.registry import (
     Adapter,
     UnsavableError,
+    attributes_of,
     class_name,
     class_text,
     find_adapter,
@@ -68,13 +67,10 @@ def attribute_tree(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     if not _has_plain_state(type(value)):
         return object_tree(value)
-    attributes = getattr(value, "__dict__", {})
-    slots = {
-        name: getattr(value, name) for name in _slot_names(type(value)) if hasattr(value, name)
-    }
-    if not all(map(_may_be_kept, (*attributes.values(), *slots.values()))):
+    attributes = attributes_of(value)
+    if not all(map(_may_be_kept, attributes.values())):
         return object_tree(value)
-    return {}, {"attributes": dict(attributes), **({"slots": slots} if slots else {})}
+    return {}, {"attributes": attributes}
 
 
 @lru_cache(maxsize=1024)
@@ -85,16 +81,6 @@ def _has_plain_state(kind: type) -> bool:
     same = all(getattr(kind, name) is getattr(plain, name) for name in _REDUCING)
     return is_replaced and same and not any(hasattr(kind, name) for name in _NEW_ARGUMENTS) and (
         kind.__base__ is object or not issubclass(kind, _CONTENT)
-    )
-
-
-@lru_cache(maxsize=1024)
-def _slot_names(kind: type) -> tuple[str, ...]:
-    return tuple(
-        name
-        for base in kind.__mro__
-        for name, member in vars(base).items()
-        if type(member) is MemberDescriptorType
     )
 
 
@@ -191,11 +177,8 @@ def fill_object(made: Any, rest: Any) -> None:
         made.extend(rest["items"])
     for key, one in rest.get("pairs", ()):
         made[key] = one
-    if "attributes" in rest:
-        if rest["attributes"]:
-            vars(made).update(rest["attributes"])
-        for name, one in rest.get("slots", {}).items():
-            object.__setattr__(made, name, one)
+    for name, one in rest.get("attributes", {}).items():
+        object.__setattr__(made, name, one)
     if "state" not in rest:
         return
     state = rest["state"]

@@ -11,8 +11,9 @@ import sys
 import weakref
 from collections import ChainMap, UserDict, UserList, UserString
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from importlib import import_module
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, MethodType
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,7 @@ class Adapter:
         by_name: ``get`` returns the name by which the value itself is found again.
         memory: Returns the arrays over whose memory a value is, where ``get`` returns copies of it.
         copies_on_write: Values with this adapter that share memory copy it before they change it.
+        leaves_out: Names of attributes that it leaves out on purpose.
     """
 
     get: Callable[[Any], Tree]
@@ -97,6 +99,7 @@ class Adapter:
     by_name: bool = False
     memory: Callable[[Any], Iterable[Any]] | None = None
     copies_on_write: bool = False
+    leaves_out: tuple[str, ...] = ()
 
     @property
     def is_value(self) -> bool:
@@ -129,6 +132,8 @@ _own: dict[type, Adapter] = {}
 _own_objects: dict[int, tuple[Any, Adapter]] = {}
 # By class, also that there is none.
 _found: dict[type, Adapter | None] = {}
+# Classes whose adapters are those of users, plug-ins, or the spec.
+_foreign: set[type] = set()
 _MOST_FOUND = 4096
 
 
@@ -160,6 +165,7 @@ def adapt(
     make: Callable[[Tree], Any] | None = None,
     set: Callable[[Any, Tree], object] | None = None,  # noqa: A002 - the word of the manual
     version: int = 1,
+    leaves_out: Iterable[str] = (),
 ) -> Any:
     """Register an adapter for a user's class, or for one object, so that checkpoints can hold it.
 
@@ -177,6 +183,8 @@ def adapt(
         set: Sets the state of an object from the tree. The class's values are then objects, which
             a task with ``rebuild: true`` makes at every start.
         version: Of the form of the tree: count it up when ``get`` returns another form.
+        leaves_out: Names of attributes that ``get`` leaves out on purpose, such as a lock: a
+            warning names all others that a remade value lacks.
 
     Returns:
         ``what``.
@@ -192,12 +200,16 @@ def adapt(
     if kind.__module__ in ("builtins", "numpy", "collections") and kind not in _NOT_KEPT:
         raise TypeError(f"{kind.__qualname__} is kept without an adapter; adapt a class of yours")
     if isinstance(what, type) and get is None:
-        _own[what] = replace(_reducing_adapter(what), version=version)
+        _own[what] = replace(
+            _reducing_adapter(what), version=version, leaves_out=tuple(leaves_out)
+        )
         _found.clear()
         return what
     if isinstance(what, type) and get is not None:
         maker = None if make is None else lambda _, tree: make(tree)
-        _own[what] = Adapter(get, maker, set, version=version)
+        _own[what] = Adapter(
+            get, maker, set, version=version, leaves_out=tuple(leaves_out)
+        )
         _found.clear()
         return what
     if get is None or set is None:
@@ -326,6 +338,23 @@ def package_of(kind: Any) -> str:
     return str(getattr(kind, "__module__", "") or "").partition(".")[0]
 
 
+def attributes_of(value: Any) -> dict[str, Any]:
+    """Return the attributes of a Python object by name, those in ``__slots__`` too."""
+    slots = {name: getattr(value, name) for name in slot_names(type(value)) if hasattr(value, name)}
+    return {**slots, **getattr(value, "__dict__", {})}
+
+
+@lru_cache(maxsize=1024)
+def slot_names(kind: type) -> tuple[str, ...]:
+    """List the names in ``__slots__`` of a class and its bases."""
+    return tuple(
+        name
+        for base in kind.__mro__
+        for name, member in vars(base).items()
+        if type(member) is MemberDescriptorType and not name.startswith("__")
+    )
+
+
 def class_text(value: Any) -> str:
     """Describe a value's class for messages of the registry: ``a value of class module.Name``."""
     kind = type(value)
@@ -333,8 +362,16 @@ def class_text(value: Any) -> str:
     return f"{CLASS_PREFIX}{module}{kind.__qualname__}"
 
 
+def is_shipped(kind: type) -> bool:
+    """Return whether the adapter of a class comes with jobrun, which has tested what it keeps."""
+    find_adapter(kind)
+    return kind not in _foreign
+
+
 def _search(kind: type) -> Adapter | None:
+    _foreign.discard(kind)
     if kind in _own:
+        _foreign.add(kind)
         return _own[kind]
     if is_named(kind):
         return NAMED
@@ -350,12 +387,16 @@ def _search(kind: type) -> Adapter | None:
         else:
             found = _plugged_in(package, kind)
             if found is not None:
+                _foreign.add(kind)
                 return found
             continue
         adapter: Adapter | None = import_module(f"{here}.{name}").find(kind)
         if adapter is not None:
             return adapter
-    return _find_admitted(kind)
+    admitted = _find_admitted(kind)
+    if admitted is not None:
+        _foreign.add(kind)
+    return admitted
 
 
 def _plugged_in(package: str, kind: type) -> Adapter | None:
