@@ -181,13 +181,15 @@ def unsavable_text(errors: Sequence[UnsavableError], name: str) -> str:
     """List the parts of a blob that cannot be kept, each with its place, for an error message."""
     places = [f"at '{'/'.join((name, *error.path))}'" for error in errors]
     titles = [error.what.removeprefix(CLASS_PREFIX) for error in errors]
-    unknown = [at for at, error in enumerate(errors) if error.part is not None]
+    unknown = {at for at, error in enumerate(errors) if error.part is not None}
     if len(unknown) < 2:
         return "; ".join(
             f"{error.what}, {place}" for error, place in zip(errors, places, strict=True)
         )
-    classes = "; ".join(f"{titles[at]}, {places[at]}" for at in unknown)
-    others = [f"nor {errors[at].what}, {places[at]}" for at in range(len(errors)) if at not in unknown]
+    classes = "; ".join(f"{titles[at]}, {places[at]}" for at in sorted(unknown))
+    others = [
+        f"nor {error.what}, {places[at]}" for at, error in enumerate(errors) if at not in unknown
+    ]
     return "; ".join((f"values of these {len(unknown)} classes: {classes}", *others))
 
 

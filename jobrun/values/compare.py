@@ -66,6 +66,9 @@ def find_difference(expected: Value, found: Value) -> Difference | None:
 
 
 def _parts_difference(expected: Parts, found: Parts) -> Difference | None:
+    if expected.layouts != found.layouts:
+        _, members = (expected.layouts or found.layouts)[0]
+        return Difference(tuple(members[0][0]), "sharing", "does not share memory as it should")
     for path in dict.fromkeys((*expected.leaves, *expected.same, *found.leaves, *found.same)):
         ours, theirs = expected.same.get(path), found.same.get(path)
         if ours != theirs:

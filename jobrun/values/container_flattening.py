@@ -41,6 +41,7 @@ from jobrun.values.adapters.registry import (
 )
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import copy_with_strides, has_gaps
+from jobrun.values.overlapping_arrays import Layout, Pair, common_layouts, find_overlapping, lay_out
 from jobrun.values.structured_dtypes import is_structured_scalar
 
 Value = Any
@@ -73,18 +74,25 @@ class Parts:
         leaves: Arrays, scalars and text. They share memory with what is in the container.
         same: Where something is that was met before, and where that was.
         adapted: Whether adapters have taken something in it apart.
-        held: Values over whose memory their leaves are not, since adapters copy it.
         loose: Arrays that are in no value of an adapter.
         checked: Values whose adapters may leave attributes out, by path.
+        overlapping: Paths of parts that share memory, which a copy cannot do. That of arrays is in
+            the structure.
     """
 
     structure: Any
     leaves: Leaves
     same: Mapping[Path, Path] = field(default_factory=dict)
     adapted: bool = False
-    held: tuple[tuple[Path, Any], ...] = ()
     loose: tuple[Any, ...] = ()
     checked: Mapping[Path, Any] = field(default_factory=dict)
+    overlapping: tuple[Pair, ...] = ()
+
+    @property
+    def layouts(self) -> list[Layout]:
+        """Return how arrays lie in memory that they share."""
+        is_shared = isinstance(self.structure, dict) and "memory" in self.structure
+        return self.structure["memory"] if is_shared else []
 
 
 def is_tree(value: Value) -> bool:
@@ -211,7 +219,11 @@ def unflatten(structure: Any, leaves: Mapping[Path, Value], *, place: bool = Tru
         ValueError: The two do not belong together; the message says how.
     """
     try:
-        unflattener = _Unflattener(leaves, place)
+        placed: dict[Path, Value] = {}
+        if isinstance(structure, dict) and "memory" in structure:
+            placed = lay_out(structure["memory"], leaves)
+            structure = structure["of"]
+        unflattener = _Unflattener({**leaves, **placed}, place, frozenset(placed))
         is_container = isinstance(structure, dict) and "adapted" not in structure
         at = () if is_container and not _is_leaf(structure) else _ALONE
         value = unflattener.value(structure, at)
@@ -284,8 +296,21 @@ class _Flattener:
         arrays = pytorch.to_arrays(tensor for _, tensor in self.tensors)
         found = dict(zip((path for path, _ in self.tensors), arrays, strict=True))
         leaves = {path: found.get(path, leaf) for path, leaf in self.leaves.items()}
-        held, loose = tuple(self.held), tuple(self.loose)
-        return Parts(structure, leaves, self.same, self.adapted, held, loose, self.checked)
+        pairs = find_overlapping(leaves, self.held, identical=False)
+        # Nothing takes memory in again that an adapter copies, or a tensor.
+        fixed = found.keys() | {path for path, _ in self.held}
+        shared = [pair for pair in pairs if fixed.isdisjoint(pair)]
+        if shared:
+            structure = {"memory": common_layouts(leaves, shared), "of": structure}
+        return Parts(
+            structure,
+            leaves,
+            self.same,
+            self.adapted,
+            tuple(self.loose),
+            self.checked,
+            tuple(pair for pair in pairs if pair not in shared),
+        )
 
     def node(self, value: Value, path: Path, taken: set[str] | None = None) -> Any:
         """Flatten one value in a container: store its leaves by path, and return its structure."""
@@ -490,14 +515,11 @@ class _Survey(_Flattener):
                 self.note(error)
                 return {"unkept": class_name(type(value))}
         kind = type(value)
-        try:
-            if find_by_name(class_name(kind)) is not kind:
-                what = f"{class_text(value)}, a class that cannot be found again by its name"
-                raise UnsavableError(path, f"{what}: define it at the top level of a module")
-            arguments, state = attribute_tree(value)
-        except UnsavableError as error:
-            self.note(UnsavableError(path, error.what))
+        why, tree = _by_attributes(value)
+        if tree is None:
+            self.note(UnsavableError(path, why))
             return {"unkept": class_name(kind)}
+        arguments, state = tree
         self.note(UnsavableError(path, class_text(value), value))
         self.kept.append((arguments, state))
         self.depth += 1
@@ -518,12 +540,25 @@ class _Survey(_Flattener):
         return self.node(part, path)
 
 
+def _by_attributes(value: Any) -> tuple[str, tuple[Any, Any] | None]:
+    """Take a value apart as if its class were admitted; or say why even that is not possible."""
+    if find_by_name(class_name(type(value))) is not type(value):
+        what = f"{class_text(value)}, a class that cannot be found again by its name"
+        return f"{what}: define it at the top level of a module", None
+    try:
+        return "", attribute_tree(value)
+    except UnsavableError as error:
+        return error.what, None
+
+
 @dataclass(slots=True)
 class _Unflattener:
     """A container that is being rebuilt from its leaves."""
 
     leaves: Mapping[Path, Value]
     place: bool
+    # Those that lie in common memory.
+    placed: frozenset[Path] = frozenset()
     made: dict[Path, Value] = field(default_factory=dict)
     left: set[Path] = field(default_factory=set)
 
@@ -560,7 +595,7 @@ class _Unflattener:
     def _leaf(self, form: Any, path: Path) -> Value:
         value = self.leaves[path]
         self.left.discard(path)
-        if form == "value":
+        if form == "value" or path in self.placed:
             return value
         if type(value) is not np.ndarray:
             raise ValueError(f"'{'/'.join(path)}' is no array")

@@ -24,7 +24,6 @@ from jobrun.values.blob_kinds import (
     require_storable,
 )
 from jobrun.values.compare import require_adapted
-from jobrun.values.shared_parts import find_overlapping
 
 _OWN_FORM: frozenset[type] = PLAIN_KINDS | {Counter}
 # Of numpy's, immutable as well.
@@ -171,9 +170,7 @@ def _tree_of(value: Value, name: str, copy: Callable[[Value, str], Value]) -> Va
 
 def _stays(parts: trees.Parts) -> bool:
     """Return whether a container needs no copy: adapters take all but arrays of good form apart."""
-    return parts.adapted and all(
-        array.flags.behaved and is_dense(array) for array in parts.loose
-    )
+    return parts.adapted and all(array.flags.behaved and is_dense(array) for array in parts.loose)
 
 
 def _flattened(value: Value, name: str) -> trees.Parts:
@@ -188,9 +185,8 @@ def _flattened(value: Value, name: str) -> trees.Parts:
     except UnsavableError as error:
         fault = find_tree_fault(value, name)
         raise TaskFailedError(*([fault] if fault else [])) from error
-    pairs = find_overlapping(parts.leaves, parts.held, identical=False)
-    if pairs:
-        first, second = ("/".join((name, *path)) for path in pairs[0])
+    if parts.overlapping:
+        first, second = ("/".join((name, *path)) for path in parts.overlapping[0])
         raise TaskFailedError.of(
             "E258",
             f"'{second}' shares memory with '{first}'",

@@ -25,7 +25,7 @@ class LeftOutAttributes:
         warn: Receives the warning.
     """
 
-    def __init__(self, warn: Callable[[str], None]) -> None:
+    def __init__(self, warn: Callable[[str], None] = lambda _: None) -> None:
         self._warn = warn
         self._saves: Counter[str] = Counter()
         self._known: set[tuple[type, str]] = set()
@@ -77,8 +77,8 @@ def _is_same(first: Value, second: Value) -> bool:
 def _warning(blob: str, kind: type, names: list[str]) -> str:
     listed = ", ".join(f"'{name}'" for name in names)
     return (
-        f"blob '{blob}': the adapter of {kind.__module__}.{kind.__qualname__} does not keep {listed}: a "
-        "value that is made again, by a resume or as a copy, may compute something else than plain "
-        "Python; let get return them, or name them in leaves_out if nothing depends on them: "
-        "'jobrun explain adapters'"
+        f"blob '{blob}': the adapter of {kind.__module__}.{kind.__qualname__} does not keep "
+        f"{listed}: a value that is made again, by a resume or as a copy, may compute something "
+        "else than plain Python; let get return them, or name them in leaves_out if nothing "
+        "depends on them: 'jobrun explain adapters'"
     )

@@ -235,8 +235,9 @@ def _fault(code: Code, message: str, mend: str, reader: Reader) -> Fault:
     return Fault(code, message, mend, reader.origin, reader.path)
 
 
-# Names of ``adapt``, what the rules of operators find, functions that a module beside the spec does not define, and
-# arguments that a function does not take: faults of the spec, wherever they are found.
+# Names of ``adapt``, what the rules of operators find, functions that a module beside the spec does
+# not define, and arguments that a function does not take: faults of the spec, wherever they are
+# found.
 SPEC_CODES = frozenset({"E250", "E251", "E290", "E291", "E292", "E294", "E392", "E393"})
 
 

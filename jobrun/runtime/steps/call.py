@@ -168,10 +168,12 @@ class _Call:
             if is_kept or is_tree(values[name]):
                 # The callable has kept it: from now on the blob is another array. What it has put
                 # into a container must have no other owner either.
-                parts_kept = find_kept(values[name], is_kept=is_kept)
-                if blob not in self._step.outputs:
-                    kept.append((blob, "was lent", parts_kept))
-                own = detach if parts_kept else take_over
+                found = find_kept(values[name], is_kept=is_kept)
+                own = detach if found else take_over
+                if found and blob not in self._step.outputs:
+                    kept.append((blob, "was lent", found))
+                # References of ours would count as kept ones.
+                del found
                 note_gaps = self._gap_notes.to(frame)
                 self._put(frame, blob, own(values[name], display_name(blob), note_gaps))
         self._store(frame, parts, kept)

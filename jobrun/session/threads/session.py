@@ -99,7 +99,7 @@ class ThreadsSession:
         self._user_modules: FolderOnPath | None = None
         # Callables whose modules were imported before they were called: targets and folders.
         self._imported: set[tuple[str, str]] = set()
-        self._left_out = LeftOutAttributes(ignore)
+        self._left_out = LeftOutAttributes()
         self._leash = ChildReaper()
         self._savings = Snapshots()
         self._running: GroupRun | None = None
@@ -130,9 +130,7 @@ class ThreadsSession:
         if context.adapt:
             admit_classes(context.adapt, context.folder)
         self._imported = set()
-        self._left_out = LeftOutAttributes(
-            lambda text: context.emit(Noted(text, level="warning"))
-        )
+        self._left_out = LeftOutAttributes(lambda text: context.emit(Noted(text, level="warning")))
 
     def run(
         self, group: TaskGroup, epoch: int, outputs: Outputs, points: SafePointHooks | None = None
@@ -337,8 +335,9 @@ class ThreadsSession:
         if final and self._savings.kept:
             for workspace in self._workspaces.values():
                 self._savings.kept.require_all_same(workspace, _AT_END, wholly=True)
+        compare = self._left_out.compare
         settled = [
-            (node, workspace, _settle_blobs(node, workspace, keep.get(node, ()), self._left_out.compare))
+            (node, workspace, _settle_blobs(node, workspace, keep.get(node, ()), compare))
             for node, workspace in self._workspaces.items()
         ]
         # Only when all of it is known to be right.

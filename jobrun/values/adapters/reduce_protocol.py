@@ -65,7 +65,8 @@ def attribute_tree(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises:
         UnsavableError: As by ``object_tree``.
     """
-    if not _has_plain_state(type(value)):
+    kind: Any = type(value)
+    if not _has_plain_state(kind):
         return object_tree(value)
     attributes = attributes_of(value)
     if not all(map(_may_be_kept, attributes.values())):
@@ -77,16 +78,19 @@ def attribute_tree(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 def _has_plain_state(kind: type) -> bool:
     """Return whether a class differs from ``object`` in ``__getstate__`` alone, for copies."""
     plain: Any = object
-    is_replaced = kind.__getstate__ is not plain.__getstate__  # type: ignore[attr-defined]
+    is_replaced = kind.__getstate__ is not plain.__getstate__
     same = all(getattr(kind, name) is getattr(plain, name) for name in _REDUCING)
-    return is_replaced and same and not any(hasattr(kind, name) for name in _NEW_ARGUMENTS) and (
-        kind.__base__ is object or not issubclass(kind, _CONTENT)
+    return (
+        is_replaced
+        and same
+        and not any(hasattr(kind, name) for name in _NEW_ARGUMENTS)
+        and (kind.__base__ is object or not issubclass(kind, _CONTENT))
     )
 
 
 def _may_be_kept(value: Any) -> bool:
     """Return whether a value is of a kind that is kept, or that could be: no lock, file, lambda."""
-    kind = type(value)
+    kind: Any = type(value)
     adapter = find_adapter(kind)
     if adapter is not None and adapter.by_name:
         return bool(find_name(value))

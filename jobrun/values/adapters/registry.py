@@ -200,16 +200,12 @@ def adapt(
     if kind.__module__ in ("builtins", "numpy", "collections") and kind not in _NOT_KEPT:
         raise TypeError(f"{kind.__qualname__} is kept without an adapter; adapt a class of yours")
     if isinstance(what, type) and get is None:
-        _own[what] = replace(
-            _reducing_adapter(what), version=version, leaves_out=tuple(leaves_out)
-        )
+        _own[what] = replace(_reducing_adapter(what), version=version, leaves_out=tuple(leaves_out))
         _found.clear()
         return what
     if isinstance(what, type) and get is not None:
         maker = None if make is None else lambda _, tree: make(tree)
-        _own[what] = Adapter(
-            get, maker, set, version=version, leaves_out=tuple(leaves_out)
-        )
+        _own[what] = Adapter(get, maker, set, version=version, leaves_out=tuple(leaves_out))
         _found.clear()
         return what
     if get is None or set is None:
@@ -340,7 +336,8 @@ def package_of(kind: Any) -> str:
 
 def attributes_of(value: Any) -> dict[str, Any]:
     """Return the attributes of a Python object by name, those in ``__slots__`` too."""
-    slots = {name: getattr(value, name) for name in slot_names(type(value)) if hasattr(value, name)}
+    kind: Any = type(value)
+    slots = {name: getattr(value, name) for name in slot_names(kind) if hasattr(value, name)}
     return {**slots, **getattr(value, "__dict__", {})}
 
 

@@ -154,9 +154,7 @@ _ADAPTERS: dict[type, Adapter] = {
         memory=_bytes_of,
     ),
     bytearray: Adapter(bytes, lambda _, tree: bytearray(tree), memory=_bytes_of),
-    itertools.count: _value(
-        _count_tree, lambda _, tree: itertools.count(*tree), immutable=False
-    ),
+    itertools.count: _value(_count_tree, lambda _, tree: itertools.count(*tree), immutable=False),
     range: _value(
         lambda value: [value.start, value.stop, value.step], lambda _, tree: range(*tree)
     ),
