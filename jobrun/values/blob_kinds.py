@@ -179,18 +179,16 @@ def find_tree_fault(value: Value, name: str) -> Fault | None:
 
 def unsavable_text(errors: Sequence[UnsavableError], name: str) -> str:
     """List the parts of a blob that cannot be kept, each with its place, for an error message."""
-    places = [f"at '{'/'.join((name, *error.path))}'" for error in errors]
-    titles = [error.what.removeprefix(CLASS_PREFIX) for error in errors]
-    unknown = {at for at, error in enumerate(errors) if error.part is not None}
-    if len(unknown) < 2:
-        return "; ".join(
-            f"{error.what}, {place}" for error, place in zip(errors, places, strict=True)
-        )
-    classes = "; ".join(f"{titles[at]}, {places[at]}" for at in sorted(unknown))
-    others = [
-        f"nor {error.what}, {places[at]}" for at, error in enumerate(errors) if at not in unknown
-    ]
-    return "; ".join((f"values of these {len(unknown)} classes: {classes}", *others))
+    lines = [f"{error.what}, at '{'/'.join((name, *error.path))}'" for error in errors]
+    known = [error.part is None for error in errors]
+    classes = [line for line, is_known in zip(lines, known, strict=True) if not is_known]
+    others = [line for line, is_known in zip(lines, known, strict=True) if is_known]
+    if not classes:
+        return "; ".join(others)
+    if len(classes) > 1:
+        listed = "; ".join(line.removeprefix(CLASS_PREFIX) for line in classes)
+        classes = [f"values of these {len(classes)} classes: {listed}"]
+    return "; ".join((*classes, *(f"nor {line}" for line in others)))
 
 
 def unsavable_mend(errors: Sequence[UnsavableError]) -> str:

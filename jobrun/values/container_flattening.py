@@ -542,13 +542,18 @@ class _Survey(_Flattener):
 
 def _by_attributes(value: Any) -> tuple[str, tuple[Any, Any] | None]:
     """Take a value apart as if its class were admitted; or say why even that is not possible."""
+    try:
+        arguments, state = attribute_tree(value)
+    except UnsavableError as error:
+        return error.what, None
     if find_by_name(class_name(type(value))) is not type(value):
         what = f"{class_text(value)}, a class that cannot be found again by its name"
         return f"{what}: define it at the top level of a module", None
-    try:
-        return "", attribute_tree(value)
-    except UnsavableError as error:
-        return error.what, None
+    found = state.get("state")
+    if isinstance(found, tuple) and len(found) == 2:
+        # Attributes in __dict__, and in __slots__.
+        state["state"] = {name: one for part in found if part for name, one in part.items()}
+    return "", (arguments, state)
 
 
 @dataclass(slots=True)

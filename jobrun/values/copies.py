@@ -168,6 +168,17 @@ def _tree_of(value: Value, name: str, copy: Callable[[Value, str], Value]) -> Va
     return _copied(_flattened(value, name), name, copy)
 
 
+def lives_on(value: Value) -> bool:
+    """Return whether a container has values of users' adapters, which rather stay than are copied.
+
+    Copies may lack what such an adapter leaves out.
+    """
+    try:
+        return bool(trees.flatten(value).checked)
+    except UnsavableError:
+        return False
+
+
 def _stays(parts: trees.Parts) -> bool:
     """Return whether a container needs no copy: adapters take all but arrays of good form apart."""
     return parts.adapted and all(array.flags.behaved and is_dense(array) for array in parts.loose)

@@ -43,7 +43,7 @@ def _kinds() -> dict[str, Any]:
         "Fortran order": {"w": wide, "column": wide[:, 1]},
         "rows with fields": {"table": table, "row": table[1], "x": table["x"]},
         "slots": Slotted(buf[2]),
-        "objects": cells,
+        "objects": {"cells": cells},
         "one array at two places": cyclic,
         "a chain": [buf[0, :3], buf[0, 2:5], buf[0, 4:]],
     }
@@ -124,7 +124,7 @@ def test_a_layout_that_does_not_fit_is_refused(layout):
     parts = flatten([np.zeros(3)])
     structure = {"memory": layout, "of": {"list": ["value"]}}
 
-    with pytest.raises(ValueError, match="gaps|small|cannot be read|strides|offset|negative"):
+    with pytest.raises(ValueError, match=r"gaps|small|cannot be read|strides|offset|negative"):
         unflatten(structure, {("a",): parts.leaves["0",]})
 
 
