@@ -221,7 +221,7 @@ def adapt(
 
 
 def admit(names: Iterable[str]) -> None:
-    """Admit the classes of packages and modules, or single classes, by their own protocol.
+    """Register the classes of packages and modules, or single classes, that the spec admits.
 
     Their values are kept by their attributes, or by their own ``__reduce_ex__``, unless an adapter
     knows the class. What was admitted before is no longer.
