@@ -61,6 +61,7 @@ def plan_json(job: Job, sizes: Sizes | None = None, made: Made | None = None) ->
         "description": job.description,
         "seed": job.seed,
         "blas_threads": job.blas_threads,
+        "adapt": list(job.adapt),
         "params": dict(job.params),
         "exact": job.exactness.exact,
         "not_exact_because": [

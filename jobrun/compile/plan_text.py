@@ -72,6 +72,7 @@ def plan_text(
     lines += [_format_row("", text) for text in (loss_bound, *measured) if text]
     for target in job.notify:
         lines.append(_format_row("notify", f"{target.describe()} of {', '.join(target.on)}"))
+    lines += [_format_row("adapted", name) for name in job.adapt]
     lines += [_format_row("listener", name) for name in job.listeners]
     lines += [_format_row("metric", f"{name} = {_probe(probe)}") for name, probe in job.metrics]
     lines += [_format_row("stop", _stop(condition)) for condition in job.stop]

@@ -71,6 +71,7 @@ _DIVIDED_AGAIN = {"epoch": "them again in the next pass", "never": "what is left
 def render_job(job: Job) -> str:
     """Render a whole job as lines of text: params, nodes, groups, state, conditions, policy."""
     lines = [f"job {job.name}", f"seed {job.seed}", f"blas_threads {job.blas_threads}"]
+    lines += [f"adapt {name}" for name in job.adapt]
     lines += [f"param {name} = {value!r}" for name, value in job.params]
     lines += [_node(node) for node in job.cluster]
     for group in job.groups:

@@ -301,6 +301,9 @@ class Job:
         layouts: How state is distributed over nodes, for a resume on another number of them.
         notify: Where news of the run is sent.
         listeners: Names of what gets the run's metrics, live.
+        adapt: Packages, modules and classes (``optuna.trial``, ``optuna.trial:FrozenTrial``) whose
+            values are kept by their attributes.
+        adapt_at: The places of these names in the spec.
     """
 
     name: str
@@ -327,6 +330,8 @@ class Job:
     layouts: tuple[StateLayout, ...] = ()
     notify: tuple[NotifyTarget, ...] = ()
     listeners: tuple[str, ...] = ()
+    adapt: tuple[str, ...] = ()
+    adapt_at: tuple[Origin, ...] = field(default=(), compare=False)
 
     @property
     def groups(self) -> tuple[TaskGroup, ...]:

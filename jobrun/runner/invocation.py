@@ -241,6 +241,7 @@ def _run_loop(
         places,
         node_files(work.job, work.store, work.run),
         work.code,
+        work.job.adapt,
     )
     session.open(work.job.cluster, context)
     again = f"jobrun resume {work.run.handle(work.options.run_dir)}"

@@ -92,6 +92,8 @@ class RunContext:
         files: Where nodes write their files of epochs; unused where all nodes are this process.
         code: Digests of the job's modules by the real path of their files: an import of another
             source is refused, in each process. None to compare nothing.
+        adapt: Packages, modules and classes whose values are kept by their attributes; every
+            process of the run imports and admits them before it loads a value.
     """
 
     seed: int
@@ -102,6 +104,7 @@ class RunContext:
     placement: Mapping[str, str] = field(default_factory=dict)
     files: NodeFiles = field(default_factory=NodeFiles)
     code: Mapping[str, str] | None = None
+    adapt: tuple[str, ...] = ()
 
 
 class Session(Protocol):

@@ -7,6 +7,7 @@
 - ``object_state``: states of objects. ``pytorch``: tensors and modules. ``estimators``: objects as
   in scikit-learn.
 - ``copies``: copies that share no memory. ``compare``: whether and how two values differ.
-  ``shared_parts``: memory, generators and objects that two values share.
+  ``shared_parts``: memory, generators and objects that two values share; ``overlapping_arrays``:
+  arrays of one value. ``left_out_attributes``: what adapters leave out.
 - ``change_detection``: whether a callable changed a container or object that it was lent.
 """

@@ -14,7 +14,12 @@ import numpy as np
 from jobrun.core.errors import Fault, TaskFailedError
 from jobrun.values import container_flattening as trees
 from jobrun.values import object_state as objects
-from jobrun.values.adapters.registry import UnsavableError
+from jobrun.values.adapters.registry import (
+    CLASS_PREFIX,
+    UnsavableError,
+    find_adapter,
+    package_of,
+)
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.structured_dtypes import iterate_fields
 
@@ -34,19 +39,27 @@ _PYTHON_KINDS: dict[type, Kind] = {
 }
 # Immutable, so a copy is never needed.
 PLAIN_KINDS: frozenset[type] = frozenset({bool, int, float, complex, str})
+# Of what a subclass may hold more.
+_CONVERTIBLE = (dict, list, tuple, str, int, float, bytes)
 # libhdf5's own limit.
 MOST_DIMENSIONS = 32
 
 
 _TREE_MEND = (
     "a container holds arrays, numbers, text, bytes, None, further containers and values with an "
-    "adapter; convert the value to one of these, leave it out, or adapt its class, for which "
-    "jobrun.adapt(TheClass) is often enough: 'jobrun explain adapters'"
+    "adapter; convert the value to one of these, or leave it out; if it is an attribute of an "
+    "object, let jobrun.adapt(TheClass, get=…, make=…) leave it out and make it again: 'jobrun "
+    "explain adapters'"
 )
 
 _OBJECT_MEND = (
     "it is an object, which is a blob of its own: make it in a task of init with rebuild: true, "
     "and list it in inout where it is changed; 'jobrun explain objects'"
+)
+
+_PARTLY_MEND = (
+    "what is after 'nor' cannot be kept: let jobrun.adapt(TheClass, get=…, make=…), of the class "
+    "that has it, leave it out and make it again"
 )
 
 DType = np.dtype[Any]
@@ -75,7 +88,14 @@ def check_storable(value: Value, name: str) -> Fault | None:
         return None
     if trees.is_tree(value):
         return find_tree_fault(value, name)
-    return Fault("E202", f"blob '{name}' cannot hold {_class_text(value)}", _mend(value))
+    text, mend = _class_text(value), _mend(value)
+    errors = [] if isinstance(value, np.ndarray) or callable(value) else trees.list_unsavable(value)
+    if any(error.part is not None for error in errors):
+        text = text if len(errors) == 1 else unsavable_text(errors, name)
+        is_subclass = isinstance(value, _CONVERTIBLE)
+        mend = mend if is_subclass else "give it state_dict() and load_state_dict()"
+        mend = f"{unsavable_mend(errors)}; or {mend}"
+    return Fault("E202", f"blob '{name}' cannot hold {text}", mend)
 
 
 def may_be_compound(kind: type) -> bool:
@@ -142,19 +162,49 @@ def _array_refusal(value: Value, name: str) -> Fault | None:
 
 
 def find_tree_fault(value: Value, name: str) -> Fault | None:
-    """Return a fault if a container has a value of a kind that no blob may hold, or None."""
+    """Return a fault that lists all values of kinds that no blob may hold, or None."""
     try:
         parts = trees.flatten(value)
-    except UnsavableError as error:
-        place = "/".join((name, *error.path))
-        mend = _OBJECT_MEND if is_object(error.part) else _TREE_MEND
-        return Fault("E202", f"blob '{name}' cannot hold {error.what}, at '{place}'", mend)
+    except UnsavableError:
+        errors = trees.list_unsavable(value)
+        text = unsavable_text(errors, name)
+        return Fault("E202", f"blob '{name}' cannot hold {text}", unsavable_mend(errors))
     faults = (
         _array_refusal(leaf, "/".join((name, *path)))
         for path, leaf in parts.leaves.items()
         if type(leaf) is np.ndarray
     )
     return next(filter(None, faults), None)
+
+
+def unsavable_text(errors: Sequence[UnsavableError], name: str) -> str:
+    """List the parts of a blob that cannot be kept, each with its place, for an error message."""
+    lines = [f"{error.what}, at '{'/'.join((name, *error.path))}'" for error in errors]
+    known = [error.part is None for error in errors]
+    classes = [line for line, is_known in zip(lines, known, strict=True) if not is_known]
+    others = [line for line, is_known in zip(lines, known, strict=True) if is_known]
+    if not classes:
+        return "; ".join(others)
+    if len(classes) > 1:
+        listed = "; ".join(line.removeprefix(CLASS_PREFIX) for line in classes)
+        classes = [f"values of these {len(classes)} classes: {listed}"]
+    return "; ".join((*classes, *(f"nor {line}" for line in others)))
+
+
+def unsavable_mend(errors: Sequence[UnsavableError]) -> str:
+    """Say how parts of a blob can be kept: by the line of the spec that admits their classes."""
+    parts = [error.part for error in errors if error.part is not None]
+    unknown = [one for one in parts if find_adapter(type(one)) is None]
+    mends = []
+    if len(parts) < len(errors):
+        mends.append(_TREE_MEND if not parts else _PARTLY_MEND)
+    if any(map(is_object, parts)):
+        mends.append(_OBJECT_MEND)
+    if unknown:
+        packages = ", ".join(sorted({package_of(type(one)) for one in unknown}))
+        mends.append(f"write adapt: [{packages}] in the spec, which admits their classes")
+        mends.append("jobrun.adapt(TheClass) in code does so, too: 'jobrun explain adapters'")
+    return "; ".join(mends)
 
 
 def _class_text(value: Any) -> str:
@@ -170,7 +220,7 @@ def _mend(value: Any) -> str:
         return "give every item one numeric dtype, or one length where items are sequences"
     if isinstance(value, np.ndarray):
         return "convert it to a plain array with numpy.array(value), or its filled() first"
-    if isinstance(value, dict | list | tuple | str | int | float | bytes):
+    if isinstance(value, _CONVERTIBLE):
         plain = next(one.__name__ for one in type(value).__mro__ if one.__module__ == "builtins")
         return (
             f"convert it: {plain}(value); a subclass may hold more than that, which would be lost"

@@ -70,6 +70,9 @@ def find_difference(expected: Value, found: Value) -> Difference | None:
 
 
 def _parts_difference(expected: Parts, found: Parts) -> Difference | None:
+    if expected.layouts != found.layouts:
+        _, members = (expected.layouts or found.layouts)[0]
+        return Difference(tuple(members[0][0]), "sharing", "does not share memory as it should")
     for path in dict.fromkeys((*expected.leaves, *expected.same, *found.leaves, *found.same)):
         ours, theirs = expected.same.get(path), found.same.get(path)
         if ours != theirs:
@@ -171,8 +174,13 @@ def _same_trees(first: Value, second: Value) -> bool:
         ours, theirs = trees.flatten(first), trees.flatten(second)
     except UnsavableError:
         return False
-    return ours.structure == theirs.structure and all(
-        same_bits(leaf, theirs.leaves[path]) for path, leaf in ours.leaves.items()
+    return same_parts(ours, theirs)
+
+
+def same_parts(first: Parts, second: Parts) -> bool:
+    """Return whether two flattened containers are equal in structure and in the bits of leaves."""
+    return first.structure == second.structure and all(
+        same_bits(leaf, second.leaves[path]) for path, leaf in first.leaves.items()
     )
 
 

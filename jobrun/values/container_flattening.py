@@ -21,6 +21,7 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import is_long, key_text
 from jobrun.values import dataclasses_and_tuples, pytorch
+from jobrun.values.adapters.reduce_protocol import attribute_tree
 from jobrun.values.adapters.registry import (
     Adapter,
     Path,
@@ -30,14 +31,17 @@ from jobrun.values.adapters.registry import (
     class_text,
     fill_adapted,
     find_adapter,
+    find_by_name,
     find_named_value,
     is_adapted,
     is_makeable,
+    is_shipped,
     make_adapted,
     take_tree,
 )
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import copy_with_strides, has_gaps
+from jobrun.values.overlapping_arrays import Layout, Pair, common_layouts, find_overlapping, lay_out
 from jobrun.values.structured_dtypes import is_structured_scalar
 
 Value = Any
@@ -70,14 +74,25 @@ class Parts:
         leaves: Arrays, scalars and text. They share memory with what is in the container.
         same: Where something is that was met before, and where that was.
         adapted: Whether adapters have taken something in it apart.
-        held: Values over whose memory their leaves are not, since adapters copy it.
+        loose: Arrays that are in no value of an adapter.
+        checked: Values whose adapters may leave attributes out, by path.
+        overlapping: Paths of parts that share memory, which a copy cannot do. That of arrays is in
+            the structure.
     """
 
     structure: Any
     leaves: Leaves
     same: Mapping[Path, Path] = field(default_factory=dict)
     adapted: bool = False
-    held: tuple[tuple[Path, Any], ...] = ()
+    loose: tuple[Any, ...] = ()
+    checked: Mapping[Path, Any] = field(default_factory=dict)
+    overlapping: tuple[Pair, ...] = ()
+
+    @property
+    def layouts(self) -> list[Layout]:
+        """Return how arrays lie in memory that they share."""
+        is_shared = isinstance(self.structure, dict) and "memory" in self.structure
+        return self.structure["memory"] if is_shared else []
 
 
 def is_tree(value: Value) -> bool:
@@ -169,11 +184,27 @@ def flatten(value: Value, reserved: tuple[str, ...] = (), *, gaps: bool = False)
     """
     flattener = _Flattener(gaps)
     at = () if type(value) in _CONTAINERS or is_record(value) else _ALONE
-    structure = flattener.node(value, at, set(reserved))
-    arrays = pytorch.to_arrays(tensor for _, tensor in flattener.tensors)
-    found = dict(zip((path for path, _ in flattener.tensors), arrays, strict=True))
-    leaves = {path: found.get(path, leaf) for path, leaf in flattener.leaves.items()}
-    return Parts(structure, leaves, flattener.same, flattener.adapted, tuple(flattener.held))
+    return flattener.parts(flattener.node(value, at, set(reserved)))
+
+
+def list_unsavable(value: Value) -> list[UnsavableError]:
+    """List all parts of a value that cannot be kept, one of each class, with their paths.
+
+    Those with a ``part`` can be kept once their classes are admitted: their attributes are listed,
+    too. The others cannot be, for the reason in ``what``.
+    """
+    survey = _Survey()
+    survey.survey(value)
+    return list(survey.errors.values())
+
+
+def flatten_leniently(value: Value) -> Parts:
+    """Flatten a value as if each unknown class were admitted, to compare it; never to rebuild it.
+
+    Of what cannot be kept nothing but the class is in the structure.
+    """
+    survey = _Survey()
+    return survey.parts(survey.survey(value))
 
 
 def unflatten(structure: Any, leaves: Mapping[Path, Value], *, place: bool = True) -> Value:
@@ -188,7 +219,11 @@ def unflatten(structure: Any, leaves: Mapping[Path, Value], *, place: bool = Tru
         ValueError: The two do not belong together; the message says how.
     """
     try:
-        unflattener = _Unflattener(leaves, place)
+        placed: dict[Path, Value] = {}
+        if isinstance(structure, dict) and "memory" in structure:
+            placed = lay_out(structure["memory"], leaves)
+            structure = structure["of"]
+        unflattener = _Unflattener({**leaves, **placed}, place, frozenset(placed))
         is_container = isinstance(structure, dict) and "adapted" not in structure
         at = () if is_container and not _is_leaf(structure) else _ALONE
         value = unflattener.value(structure, at)
@@ -251,6 +286,31 @@ class _Flattener:
     holder: Path | None = None
     # Where values are that must be complete before anything refers to them.
     unfinished: set[Path] = field(default_factory=set)
+    loose: list[Any] = field(default_factory=list)
+    checked: dict[Path, Any] = field(default_factory=dict)
+    # How many values with adapters are being taken apart, each in the one before.
+    depth: int = 0
+
+    def parts(self, structure: Any) -> Parts:
+        """Return the leaves of a container and this structure, with tensors as arrays."""
+        arrays = pytorch.to_arrays(tensor for _, tensor in self.tensors)
+        found = dict(zip((path for path, _ in self.tensors), arrays, strict=True))
+        leaves = {path: found.get(path, leaf) for path, leaf in self.leaves.items()}
+        pairs = find_overlapping(leaves, self.held, identical=False)
+        # Nothing takes memory in again that an adapter copies, or a tensor.
+        fixed = found.keys() | {path for path, _ in self.held}
+        shared = [pair for pair in pairs if fixed.isdisjoint(pair)]
+        if shared:
+            structure = {"memory": common_layouts(leaves, shared), "of": structure}
+        return Parts(
+            structure,
+            leaves,
+            self.same,
+            self.adapted,
+            tuple(self.loose),
+            self.checked,
+            tuple(pair for pair in pairs if pair not in shared),
+        )
 
     def node(self, value: Value, path: Path, taken: set[str] | None = None) -> Any:
         """Flatten one value in a container: store its leaves by path, and return its structure."""
@@ -286,14 +346,16 @@ class _Flattener:
         kind = type(value)
         if pytorch.is_tensor(value):
             self.tensors.append((path, value))
-            facts = pytorch.tensor_facts(value, gaps=self.gaps)
+            facts = pytorch.tensor_facts(value, gaps=self.gaps or self.depth > 0)
             if 0 in facts.get("strides", ()):
                 raise UnsavableError(path, "a tensor whose elements share memory; clone() it")
             return self._leaf(None, path, {"tensor": facts} if facts else "tensor")
         if is_structured_scalar(value) and is_numpy_scalar(value):
             return self._leaf(value, path, "value")
         if kind is np.ndarray and not value.dtype.hasobject:
-            if self.gaps and has_gaps(value.shape, value.strides, value.itemsize):
+            if not self.depth:
+                self.loose.append(value)
+            if (self.gaps or self.depth) and has_gaps(value.shape, value.strides, value.itemsize):
                 return self._leaf(value, path, {"strides": list(value.strides)})
             return self._leaf(value, path, "value")
         if id(value) in self.around:
@@ -333,8 +395,17 @@ class _Flattener:
             self.holder = outer
 
     def _taken_apart(self, value: Any, adapter: Adapter | None, path: Path) -> Any:
+        self.depth += 1
+        try:
+            return self._adapted_parts(value, adapter, path)
+        finally:
+            self.depth -= 1
+
+    def _adapted_parts(self, value: Any, adapter: Adapter | None, path: Path) -> Any:
         taken = value
         if adapter is not None:
+            if not is_shipped(type(value)):
+                self.checked[path] = value
             taken = UnboundValue(class_name(type(value)), adapter.version, None)
             tree = take_tree(adapter, value, path)
             taken.tree, taken.rest = (tree, None) if adapter.fill is None else tree
@@ -420,12 +491,79 @@ class _Flattener:
         return {"class": name, kind: items}
 
 
+class _Survey(_Flattener):
+    """Collects all that cannot be kept in a value, as if each unknown class were admitted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # The first part of each class, or with each reason.
+        self.errors: dict[Any, UnsavableError] = {}
+
+    def survey(self, value: Value) -> Any:
+        """Flatten a value and return its structure; collect what cannot be kept in it."""
+        try:
+            return self.node(value, ())
+        except RecursionError:
+            self.note(UnsavableError((), f"a {type(value).__qualname__} that is nested too deep"))
+            return None
+
+    def node(self, value: Value, path: Path, taken: set[str] | None = None) -> Any:
+        try:
+            return super().node(value, path, taken)
+        except UnsavableError as error:
+            if error.part is not value or find_adapter(type(value)) is not None:
+                self.note(error)
+                return {"unkept": class_name(type(value))}
+        kind = type(value)
+        why, tree = _by_attributes(value)
+        if tree is None:
+            self.note(UnsavableError(path, why))
+            return {"unkept": class_name(kind)}
+        arguments, state = tree
+        self.note(UnsavableError(path, class_text(value), value))
+        self.kept.append((arguments, state))
+        self.depth += 1
+        parts = [self._attributes(part, path) for part in (arguments, *state.values())]
+        self.depth -= 1
+        return {"adapted": class_name(kind), "of": parts}
+
+    def note(self, error: UnsavableError) -> None:
+        """Add a part to the list unless there is one of its class, or with the same reason."""
+        self.errors.setdefault(error.what if error.part is None else type(error.part), error)
+
+    def _attributes(self, part: Any, path: Path) -> Any:
+        if type(part) is dict and _NAMES.issuperset(map(type, part)):
+            return {
+                key_text(name): self.node(one, (*path, key_text(name)))
+                for name, one in part.items()
+            }
+        return self.node(part, path)
+
+
+def _by_attributes(value: Any) -> tuple[str, tuple[Any, Any] | None]:
+    """Take a value apart as if its class were admitted; or say why even that is not possible."""
+    try:
+        arguments, state = attribute_tree(value)
+    except UnsavableError as error:
+        return error.what, None
+    if find_by_name(class_name(type(value))) is not type(value):
+        what = f"{class_text(value)}, a class that cannot be found again by its name"
+        return f"{what}: define it at the top level of a module", None
+    found = state.get("state")
+    if isinstance(found, tuple) and len(found) == 2:
+        # Attributes in __dict__, and in __slots__.
+        state["state"] = {name: one for part in found if part for name, one in part.items()}
+    return "", (arguments, state)
+
+
 @dataclass(slots=True)
 class _Unflattener:
     """A container that is being rebuilt from its leaves."""
 
     leaves: Mapping[Path, Value]
     place: bool
+    # Those that lie in common memory.
+    placed: frozenset[Path] = frozenset()
     made: dict[Path, Value] = field(default_factory=dict)
     left: set[Path] = field(default_factory=set)
 
@@ -462,7 +600,7 @@ class _Unflattener:
     def _leaf(self, form: Any, path: Path) -> Value:
         value = self.leaves[path]
         self.left.discard(path)
-        if form == "value":
+        if form == "value" or path in self.placed:
             return value
         if type(value) is not np.ndarray:
             raise ValueError(f"'{'/'.join(path)}' is no array")

@@ -25,7 +25,6 @@ from jobrun.values.blob_kinds import (
 )
 from jobrun.values.compare import require_adapted
 from jobrun.values.file_memory import is_whole_file
-from jobrun.values.shared_parts import find_overlapping
 
 _OWN_FORM: frozenset[type] = PLAIN_KINDS | {Counter}
 # Of numpy's, immutable as well.
@@ -37,6 +36,10 @@ _ADAPTER_MEND = (
     "let the adapter's get return all that make needs to make an equal value; 'jobrun explain "
     "adapters' shows one"
 )
+
+
+def _ignore(*_: object) -> None:
+    """Note nothing."""
 
 
 def detach(value: Value, name: str = "?", note_gaps: Callable[[str], None] | None = None) -> Value:
@@ -93,12 +96,37 @@ def detach_state(state: Value) -> Value:
     return _copied(trees.flatten(state, gaps=True), "?", detach, gaps=True)
 
 
-def boundary_form(value: Value, name: str = "?") -> Value:
+def take_over(
+    value: Value, name: str = "?", note_gaps: Callable[[str], None] | None = None
+) -> Value:
+    """Return a blob's value to which nothing else refers: itself, or a copy of what need be.
+
+    What adapters take apart stays the very object that it is in plain Python, since another one
+    would lack what its adapter leaves out. All else is copied, as by ``detach``.
+
+    Raises:
+        TaskFailedError: As by ``detach``.
+    """
+    if trees.is_tree(value) and _stays(_flattened(value, name)):
+        return value
+    return detach(value, name, note_gaps)
+
+
+def boundary_form(
+    value: Value, name: str = "?", note_remade: Callable[[str, trees.Parts, Value], None] = _ignore
+) -> Value:
     """Copy a blob's value into gapless memory of its own, unless it already owns such memory.
 
     That is, of an array: memory of its own, aligned, writable, without gaps, in the axis order that
     it had, because sums and products add in the order of memory. An array that has this form is
-    returned itself, and so is an object, whose form is its own matter; anything else as a copy.
+    returned itself, and so is an object, whose form is its own matter, and a container of what
+    adapters take apart; anything else as a copy.
+
+    Args:
+        value: The value.
+        name: For errors.
+        note_remade: Called for a value that adapters take apart: its name, its parts, and what a
+            load would make of these.
 
     Raises:
         TaskFailedError: E202, if no blob can hold the value; the error names ``name``.
@@ -107,7 +135,12 @@ def boundary_form(value: Value, name: str = "?") -> Value:
         if type(value) in _OWN_FORM or isinstance(value, _NUMBERS):
             return value
         if trees.is_tree(value):
-            return _tree_of(value, name, boundary_form)
+            parts = _flattened(value, name)
+            # Also of what stays: that it can be made again is known before it is saved.
+            remade = _copied(parts, name, boundary_form)
+            if parts.checked:
+                note_remade(name, parts, remade)
+            return value if _stays(parts) else remade
         return value if is_object(value) else detach(value, name)
     if value.dtype.hasobject:
         require_storable(value, name)
@@ -135,7 +168,28 @@ def object_copy_error(value: Value, name: str) -> TaskFailedError:
 
 
 def _tree_of(value: Value, name: str, copy: Callable[[Value, str], Value]) -> Value:
-    """Copy a container: copy each leaf by ``copy``, and rebuild the container from the copies.
+    """Copy a container: copy each leaf by ``copy``, and rebuild the container from the copies."""
+    return _copied(_flattened(value, name), name, copy)
+
+
+def lives_on(value: Value) -> bool:
+    """Return whether a container has values of users' adapters, which rather stay than are copied.
+
+    Copies may lack what such an adapter leaves out.
+    """
+    try:
+        return bool(trees.flatten(value).checked)
+    except UnsavableError:
+        return False
+
+
+def _stays(parts: trees.Parts) -> bool:
+    """Return whether a container needs no copy: adapters take all but arrays of good form apart."""
+    return parts.adapted and all(array.flags.behaved and is_dense(array) for array in parts.loose)
+
+
+def _flattened(value: Value, name: str) -> trees.Parts:
+    """Flatten a container in a blob.
 
     Raises:
         TaskFailedError: E202, something in it is of a kind that cannot be kept; E258, arrays in it
@@ -146,15 +200,14 @@ def _tree_of(value: Value, name: str, copy: Callable[[Value, str], Value]) -> Va
     except UnsavableError as error:
         fault = find_tree_fault(value, name)
         raise TaskFailedError(*([fault] if fault else [])) from error
-    pairs = find_overlapping(parts.leaves, parts.held, identical=False)
-    if pairs:
-        first, second = ("/".join((name, *path)) for path in pairs[0])
+    if parts.overlapping:
+        first, second = ("/".join((name, *path)) for path in parts.overlapping[0])
         raise TaskFailedError.of(
             "E258",
             f"'{second}' shares memory with '{first}'",
             "copy one of them, array.copy(); one and the same array may be at two places",
         )
-    return _copied(parts, name, copy)
+    return parts
 
 
 def _copied(

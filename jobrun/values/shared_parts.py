@@ -8,107 +8,27 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from operator import itemgetter
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import key_text
 from jobrun.values import container_flattening as trees
 from jobrun.values import dataclasses_and_tuples, pytorch
 from jobrun.values import object_state as objects
-from jobrun.values.adapters.registry import find_adapter, package_of
+from jobrun.values.adapters.registry import find_adapter
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.estimators import is_estimator
+from jobrun.values.overlapping_arrays import Memory, Pair, Path, can_see, held_memory
 from jobrun.values.structured_dtypes import is_structured_scalar
-
-Array = np.ndarray[Any, Any]
-Path = tuple[str, ...]
-Pair = tuple[Path, Path]
 
 # So deep, and at so many things, is looked for what an object holds.
 _MOST_DEPTH = 12
 _MOST_THINGS = 20_000
-# From so many arrays on, pairs are not compared one by one.
-_MANY = 32
 _PLAIN = frozenset({str, bytes, bool, int, float, complex, type(None)})
 _PASSED = (type, ModuleType, np.generic, FunctionType, BuiltinFunctionType, MethodType)
 _SKIPPED = (type, ModuleType, str, bytes, bool, int, float, complex, np.ndarray, np.generic)
-
-
-@dataclass(frozen=True, slots=True)
-class _Memory:
-    """Memory at a place in a value, as an array.
-
-    Attributes:
-        place: Where it is.
-        array: Over the memory.
-        owner: Memory of one owner may overlap: no change of one place is seen at another.
-        fixed: Nothing can change it by way of this place.
-    """
-
-    place: Path
-    array: Array
-    owner: object = None
-    fixed: bool = False
-
-
-def find_overlapping(
-    arrays: Mapping[Path, Any],
-    held: Iterable[tuple[Path, Any]] = (),
-    *,
-    identical: bool = True,
-) -> list[Pair]:
-    """Find arrays that share memory in values; return the two paths of each such pair.
-
-    One sweep over the beginnings of all arrays, and a closer look where they reach into each other.
-
-    Args:
-        arrays: By place; what is no array is passed over.
-        held: Values whose adapters say over which memory they are, with their places.
-        identical: Count one array at two places, too, beside views of one memory.
-    """
-    found = [memory for place, value in held for memory in _held_memory(place, value)]
-    if not found and not identical and not any(map(_is_view, arrays.values())):
-        return []
-    has_views = bool(found)
-    at: dict[int, Path] = {}
-    pairs: list[Pair] = []
-    for place, one in sorted(arrays.items(), key=itemgetter(0)):
-        array = np.asarray(one) if is_structured_scalar(one) else one
-        if type(array) is not np.ndarray or not array.size:
-            continue
-        if id(one) in at:
-            if identical:
-                pairs.append((at[id(one)], place))
-            continue
-        at[id(one)] = place
-        # The memory of bytes never changes; equal ones may be one.
-        base: Any = array.base
-        if type(base) is not bytes:
-            has_views = has_views or not array.flags.owndata
-            found.append(_Memory(place, array, None, not array.flags.writeable))
-    # Two arrays that own their memory have none in common.
-    return [*pairs, *_in_common(found)] if has_views else pairs
-
-
-def _held_memory(place: Path, value: Any) -> Iterator[_Memory]:
-    """Yield the arrays in a value, as its adapter lists them, to find shared memory."""
-    adapter = find_adapter(type(value))
-    if adapter is None or adapter.memory is None:
-        return
-    owner = package_of(type(value)) if adapter.copies_on_write else id(value)
-    for array in adapter.memory(value):
-        if array.size:
-            yield _Memory(place, array, owner, adapter.immutable)
-
-
-def _is_view(value: Any) -> bool:
-    if is_structured_scalar(value):
-        return value.base is not None
-    return type(value) is np.ndarray and not value.flags.owndata
 
 
 def find_shared_parts(roots: Mapping[str, Any]) -> tuple[list[Pair], list[tuple[Path, Any]]]:
@@ -208,85 +128,6 @@ def _is_passed_over(thing: Any) -> bool:
     )
 
 
-def _in_common(found: list[_Memory]) -> list[Pair]:
-    spans = [(*_bounds(one.array), at) for at, one in enumerate(found)]
-    spans.sort()
-    pairs: list[Pair] = []
-    group: list[int] = []
-    end = 0
-    for low, high, at in spans:
-        if low >= end:
-            pairs += _group_pairs(sorted((found[one] for one in group), key=_place_of))
-            group = []
-        group.append(at)
-        end = max(end, high)
-    return [*pairs, *_group_pairs(sorted((found[one] for one in group), key=_place_of))]
-
-
-def _place_of(one: _Memory) -> Path:
-    return one.place
-
-
-def _group_pairs(group: list[_Memory]) -> list[Pair]:
-    """Find pairs of arrays that share memory, among arrays whose address ranges overlap."""
-    if len(group) > _MANY and all(one.owner is None for one in group):
-        return _marked_pairs([(one.place, one.array) for one in group])
-    pairs: list[Pair] = []
-    for at, one in enumerate(group):
-        other = next((earlier for earlier in group[:at] if _is_seen(one, earlier)), None)
-        if other is not None:
-            pairs.append((other.place, one.place))
-    return pairs
-
-
-def _is_seen(one: _Memory, other: _Memory) -> bool:
-    """Return whether two arrays share memory so that a change of one alters the other."""
-    if one.owner is not None and one.owner == other.owner:
-        return False
-    # Two read-only views may have a writable array below them, which is compared itself.
-    is_fixed = one.fixed and other.fixed and (one.owner is not None or other.owner is not None)
-    return not is_fixed and _shares(one.array, other.array)
-
-
-def _shares(first: Array, second: Array) -> bool:
-    compare: Any = np.shares_memory
-    try:
-        return bool(compare(first, second, max_work=10_000))
-    except np.exceptions.TooHardError:
-        return True
-
-
-def _marked_pairs(group: list[tuple[Path, Array]]) -> list[Pair]:
-    """Find arrays that share memory by marking the bytes of each in a map of all addresses."""
-    bounds = [_bounds(array) for _, array in group]
-    begin = min(low for low, _ in bounds)
-    marks = np.zeros(max(high for _, high in bounds) - begin, np.int32)
-    pairs: list[Pair] = []
-    for number, (place, array) in enumerate(group, 1):
-        first = array.__array_interface__["data"][0] - begin
-        size = marks.itemsize
-        seen = np.lib.stride_tricks.as_strided(
-            marks[first:],
-            (*array.shape, array.itemsize),
-            (*(step * size for step in array.strides), size),
-        )
-        other = int(seen.max(initial=0))
-        if other:
-            pairs.append((group[other - 1][0], place))
-        seen[...] = number
-    return pairs
-
-
-def _bounds(array: Array) -> tuple[int, int]:
-    """Return the addresses at which an array's memory begins and ends, to find shared memory."""
-    begin: int = array.__array_interface__["data"][0]
-    if array.flags.c_contiguous:
-        return begin, begin + array.nbytes
-    steps = [step * (n - 1) for step, n in zip(array.strides, array.shape, strict=True)]
-    low = begin + sum(step for step in steps if step < 0)
-    return low, begin + sum(step for step in steps if step > 0) + array.itemsize
-
-
 def find_common_part(first: Any, second: Any) -> Pair | None:
     """Find a mutable part that two values share, and return the path to it in each value.
 
@@ -311,7 +152,7 @@ def find_common_part(first: Any, second: Any) -> Pair | None:
             return known[id(thing)], place
         for other in _memory(place, thing) if memory else ():
             for one in memory:
-                if np.may_share_memory(one.array, other.array) and _is_seen(one, other):
+                if np.may_share_memory(one.array, other.array) and can_see(one, other):
                     return one.place, place
     return None
 
@@ -327,19 +168,19 @@ def _is_immutable(thing: Any) -> bool:
     return adapter is not None and adapter.immutable
 
 
-def _memory(place: Path, thing: Any) -> Iterable[_Memory]:
+def _memory(place: Path, thing: Any) -> Iterable[Memory]:
     """Return views of the memory of an array, tensor or adapted value, to find shared parts."""
     if isinstance(thing, np.ndarray) or is_structured_scalar(thing):
         array = np.asarray(thing)
-        return (_Memory(place, array, None, not array.flags.writeable),) if thing.size else ()
+        return (Memory(place, array, None, not array.flags.writeable),) if thing.size else ()
     if not pytorch.is_tensor(thing):
-        return _held_memory(place, thing)
+        return held_memory(place, thing)
     if thing.device.type != "cpu":
         return ()
     tensor = thing.detach()
     if not tensor.numel() or pytorch.explain_unsavable(tensor):
         return ()
-    return [_Memory(place, array) for array in pytorch.to_arrays([tensor])]
+    return [Memory(place, array) for array in pytorch.to_arrays([tensor])]
 
 
 def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:

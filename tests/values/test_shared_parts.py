@@ -11,9 +11,9 @@ import pytest
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.values.copies import detach
+from jobrun.values.overlapping_arrays import find_overlapping
 from jobrun.values.shared_parts import (
     find_common_part,
-    find_overlapping,
     find_shared_parts,
     render_place,
 )

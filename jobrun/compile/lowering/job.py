@@ -69,6 +69,8 @@ def lower_spec(loaded: LoadedSpec, faults: Faults) -> JobDraft:
         layouts=_layouts(spec, source),
         notify=lower_notify(spec, context),
         listeners=spec.listeners,
+        adapt=spec.adapt,
+        adapt_at=tuple(source.items(("adapt",), len(spec.adapt))) if spec.adapt else (),
     )
     return JobDraft(
         job,

@@ -26,6 +26,8 @@ _ABSENT = object()
 # reports; never a bit of the state.
 _SAFE_KEYS = frozenset(
     {
+        # A value is kept exactly, or refused by name.
+        "adapt",
         "stop",
         "metrics",
         "fail_if",

@@ -75,6 +75,9 @@ def preflight(
         signatures = importlib.import_module("jobrun.runner.preflight.callable_signatures")
         faults += signatures.check_callables(job, folder, imports=imports)
     faults += _check_codec(job)
+    if job.adapt:
+        adapted = importlib.import_module("jobrun.runner.preflight.adapted_classes")
+        faults += adapted.check_adapted(job, folder)
     if names := (*job.listeners, *listeners):
         # Most jobs have none.
         faults += importlib.import_module("jobrun.runner.listeners.listener").check_listeners(names)
@@ -232,9 +235,10 @@ def _fault(code: Code, message: str, mend: str, reader: Reader) -> Fault:
     return Fault(code, message, mend, reader.origin, reader.path)
 
 
-# What the rules of operators find, functions that a module beside the spec does not define, and
-# arguments that a function does not take: faults of the spec, wherever they are found.
-SPEC_CODES = frozenset({"E290", "E291", "E292", "E294", "E392", "E393"})
+# Names of ``adapt``, what the rules of operators find, functions that a module beside the spec does
+# not define, and arguments that a function does not take: faults of the spec, wherever they are
+# found.
+SPEC_CODES = frozenset({"E250", "E251", "E290", "E291", "E292", "E294", "E392", "E393"})
 
 
 def raise_spec_errors(faults: tuple[Fault, ...]) -> None:

@@ -25,11 +25,9 @@ from jobrun.values.change_detection import ChangeDetector
 from jobrun.values.compare import find_difference
 from jobrun.values.copies import detach_state
 from jobrun.values.object_state import ObjectState, class_name, put_state
+from jobrun.values.overlapping_arrays import Pair, Path, find_overlapping
 from jobrun.values.pytorch import GRADIENTS
 from jobrun.values.shared_parts import (
-    Pair,
-    Path,
-    find_overlapping,
     find_shared_parts,
     render_place,
 )
@@ -232,13 +230,18 @@ class SharedParts:
         pairs = (*self.parts, *self.arrays)
         return {one[0] for pair in pairs for one in pair}
 
-    def gradients(self) -> frozenset[Pair]:
-        """Return the pairs of arrays shared by a node's objects of which one is a gradient."""
-        return frozenset(pair for pair in self.arrays if any(map(_is_gradient, pair)))
+    def transient(self) -> frozenset[Pair]:
+        """Return the pairs of arrays in a node's objects that may come and go.
 
-    def without_gradients(self) -> SharedParts:
-        """Return the parts that a node's objects share, except gradient arrays."""
-        return SharedParts(self.parts, self.arrays - self.gradients())
+        Both are of one object, or one is a gradient.
+        """
+        return frozenset(
+            pair for pair in self.arrays if pair[0][0] == pair[1][0] or any(map(_is_gradient, pair))
+        )
+
+    def without_transient(self) -> SharedParts:
+        """Return the parts that a node's objects share all the time."""
+        return SharedParts(self.parts, self.arrays - self.transient())
 
     def fault(self, path: str = "") -> Fault | None:
         """Build a ``Fault`` for the first part that a node's objects share; None without any."""
@@ -314,9 +317,9 @@ class SharingTracker:
             fault = _unrestored_sharing(found, objects)
             self._allowed[node] = found
         else:
-            fault = _changed_sharing(found.without_gradients(), allowed.without_gradients())
-            if fault is None and found.gradients() - allowed.gradients():
-                # Gradients come and go: whether loading keeps them shared is tried when they come.
+            fault = _changed_sharing(found.without_transient(), allowed.without_transient())
+            if fault is None and found.transient() - allowed.transient():
+                # They come and go: whether loading keeps them shared is tried when they come.
                 fault = _unrestored_sharing(found, objects)
                 self._allowed[node] = found
                 tried = True
@@ -335,7 +338,7 @@ class SharingTracker:
             CheckpointError: E337.
         """
         after = find_sharing(objects)
-        fault = _changed_sharing(after.without_gradients(), before.without_gradients())
+        fault = _changed_sharing(after.without_transient(), before.without_transient())
         if fault is not None:
             raise CheckpointError.of("E337", fault.message, fault.mend)
         self._allowed[node] = after

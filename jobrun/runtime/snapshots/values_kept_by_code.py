@@ -17,8 +17,6 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
-from functools import lru_cache
-from types import MemberDescriptorType
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,7 +26,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import key_text
 from jobrun.values import container_flattening as trees
 from jobrun.values import dataclasses_and_tuples
-from jobrun.values.adapters.registry import Path, find_adapter
+from jobrun.values.adapters.registry import Path, attributes_of, find_adapter
 from jobrun.values.blob_kinds import Value, describe, is_object
 from jobrun.values.change_detection import digest_value
 
@@ -182,22 +180,10 @@ def _is_fixed(value: Any) -> bool:
 def _attributes(value: Any) -> Iterable[tuple[Any, Any]]:
     """List what a value that has an adapter refers to: its items, and attributes of known kinds."""
     items = enumerate(value) if isinstance(value, list | tuple | deque) else ()
-    kind: type = type(value)
-    named = {name: getattr(value, name) for name in _slots(kind) if hasattr(value, name)}
-    named.update(getattr(value, "__dict__", {}))
+    named = attributes_of(value)
     # Others are the library's own, and its values may share them.
     watched = ((name, one) for name, one in named.items() if _is_array(one) or is_watched(one))
     return [*items, *watched]
-
-
-@lru_cache(maxsize=1024)
-def _slots(kind: type) -> tuple[str, ...]:
-    return tuple(
-        name
-        for base in kind.__mro__
-        for name, member in vars(base).items()
-        if type(member) is MemberDescriptorType and not name.startswith("__")
-    )
 
 
 def _is_array(value: Any) -> bool:

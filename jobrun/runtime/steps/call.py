@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import sys
@@ -54,7 +55,7 @@ from jobrun.values.container_flattening import (
     unbound_class_error,
     unbound_classes,
 )
-from jobrun.values.copies import detach
+from jobrun.values.copies import detach, lives_on, take_over
 from jobrun.values.shared_parts import find_common_part, mutable_parts, render_place
 from jobrun.values.structured_dtypes import is_structured_scalar, read_only_row
 
@@ -168,10 +169,14 @@ class _Call:
             if is_kept or is_tree(values[name]):
                 # The callable has kept it: from now on the blob is another array. What it has put
                 # into a container must have no other owner either.
-                if blob not in self._step.outputs:
-                    kept.append((blob, "was lent", find_kept(values[name], is_kept=is_kept)))
-                own = detach(values[name], display_name(blob), self._gap_notes.to(frame))
-                self._put(frame, blob, own)
+                found = _find_kept(values, name, before[name])
+                own = detach if found else take_over
+                if found and blob not in self._step.outputs:
+                    kept.append((blob, "was lent", found))
+                # References of ours would count as kept ones.
+                del found
+                note_gaps = self._gap_notes.to(frame)
+                self._put(frame, blob, own(values[name], display_name(blob), note_gaps))
         self._store(frame, parts, kept)
         lent = {name: one.has_copies for name, one in loans.items() if isinstance(one, Loan)}
         for name, has_copies in lent.items():
@@ -522,7 +527,8 @@ class _Call:
         note_gaps = self._gap_notes.to(frame)
         owned = []
         for blob in outputs:
-            found: Parts = []
+            is_tree_of_parts = not is_object(parts[-1]) and is_tree(parts[-1])
+            found = _find_kept(parts, -1) if is_tree_of_parts and is_watched(parts[-1]) else []
             is_kept = count_others(parts, -1) > 0
             owned.append(_own_value(parts.pop(), blob, note_gaps, found, is_kept=is_kept))
             if found:
@@ -671,19 +677,44 @@ def _parts(target: str, result: Any, outputs: tuple[str, ...]) -> list[Any]:
     )
 
 
+def _find_kept(owner: Any, key: Any, before: int = 0) -> Parts:
+    """Find parts of a container, an item of ``owner``, to which user code keeps references.
+
+    Args:
+        owner: A dict or list.
+        key: Of the item.
+        before: How many references to the item were there before the call.
+    """
+    # Counted first: an argument that waits for the next one counts, too.
+    is_kept = count_others(owner, key) > before
+    found = find_kept(owner[key], is_kept=is_kept)
+    if found and lives_on(owner[key]):
+        # Cycles of a library's objects that nothing refers to any more keep none of it. They would
+        # do so until Python happens to collect them: copied or not, by chance.
+        found.clear()
+        gc.collect()
+        is_kept = count_others(owner, key) > before
+        found = find_kept(owner[key], is_kept=is_kept)
+    return found
+
+
 def _own_value(
     value: Any, blob: str, note_gaps: Callable[[str], None], kept: Parts, *, is_kept: bool
 ) -> Value:
     """Return the result of a ``call`` for its blob, copied if the user's code still refers to it.
 
-    What something else has of it is added to ``kept``; ``is_kept`` says that it has all of it.
+    Args:
+        value: The result.
+        blob: Its blob.
+        note_gaps: As of ``detach``.
+        kept: What something else has of a container; of an array it is added.
+        is_kept: Something else has all of it.
     """
     if type(value) is not np.ndarray:
         if is_object(value):
             return require_storable(value, display_name(blob))
-        if is_watched(value):
-            kept += find_kept(value, is_kept=is_kept)
-        return detach(value, display_name(blob), note_gaps)
+        own = detach if kept else take_over
+        return own(value, display_name(blob), note_gaps)
     if not is_kept and value.base is None and value.flags.writeable and not value.dtype.hasobject:
         return require_storable(value, display_name(blob))
     if is_watched(value):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.text.names import did_you_mean
+from jobrun.values.adapters import registry
 
 # sys.path and sys.modules belong to the whole process.
 _LOCK = threading.RLock()
@@ -43,6 +46,48 @@ class FolderOnPath:
                 # The last: users may have it there themselves, further to the front.
                 del sys.path[len(sys.path) - 1 - sys.path[::-1].index(self._folder)]
             self._is_added = False
+
+
+def admit_classes(names: Iterable[str], folder: str) -> None:
+    """Import what ``adapt`` names in a spec, and admit its classes to blobs of this process.
+
+    Raises:
+        EnvironmentFaultError: E207, a module is not there.
+        TaskFailedError: E207, a module failed while loading; E250, it has no such class.
+    """
+    registry.admit([_admitted_name(name, folder) for name in names])
+
+
+def _admitted_name(name: str, folder: str) -> str:
+    """Return the dotted name of a package or module, or of a class where it is defined."""
+    _module(re.split("[.:]", name)[0], folder)
+    module_name, attributes = split_adapted(name, find_spec)
+    found: Any = _module(module_name, folder)
+    for part in attributes:
+        if not hasattr(found, part):
+            known = [one for one, value in vars(found).items() if isinstance(value, type)]
+            raise TaskFailedError.of(
+                "E250", f"adapt: '{module_name}' has no class '{part}'", did_you_mean(part, known)
+            )
+        found = getattr(found, part)
+    if not attributes:
+        return module_name
+    return f"{found.__module__}.{found.__qualname__}"
+
+
+def split_adapted(name: str, is_module: Callable[[str], object]) -> tuple[str, list[str]]:
+    """Split a name of ``adapt`` into a module and the attributes that lead to a class in it.
+
+    They are apart by a colon, or by dots: then the longest name of a module counts.
+    """
+    if ":" in name:
+        module, _, path = name.partition(":")
+        return module, path.split(".")
+    parts = name.split(".")
+    for count in range(len(parts), 1, -1):
+        if is_module(".".join(parts[:count])):
+            return ".".join(parts[:count]), parts[count:]
+    return parts[0], parts[1:]
 
 
 def load_callable(target: str, folder: str) -> Callable[..., Any]:

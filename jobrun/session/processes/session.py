@@ -344,7 +344,14 @@ class ProcessesSession:
         seen = None if {node, *(one.name for one in others)}.isdisjoint(files.nodes) else probe
         file_setup = WorkerFileSetup(link.incarnation, files.node_dir, seen, files.objects)
         return link.rpc.call(
-            "open", self._nodes[node], facts, self._grace_s, spans, others, file_setup
+            "open",
+            self._nodes[node],
+            facts,
+            self._grace_s,
+            spans,
+            others,
+            file_setup,
+            context.adapt,
         )
 
     def _worker_name(self, node: str) -> str:

@@ -158,6 +158,7 @@ class Worker:
         spans: int = 0,
         others: tuple[Node, ...] = (),
         file_setup: WorkerFileSetup = NO_FILE_SETUP,
+        adapt: tuple[str, ...] = (),
     ) -> None:
         """Set up this worker's node with the seed and the directories that the master has sent.
 
@@ -169,6 +170,7 @@ class Worker:
             spans: How many runs of blocks are reported one by one; 0 if steps are not measured.
             others: Other nodes that run in this process.
             file_setup: Where files of epochs go; the reply says whether the node can write there.
+            adapt: Packages, modules and classes whose values are kept by their attributes.
         """
         self._node = node.name
         self._here = frozenset(one.name for one in (node, *others))
@@ -179,7 +181,9 @@ class Worker:
             self._session = ThreadsSession(grace_s=grace_s)
             cluster = Cluster((node, *others))
             seed, run_dir, folder, code = facts
-            context = RunContext(seed, run_dir, folder, self._emit, self.meter, code=code)
+            context = RunContext(
+                seed, run_dir, folder, self._emit, self.meter, code=code, adapt=adapt
+            )
             self._session.open(cluster, context)
             return is_visible(file_setup.probe)
 

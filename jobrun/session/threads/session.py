@@ -19,7 +19,7 @@ from jobrun.checkpoint.checkpoint_times import NodeSave
 from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core import captured_output as printed_output
 from jobrun.core.errors import TaskFailedError
-from jobrun.core.events import ignore
+from jobrun.core.events import Noted, ignore
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.lazy_module import lazy_module
 from jobrun.core.system_calls import usable_cpus
@@ -37,7 +37,7 @@ from jobrun.runtime.group_plan import GroupPlan, plan_group
 from jobrun.runtime.snapshots.snapshot import Snapshots
 from jobrun.runtime.step_errors import NumpyWarnings
 from jobrun.runtime.steps.restore_process_state import ProcessState
-from jobrun.runtime.steps.user_modules import FolderOnPath, load_callable
+from jobrun.runtime.steps.user_modules import FolderOnPath, admit_classes, load_callable
 from jobrun.runtime.task_limits import has_own_scope
 from jobrun.session.base import GroupCancelledError, Outputs, RunContext, merge_errors
 from jobrun.session.threads.thread_pool import IdleCpuStarter, ThreadPool
@@ -49,7 +49,9 @@ from jobrun.session.threads.work_items import (
     run_all_after,
 )
 from jobrun.values.blob_kinds import Value, is_object
+from jobrun.values.container_flattening import Parts
 from jobrun.values.copies import boundary_form, detach
+from jobrun.values.left_out_attributes import LeftOutAttributes
 from jobrun.values.object_state import ObjectFacts, class_name
 
 if TYPE_CHECKING:
@@ -97,6 +99,7 @@ class ThreadsSession:
         self._user_modules: FolderOnPath | None = None
         # Callables whose modules were imported before they were called: targets and folders.
         self._imported: set[tuple[str, str]] = set()
+        self._left_out = LeftOutAttributes()
         self._leash = ChildReaper()
         self._savings = Snapshots()
         self._running: GroupRun | None = None
@@ -124,7 +127,10 @@ class ThreadsSession:
         self._user_modules.add()
         if context.code is not None:
             IMPORTED_CODE.expect(context.code, context.run_dir, context.folder)
+        if context.adapt:
+            admit_classes(context.adapt, context.folder)
         self._imported = set()
+        self._left_out = LeftOutAttributes(lambda text: context.emit(Noted(text, level="warning")))
 
     def run(
         self, group: TaskGroup, epoch: int, outputs: Outputs, points: SafePointHooks | None = None
@@ -329,8 +335,9 @@ class ThreadsSession:
         if final and self._savings.kept:
             for workspace in self._workspaces.values():
                 self._savings.kept.require_all_same(workspace, _AT_END, wholly=True)
+        compare = self._left_out.compare
         settled = [
-            (node, workspace, _settle_blobs(node, workspace, keep.get(node, ())))
+            (node, workspace, _settle_blobs(node, workspace, keep.get(node, ()), compare))
             for node, workspace in self._workspaces.items()
         ]
         # Only when all of it is known to be right.
@@ -363,6 +370,8 @@ class ThreadsSession:
         if self._user_modules is not None:
             self._user_modules.remove()
             IMPORTED_CODE.forget()
+        if self._context is not None and self._context.adapt:
+            admit_classes((), self._context.folder)
         self._leash.close()
         self._savings.close()
         self._settings.close()
@@ -468,7 +477,12 @@ def _collect_outputs(plan: GroupPlan, run: GroupRun) -> Outputs:
     return made
 
 
-def _settle_blobs(node: str, workspace: Blobs, keep: tuple[str, ...]) -> dict[str, Value]:
+def _settle_blobs(
+    node: str,
+    workspace: Blobs,
+    keep: tuple[str, ...],
+    note_remade: Callable[[str, Parts, Value], None],
+) -> dict[str, Value]:
     """Convert a ``threads`` session's named blobs to the form that a loaded checkpoint has."""
     settled: dict[str, Value] = {}
     try:
@@ -480,7 +494,7 @@ def _settle_blobs(node: str, workspace: Blobs, keep: tuple[str, ...]) -> dict[st
                 if flags.carray and flags.owndata and 1 not in value.shape:
                     settled[name] = value
                     continue
-            settled[name] = boundary_form(value, name)
+            settled[name] = boundary_form(value, name, note_remade)
     except MissingBlobError as error:
         raise TaskFailedError.of(
             "E216",

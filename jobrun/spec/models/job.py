@@ -211,6 +211,11 @@ class JobSpec(Model):
     seed: NotNegative = Field(0, description="seed of all random streams")
     blas_threads: Positive = Field(1, description="threads of a matrix product, per process")
     params: dict[BlobName, Param] = Field({}, description="name: default, or the long form")
+    adapt: tuple[Str, ...] = Field(
+        (),
+        description="packages, modules and classes whose values are kept by their attributes or "
+        "their own __reduce_ex__",
+    )
     nodes: dict[Name, NodeSpec] = Field({}, description="the nodes [default: one, named local]")
     state: dict[BlobName, StateSpec] = Field(
         {}, description="state that can be resumed on another number of nodes"

@@ -15,14 +15,21 @@ from typing import Any
 from jobrun.values.adapters.registry import (
     Adapter,
     UnsavableError,
+    attributes_of,
     class_name,
     class_text,
+    find_adapter,
     find_by_name,
+    find_name,
     named_tree,
     package_of,
 )
 
 _PROTOCOL = 4
+_REDUCING = ("__reduce__", "__reduce_ex__")
+_NEW_ARGUMENTS = ("__getnewargs__", "__getnewargs_ex__")
+# Kinds whose content is no attribute.
+_CONTENT = (dict, list, set, frozenset, tuple, str, bytes, bytearray, int, float, complex)
 # What a class may extend, to be made with that content.
 _BASES: dict[str, Any] = {kind.__name__: kind for kind in (dict, list, set, frozenset)}
 _reduce_newobj: Any = vars(copyreg)["__newobj__"]
@@ -30,13 +37,72 @@ _reduce_reconstructor: Any = vars(copyreg)["_reconstructor"]
 
 
 @lru_cache
-def object_adapter(*packages: str, immutable: bool = False, inner: bool = False) -> Adapter:
-    """Build an adapter by ``__reduce_ex__`` for objects that functions of given packages make."""
+def object_adapter(
+    *packages: str, immutable: bool = False, inner: bool = False, by_attributes: bool = False
+) -> Adapter:
+    """Build an adapter by ``__reduce_ex__`` for objects that functions of given packages make.
+
+    Args:
+        packages: Their names.
+        immutable: As of an ``Adapter``.
+        inner: As of an ``Adapter``.
+        by_attributes: Prefer all attributes to what a class's ``__getstate__`` returns.
+    """
 
     def make(kind: type, tree: Any) -> Any:
         return new_object(kind, tree, packages)
 
-    return Adapter(object_tree, make, fill=fill_object, immutable=immutable, inner=inner)
+    get = attribute_tree if by_attributes else object_tree
+    return Adapter(get, make, fill=fill_object, immutable=immutable, inner=inner)
+
+
+def attribute_tree(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Convert a Python object as ``object_tree`` does, but to all its attributes where possible.
+
+    A class's ``__getstate__`` may leave out caches that decide the next result, or change the
+    object, as by ``next(self.counter)``. It is only called where an attribute cannot be kept.
+
+    Raises:
+        UnsavableError: As by ``object_tree``.
+    """
+    kind: Any = type(value)
+    if not _has_plain_state(kind):
+        return object_tree(value)
+    attributes = attributes_of(value)
+    if not all(map(_may_be_kept, attributes.values())):
+        return object_tree(value)
+    return {}, {"attributes": attributes}
+
+
+@lru_cache(maxsize=1024)
+def _has_plain_state(kind: type) -> bool:
+    """Return whether a class differs from ``object`` in ``__getstate__`` alone, for copies."""
+    plain: Any = object
+    is_replaced = kind.__getstate__ is not plain.__getstate__
+    same = all(getattr(kind, name) is getattr(plain, name) for name in _REDUCING)
+    return (
+        is_replaced
+        and same
+        and not any(hasattr(kind, name) for name in _NEW_ARGUMENTS)
+        and (kind.__base__ is object or not issubclass(kind, _CONTENT))
+    )
+
+
+def _may_be_kept(value: Any) -> bool:
+    """Return whether a value is of a kind that is kept, or that could be: no lock, file, lambda."""
+    kind: Any = type(value)
+    adapter = find_adapter(kind)
+    if adapter is not None and adapter.by_name:
+        return bool(find_name(value))
+    if adapter is not None and adapter.get is not attribute_tree:
+        return True
+    if kind.__module__ == "builtins" or _has_plain_state(kind):
+        return True
+    try:
+        value.__reduce_ex__(_PROTOCOL)
+    except Exception:  # noqa: BLE001 - a class's own code may raise anything
+        return False
+    return True
 
 
 def object_tree(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -115,6 +181,8 @@ def fill_object(made: Any, rest: Any) -> None:
         made.extend(rest["items"])
     for key, one in rest.get("pairs", ()):
         made[key] = one
+    for name, one in rest.get("attributes", {}).items():
+        object.__setattr__(made, name, one)
     if "state" not in rest:
         return
     state = rest["state"]

@@ -11,8 +11,9 @@ import sys
 import weakref
 from collections import ChainMap, UserDict, UserList, UserString
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from importlib import import_module
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, MethodType
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ Tree = Any
 Path = tuple[str, ...]
 
 GROUP = "jobrun.adapters"
+CLASS_PREFIX = "a value of class "
 # The package of a class, and the module beside this one that adapts its classes.
 _SHIPPED = {
     "numpy": "numpy", "sklearn": "sklearn", "scipy": "scipy", "pandas": "pandas",
@@ -33,8 +35,10 @@ _SHIPPED = {
 }  # fmt: skip
 _STANDARD = frozenset(
     {"array", "builtins", "collections", "datetime", "decimal", "enum", "fractions", "functools",
-     "pathlib", "random", "uuid", "zoneinfo"}
+     "itertools", "pathlib", "random", "uuid", "zoneinfo"}
 )  # fmt: skip
+# Packages whose values are all kept, as far as they can be.
+ADAPTED_WHOLLY = frozenset({*_STANDARD - {"functools"}, "numpy", "pandas", "pyarrow", "sklearn"})
 # Of the module collections, without an adapter until a user asks for one.
 _NOT_KEPT = (UserDict, UserList, UserString, ChainMap)
 # Classes that are not where their names say.
@@ -82,6 +86,7 @@ class Adapter:
         by_name: ``get`` returns the name by which the value itself is found again.
         memory: Returns the arrays over whose memory a value is, where ``get`` returns copies of it.
         copies_on_write: Values with this adapter that share memory copy it before they change it.
+        leaves_out: Names of attributes that it leaves out on purpose.
     """
 
     get: Callable[[Any], Tree]
@@ -94,6 +99,7 @@ class Adapter:
     by_name: bool = False
     memory: Callable[[Any], Iterable[Any]] | None = None
     copies_on_write: bool = False
+    leaves_out: tuple[str, ...] = ()
 
     @property
     def is_value(self) -> bool:
@@ -120,10 +126,14 @@ class UnboundValue:
         self.rest: Tree = None
 
 
+# Packages, modules and classes that the spec admits, each as a dotted name.
+_admitted: tuple[str, ...] = ()
 _own: dict[type, Adapter] = {}
 _own_objects: dict[int, tuple[Any, Adapter]] = {}
 # By class, also that there is none.
 _found: dict[type, Adapter | None] = {}
+# Classes whose adapters are those of users, plug-ins, or the spec.
+_foreign: set[type] = set()
 _MOST_FOUND = 4096
 
 
@@ -155,6 +165,7 @@ def adapt(
     make: Callable[[Tree], Any] | None = None,
     set: Callable[[Any, Tree], object] | None = None,  # noqa: A002 - the word of the manual
     version: int = 1,
+    leaves_out: Iterable[str] = (),
 ) -> Any:
     """Register an adapter for a user's class, or for one object, so that checkpoints can hold it.
 
@@ -172,6 +183,8 @@ def adapt(
         set: Sets the state of an object from the tree. The class's values are then objects, which
             a task with ``rebuild: true`` makes at every start.
         version: Of the form of the tree: count it up when ``get`` returns another form.
+        leaves_out: Names of attributes that ``get`` leaves out on purpose, such as a lock: a
+            warning names all others that a remade value lacks.
 
     Returns:
         ``what``.
@@ -187,13 +200,12 @@ def adapt(
     if kind.__module__ in ("builtins", "numpy", "collections") and kind not in _NOT_KEPT:
         raise TypeError(f"{kind.__qualname__} is kept without an adapter; adapt a class of yours")
     if isinstance(what, type) and get is None:
-        objects: Any = import_module(f"{__name__.rpartition('.')[0]}.reduce_protocol")
-        _own[what] = replace(objects.object_adapter(package_of(what)), version=version)
+        _own[what] = replace(_reducing_adapter(what), version=version, leaves_out=tuple(leaves_out))
         _found.clear()
         return what
     if isinstance(what, type) and get is not None:
         maker = None if make is None else lambda _, tree: make(tree)
-        _own[what] = Adapter(get, maker, set, version=version)
+        _own[what] = Adapter(get, maker, set, version=version, leaves_out=tuple(leaves_out))
         _found.clear()
         return what
     if get is None or set is None:
@@ -208,6 +220,42 @@ def adapt(
     return what
 
 
+def admit(names: Iterable[str]) -> None:
+    """Register the classes of packages and modules, or single classes, that the spec admits.
+
+    Their values are kept by their attributes, or by their own ``__reduce_ex__``, unless an adapter
+    knows the class. What was admitted before is no longer.
+
+    Args:
+        names: Dotted: ``neat``, ``optuna.trial``, ``optuna.trial.FrozenTrial``.
+    """
+    global _admitted  # noqa: PLW0603 - of the process, as what is registered
+    _admitted = tuple(names)
+    _found.clear()
+
+
+def _is_admitted(title: str) -> bool:
+    return any(title == name or title.startswith(f"{name}.") for name in _admitted)
+
+
+def _find_admitted(kind: type) -> Adapter | None:
+    """Find the adapter of a class that the spec admits and that is found by its name, or None."""
+    if not _is_admitted(f"{kind.__module__}.{kind.__qualname__}"):
+        return None
+    if find_by_name(class_name(kind)) is not kind:
+        return None
+    # By itself such a value is an object, and the part of another one is made again with that.
+    has_state = all(hasattr(kind, name) for name in ("state_dict", "load_state_dict"))
+    return replace(_reducing_adapter(kind), inner=has_state)
+
+
+def _reducing_adapter(kind: type) -> Adapter:
+    """Build the adapter that keeps a class's values by their attributes or ``__reduce_ex__``."""
+    objects: Any = import_module(f"{__name__.rpartition('.')[0]}.reduce_protocol")
+    adapter: Adapter = objects.object_adapter(package_of(kind), by_attributes=True)
+    return adapter
+
+
 def class_name(kind: Any) -> str:
     """Return ``module:qualified.name`` of a class or function, which names it in checkpoints."""
     return f"{kind.__module__}:{kind.__qualname__}"
@@ -216,15 +264,15 @@ def class_name(kind: Any) -> str:
 def find_by_name(name: str) -> Any:
     """Find a class or function by the ``module:name`` that its adapter has saved, or None.
 
-    Modules of libraries that are adapted here are imported; of all others those that are loaded
-    are looked at, because what a file names is not run.
+    Modules of libraries that are adapted here or admitted by the spec are imported; of all others
+    those that are loaded are looked at, because what a file names is not run.
     """
     module, _, path = name.partition(":")
     package = module.partition(".")[0]
     if name in _HIDDEN:
         return _HIDDEN[name]
     found: Any = sys.modules.get(module)
-    if found is None and (package in _SHIPPED or package in _STANDARD):
+    if found is None and (package in _SHIPPED or package in _STANDARD or _is_admitted(module)):
         try:
             found = import_module(module)
         except ImportError:
@@ -286,15 +334,41 @@ def package_of(kind: Any) -> str:
     return str(getattr(kind, "__module__", "") or "").partition(".")[0]
 
 
+def attributes_of(value: Any) -> dict[str, Any]:
+    """Return the attributes of a Python object by name, those in ``__slots__`` too."""
+    kind: Any = type(value)
+    slots = {name: getattr(value, name) for name in slot_names(kind) if hasattr(value, name)}
+    return {**slots, **getattr(value, "__dict__", {})}
+
+
+@lru_cache(maxsize=1024)
+def slot_names(kind: type) -> tuple[str, ...]:
+    """List the names in ``__slots__`` of a class and its bases."""
+    return tuple(
+        name
+        for base in kind.__mro__
+        for name, member in vars(base).items()
+        if type(member) is MemberDescriptorType and not name.startswith("__")
+    )
+
+
 def class_text(value: Any) -> str:
     """Describe a value's class for messages of the registry: ``a value of class module.Name``."""
     kind = type(value)
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-    return f"a value of class {module}{kind.__qualname__}"
+    return f"{CLASS_PREFIX}{module}{kind.__qualname__}"
+
+
+def is_shipped(kind: type) -> bool:
+    """Return whether the adapter of a class comes with jobrun, which has tested what it keeps."""
+    find_adapter(kind)
+    return kind not in _foreign
 
 
 def _search(kind: type) -> Adapter | None:
+    _foreign.discard(kind)
     if kind in _own:
+        _foreign.add(kind)
         return _own[kind]
     if is_named(kind):
         return NAMED
@@ -310,12 +384,16 @@ def _search(kind: type) -> Adapter | None:
         else:
             found = _plugged_in(package, kind)
             if found is not None:
+                _foreign.add(kind)
                 return found
             continue
         adapter: Adapter | None = import_module(f"{here}.{name}").find(kind)
         if adapter is not None:
             return adapter
-    return None
+    admitted = _find_admitted(kind)
+    if admitted is not None:
+        _foreign.add(kind)
+    return admitted
 
 
 def _plugged_in(package: str, kind: type) -> Adapter | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import array
+import ast
 import datetime
 import enum
 import functools
+import itertools
 import random
 import uuid
 import zoneinfo
@@ -120,6 +122,18 @@ def _random(kind: type, tree: Any) -> Any:
     return made
 
 
+def _count_tree(value: Any) -> list[Any]:
+    """Return where an ``itertools.count`` is, and its step, which only its text says.
+
+    Raises:
+        UnsavableError: They are no numbers of Python.
+    """
+    try:
+        return [ast.literal_eval(part) for part in repr(value)[len("count(") : -1].split(", ")]
+    except (ValueError, SyntaxError) as error:
+        raise UnsavableError((), f"{value!r}, which does not count by numbers") from error
+
+
 _ENUM = _value(_enum_tree, lambda kind, tree: kind[tree])
 _FLAG = _value(lambda value: value.value, lambda kind, tree: kind(tree))
 _PATH = _value(str, lambda kind, tree: kind(tree))
@@ -140,6 +154,7 @@ _ADAPTERS: dict[type, Adapter] = {
         memory=_bytes_of,
     ),
     bytearray: Adapter(bytes, lambda _, tree: bytearray(tree), memory=_bytes_of),
+    itertools.count: _value(_count_tree, lambda _, tree: itertools.count(*tree), immutable=False),
     range: _value(
         lambda value: [value.start, value.stop, value.step], lambda _, tree: range(*tree)
     ),
