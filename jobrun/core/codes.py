@@ -227,6 +227,7 @@ Code = Literal[
     "E514",
     "W142",
     "W143",
+    "W144",
     # error_catalogue/objects.md
     "E240",
     "E241",
