@@ -283,7 +283,8 @@ def warn_of_idle_epochs(groups: Groups, stop: Sequence[StopCondition], faults: F
     """
     epoch = groups["epoch"]
     readers = [reader for reader, _ in walk_readers({"epoch": epoch})]
-    if not all(map(_may_end, readers)) or any(task.records.read is None for task in epoch.tasks):
+    reads_only = all(task.records.read is not None for task in epoch.tasks)
+    if not (readers and reads_only and all(map(_may_end, readers))):
         return
     positions = {reader.position for reader in readers}
     exprs = [
