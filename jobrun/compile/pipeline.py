@@ -38,6 +38,7 @@ from jobrun.compile.analysis.state import (
     sort_by_node,
 )
 from jobrun.compile.checks.mid_epoch_saves import check_mid_epoch_saves
+from jobrun.compile.checks.saved_files import warn_of_replaced_files
 from jobrun.compile.checks.warnings import warn_of_mistakes
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.tasks_and_groups import JobDraft
@@ -146,6 +147,7 @@ def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
     check_state_dirs(analysed.state_dirs, policy, saved_at, faults)
     check_layouts(draft.job.layouts, analysed.kept, faults)
     warn_of_mistakes(draft, analysed.kept, policy, faults)
+    warn_of_replaced_files(draft.groups, faults)
 
 
 def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) -> Conditions:
