@@ -9,15 +9,29 @@ from jobrun.ops.declarations.creation import CREATION
 from jobrun.ops.operator_table import DRAWS, OPERATORS
 from tests.property.statement_judge import KNOWLEDGE, Case
 
-_DTYPES = (
-    "bool_ int8 uint8 int16 int64 uint64 float16 float32 float64 longdouble complex64 complex128"
-).split()
+_DTYPES = [
+    "bool_",
+    "int8",
+    "uint8",
+    "int16",
+    "int64",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "longdouble",
+    "complex64",
+    "complex128",
+]
 _SHAPES = ("()", "(1,)", "(3,)", "(0,)", "(2, 3)", "(3, 3)", "(1, 3)", "(3, 1)", "(2, 0)",
            "(2, 2, 3)")  # fmt: skip
 ARRAYS = tuple(
     f"full(shape={shape}, fill_value=2, dtype={dtype})" for dtype in _DTYPES for shape in _SHAPES
 )
-NUMBERS = ("True", "3", "-2", "0", "2.5", "2j", "nan", *(f"{dtype}(3)" for dtype in _DTYPES))  # fmt: skip
+NUMBERS = (
+    *("True", "3", "-2", "0", "2.5", "2j", "nan"),
+    *(f"{dtype}(3)" for dtype in _DTYPES),
+)
 # What jobrun may refuse to compute with.
 OTHERS = ("'text'", "None", "[]", "[1, 2]", "[1.5, 2, 3]", "(1, 2)", "()", "[[1, 2], [3, 4]]",
           "[zeros(3), zeros(3)]", "['a', 'b']", "array(['a', 'b', 'c'])")  # fmt: skip
@@ -25,7 +39,7 @@ OTHERS = ("'text'", "None", "[]", "[1, 2]", "[1.5, 2, 3]", "(1, 2)", "()", "[[1,
 FOREIGN = ("{'a': 1, 'b': zeros(3)}", "b'bytes'", "array(['2020-01-01'], dtype='M8[D]')",
            "datetime64('2020-01-01')", "timedelta64(3, 'D')",
            "zeros(3, dtype=[('a', 'i4'), ('b', 'f8')])")  # fmt: skip
-SIGNS = "+ - * / // % ** @ & | ^ << >>".split()
+SIGNS = ["+", "-", "*", "/", "//", "%", "**", "@", "&", "|", "^", "<<", ">>"]
 INDICES = ("0", "-1", "5", "True", "None", "...", ":", "1:", "::-1", "7:2", "::0", "0, 0", "0, :",
            "..., 0", "None, 0", "[0, 1]", "[0, 0]", "[]", "[True, False, True]", "x == 2", "y", "i",
            "1.5", "'a'", "(0, 1)", "[0, 1], [0, 1]", "[0, 1], 0", "0, 0, 0, 0")  # fmt: skip
@@ -158,9 +172,11 @@ def calls(pick: Random) -> str:
     arguments = [pick.choice(_ARGUMENTS) for _ in signature.required]
     if pick.random() < 0.2:
         arguments.append(pick.choice(_ARGUMENTS))
-    for keyword in (*signature.positional, *signature.named):
-        if keyword not in signature.required and pick.random() < 0.35:
-            arguments.append(f"{keyword}={pick.choice(_ARGUMENTS)}")
+    arguments += [
+        f"{keyword}={pick.choice(_ARGUMENTS)}"
+        for keyword in (*signature.positional, *signature.named)
+        if keyword not in signature.required and pick.random() < 0.35
+    ]
     call = f"{name}({', '.join(arguments)})"
     if pick.random() < 0.7:
         return call

@@ -233,7 +233,6 @@ class Job:
                 by_node = self.outputs.setdefault((task["task"], name), {})
                 by_node[node] = taken if count > 1 else taken[0]
 
-
     def _records(self, task: dict[str, Any], node: str) -> list[Workspace]:
         """List the records that a task reads in this epoch; without a source, one without fields.
 

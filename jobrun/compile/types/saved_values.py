@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from jobrun.core.file_formats import format_of, suffix_of
 from jobrun.graph.expression_text import render_text
@@ -10,7 +11,7 @@ from jobrun.graph.steps import DataFile, Save
 from jobrun.ops.abstract_values import NONE, UNKNOWN, Known, MisfitError, clash, shape_text
 from jobrun.ops.dtype_promotion import kind_of
 
-_CODE = "E286"
+_CODE: Final = "E286"
 
 
 def find_unsavable(step: Save, names: Mapping[str, Known]) -> Iterator[MisfitError]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from jobrun.core.errors import JobrunError
@@ -23,7 +22,7 @@ def test_values_are_refused_as_they_would_be_when_they_are_saved(tmp_path, value
     for file in FILES:
         path, _, member = file.partition("::")
         try:
-            write_members(str(tmp_path / path), {member: eval(value, dict(MEANINGS))})  # noqa: S307
+            write_members(str(tmp_path / path), {member: eval(value, dict(MEANINGS))})
             late = []
         except JobrunError as error:
             late = [error.faults[0].code]

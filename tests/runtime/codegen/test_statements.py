@@ -308,7 +308,7 @@ def test_a_slice_of_a_list_does_not_take_what_it_would_share(shared, statement):
 def test_a_slice_of_a_list_takes_numbers_and_text(shared, value):
     vector = np.array([1.5, 2.5])
     expected = [0, 1, 2]
-    expected[1:] = eval(value, {"v": vector})  # noqa: S307
+    expected[1:] = eval(value, {"v": vector})
 
     with Bench(e=[0, 1, 2], v=vector) as bench:
         blobs = bench.do(f"e[1:] = {value}", shared=shared)
