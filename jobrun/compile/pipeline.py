@@ -14,8 +14,8 @@ from jobrun.compile.analysis.conditions_and_metrics import (
     Conditions,
     check_conditions_change,
     check_readers_end,
-    find_end_of_data,
     resolve_conditions,
+    warn_of_idle_epochs,
 )
 from jobrun.compile.analysis.queues import check_queues
 from jobrun.compile.analysis.reader_positions import (
@@ -38,6 +38,7 @@ from jobrun.compile.analysis.state import (
     sort_by_node,
 )
 from jobrun.compile.checks.mid_epoch_saves import check_mid_epoch_saves
+from jobrun.compile.checks.saved_files import warn_of_replaced_files
 from jobrun.compile.checks.warnings import warn_of_mistakes
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.tasks_and_groups import JobDraft
@@ -148,16 +149,17 @@ def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
     check_state_dirs(analysed.state_dirs, policy, saved_at, faults)
     check_layouts(draft.job.layouts, analysed.kept, faults)
     warn_of_mistakes(draft, analysed.kept, policy, faults)
+    warn_of_replaced_files(draft.groups, faults)
 
 
 def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) -> Conditions:
-    """Run the compile pipeline's stage for conditions; add the stop at the end of the data."""
+    """Run the compile pipeline's stage for conditions, and check that they end the job."""
     found = resolve_conditions(draft, names_of(analysed.kept), analysed.analysis.outputs, faults)
     check_readers_end(draft.groups, found.stop, faults)
-    stop = (*found.stop, *find_end_of_data(draft.groups, found.stop))
     if draft.stop_is_whole and len(found.stop) == len(draft.job.stop):
-        check_conditions_change(draft.groups, stop, found.fail_if, faults)
-    return replace(found, stop=stop)
+        warn_of_idle_epochs(draft.groups, found.stop, faults)
+        check_conditions_change(draft.groups, found.stop, found.fail_if, faults)
+    return found
 
 
 def _assemble(draft: JobDraft, analysed: _Analysed, conditions: Conditions) -> Job:

@@ -194,6 +194,8 @@ Code = Literal[
     "E222",
     "E223",
     "E224",
+    "E225",
+    "E226",
     "E270",
     "E271",
     "E272",
@@ -207,6 +209,7 @@ Code = Literal[
     "W138",
     "W139",
     # error_catalogue/data.md
+    "E227",
     "E230",
     "E231",
     "E232",
@@ -227,6 +230,8 @@ Code = Literal[
     "E514",
     "W142",
     "W143",
+    "W144",
+    "W145",
     # error_catalogue/objects.md
     "E240",
     "E241",

@@ -362,7 +362,7 @@ def _block(path: str, name: str, array: Array) -> Array:
             f"a table cannot hold {array.dtype} of shape {array.shape}",
             "save it to an .npy or .h5 file",
         )
-    return array.reshape(len(array), -1) if array.ndim else array.reshape(1, 1)
+    return array if array.ndim == 2 else array.reshape(-1, 1)
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from jobrun.core.files import file_formats
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.text.names import did_you_mean
 
@@ -45,9 +46,7 @@ def unnamed_member(path: str, known: Iterable[str]) -> EnvironmentFaultError:
 
 def no_members(path: str, member: str) -> EnvironmentFaultError:
     """Build the error for a spec that names a member of a data file that is one array."""
-    return EnvironmentFaultError.of(
-        "E281", f"{path} holds one array and has no member '{member}'", f"write '{path}' alone"
-    )
+    return EnvironmentFaultError.of(*file_formats.no_members(path, member))
 
 
 def unreadable(path: str, why: object) -> EnvironmentFaultError:
@@ -64,13 +63,7 @@ def cut_short(path: str, size_bytes: int, expected_bytes: int) -> EnvironmentFau
 
 def no_format(path: str) -> EnvironmentFaultError:
     """Build the error for a data file whose name ends with no known format's suffix."""
-    suffix = Path(path).suffix
-    kind = f"'{suffix}' files" if suffix else "a name without an ending"
-    return EnvironmentFaultError.of(
-        "E283",
-        f"no data format is known for {kind}: {path}",
-        "use .npy, .npz, .csv, .tsv, .h5 or .hdf5; .parquet is read, and never written",
-    )
+    return EnvironmentFaultError.of(*file_formats.unknown_format(path))
 
 
 def holds_objects(path: str, member: str = "") -> EnvironmentFaultError:

@@ -16,6 +16,8 @@ What is read is an array, also where the file has a single number: then of shape
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -23,9 +25,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.files.disk import disk_faults, replace_file
-from jobrun.core.files.file_formats import FileFormat, format_of, suffix_of
+from jobrun.core.files.file_formats import FileFormat, find_misfit, format_of, suffix_of
 from jobrun.formats import csv as tables
 from jobrun.formats import errors as faults
 from jobrun.formats import npy as arrays
@@ -89,13 +91,18 @@ def write_members(path: str, values: Mapping[str, Value]) -> None:
         EnvironmentFaultError: The format is unknown, or the system refuses.
     """
     suffix = suffix_of(path)
-    if suffix not in {".npy", ".npz", *DELIMITERS, *HDF5}:
-        raise faults.no_format(path)
+    for name in values:
+        if (misfit := find_misfit(path, name, writes=True)) is not None:
+            kind = TaskFailedError if misfit.code == "E286" else EnvironmentFaultError
+            raise kind.of(*misfit)
     held = {name: _array(path, name, value) for name, value in values.items()}
     needed = sum(array.nbytes for array in held.values())
     folder = Path(path).parent
     with disk_faults("E285", f"write {path}", place=str(folder), needed_bytes=needed):
         folder.mkdir(parents=True, exist_ok=True)
+        # It would be renamed over, which asks for no permission to write it.
+        if Path(path).exists() and not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         replace_file(path, partial(_write, path, suffix, held))
 
 
@@ -108,13 +115,13 @@ def _write(path: str, suffix: str, held: Mapping[str, Array], file: IO[bytes]) -
     if suffix in DELIMITERS:
         tables.write_table(file, path, held)
     elif suffix == ".npy":
-        arrays.write_npy(file, _only(path, held))
+        arrays.write_npy(file, held[""])
     elif suffix == ".npz":
-        arrays.write_npz(file, _named(path, held))
+        arrays.write_npz(file, held)
     else:
         from jobrun.formats import hdf5  # noqa: PLC0415
 
-        file.write(hdf5.render_hdf5(_named(path, held), path))
+        file.write(hdf5.render_hdf5(held, path))
 
 
 def _array(path: str, member: str, value: Value) -> Array:
@@ -131,20 +138,3 @@ def _array(path: str, member: str, value: Value) -> Array:
             path, member, "it is no array of numbers or text", "save what has one dtype"
         )
     return array
-
-
-def _only(path: str, held: Mapping[str, Array]) -> Array:
-    if set(held) != {""}:
-        name = next(iter(sorted(held)))
-        raise faults.unwritable(
-            path, name, "an .npy file holds one array without a name", "use an .npz file"
-        )
-    return held[""]
-
-
-def _named(path: str, held: Mapping[str, Array]) -> Mapping[str, Array]:
-    if "" in held:
-        raise faults.unwritable(
-            path, "", "each array in such a file has a name", f"write '{path}::name'"
-        )
-    return held

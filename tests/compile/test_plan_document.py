@@ -89,6 +89,7 @@ def test_limits_hosts_and_remote_nets_are_reported(tmp_path):
 _SPEC = """\
 readers: {r: {npz: a.npz, fields: {x: data}, batch: 8, restart: never, shard: node}}
 epoch: [{task: t, read: r, steps: [w = w + 1]}]
+stop: [data_finished: r]
 """
 
 

@@ -152,3 +152,22 @@ def test_a_folder_where_a_file_should_be_is_told(tmp_path):
         read_member(str(tmp_path / "x.npy"))
     with pytest.raises(EnvironmentFaultError):
         write_member(str(tmp_path / "x.npy"), "", ARRAY)
+
+
+def test_a_read_only_file_is_not_replaced(tmp_path, monkeypatch):
+    path = tmp_path / "x.npy"
+    write_members(str(path), {"": np.zeros(3)})
+    monkeypatch.setattr("jobrun.formats.load_save.os.access", lambda *_: False)
+
+    with pytest.raises(EnvironmentFaultError) as caught:
+        write_members(str(path), {"": np.ones(3)})
+
+    assert caught.value.faults[0].code == "E285"
+    assert np.load(path).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
+def test_an_empty_table_is_saved(tmp_path, shape):
+    write_members(str(tmp_path / "x.csv"), {"": np.zeros(shape)})
+
+    assert (tmp_path / "x.csv").read_text().strip() == ""

@@ -123,7 +123,8 @@ def _stored(run: Path, job: Job) -> dict[int, dict[str, Any]]:
                 epoch=epoch,
                 run_id=manifest.run_id,
                 digest=file.digest,
-                names=state[file.node],
+                # Positions of readers are jobrun's own.
+                names=[name for name in state[file.node] if "/" not in name],
             )
             for file in manifest.files
         }

@@ -6,6 +6,8 @@ the random streams alone. Tasks run one after the other, in the order of the tex
 
 from __future__ import annotations
 
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -112,6 +114,9 @@ class Job:
         self.nodes = _nodes(spec.get("nodes", {"local": {}}))
         self.workspaces: dict[str, Workspace] = {node: {} for node in self.nodes}
         self.outputs: dict[tuple[str, str], dict[str, Any]] = {}
+        # By node: how many records of a reader are read, and the records in a queue.
+        self.positions: Counter[tuple[str, str]] = Counter()
+        self.queues: defaultdict[tuple[str, str], list[Workspace]] = defaultdict(list)
         self.outcome = Outcome()
 
     def run(self) -> Outcome:
@@ -214,7 +219,12 @@ class Job:
             ]
         for frame in frames:
             _around(inner, "init", frame)
-            _block(task["steps"], f"{path}/steps", *frame.inside("task"))
+            for fields in self._records(task, node):
+                frame.chain[0].update(fields)
+                _block(task["steps"], f"{path}/steps", *frame.inside("task"))
+                for queue, names in task.get("write", {}).items():
+                    record = {name: _copy(frame.read(name)) for name in names}
+                    self.queues[node, queue].append(record)
             _around(inner, "exit", frame)
         _around(own, "exit", place)
         for written in task.get("outputs", ()):
@@ -222,6 +232,23 @@ class Job:
                 taken = [_landed(value.of(frame)) for frame in frames]
                 by_node = self.outputs.setdefault((task["task"], name), {})
                 by_node[node] = taken if count > 1 else taken[0]
+
+    def _records(self, task: dict[str, Any], node: str) -> list[Workspace]:
+        """List the records that a task reads in this epoch; without a source, one without fields.
+
+        Readers are counters; a queue is read after the tasks that write to it.
+        """
+        source = task.get("read")
+        if source is None:
+            return [{}]
+        if source not in self.spec["readers"]:
+            return self.queues.pop((node, source), [])
+        reader = self.spec["readers"][source]
+        first = self.positions[node, source] if reader["restart"] == "never" else 0
+        last = min(reader["counter"]["stop"], first + reader.get("limit", sys.maxsize))
+        self.positions[node, source] = last
+        (field,) = reader["fields"]
+        return [{field: value} for value in range(first, last)]
 
 
 def run_reference(spec: dict[str, Any]) -> Outcome:

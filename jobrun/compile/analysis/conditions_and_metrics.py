@@ -11,7 +11,6 @@ from typing import Any
 
 from jobrun.compile.analysis.missing_blobs import suggest_state
 from jobrun.compile.analysis.outputs import OutputTable
-from jobrun.compile.analysis.queues import find_queue_ends
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FINDER, FlowAnalysis
 from jobrun.compile.job_draft.node_names import NodeNames
@@ -41,6 +40,7 @@ from jobrun.graph.expressions import (
 from jobrun.graph.readers import (
     CallSource,
     CounterSource,
+    Reader,
     ReadRecords,
     has_finished,
     readers_in,
@@ -276,53 +276,35 @@ def _without_node(expr: Expr) -> Expr:
     return Name(expr.name) if isinstance(expr, NodeBlob) else expr
 
 
-def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[StopWhen, ...]:
-    """Analyse whether a job ends by its data; return a stop condition for that.
+def warn_of_idle_epochs(groups: Groups, stop: Sequence[StopCondition], faults: Faults) -> None:
+    """Warn if epochs may follow in which no task gets a record, since the data have ended.
 
-    It is added if every task of ``epoch`` depends on records of readers that do not restart: with
-    other tasks an epoch without records may be intended, as it is with ``endless``.
+    There is no warning if a task does not depend on records: it may be what the epochs are for.
     """
-    if any(isinstance(one, Endless) for one in stop):
-        return ()
-    tasks = groups["epoch"].tasks
-    pairs = [*walk_readers({"epoch": groups["epoch"]})]
-    if not pairs or any(one.restart == "epoch" for one, _ in pairs):
-        return ()
-    if len(_find_fed_tasks(groups)) < len(tasks):
-        return ()
-    parts = dict.fromkeys(
-        has_finished(node, reader) for reader, task in pairs for node in task.nodes
+    epoch = groups["epoch"]
+    readers = [reader for reader, _ in walk_readers({"epoch": epoch})]
+    reads_only = all(task.records.read is not None for task in epoch.tasks)
+    if not (readers and reads_only and all(map(_may_end, readers))):
+        return
+    positions = {reader.position for reader in readers}
+    exprs = [
+        expr for condition in stop if isinstance(condition, StopWhen)
+        for expr in condition.probe.parts
+    ]  # fmt: skip
+    if any(isinstance(condition, Endless) for condition in stop) or any(
+        isinstance(part, NodeBlob) and part.name in positions
+        for expr in exprs
+        for part in walk_expr(expr)
+    ):
+        return
+    reader = readers[0]
+    faults.warn(
+        "W144",
+        f"the data of '{reader.name}' may end before the last epoch; epochs without a record "
+        f"follow, which run setups and reports only",
+        f"add {{data_finished: {reader.name}}} to 'stop' to end the job there",
+        Place(reader.path, reader.origin),
     )
-    names = " and ".join(f"'{name}'" for name in dict.fromkeys(one.name for one, _ in pairs))
-    found = StopWhen(Probe(f"the data of {names} have ended", tuple(parts), "all", "stop"), "stop")
-    known = [{*one.probe.parts} for one in stop if isinstance(one, StopWhen)]
-    return () if any(one <= {*parts} for one in known) else (found,)
-
-
-def _find_fed_tasks(groups: Groups) -> set[str]:
-    """Find the tasks of ``epoch`` that need readers' data, for a condition that ends the job.
-
-    They read these, or get them by queues, or read outputs of such a task, which are made in each
-    epoch. A task that reads state may have something to do without records, too.
-    """
-    group = groups["epoch"]
-    tasks = group.tasks
-    fed = {task.name for task in tasks if isinstance(task.records.read, ReadRecords)}
-    sources = {
-        reader.name: {writer.name for writer, _, _ in ends.writers}
-        for ends in find_queue_ends(group).values()
-        for reader, _ in ends.readers
-    }
-    outputs = {
-        task.name: {name for name, _ in (*task.flow.once.outputs, *task.flow.inner.outputs)}
-        for task in tasks
-    }
-    while True:
-        more = {name for name, writers in sources.items() if writers <= fed}
-        more.update(name for name, read in outputs.items() if not read.isdisjoint(fed))
-        if more <= fed:
-            return fed
-        fed |= more
 
 
 def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Faults) -> None:
@@ -363,7 +345,7 @@ def check_conditions_change(
 
     Args:
         groups: The groups of the job.
-        stop: All conditions, including those added by the compiler.
+        stop: All conditions.
         others: Probes that end the job by failing.
         faults: Where to note them.
     """
@@ -408,13 +390,20 @@ def check_conditions_change(
 
 def _find_finite_readers(group: GroupDraft) -> list[str]:
     """List the readers that stop conditions may wait for: a group's, if none is endless."""
-    tops = [reader for reader, _ in walk_readers({group.name: group})]
-    sources = [one.source for top in tops for one in readers_in(top)]
-    ends = all(one.restart == "never" for one in tops) and not any(
-        isinstance(one, CallSource) or (isinstance(one, CounterSource) and one.stop is None)
-        for one in sources
+    readers = [reader for reader, _ in walk_readers({group.name: group})]
+    from_code = any(
+        isinstance(source.source, CallSource) for reader in readers for source in readers_in(reader)
     )
-    return [one.name for one in tops] if ends else []
+    ends = all(map(_may_end, readers)) and not from_code
+    return [reader.name for reader in readers] if ends else []
+
+
+def _may_end(reader: Reader) -> bool:
+    """Return whether a reader has no record left at some time, as far as its source shows."""
+    return reader.restart == "never" and not any(
+        isinstance(part.source, CounterSource) and part.source.stop is None
+        for part in readers_in(reader)
+    )
 
 
 def _changed_names(group: GroupDraft, node: str, *, with_records: bool = True) -> set[str]:

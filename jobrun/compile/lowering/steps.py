@@ -15,11 +15,13 @@ from jobrun.compile.job_draft.definite_assignment import RepeatedFlow
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.expressions import ExpressionLowering
 from jobrun.core.errors import Origin
+from jobrun.core.files.file_formats import find_misfit
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.lazy_module import lazy_module
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.effects import declared_keys, declared_sources
-from jobrun.graph.expressions import Call, Const, Expr, Name
+from jobrun.graph.expression_text import render_text
+from jobrun.graph.expressions import Call, Const, Expr, Name, Text
 from jobrun.graph.steps import (
     Assign,
     CallPython,
@@ -313,10 +315,26 @@ class EffectLowering:
     def _load(self, spec: models.LoadStep, at: Path, place: Place, env: Env) -> Step:
         for blob in spec.load:
             self._context.check_blob_name(blob, place)
-        return Load(self._files(spec.load, (*at, "load"), place, env), place.path, place.origin)
+        files = self._files(spec.load, (*at, "load"), place, env, writes=False)
+        return Load(files, place.path, place.origin)
 
     def _save(self, spec: models.SaveStep, at: Path, place: Place, env: Env) -> Step:
-        return Save(self._files(spec.save, (*at, "save"), place, env), place.path, place.origin)
+        files = self._files(spec.save, (*at, "save"), place, env, writes=True)
+        self._check_distinct(files, (*at, "save"), place)
+        return Save(files, place.path, place.origin)
+
+    def _check_distinct(self, files: tuple[DataFile, ...], at: Path, place: Place) -> None:
+        """Refuse a ``save`` step in which two blobs are one member of one file."""
+        blobs: dict[str, str] = {}
+        for file in files:
+            other = blobs.setdefault(file.place(), file.blob)
+            if other != file.blob:
+                self._faults.error(
+                    "E227",
+                    f"'{other}' and '{file.blob}' are both to be saved to {file.place()}",
+                    "give each a file, or a member, of its own",
+                    Place(place.path, self._context.source.at((*at, file.blob))),
+                )
 
     def _declared(self, spec: models.EffectStep, at: Path, place: Place, env: Env) -> Step:
         """Lower a step such as ``log`` by the keys that its effect class declares."""
@@ -443,7 +461,7 @@ class EffectLowering:
         )
         for blob in spec.out:
             self._context.check_blob_name(blob, place)
-        results = self._files(spec.out, (*at, "out"), place, env)
+        results = self._files(spec.out, (*at, "out"), place, env, writes=False)
         name, most_bytes = (
             (spec.state_dir, 0)
             if spec.state_dir is None or isinstance(spec.state_dir, str)
@@ -480,9 +498,9 @@ class EffectLowering:
         )
 
     def _files(
-        self, files: dict[str, str], at: Path, place: Place, env: Env
+        self, files: dict[str, str], at: Path, place: Place, env: Env, *, writes: bool
     ) -> tuple[DataFile, ...]:
-        """Lower the files of a ``load`` or ``save`` step: blob, path and member of each."""
+        """Lower the files of a step that loads or saves: blob, path and member of each."""
         found = []
         for blob, written in files.items():
             path, _, member = written.partition("::")
@@ -495,8 +513,19 @@ class EffectLowering:
                     where,
                 )
             text = self._read.text(path, (*at, blob), place.path, env, holes=False)
-            found.append(DataFile(self._read.name(blob, env), text, member.replace("$$", "$")))
+            file = DataFile(self._read.name(blob, env), text, member.replace("$$", "$"))
+            misfit = find_misfit(render_text(text), file.member, writes=writes)
+            if misfit is not None and _has_known_ending(text):
+                where = Place(place.path, self._context.source.at((*at, blob)))
+                self._faults.error(misfit.code, misfit.message, misfit.mend, where)
+            found.append(file)
         return tuple(found)
+
+
+def _has_known_ending(path: Text) -> bool:
+    """Return whether the ending of a file's path is known before the run."""
+    last = path.parts[-1] if path.parts else ""
+    return isinstance(last, str) and (len(path.parts) < 2 or "." in last or "/" in last)
 
 
 # One row for each kind of effect that is not declared, by the name of its model.

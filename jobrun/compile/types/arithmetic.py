@@ -14,7 +14,9 @@ from jobrun.ops.abstract_values import (
     UNKNOWN,
     Known,
     MisfitError,
+    Shape,
     UnclearError,
+    clash,
     integer,
     items_in,
     join,
@@ -243,22 +245,25 @@ def require_in_place(left: Known, result: Known, sign: str) -> None:
     """Refuse ``a += b`` if this arithmetic gives a type that ``a`` cannot have.
 
     Raises:
-        MisfitError: Its shape would grow, or its dtype would change kind.
+        MisfitError: Its shape would change, or its dtype would change kind.
     """
     if left.shape is not None and result.shape is not None:
-        grown = len(result.shape) > len(left.shape) or any(
-            one == 1 and other not in (1, None)
-            for one, other in zip(left.shape, result.shape, strict=True)
-        )
-        if grown:
-            message = (
-                f"an array of shape {shape_text(left.shape)} cannot become one of "
-                f"{shape_text(result.shape)} in place"
-            )
-            raise MisfitError(SHAPES, message, f"write x = x {sign} y, which makes a new array")
+        _require_same_shape(left.shape, result.shape, sign)
     if left.dtype is None or result.dtype is None or not kind_of(result.dtype):
         return
     if kind_of(left.dtype) and not same_kind(result.dtype, left.dtype):
         message = f"a {result.dtype} result cannot be stored in place in an array of {left.dtype}"
         mend = f"write x = x {sign} y, or make it {result.dtype} from the start"
         raise MisfitError(KINDS, message, mend)
+
+
+def _require_same_shape(left: Shape, result: Shape, sign: str) -> None:
+    if len(left) != len(result) or any(
+        clash(length, other) if sign == "@" else length == 1 and other not in (1, None)
+        for length, other in zip(left, result, strict=True)
+    ):
+        message = (
+            f"an array of shape {shape_text(left)} cannot become one of {shape_text(result)} "
+            f"in place"
+        )
+        raise MisfitError(SHAPES, message, f"write x = x {sign} y, which makes a new array")

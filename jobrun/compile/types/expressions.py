@@ -62,7 +62,7 @@ from jobrun.ops.abstract_values import (
     without_value,
 )
 from jobrun.ops.definition import DrawDef, OpDef, wrong_kind
-from jobrun.ops.dtype_promotion import dtype_name
+from jobrun.ops.dtype_promotion import dtype_name, kind_of
 from jobrun.ops.operator_table import DRAWS, find_operator
 
 _MAX_TEXT = 60
@@ -369,8 +369,9 @@ def _infer_builtin(name: str) -> Known:
 
 
 def _infer_attribute(value: Known, name: str) -> Known:
-    if value.sequence:
-        message = f"a {value.sequence} has no '{name}'"
+    if value.sequence or value.weak or value.dtype in (NONE, COUNTER):
+        kind = value.sequence or ("Python number" if kind_of(value.dtype) else value.dtype)
+        message = f"a {kind or 'Python value'} has no '{name}'"
         raise MisfitError(KINDS, message, f"make an array of it, array(x).{name}; or write len(x)")
     if name == "shape":
         if value.shape is None:

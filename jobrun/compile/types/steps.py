@@ -23,10 +23,11 @@ from jobrun.compile.types.expressions import (
     render_short,
 )
 from jobrun.compile.types.records_and_queues import Headers
+from jobrun.compile.types.saved_values import find_unsavable
 from jobrun.compile.types.subscripts import infer_index
 from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.effects import Effect
-from jobrun.graph.expressions import Binary, Expr, Index, Name
+from jobrun.graph.expressions import Binary, Expr, Index, Name, Slice
 from jobrun.graph.steps import (
     Assign,
     Augment,
@@ -42,6 +43,7 @@ from jobrun.graph.steps import (
     Op,
     Parallel,
     Perform,
+    Save,
     Step,
     Stop,
     Target,
@@ -265,6 +267,10 @@ class StepInference:
                 for file in files:
                     self.bind(file.blob, self._infer_file(file))
                 return True
+            case Save():
+                for error in find_unsavable(step, self.names):
+                    self._faults.add(error, "", Place(step.path, step.origin))
+                return True
             case Effect():
                 for expr in step.expressions():
                     self.value(expr, step)
@@ -415,6 +421,10 @@ class StepInference:
     def _require_fitting_item(self, op: Op, target: ItemTarget, value: Known) -> None:
         array = self.names.get(target.name, UNKNOWN)
         if array.sequence:
+            if isinstance(target.index, Slice) and len(value.shape or ()) > 1:
+                message = "what a slice of a list takes would be shared with its source"
+                mend = "assign the items one by one, x[0] = y[0], which copies each"
+                raise MisfitError(KINDS, message, mend)
             # The items of a list can have any type, so one of them is unknown from here on.
             self.bind(target.name, Known(sequence=array.sequence))
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from jobrun.core.lazy_dataclass import dataclass
@@ -194,6 +195,7 @@ class _IndexedShape:
             if known is not None and integer(known) is None:
                 return None
             numbers.append(None if known is None else integer(known))
-        if length is None or 0 in numbers[2:]:
+        # An array of more items than a pointer can reach will not be made; ``len`` fails with it.
+        if length is None or length > sys.maxsize or 0 in numbers[2:]:
             return None
         return len(range(length)[slice(*numbers)])

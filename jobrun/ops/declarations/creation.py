@@ -124,7 +124,7 @@ def _triangular(given: Arguments) -> Shape:
 def _arange(given: Arguments) -> Known:
     names = ("start_or_stop", "stop", "step")
     known = [given.get(name) for name in names if given.has(name)]
-    if given.has("step") and not given.has("stop"):
+    if not known or (given.has("step") and not given.has("stop")):
         raise UnclearError
     if given.has("dtype"):
         return Known(given.asked_dtype(), (None,))
@@ -132,7 +132,11 @@ def _arange(given: Arguments) -> Known:
     whole = [value for value in values if value is not None]
     if len(whole) < len(values) or whole[2:] == [0]:
         return Known("int64" if all(one.dtype == "int64" for one in known) else None, (None,))
-    return Known("int64", (len(range(*whole)),))
+    try:
+        return Known("int64", (len(range(*whole)),))
+    except OverflowError:
+        # There is no memory for so many, and ``len`` has no number for them.
+        raise UnclearError from None
 
 
 def _steps(given: Arguments) -> Shape:

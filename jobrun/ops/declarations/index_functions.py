@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from jobrun.ops.abstract_values import (
+    SHAPES,
     Arguments,
     Known,
+    MisfitError,
     Rule,
     Shape,
     UnclearError,
@@ -98,6 +100,8 @@ def _one_axis_open(given: Arguments, name: str) -> Shape:
 
 def _order(given: Arguments) -> Shape:
     keys = given.get("keys")
+    if keys.items == ():
+        raise MisfitError(SHAPES, "'keys' is empty", "give one array or more")
     shape = sure(keys.shape)[1:] if keys.items is None else _items(given, "keys")[0].shape
     if not shape:
         raise UnclearError

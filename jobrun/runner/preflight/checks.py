@@ -66,6 +66,11 @@ def preflight(
                     path = literal_path(file, folder)
                     if path is not None and path not in saved:
                         faults += _check_data_file(step, file, path, may_appear=makers)
+            case Save():
+                for file in step.files:
+                    path = literal_path(file, folder)
+                    if path is not None:
+                        faults += _check_target(step, path)
             case RunProgram():
                 faults += _check_program(step)
             case _:
@@ -103,6 +108,22 @@ def _check_data_file(
     except (OSError, ValueError) as error:
         message = f"cannot read {literal_text(file.path)}: {error}"
         yield Fault("E373", message, "see whether the file is whole", step.origin, step.path)
+
+
+def _check_target(step: Save, path: Path) -> Iterator[Fault]:
+    """Check that a ``save`` step can make its file, or replace it, as things are before the run."""
+    parent = next(parent for parent in path.parents if os.path.exists(parent))  # noqa: PTH110
+    if path.is_dir():
+        reason, mend = "it is a directory", "write the name of a file in it"
+    elif not parent.is_dir():
+        reason, mend = f"{parent} is a file, not a folder", "choose another folder"
+    elif os.path.lexists(path) and not os.access(path, os.W_OK):
+        reason, mend = "it is read-only", "choose another name, or make it writable: chmod u+w"
+    elif not os.access(parent, os.W_OK | os.X_OK):
+        reason, mend = f"{parent} is not writable", "correct its permissions, or choose another"
+    else:
+        return
+    yield Fault("E285", f"cannot write {path}: {reason}", mend, step.origin, step.path)
 
 
 def _suggest_file(path: Path) -> str:

@@ -24,6 +24,7 @@ from jobrun.values.copies import detach
 # Kinds of dtypes.
 _REAL = frozenset("biuf")
 _ARRAY = np.ndarray
+_IMMUTABLE = (np.generic, bytes, type(None))
 # Beyond this many bits an integer is a slip: a power would not come back for minutes, nor would a
 # product that a loop multiplies by itself.
 _LARGEST_INT_BITS = 1 << 20
@@ -149,6 +150,36 @@ def as_item_of(container: Value, value: Value) -> Value:
     return value if type(container) is np.ndarray else detach(value)
 
 
+def as_items_of(container: Value, value: Value) -> Value:
+    """Coerce a value to be stored in a slice: of a list, it must have items that nothing changes.
+
+    Python's list would hold the arrays and lists themselves, or views of the rows of an array.
+
+    Raises:
+        TaskFailedError: E226, it has other items.
+    """
+    if type(container) is not list:
+        return as_item_of(container, value)
+    is_array = isinstance(value, np.ndarray)
+    if (is_array and value.ndim > 1) or (not is_array and _has_mutable_item(value)):
+        raise TaskFailedError.of(
+            "E226",
+            f"the items of a {describe(value)} cannot be assigned to a slice of a list: there they "
+            f"would be shared",
+            "assign them one by one, x[0] = y[0], which copies each; or keep an array instead",
+        )
+    return value
+
+
+def _has_mutable_item(value: Value) -> bool:
+    return isinstance(value, list | tuple) and any(
+        _has_mutable_item(item)
+        if isinstance(item, tuple)
+        else type(item) not in PLAIN_KINDS and not isinstance(item, _IMMUTABLE)
+        for item in value
+    )
+
+
 def update_item(
     container: Value, index: Any, change: Callable[[Any, Any], Any], value: Any
 ) -> None:
@@ -224,30 +255,21 @@ def are_scalars(*values: Any) -> bool:
     return all(type(value) is float or isinstance(value, np.number) for value in values)
 
 
-def attribute_t(value: Value) -> Value:
-    """Coerce an operand of generated code: return an array's transpose ``T``, or a number."""
-    return value.T if isinstance(value, np.ndarray) else value
+def read_attribute(value: Value, name: str) -> Value:
+    """Read ``shape``, ``T`` or the like for generated code, of a value that is no plain array.
 
-
-def attribute_shape(value: Value) -> tuple[int, ...]:
-    """Coerce an operand of generated code to an array; return its ``shape``."""
-    return value.shape if isinstance(value, np.ndarray) else np.shape(value)
-
-
-def attribute_size(value: Value) -> int:
-    """Coerce an operand of generated code to an array; return its ``size``."""
-    return value.size if isinstance(value, np.ndarray) else int(np.size(value))
-
-
-def attribute_ndim(value: Value) -> int:
-    """Coerce an operand of generated code to an array; return its ``ndim``."""
-    return value.ndim if isinstance(value, np.ndarray) else np.ndim(value)
-
-
-def attribute_dtype(value: Value) -> np.dtype[Any]:
-    """Coerce an operand of generated code to an array; return its ``dtype``."""
-    found: np.dtype[Any] = value.dtype if isinstance(value, np.ndarray) else np.asarray(value).dtype
-    return found
+    Raises:
+        TaskFailedError: E225, in Python a value of this type has no such attribute.
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        return getattr(value, name)
+    found = None if type(value) in PLAIN_KINDS else getattr(value, name, None)
+    # Frames and tensors have a shape; what their other attributes are, only their library knows.
+    if name != "T" and isinstance(found, int | tuple | np.dtype):
+        return found
+    raise TaskFailedError.of(
+        "E225", f"a {describe(value)} has no '{name}'", f"make an array of it: array(x).{name}"
+    )
 
 
 def _shares(value: np.ndarray[Any, Any], sources: tuple[Value, ...]) -> bool:

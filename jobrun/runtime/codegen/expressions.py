@@ -48,13 +48,6 @@ _BUILTINS: dict[str, str] = {
     "run.dir": "f.run.run_dir",
 }  # fmt: skip
 _NUMBERS: dict[str, float] = {"inf": float("inf"), "nan": float("nan"), "pi": float(np.pi)}
-_ATTRIBUTES: dict[str, Callable[[Any], Any]] = {
-    "T": coercion.attribute_t,
-    "shape": coercion.attribute_shape,
-    "size": coercion.attribute_size,
-    "ndim": coercion.attribute_ndim,
-    "dtype": coercion.attribute_dtype,
-}
 # A constant exponent up to this needs no check of its size.
 _HARMLESS_EXPONENT = 64
 
@@ -235,14 +228,15 @@ class ExpressionBuilder:
 
     def _attribute(self, expr: e.Attribute) -> ast.expr:
         """Generate the expression ``x.T`` and the like: no call if ``x`` is an array."""
-        function = self._names.bind(_ATTRIBUTES[expr.name], expr.name)
+        function = self._names.bind(coercion.read_attribute, "attribute")
+        name = ast.Constant(_known(expr.name, e.ATTRIBUTES))
         value = self.of(expr.value)
         if not isinstance(value, ast.Name):
-            return call(function, value)
+            return call(function, value, name)
         kind = call(self._names.bind(type, "type"), value)
         is_array = ast.Compare(kind, [ast.Is()], [self._names.bind(np.ndarray, "ndarray")])
         direct = ast.Attribute(load(value.id), expr.name, ast.Load())
-        return ast.IfExp(is_array, direct, call(function, load(value.id)))
+        return ast.IfExp(is_array, direct, call(function, load(value.id), name))
 
     def _structure(self, expr: e.Slice | e.Index | e.Sequence) -> ast.expr:
         match expr:

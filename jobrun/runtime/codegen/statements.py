@@ -326,7 +326,9 @@ class StatementBuilder:
         """Generate the statement ``blob[index] = value``, which copies the value to a container."""
         item_of_blob = self._item(target)
         if not is_fresh(expr) or may_join_lists(expr):
-            value = self._helper(coercion.as_item_of, item_of_blob.value, value)
+            is_slice = isinstance(item_of_blob.slice, ast.Slice)
+            helper = coercion.as_items_of if is_slice else coercion.as_item_of
+            value = self._helper(helper, item_of_blob.value, value)
         return ast.Assign([item_of_blob], value)
 
     def _item(self, target: ItemTarget) -> ast.Subscript:

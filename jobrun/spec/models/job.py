@@ -99,7 +99,9 @@ class StopSpec(Model):
 
     epochs: Maybe[Positive] = Field(None, description="the total number")
     when: Maybe[ProbeSpec] = Field(None, description="a bool over the state")
-    data_finished: Maybe[Name] = Field(None, description="a reader with 'restart: never'")
+    data_finished: Maybe[Name] = Field(
+        None, description="a reader with 'restart: never'; a job ends by its data only with this"
+    )
     time: Maybe[Seconds] = Field(None, description="of the whole run")
     no_improvement: Maybe[NoImprovement] = None
     endless: Maybe[Annotated[Literal[True], Before(_true)]] = Field(

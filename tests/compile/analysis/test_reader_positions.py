@@ -13,8 +13,11 @@ def _readers(keys=""):
     return f"readers: {{{_COUNTER % keys}}}\n"
 
 
+_STOP = "stop: [data_finished: r]\n"
+
+
 def test_a_position_is_state_of_the_node_that_reads(tmp_path):
-    job = job_of(tmp_path, _readers() + "epoch: [{task: t, read: r, steps: [w = w + x]}]")
+    job = job_of(tmp_path, f"{_STOP}{_readers()}epoch: [{{task: t, read: r, steps: [w = w + x]}}]")
 
     assert job.state == (("local", ("readers/r", "w")),)
     assert job.checkpoint.nodes == ("local",)
@@ -53,7 +56,7 @@ def test_shares_are_divided_among_the_nodes_of_the_task(tmp_path):
 
 
 def test_fields_belong_to_the_instance_unless_a_state_blob_has_their_name(tmp_path):
-    text = _readers() + "epoch: [{task: t, read: r, instances: 2, steps: [y = x]}]"
+    text = f"{_STOP}{_readers()}epoch: [{{task: t, read: r, instances: 2, steps: [y = x]}}]"
 
     assert scopes_of(task_of(job_of(tmp_path, text), "t"))["x"] is Scope.INSTANCE
 
@@ -74,7 +77,7 @@ def test_two_tasks_cannot_read_one_reader_at_the_same_time(tmp_path):
 
     assert fault.code == "E120"
     assert "needs: [t]" in fault.mend
-    job_of(tmp_path, _readers() + "epoch: " + tasks % ", needs: [t]")
+    job_of(tmp_path, f"{_STOP}{_readers()}epoch: {tasks % ', needs: [t]'}")
 
 
 def test_nor_can_one_read_what_another_zips(tmp_path):

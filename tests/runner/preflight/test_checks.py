@@ -164,3 +164,38 @@ def test_deflate_needs_no_package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "hdf5plugin", None)
 
     assert preflight(replace(job(), checkpoint=policy), tmp_path) == ()
+
+
+def save(path):
+    return Save((DataFile("x", Text((path,))),), path="init/t/steps[0]", origin=WHERE)
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("folder.npy", "it is a directory"),
+        ("file.npy/x.npy", "file.npy is a file, not a folder"),
+        ("file.npy/deep/x.npy", "file.npy is a file, not a folder"),
+        ("new/deep/x.npy", ""),
+        ("file.npy", ""),
+    ],
+)
+def test_a_file_that_cannot_be_made_is_a_fault(tmp_path, path, reason):
+    (tmp_path / "folder.npy").mkdir()
+    (tmp_path / "file.npy").touch()
+
+    faults = preflight(job(save(path)), tmp_path)
+
+    assert [fault.code for fault in faults] == ["E285"] * bool(reason)
+    assert all(reason in fault.message and fault.where == WHERE for fault in faults)
+
+
+@pytest.mark.parametrize(("path", "locked"), [("old.npy", "old.npy"), ("x.npy", "")])
+def test_a_file_that_may_not_be_written_is_a_fault(tmp_path, monkeypatch, path, locked):
+    (tmp_path / "old.npy").touch()
+    # A superuser may write everywhere.
+    monkeypatch.setattr(
+        "jobrun.runner.preflight.checks.os.access", lambda path, _: path != tmp_path / locked
+    )
+
+    assert found(tmp_path, save(path)) == [("E285", "error")]

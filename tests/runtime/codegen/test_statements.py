@@ -273,12 +273,47 @@ def test_a_missing_blob_is_named(bench, shared, text):
 
 
 def test_attributes_of_scalars(bench, shared):
+    bench.blobs["v"] = np.array([1.0, 0.5], np.float32)
     blobs = bench.do(
-        "x = 1.5; s = x.size; n = x.ndim; t = x.T; z = zeros(2, dtype=x.dtype)", shared=shared
+        "x = sum(v); s = x.size; n = x.ndim; t = x.T; z = zeros(2, dtype=x.dtype)", shared=shared
     )
 
     assert (blobs["s"], blobs["n"], blobs["t"]) == (1, 0, 1.5)
-    assert blobs["z"].dtype == np.float64
+    assert blobs["z"].dtype == np.float32
+
+
+@pytest.mark.parametrize("value", [True, 3, 1.5, 2j, "text", None, [1, 2], (1, 2), {"a": 1}, b"b"])
+@pytest.mark.parametrize("name", ["T", "shape", "size", "ndim", "dtype"])
+def test_an_attribute_that_a_value_lacks_in_python_is_refused(shared, value, name):
+    for text in (f"y = x.{name}", f"y = (x if 1 < 2 else 0).{name}"):
+        with Bench(x=value) as bench, pytest.raises(TaskFailedError) as caught:
+            bench.do(text, shared=shared)
+
+        assert [fault.code for fault in caught.value.faults] == ["E225"]
+        assert caught.value.faults[0].path == "e/t/steps[0]"
+
+
+@pytest.mark.parametrize("statement", ["e[:-1] = a", "e[0:2] = a[::-1]", "b, e[:1] = 1, (a,)",
+                                       "e[:] = [a, 1]", "e[:1] = e"])  # fmt: skip
+def test_a_slice_of_a_list_does_not_take_what_it_would_share(shared, statement):
+    with Bench(e=[np.zeros(2), 1], a=np.ones((2, 3))) as bench:
+        with pytest.raises(TaskFailedError) as caught:
+            bench.do(statement, shared=shared)
+
+        assert caught.value.faults[0].code == "E226"
+        assert same_bits(bench.blobs["e"], [np.zeros(2), 1])
+
+
+@pytest.mark.parametrize("value", ["[1, 'a']", "(1, (2, None))", "v", "'ab'", "[]"])
+def test_a_slice_of_a_list_takes_numbers_and_text(shared, value):
+    vector = np.array([1.5, 2.5])
+    expected = [0, 1, 2]
+    expected[1:] = eval(value, {"v": vector})
+
+    with Bench(e=[0, 1, 2], v=vector) as bench:
+        blobs = bench.do(f"e[1:] = {value}", shared=shared)
+
+        assert same_bits(blobs["e"], expected)
 
 
 def test_a_huge_integer_power_is_refused(bench, shared):
