@@ -128,8 +128,9 @@ def run(
     Args:
         source: As of ``prepare``.
         options: Where runs live, and the limits of this invocation.
-        resume: ``auto`` continues the newest run of the job's name, or starts one; ``must``
-            needs one; ``never`` starts one; empty starts one unless the newest is unfinished.
+        resume: ``auto`` continues the newest run of the job's name with the same params and seed,
+            or starts one; ``must`` needs one; ``never`` starts one; empty starts one unless the
+            newest is unfinished.
         listener: Called with each event, in the thread in which it happens.
 
     Returns:

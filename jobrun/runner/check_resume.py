@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from jobrun.checkpoint.metadata_handler import Chosen
@@ -10,28 +9,13 @@ from jobrun.checkpoint.store_protocol import CheckpointStore
 from jobrun.core.errors import Fault
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.group_transforms import rebuild_group
-from jobrun.graph.query import has_callables
 from jobrun.graph.types import Job
 from jobrun.runner.checkpoint_stores import open_store
 from jobrun.runner.fork_first_state import require_parent
 from jobrun.runner.identity.code_digests import CodeDigests, digest_code
-from jobrun.runner.identity.data_fingerprints import fingerprint_data
-from jobrun.runner.identity.drift import (
-    Change,
-    compare_data,
-    compare_mappings,
-    compare_numerics,
-    compare_packages,
-    count_field,
-    mark_safe_counts,
-)
-from jobrun.runner.identity.environment import describe_environment
-from jobrun.runner.identity.recorded_job import (
-    Authored,
-    check_record,
-    digest_authored,
-    find_changes_since,
-)
+from jobrun.runner.identity.drift import Change, count_field, mark_safe_counts
+from jobrun.runner.identity.present_changes import find_changes
+from jobrun.runner.identity.recorded_job import Authored, check_record
 from jobrun.runner.options import RunOptions
 from jobrun.runner.preflight.checks import check_upload, preflight
 from jobrun.runner.preflight.filesystem import check_file_system, find_file_system
@@ -43,8 +27,6 @@ from jobrun.runner.resume.resize import (
 )
 from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata, choose_epoch
 from jobrun.runner.rundir.run_directories import Run
-from jobrun.runtime.context.imported_code import digest_imported, read_imported
-from jobrun.spec.load import LoadedSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,44 +103,3 @@ def _plan_resize(own: RunMetadata, store: CheckpointStore, job: Job) -> ResizePl
     epoch = own.recovery.epoch
     found = plan_resize(job, store.manifest(epoch), store.path(epoch), compare=True)
     return refuse_mid_epoch(found, own.entry.epoch) if own.entry.records else found
-
-
-def find_changes(run: Run, present: Authored, job: Job, code: CodeDigests) -> tuple[Change, ...]:
-    """List, for the check of a resume, what changed of spec, code, data and environment."""
-    changes = find_surrounding_changes(run, present, job, code)
-    if digest_authored(present) != run.record.spec_digest:
-        changes = (*find_changes_since(run, present), *changes)
-    return changes
-
-
-def find_surrounding_changes(
-    run: Run, present: Authored, job: Job, code: CodeDigests
-) -> tuple[Change, ...]:
-    """List, for the check of a resume, what changed besides the spec: code, data, versions."""
-    record, folder = run.record, Path(present.folder)
-    environment = dict(record.environment)
-    if not has_callables(job):
-        # Expressions have no sets.
-        environment.pop("hash_seed", None)
-    return (
-        *_find_variable_changes(record.variables, present),
-        *compare_mappings("callables", record.callables, code.sources),
-        *compare_mappings("imported", read_imported(run.path), digest_imported(run.path)),
-        *compare_data(record.data, fingerprint_data(job, folder, record.data)),
-        *compare_numerics(environment, describe_environment()),
-        *compare_packages(record.packages, code.packages),
-    )
-
-
-def _find_variable_changes(before: Mapping[str, str], present: Authored) -> Iterator[Change]:
-    """Yield each environment variable that differs at the checked resume, as a ``Change``."""
-    safe = set()
-    if isinstance(present, LoadedSpec):
-        safe = {name for name, one in present.spec.params.items() if one.drift == "safe"}
-    for change in compare_mappings("env", before, present.environment_digests):
-        field = change.field.removeprefix("env.")
-        name = field.removeprefix("params.")
-        if name == field:
-            yield change
-        else:
-            yield replace(change, field=field, kind="declared safe" if name in safe else "semantic")

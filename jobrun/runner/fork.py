@@ -7,17 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobrun.checkpoint.store_protocol import CheckpointStore
-from jobrun.core.errors import CheckpointError, Fault
+from jobrun.core.errors import CheckpointError, Fault, JobrunError
 from jobrun.core.events import CheckpointCommitted, Event, Listener, ignore
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Job
 from jobrun.runner.checkpoint_stores import open_store
 from jobrun.runner.identity.blas_libraries import set_blas_threads
 from jobrun.runner.identity.code_digests import digest_code
-from jobrun.runner.identity.drift import require_no_drift
+from jobrun.runner.identity.drift import Change, require_no_drift
 from jobrun.runner.identity.recorded_job import (
     Authored,
     compile_authored,
+    digest_authored,
+    find_changes_since,
     is_from_python,
     load_recorded,
     require_spec,
@@ -98,7 +100,7 @@ def fork_run(
             listener(event)
 
         notes = _describe_skipped(fork.run, own.recovery)
-        notes += _differences(fork.run, present, job, strict=options.strict)
+        notes += _differences(fork, present, job, options)
         parent = _parent(fork, store, epoch)
         return start_run(present, job, options, listen, parent=parent, notes=notes)
     finally:
@@ -120,17 +122,21 @@ def _describe_skipped(run: Run, recovery: RecoveryPlan) -> tuple[Fault, ...]:
     )
 
 
-def _differences(run: Run, present: Authored, job: Job, *, strict: bool) -> tuple[Fault, ...]:
-    """Return a warning for each change of code, data or environment between a run and its fork.
+def _differences(fork: Fork, present: Authored, job: Job, options: RunOptions) -> tuple[Fault, ...]:
+    """Return a warning for each change between a run and its fork that was not asked for.
 
     Raises:
-        DriftError: E370, numerics differ, and that is to be refused.
+        DriftError: Code, data or versions differ, and ``options.strict`` is set.
     """
     # Brings numpy in.
-    from jobrun.runner.check_resume import find_surrounding_changes  # noqa: PLC0415
+    from jobrun.runner.identity.present_changes import find_surrounding_changes  # noqa: PLC0415
 
-    changes = find_surrounding_changes(run, present, job, digest_code(job, Path(present.folder)))
-    require_no_drift(tuple(one for one in changes if one.kind == "numerics"), strict=strict)
+    code = digest_code(job, Path(present.folder))
+    # With some blobs only, init runs again.
+    changes = find_surrounding_changes(fork.run, present, job, code, whole=bool(fork.blobs))
+    mend = "undo it, or fork without --strict"
+    if options.strict:
+        require_no_drift(changes, strict=True, accept=options.accept, mend=mend)
     return tuple(
         Fault(
             "W187",
@@ -138,8 +144,22 @@ def _differences(run: Run, present: Authored, job: Job, *, strict: bool) -> tupl
             "the fork runs what is there now, and records it",
             severity="warning",
         )
-        for change in changes
-        if change.kind != "safe"
+        for change in (*_find_unasked(fork.run, present), *changes)
+        if change.kind not in {"safe", "declared safe"}
+    )
+
+
+def _find_unasked(run: Run, present: Authored) -> tuple[Change, ...]:
+    """Find the changes of the spec that do not come from ``--set``."""
+    if digest_authored(present) == run.record.spec_digest:
+        return ()
+    try:
+        changes = find_changes_since(run, present)
+    except JobrunError:
+        # One of them was built in Python, and the other was not.
+        return ()
+    return tuple(
+        change for change in changes if not (change.where and change.where.file.startswith("--set"))
     )
 
 

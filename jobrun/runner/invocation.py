@@ -30,7 +30,7 @@ from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.checkpoint_stores import node_files, open_upload
 from jobrun.runner.identity.code_digests import CodeDigests
-from jobrun.runner.identity.data_fingerprints import fingerprint_data
+from jobrun.runner.identity.data_fingerprints import fingerprint_data, keep_of_init
 from jobrun.runner.identity.drift import Change
 from jobrun.runner.identity.environment import describe_environment
 from jobrun.runner.identity.provenance import collect_provenance
@@ -38,6 +38,7 @@ from jobrun.runner.identity.recorded_job import (
     Authored,
     digest_authored,
     install_authored,
+    list_given,
     needs_recording,
     recordable_params,
     stage_authored,
@@ -362,7 +363,8 @@ def record_start(
     code: CodeDigests,
 ) -> Run:
     """Record in ``run.json`` and ``spec/`` that an invocation starts, and the job it runs."""
-    recorded = run.record.resolved_digest
+    recorded, data = run.record.resolved_digest, run.record.data
+    present_data = fingerprint_data(job, Path(present.folder), data)
     staged = needs_recording(run, present)
     if staged:
         recorded = stage_authored(run.path, present, job)
@@ -378,13 +380,15 @@ def record_start(
         spec_digest=digest_authored(present),
         params=recordable_params(present),
         seed=job.seed,
+        # What a recorded spec has is no default of its author.
+        given=tuple(dict.fromkeys((*run.record.given, *list_given(present)))),
         resolved_digest=recorded,
         limit_epochs=options.epochs or run.record.limit_epochs,
         accepted=tuple(dict.fromkeys((*run.record.accepted, *options.accept))),
         callables=code.sources,
         packages=code.packages,
         provenance=collect_provenance(present),
-        data=fingerprint_data(job, Path(present.folder), run.record.data),
+        data=present_data if plan.epoch == FROM_INIT else keep_of_init(data, present_data),
         file_system=find_file_system(run.path),
         variables=present.environment_digests,
         environment=describe_environment(),

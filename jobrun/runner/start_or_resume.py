@@ -10,6 +10,7 @@ import os
 import shlex
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from jobrun.core.errors import (
 from jobrun.core.events import Listener, Noted, ignore
 from jobrun.core.failpoints import reach
 from jobrun.core.hash_seed import RANDOM, hash_seed, recorded_seed
-from jobrun.core.lazy_dataclass import replace
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.lazy_module import lazy_module
 from jobrun.core.object_url import is_object_url
 from jobrun.graph.query import has_callables
@@ -32,7 +33,7 @@ from jobrun.runner.identity.blas_libraries import set_blas_threads
 from jobrun.runner.identity.code_digests import CodeDigests, digest_code
 from jobrun.runner.identity.data_fingerprints import fingerprint_data
 from jobrun.runner.identity.data_lock import require_locked
-from jobrun.runner.identity.drift import require_no_drift
+from jobrun.runner.identity.drift import require_no_drift, touches_end
 from jobrun.runner.identity.environment import describe_environment
 from jobrun.runner.identity.provenance import collect_provenance, hide_secrets
 from jobrun.runner.identity.recorded_job import (
@@ -41,6 +42,8 @@ from jobrun.runner.identity.recorded_job import (
     compile_authored,
     digest_authored,
     install_authored,
+    known_inputs,
+    list_given,
     load_recorded,
     recordable_params,
     require_secrets,
@@ -61,7 +64,7 @@ from jobrun.runner.preflight.filesystem import (
     require_space,
 )
 from jobrun.runner.resume.recovery import FROM_INIT
-from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
+from jobrun.runner.rundir.lock import RunLock, is_live, lock_starts, owner_of
 from jobrun.runner.rundir.logs import cut_metrics, trim_metrics
 from jobrun.runner.rundir.run_directories import (
     LATEST,
@@ -69,6 +72,7 @@ from jobrun.runner.rundir.run_directories import (
     create_directory,
     find_moved_latest,
     find_run,
+    make_job_directory,
     newest_run,
     newest_unfinished,
     next_order,
@@ -80,6 +84,7 @@ from jobrun.runner.rundir.run_directories import (
     runs,
     unreadable_runs,
 )
+from jobrun.runner.rundir.run_inputs import SEED, RunInputs, read_inputs
 from jobrun.runner.rundir.run_json import RunRecord, write_record
 from jobrun.runner.stop_requests import exit_on_early_signal, require_valid_deadline
 from jobrun.runtime.context.imported_code import IMPORTED_CODE, refresh_imported
@@ -135,25 +140,57 @@ def start_run(
         TaskFailedError: A step failed.
     """
     with exit_on_early_signal():
-        return _start(loaded, job, options, listener, parent, notes)
+        warnings = _check_start(loaded, job, options, notes)
+        with _lock_starts(job, options):
+            new = _make_run(loaded, job, options, warnings, parent)
+        with new.lock:
+            try:
+                return _run_new(new, job, options, listener)
+            except (CheckpointError, UsageError):
+                # The parent's epoch cannot be had, or has nothing left to run: nothing was begun
+                # that could be continued.
+                if parent and not new.run.has_saved:
+                    _discard(new.run, options.run_dir)
+                raise
 
 
-def _start(
+def _start_or_continue(
     loaded: Authored,
     job: Job,
     options: RunOptions,
     listener: Listener,
-    parent: Parent | None,
-    notes: tuple[Fault, ...],
+    choose: Callable[[], Run | None],
 ) -> RunResult:
+    """Start a new run, or continue the one that another process has made meanwhile.
+
+    Args:
+        loaded: What is run.
+        job: What it compiles to.
+        options: Of this invocation.
+        listener: Receives the events of the run.
+        choose: Returns the run to continue, or None where a new one is to be made.
+    """
+    with exit_on_early_signal():
+        warnings = _check_start(loaded, job, options)
+        with _lock_starts(job, options):
+            made = choose() or _make_run(loaded, job, options, warnings)
+        if isinstance(made, _NewRun):
+            with made.lock:
+                return _run_new(made, job, options, listener)
+    return resume_run(made, options, listener, loaded=loaded)
+
+
+def _check_start(
+    loaded: Authored, job: Job, options: RunOptions, notes: tuple[Fault, ...] = ()
+) -> tuple[Fault, ...]:
+    """Check all that a new run needs before its directory is made; return the warnings."""
     require_interpreter_lock()
     IMPORTED_CODE.install()
     require_secrets(loaded)
     parse_node_map(job.cluster, options.places)
     set_blas_threads(job.blas_threads)
-    folder = Path(loaded.folder)
     require_valid_deadline(job.deadline, os.environ)
-    warnings = preflight(job, folder, options.listeners, imports=options.imports)
+    warnings = preflight(job, Path(loaded.folder), options.listeners, imports=options.imports)
     warnings += check_upload(job)
     raise_errors(warnings)
     warnings = (*check_record(loaded), *notes, *warnings, *require_locked(loaded, job))
@@ -163,52 +200,73 @@ def _start(
             require_own_parent(place)
     if options.metadata is not None:
         run_metadata_handler.require_new_run(options.metadata)
+    return warnings
+
+
+@dataclass(frozen=True, slots=True)
+class _NewRun:
+    """A run whose directory was just made, its lock held, and what is to be warned of.
+
+    Attributes:
+        code: Digests of the files of its code.
+    """
+
+    run: Run
+    lock: RunLock
+    warnings: tuple[Fault, ...]
+    code: Mapping[str, str]
+
+
+def _lock_starts(job: Job, options: RunOptions) -> AbstractContextManager[None]:
+    make_job_directory(options.run_dir, job.name)
+    return lock_starts(options.run_dir / job.name)
+
+
+def _make_run(
+    loaded: Authored,
+    job: Job,
+    options: RunOptions,
+    warnings: tuple[Fault, ...],
+    parent: Parent | None = None,
+) -> _NewRun:
+    """Make the directory of a new run, up to its ``run.json``."""
     path = create_directory(options.run_dir, job.name)
     reach("runner.directory-made")
-    with RunLock.acquire(path) as lock:
+    with contextlib.ExitStack() as until_made:
+        lock = until_made.enter_context(RunLock.acquire(path))
         warnings += probe_directory(path)
-        require_space(str(path), estimate_state_bytes(job, folder), len(job.cluster.nodes))
+        needed_bytes = estimate_state_bytes(job, Path(loaded.folder))
+        require_space(str(path), needed_bytes, len(job.cluster.nodes))
         warnings += check_file_system(path, find_file_system(path))
         digest = stage_authored(path, loaded, job)
         install_authored(path, loaded)
         reach("runner.spec-written")
-        code = digest_code(job, folder)
+        code = digest_code(job, Path(loaded.folder))
         record = replace(_new_record(path, loaded, job, code, options), resolved_digest=digest)
         run = Run(path, replace(record, parent=parent(path) if parent else {}))
         # With this file the directory becomes a run.
         write_record(path, run.record)
         reach("runner.run-made")
         point_latest(path)
-        try:
-            return _run_new(run, job, lock, options, listener, warnings, code.files)
-        except (CheckpointError, UsageError):
-            # The parent's epoch cannot be had, or has nothing left to run: nothing was begun that
-            # could be continued.
-            if parent and not run.has_saved:
-                _discard(run, options.run_dir)
-            raise
+        until_made.pop_all()
+    return _NewRun(run, lock, warnings, code.files)
 
 
-def _run_new(
-    run: Run,
-    job: Job,
-    lock: RunLock,
-    options: RunOptions,
-    listener: Listener,
-    warnings: tuple[Fault, ...],
-    code: Mapping[str, str],
-) -> RunResult:
+def _run_new(new: _NewRun, job: Job, options: RunOptions, listener: Listener) -> RunResult:
     """Start the first invocation of a run whose directory was just made, from init on.
 
     Raises:
         JobrunError: It did not end in good order; ``run.json`` says so too.
     """
+    run, lock = new.run, new.lock
     run = run.write(environment=describe_environment())
     store = checkpoint_stores.open_store(run, job, run.folder)
     own = run_metadata_handler.RunMetadata(store, run.path, run.record.run_id)
     with invocation.fan_out_events(run, job, listener, 0, options) as listen:
-        invocation.report_warnings(warnings, listen)
-        work = invocation.Invocation(run, job, run.folder, lock, options, store, listen, code=code)
+        invocation.report_warnings(new.warnings, listen)
+        work = invocation.Invocation(
+            run, job, run.folder, lock, options, store, listen, code=new.code
+        )
         if not job.checkpoint.enabled:
             listen(Noted("checkpoint: none: this run cannot be resumed", "warning"))
             return invocation.run_invocation(work, (), None)
@@ -272,7 +330,8 @@ def resume_run(
             "start a new run; to be able to resume, take 'checkpoint: none' out of the spec",
         )
     if run.record.status == "finished" and _has_nothing_new(run, options, loaded):
-        return finished.finished_result(run, options, loaded, listener)
+        commands = _list_commands(run, options, loaded)
+        return finished.finished_result(run, options, loaded, listener, commands)
     require_interpreter_lock()
     IMPORTED_CODE.install()
     present = loaded if loaded is not None else load_recorded(run)
@@ -355,7 +414,8 @@ def _continue_run(
         if own.entry.records:
             # What was saved within the epoch is progress.
             run = run.write(starts=1)
-        ended = before.status == "finished"
+        # What runs after the last epoch runs again where it was mended.
+        ended = before.status == "finished" and not touches_end(found.changes)
         ended_code = (before.exit_code or 0) if ended else 0
         folder, store = Path(present.folder), found.store
         refresh_imported(run.path)
@@ -370,14 +430,25 @@ def _continue_run(
         return invocation.run_invocation(work, (own, other) if other else (own,), resumed, entry)
 
 
-def _list_commands(run: Run, options: RunOptions, present: Authored) -> tuple[str, str]:
-    """Build the ``resume`` and ``fork`` commands to suggest if drift forbids the resume."""
-    words, handle = hide_secrets(options.given, present), run.handle(options.run_dir)
+def _list_commands(run: Run, options: RunOptions, present: Authored | None) -> tuple[str, str]:
+    """Build the commands to suggest if drift forbids a resume.
+
+    Returns:
+        Of ``resume``, and of ``fork``; for a run that has finished, of ``run``.
+    """
+    words = options.given if present is None else hide_secrets(options.given, present)
+    handle = run.handle(options.run_dir)
     spec = words[1:] if words[:1] == ("--spec",) else words
-    return (
-        shlex.join(("jobrun", "resume", handle, *words)),
-        shlex.join(("jobrun", "fork", handle, *spec)),
-    )
+    other = ("fork", handle, *spec)
+    if run.record.status == "finished":
+        # A fork of its end would run no epoch.
+        other = (
+            "run",
+            *(spec if words[:1] == ("--spec",) else ("SPEC", *words)),
+            "--resume",
+            "never",
+        )
+    return shlex.join(("jobrun", "resume", handle, *words)), shlex.join(("jobrun", *other))
 
 
 def _build_resume_point(
@@ -432,35 +503,83 @@ def run_with_policy(
         job: What it compiles to.
         options: Of this invocation.
         listener: Receives the events of the run.
-        resume: ``auto`` continues the newest run, or starts one when there is none;
-            ``must`` needs one; ``never`` starts one; empty starts one, unless the newest
-            is unfinished and has saved something, or runs now.
+        resume: ``auto`` continues the newest run with the same params and seed, or starts one
+            when there is none; ``must`` needs one; ``never`` starts one; empty starts one,
+            unless the newest is unfinished and has saved something, or runs now.
 
     Raises:
         UsageError: The newest run is unfinished, and the policy is empty.
         CheckpointError: The policy is ``must``, and there is no run; or a newer one has saved
             epochs, and its ``run.json`` cannot be read.
+        LockedError: Another process runs it, or has been starting one for minutes.
     """
+
+    def choose() -> Run | None:
+        return _choose_by_policy(loaded, job, options, resume)
+
     newest = newest_run(options.run_dir, job.name)
-    if resume != "never":
-        _require_readable(options.run_dir, job.name, newest)
-    if newest is not None and not newest.record.resumable:
-        newest = None
     if resume in ("", "auto"):
         _warn_of_moved_run(options.run_dir, job.name, newest, listener)
-    match resume:
-        case "auto" | "must" if newest is not None:
-            return resume_run(newest, options, listener, loaded=loaded)
-        case "must":
-            raise CheckpointError.of(
-                "E360",
-                f"there is no run of {job.name} in {options.run_dir}",
-                "start one with 'jobrun run SPEC', or name another --run-dir",
-            )
-        case "" if newest is not None and _would_lose_work(newest):
-            raise _unfinished_error(newest, options.run_dir, loaded)
-        case _:
-            return start_run(loaded, job, options, listener)
+    run = choose()
+    if run is not None:
+        return resume_run(run, options, listener, loaded=loaded)
+    if resume != "never" and newest is not None and newest.unfinished:
+        listener(_describe_other_run(newest, known_inputs(loaded, job.seed)))
+    return _start_or_continue(loaded, job, options, listener, choose)
+
+
+def _choose_by_policy(
+    loaded: Authored, job: Job, options: RunOptions, resume: Resume
+) -> Run | None:
+    """Choose the run of this job, with these params and this seed, that a policy continues.
+
+    Returns:
+        None where a new run is to be started.
+
+    Raises:
+        UsageError: E352, it is unfinished, and the policy is empty.
+        CheckpointError: E360, there is none, and the policy is ``must``; E375, see
+            ``_require_readable``.
+    """
+    if resume == "never":
+        return None
+    inputs = known_inputs(loaded, job.seed)
+    newest = newest_run(options.run_dir, job.name, inputs)
+    _require_readable(options.run_dir, job.name, newest)
+    can_continue = newest is not None and newest.record.resumable
+    if resume == "must" and not can_continue:
+        raise _no_run_error(job.name, options.run_dir, inputs)
+    if newest is None or not can_continue:
+        return None
+    if not resume and _would_lose_work(newest):
+        raise _unfinished_error(newest, options, loaded)
+    return newest if resume else None
+
+
+def _no_run_error(job: str, run_dir: Path, inputs: RunInputs) -> CheckpointError:
+    other = newest_run(run_dir, job)
+    message = f"there is no run of {job} in {run_dir}"
+    if other is not None and other.record.resumable:
+        message = (
+            f"there is no run of {job} with these params in {run_dir}; the newest one, "
+            f"{other.path.name}, has {_list_other_inputs(other, inputs)}"
+        )
+    return CheckpointError.of(
+        "E360", message, "start one with 'jobrun run SPEC', or name another --run-dir"
+    )
+
+
+def _describe_other_run(other: Run, inputs: RunInputs) -> Noted:
+    """Say that a new run is started beside an unfinished one, which has other params."""
+    differences = _list_other_inputs(other, inputs)
+    return Noted(f"a new run: {other.name} is unfinished, and has other params ({differences})")
+
+
+def _list_other_inputs(other: Run, inputs: RunInputs) -> str:
+    params = {f"params.{name}": value for name, value in other.record.params.items()}
+    known = {SEED: other.record.seed, **params}
+    differing = sorted(inputs.find_differing(read_inputs(other.record)))
+    return ", ".join(f"{field} = {known[field]}" for field in differing)
 
 
 def _warn_of_moved_run(run_dir: Path, job: str, newest: Run | None, listener: Listener) -> None:
@@ -519,6 +638,7 @@ def _new_record(
         spec_digest=digest_authored(loaded),
         params=recordable_params(loaded),
         seed=job.seed,
+        given=list_given(loaded),
         limit_epochs=options.epochs,
         callables=code.sources,
         packages=code.packages,
@@ -557,16 +677,17 @@ def _would_lose_work(run: Run) -> bool:
     return run.unfinished and (run.has_saved or is_live(run.path))
 
 
-def _unfinished_error(run: Run, run_dir: Path, loaded: Authored) -> UsageError:
+def _unfinished_error(run: Run, options: RunOptions, loaded: Authored) -> UsageError:
     how = f"held by {owner_of(run.path)}" if is_live(run.path) else run.record.status
     if how == "running":
         how = "killed"
     # A job of Python has no file. The first is the one that was named; --set is none.
     files = loaded.files if isinstance(loaded, LoadedSpec) else ()
     spec = next((name for name in files if not name.startswith("--")), "SPEC")
+    words = hide_secrets(options.given, loaded)
+    again = shlex.join(("jobrun", "run", *(words[1:] or (spec,)), "--resume", "never"))
     return UsageError.of(
         "E352",
         f"run {run.name} is unfinished ({how})",
-        f"continue it: jobrun resume {run.handle(run_dir)} · "
-        f"or start again: jobrun run {spec} --resume never",
+        f"continue it: jobrun resume {run.handle(options.run_dir)} · or start again: {again}",
     )

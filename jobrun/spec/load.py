@@ -19,7 +19,8 @@ from jobrun.spec.models.job import JobSpec, check_nodes
 from jobrun.spec.resolve.include import SpecReader, merge_specs
 from jobrun.spec.resolve.params import HIDDEN, Param, ParamValues, substituted, without_secrets
 from jobrun.spec.resolve.substitute import Substitution
-from jobrun.spec.yaml.nodes import Mapping, SourceMap, plain
+from jobrun.spec.yaml.nodes import Mapping, Scalar, SourceMap, path_text, plain
+from jobrun.spec.yaml.nodes import Path as SpecPath
 
 if TYPE_CHECKING:
     from jobrun.spec.recorded_origins import Origins
@@ -43,6 +44,7 @@ class LoadedSpec:
         missing_secrets: Those of them that have no value here, which a run needs.
         authored: Absolute paths of the files its author wrote, by the name they have in places,
             where that name is not their path.
+        optional: The names that options (``--values``, ``--set``) have in places.
     """
 
     spec: JobSpec
@@ -55,6 +57,21 @@ class LoadedSpec:
     authored: dict[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     missing_secrets: tuple[str, ...] = ()
+    optional: frozenset[str] = frozenset()
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The params of this loaded spec, and its seed, whose values are not written in it."""
+        fields = [("seed",), *(("params", name) for name in self.params)]
+        given = [path_text(path) for path in fields if self._place(path) in self.optional]
+        seed = self.source.node(("seed",))
+        if isinstance(seed, Scalar) and "${env:" in str(seed.value):
+            given.append("seed")
+        return tuple(dict.fromkeys(given))
+
+    def _place(self, path: SpecPath) -> str:
+        # A param in its long form has the value below ``default``.
+        return self.source.at((*path, "default")).file if self.source.node(path) else ""
 
     @property
     def merged(self) -> dict[str, Any]:
@@ -147,7 +164,7 @@ class _Request:
 
 def _load(request: _Request, environment: MappingType[str, str]) -> LoadedSpec:
     reader = SpecReader()
-    root = _put_together(reader, request)
+    root, files = _put_together(reader, request)
     faults = list(reader.faults)
     substitution = Substitution({}, environment)
     params = ParamValues(substitution)
@@ -169,10 +186,12 @@ def _load(request: _Request, environment: MappingType[str, str]) -> LoadedSpec:
         {one.shown: one.path for one in request.origins.files} if request.origins else {},
         tuple(params.secrets),
         tuple(params.missing),
+        frozenset(reader.files).difference(files),
     )
 
 
-def _put_together(reader: SpecReader, request: _Request) -> Mapping:
+def _put_together(reader: SpecReader, request: _Request) -> tuple[Mapping, tuple[str, ...]]:
+    """Read and merge a spec; return it, and the names of its files without those of options."""
     # Options first: a malformed one is a usage error, whatever the files say.
     parsed = []
     if request.overrides:
@@ -185,6 +204,7 @@ def _put_together(reader: SpecReader, request: _Request) -> Mapping:
 
         root = relocated(root, request.origins)
         reader.files = {file.shown: file.text for file in request.origins.files}
+    files = tuple(reader.files)
     for name in request.values:
         tree = reader.tree(name, request.folder)
         if root is not None and tree is not None:
@@ -200,7 +220,7 @@ def _put_together(reader: SpecReader, request: _Request) -> Mapping:
             root = applied(root, override.relative_to(way))
         except SpecError as error:
             reader.faults += error.faults
-    return root
+    return root, files
 
 
 def _validated(

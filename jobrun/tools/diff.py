@@ -6,7 +6,7 @@ Checkpoints are compared blob by blob, in memory or as they are stored.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,20 @@ import numpy as np
 
 from jobrun.checkpoint.hdf5.dtypes import is_custom
 from jobrun.core.errors import CheckpointError
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.big_integers import integer_text
-from jobrun.runner.identity.drift import Change, compare_mappings, compare_numerics, compare_specs
+from jobrun.runner.identity.drift import (
+    Change,
+    compare_data,
+    compare_mappings,
+    compare_numerics,
+    compare_packages,
+    compare_specs,
+)
 from jobrun.runner.identity.recorded_job import is_from_python, load_recorded
+from jobrun.runner.resume.finished import list_result_changes
 from jobrun.runner.rundir.run_directories import Run
+from jobrun.runtime.context.imported_code import read_imported
 from jobrun.spec.load import LoadedSpec
 from jobrun.tools.inspection import Inspection, inspect
 from jobrun.tools.lazy_blobs import StoredEpoch, StoredNode, open_node
@@ -41,7 +50,8 @@ class RunDifference:
     Attributes:
         spec: Fields of the spec and values of params.
         code: Callables and scripts whose source differs.
-        environment: Versions and numerics.
+        data: Data files.
+        environment: Versions, numerics and environment variables.
         metrics: Name, and its last value in each; None where there is none.
         state: Every blob of the newest epochs, or of the epochs named; empty for a spec.
         epochs: Which epochs those are; -1 where there is none.
@@ -49,6 +59,7 @@ class RunDifference:
 
     spec: tuple[Change, ...]
     code: tuple[Change, ...] = ()
+    data: tuple[Change, ...] = ()
     environment: tuple[Change, ...] = ()
     metrics: tuple[tuple[str, Any, Any], ...] = ()
     state: tuple[BlobDifference, ...] = ()
@@ -72,19 +83,52 @@ def compare_runs(first: Run, second: Run, epochs: tuple[str, str] = ("", "")) ->
         CheckpointError: An epoch that is named is not there, or a checkpoint is damaged.
     """
     state, compared = _states(first, second, epochs)
+    metrics = _metrics(first, second)
+    return replace(compare_records(first, second), metrics=metrics, state=state, epochs=compared)
+
+
+def compare_records(first: Run, second: Run) -> RunDifference:
+    """Compare what two runs recorded of their specs, code, data and environment."""
+    ours, theirs = first.record, second.record
+    imported, others = read_imported(first.path), read_imported(second.path)
     return RunDifference(
         spec=_spec_changes(first, second),
-        code=compare_mappings("callables", first.record.callables, second.record.callables),
-        environment=compare_numerics(first.record.environment, second.record.environment),
-        metrics=_metrics(first, second),
-        state=state,
-        epochs=compared,
+        code=(
+            *compare_mappings("callables", ours.callables, theirs.callables),
+            *compare_mappings("imported", _shared(imported, others), _shared(others, imported)),
+        ),
+        data=compare_data(_shared(ours.data, theirs.data), theirs.data, whole=True),
+        environment=(
+            *compare_mappings("env", ours.variables, theirs.variables),
+            *compare_numerics(ours.environment, theirs.environment),
+            *compare_packages(ours.packages, theirs.packages),
+        ),
     )
 
 
 def compare_run_with_spec(run: Run, present: LoadedSpec) -> RunDifference:
-    """Compare a run with the present text of the spec that it was made from."""
-    return RunDifference(spec=compare_specs(load_recorded(run), present))
+    """Compare a run with the present spec, and with the code, data and versions that it finds.
+
+    Raises:
+        SpecError: The spec does not compile.
+        CheckpointError: What the run recorded cannot be read.
+    """
+    changes = list_result_changes(run, present)
+    code = _select(changes, "callables.", "imported.")
+    data = _select(changes, "data.")
+    environment = _select(changes, "numerics.", "packages.", "env.")
+    known = {*code, *data, *environment}
+    spec = tuple(change for change in changes if change not in known)
+    return RunDifference(spec=spec, code=code, data=data, environment=environment)
+
+
+def _shared(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the files that both runs recorded: which ones a run uses, its spec and code say."""
+    return {name: facts for name, facts in ours.items() if name in theirs}
+
+
+def _select(changes: tuple[Change, ...], *prefixes: str) -> tuple[Change, ...]:
+    return tuple(change for change in changes if change.field.startswith(prefixes))
 
 
 def _spec_changes(first: Run, second: Run) -> tuple[Change, ...]:

@@ -25,6 +25,7 @@ from jobrun.runner.check_resume import ResumePreview, preview_resume
 from jobrun.runner.fork_first_state import describe_parent, require_parent
 from jobrun.runner.identity.blas_libraries import set_blas_threads
 from jobrun.runner.identity.drift import Change, find_refused
+from jobrun.runner.identity.present_changes import find_result_changes
 from jobrun.runner.identity.recorded_job import (
     Authored,
     compile_authored,
@@ -42,6 +43,7 @@ from jobrun.tools.inspection import dtype_name, render_structure, value_text
 from jobrun.values.atomic_counter import Counter
 
 READER = "readers/"
+_DRIFT = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class Forecast:
         held: Who holds the run's lock now; empty if it is free.
         lineage: For a fork, its parent.
         damage: Of a finished run, why its last state cannot be read back.
+        has_finished: Nothing remains to run; ``changes`` are those since its result.
     """
 
     run: str
@@ -80,6 +83,7 @@ class Forecast:
     held: str = ""
     lineage: str = ""
     damage: str = ""
+    has_finished: bool = False
 
 
 def forecast(run: Run, present: Authored, options: RunOptions) -> Forecast:
@@ -93,7 +97,7 @@ def forecast(run: Run, present: Authored, options: RunOptions) -> Forecast:
     match_hash_seed(run, options)
     set_blas_threads(job.blas_threads)
     if _is_over(run, present, options):
-        return _finished(run, present)
+        return _finished(run, present, job, options)
     found = preview_resume(run, present, job, options)
     accept = (*run.record.accepted, *options.accept)
     refused = find_refused(found.changes, strict=options.strict, accept=accept)
@@ -137,7 +141,7 @@ def forecast_values(found: Forecast) -> dict[str, Any]:
         }
         for change in found.changes
     ]
-    del content["refused"]
+    del content["refused"], content["has_finished"]
     content["faults"] = [
         {"code": fault.code, "message": fault.message, "severity": fault.severity}
         for fault in found.faults
@@ -156,15 +160,21 @@ def _is_over(run: Run, present: Authored, options: RunOptions) -> bool:
     )
 
 
-def _finished(run: Run, present: Authored) -> Forecast:
+def _finished(run: Run, present: Authored, job: Job, options: RunOptions) -> Forecast:
     record = run.record
+    accept = (*record.accepted, *options.accept)
+    changes = find_result_changes(run, present, job)
+    refused = find_refused(changes, strict=True, accept=accept) if options.strict else ()
     return Forecast(
         run=run.name,
         epoch=record.epoch,
         reason=f"the run has finished ({record.reason})",
-        exit_code=record.exit_code or 0,
+        exit_code=_DRIFT if refused else record.exit_code or 0,
+        changes=changes,
+        refused=refused,
         lineage=describe_parent(record.parent) if record.parent else "",
         damage=find_newest_damage(run, present),
+        has_finished=True,
     )
 
 
@@ -176,7 +186,7 @@ def _refusal(held: str, refused: tuple[Change, ...], faults: tuple[Fault, ...]) 
     if held:
         return 6
     if refused:
-        return 5
+        return _DRIFT
     return 7 if any(fault.severity == "error" for fault in faults) else None
 
 

@@ -162,6 +162,82 @@ def test_a_failure_in_exit_keeps_the_last_commit(place):
     assert groups(place)[-2:] == [("init", 0), ("exit", 4)]
 
 
+# What runs, or is judged, after the last epoch; it fails, or does not hold, before it is mended.
+MENDS = {
+    "exit": ("      - best =", '      - {assert: "k < 0"}\n      - best ='),
+    "net of exit": (
+        "exit:\n  - task: export\n    node: a\n    steps:\n",
+        'nets: {end: [{assert: "k < 0"}]}\n'
+        "exit:\n  - task: export\n    node: a\n    steps:\n      - {net: end}\n",
+    ),
+    "expect": ("stop:", "expect: [k < 0]\nstop:"),
+}
+CONTINUED = {"exit": 1, "net of exit": 1, "expect": 9}
+
+
+@pytest.mark.parametrize("name", MENDS)
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_mend_of_what_runs_after_the_last_epoch_is_no_drift(place, unbroken, name, stopped):
+    place.edit(MENDS[name])
+    limits = {"max_epochs": 2} if stopped else {}
+    try:
+        code = place.policy("auto", **limits).exit_code
+    except TaskFailedError as error:
+        code = error.exit_code
+    assert code == (75 if stopped else CONTINUED[name])
+    place.edit()
+    place.events.clear()
+
+    result = place.policy("auto", strict=True)
+
+    assert (result.exit_code, result.epoch, len(place.runs)) == (0, 4, 1)
+    ran = [group for group, _ in groups(place)]
+    assert (ran.count("epoch"), ran.count("exit")) == (2 if stopped else 0, 1)
+    assert place.outcome() == unbroken.outcome()
+    assert place.policy("auto", strict=True).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("stop:", "notify: [{on: [failed], run: ['true']}]\nstop:"),
+        ("{loss: loss}", "{loss: loss, k: k}"),
+    ],
+)
+def test_a_finished_run_whose_news_or_metrics_are_mended_has_nothing_left_to_run(place, edit):
+    place.start()
+    place.edit(edit)
+    place.events.clear()
+
+    assert place.policy("auto", strict=True).exit_code == 0
+    assert [group for group, _ in groups(place)] == ["init"]
+
+
+def test_code_that_only_exit_calls_may_be_mended(place):
+    place.edit(("      - best =", '      - {call: "report:write", with: {k: k}}\n      - best ='))
+    (place.folder / "report.py").write_text("import helper\ndef write(k):\n    helper.check(k)\n")
+    (place.folder / "helper.py").write_text("def check(k):\n    assert k < 0\n")
+    assert place.process("auto").returncode == 1
+    (place.folder / "helper.py").write_text("def check(k):\n    pass\n")
+
+    done = place.process("auto")
+
+    assert (done.returncode, place.run.record.status, len(place.runs)) == (0, "finished", 1)
+
+
+def test_code_that_exit_and_epochs_call_is_drift(place):
+    call = '      - {call: "step:add", with: {k: k}, out: %s}\n'
+    place.edit(
+        ("      - k = k + 1\n", call % "k"), ("      - best =", f"{call % 'q'}      - best =")
+    )
+    (place.folder / "step.py").write_text("def add(k):\n    return k + 1\n")
+    place.start(max_epochs=2)
+    (place.folder / "step.py").write_text("def add(k):\n    return k + 2\n")
+
+    with pytest.raises(DriftError, match=r"callables\.step:add"):
+        place.resume()
+
+
 def test_max_epochs_stops_with_75_and_runs_no_exit(place, unbroken):
     result = place.start(max_epochs=3)
 

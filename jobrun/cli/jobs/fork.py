@@ -10,7 +10,7 @@ import click
 from jobrun.cli.completion_candidates import RUN_AT_EPOCH, SPEC
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.jobs.run import run_under_progress
-from jobrun.cli.jobs.run_options import limit_options, spec_arguments
+from jobrun.cli.jobs.run_options import limit_options, spec_arguments, strict_option
 from jobrun.cli.options import (
     Command,
     RepeatableText,
@@ -46,6 +46,7 @@ from jobrun.spec.load import LoadedSpec
 @value_options
 @run_dir_option
 @limit_options
+@strict_option
 @click.pass_obj
 def command(
     shell: Shell,

@@ -165,15 +165,16 @@ def _rows(forecast: Forecast) -> list[tuple[str, str]]:
     rows = [("run", forecast.run)]
     if forecast.lineage:
         rows.append(("forked from", forecast.lineage))
-    if forecast.exit_code in (0, 9):
+    if forecast.has_finished:
         rows.append(("from", f"nowhere: {forecast.reason}"))
-        code = forecast.exit_code
+        rows += _drift(forecast)
+        then = (
+            f"it returns at once with exit code {forecast.exit_code}; with more epochs "
+            "(--epochs N) or another 'stop' it may continue"
+        )
+        refusal = _REFUSALS.get(forecast.exit_code or 0)
         rows.append(
-            (
-                "then",
-                f"it returns at once with exit code {code}; with more epochs (--epochs N) or "
-                f"another 'stop' it may continue",
-            )
+            ("but", f"{refusal} (exit code {forecast.exit_code})") if refusal else ("then", then)
         )
         if forecast.damage:
             rows.append(

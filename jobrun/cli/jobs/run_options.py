@@ -200,6 +200,9 @@ def session_arguments(given: Mapping[str, Any]) -> list[str]:
     return ["--session", given["session"], "--max-failures", str(given["max_failures"])]
 
 
+strict_option = option("--strict", is_flag=True, help="Refuse any change, also of versions.")
+
+
 def drift_options(function: Function) -> Function:
     """Add the options ``--accept-drift``, ``--strict`` and ``--allow-lost`` to a command."""
     for decorate in reversed(
@@ -212,7 +215,7 @@ def drift_options(function: Function) -> Function:
                 metavar="FIELD",
                 help="Accept a change of FIELD; repeatable.",
             ),
-            option("--strict", is_flag=True, help="Refuse other versions and processors."),
+            strict_option,
             option("--allow-lost", is_flag=True, help="Continue if the newest epoch is missing."),
         )
     ):

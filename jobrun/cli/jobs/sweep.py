@@ -14,7 +14,11 @@ import click
 
 from jobrun.cli.completion_candidates import AXIS, METRIC_OF_SPEC, SPEC
 from jobrun.cli.formatting import render_json_document, shorten_path
-from jobrun.cli.jobs.run_options import session_arguments, session_options
+from jobrun.cli.jobs.run_options import (
+    session_arguments,
+    session_options,
+    strict_option,
+)
 from jobrun.cli.options import (
     Command,
     RepeatableText,
@@ -25,7 +29,7 @@ from jobrun.cli.options import (
     value_options,
 )
 from jobrun.cli.terminal import Shell
-from jobrun.core.errors import ExpectationError, LockedError, TaskFailedError, UsageError
+from jobrun.core.errors import LockedError, TaskFailedError, UsageError
 from jobrun.core.files.disk import disk_faults
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
@@ -36,11 +40,12 @@ from jobrun.tools.isolation.shared_files import (
     shared_file_warnings,
 )
 from jobrun.tools.sweep.axes import enumerate_points, parse_axes
+from jobrun.tools.sweep.point_changes import PointComparer
 from jobrun.tools.sweep.point_outcomes import (
     OVER,
-    UNEXPECTED,
     Objective,
     Outcome,
+    apply_attempt,
     is_over,
     outcome_values,
     outcomes_csv,
@@ -48,7 +53,13 @@ from jobrun.tools.sweep.point_outcomes import (
     rank_outcomes,
     read_outcome,
 )
-from jobrun.tools.sweep.process_pool import PointStarted, Pool, SweepEvent, run_command
+from jobrun.tools.sweep.process_pool import (
+    PointEnded,
+    PointStarted,
+    Pool,
+    SweepEvent,
+    run_command,
+)
 from jobrun.tools.sweep.sweep_design import (
     Design,
     SweepBase,
@@ -75,10 +86,12 @@ class _Sweep:
     request: SweepRequest
     design: Design
     aim: Objective
+    base: SweepBase
 
     def outcomes(self) -> list[Outcome]:
         """Read each point's outcome from its run directory, for ``jobrun sweep`` to print."""
-        return [read_outcome(point, self.run_dir) for point in self.design.points]
+        comparer = PointComparer(self.base)
+        return [read_outcome(point, self.run_dir, comparer) for point in self.design.points]
 
 
 @click.command("sweep", cls=Command)
@@ -113,6 +126,7 @@ class _Sweep:
     help="What makes a point the best: the minimum of a metric, or max:METRIC.",
 )
 @option("--epochs", type=_COUNT, metavar="N", help="Stop each run after N epochs.")
+@strict_option
 @session_options
 @option("--name", default="", metavar="NAME", help="Name of the sweep [default: job name].")
 @option(
@@ -153,8 +167,13 @@ def command(shell: Shell, /, spec: str, run_dir: str, **given: Any) -> int:
     if given["only_status"]:
         _watch(sweep, shell, given)
         return 0
-    ended_by, shared = _run(sweep, shell, given)
-    found = sweep.outcomes()
+    ended_by, attempts, shared = _run(sweep, shell, given)
+    found = [
+        apply_attempt(outcome, attempts[outcome.point.job])
+        if outcome.point.job in attempts
+        else outcome
+        for outcome in sweep.outcomes()
+    ]
     for one in found:
         # Again: what killed a sweep may have come before the words.
         if one.run is not None:
@@ -194,24 +213,33 @@ def _planned(shell: Shell, spec: str, run_dir: Path, given: dict[str, Any]) -> _
     axes = parse_axes(request.grid)
     made = design_sweep(base, axes, enumerate_points(axes, request.random, request.seed))
     return _Sweep(
-        spec, run_dir, request, made, parse_objective(given["aim"], made.metrics, made.best)
+        spec, run_dir, request, made, parse_objective(given["aim"], made.metrics, made.best), base
     )
 
 
-def _run(sweep: _Sweep, shell: Shell, given: dict[str, Any]) -> tuple[int, tuple[SharedFile, ...]]:
+def _run(
+    sweep: _Sweep, shell: Shell, given: dict[str, Any]
+) -> tuple[int, dict[str, PointEnded], tuple[SharedFile, ...]]:
     """Run the unfinished points of the sweep under a display.
 
     Returns:
-        The signal that ended it, and the files that several points have written.
+        The signal that ended it; how the points that were run have ended, by job; and the files
+        that several points have written.
     """
     from jobrun.cli.progress.sweep_output import create_display  # noqa: PLC0415 - not for --status
 
-    epochs = given["epochs"] or 0
+    epochs, attempts = given["epochs"] or 0, dict[str, PointEnded]()
     with _held(sweep_folder(sweep.run_dir, sweep.design.name)) as folder:
         write_request(folder, sweep.request)
-        points = sweep.design.points
-        todo = [point for point in points if not is_over(point, sweep.run_dir, epochs)]
+        todo = [
+            outcome.point
+            for outcome in sweep.outcomes()
+            if not is_over(outcome.point, sweep.run_dir, epochs)
+            # Its run says why it is refused.
+            or (given["strict"] and outcome.outdated)
+        ]
         words = [*session_arguments(given), *(["--epochs", str(epochs)] if epochs else [])]
+        words += ["--strict"] if given["strict"] else []
         jobs = given["jobs"] or os.cpu_count() or 1
         with (
             closing(SharedFiles(folders_of(sweep.spec), sweep.run_dir)) as files,
@@ -219,13 +247,18 @@ def _run(sweep: _Sweep, shell: Shell, given: dict[str, Any]) -> tuple[int, tuple
         ):
 
             def listen(event: SweepEvent) -> None:
-                if isinstance(event, PointStarted):
-                    tag_run(event.run, sweep.design.name, event.point)
+                match event:
+                    case PointStarted():
+                        tag_run(event.run, sweep.design.name, event.point)
+                    case PointEnded():
+                        attempts[event.point.job] = event
+                    case _:
+                        pass
                 progress.listen(event)
 
             words = run_command(sweep.spec, sweep.run_dir, words)
             pool = Pool(words, sweep.run_dir, jobs, listen, files.variables)
-            return pool.run(todo), files.find()
+            return pool.run(todo), attempts, files.find()
 
 
 @contextmanager
@@ -253,10 +286,12 @@ def _exit_code(found: Sequence[Outcome]) -> int:
     bad = {one.state for one in found if one.state != "finished"}
     if not bad:
         return 0
-    if bad == {UNEXPECTED}:
-        return ExpectationError.exit_code
     # Those that were asked to stop, one by one, may go on.
-    return _STOPPED if bad <= {"stopped", "interrupted"} else TaskFailedError.exit_code
+    if bad <= {"stopped", "interrupted"}:
+        return _STOPPED
+    # All for one reason, such as drift: it is the sweep's.
+    codes = {one.exit_code or 0 for one in found if one.state != "finished"}
+    return max(codes) if len(codes) == 1 and min(codes) > 0 else TaskFailedError.exit_code
 
 
 def _show(
@@ -289,5 +324,10 @@ def _show(
         shell.say("next: the points that run need nothing; --watch shows how they end")
     elif left:
         shell.say("next: repeat the command to run the unfinished points")
+    elif any(one.outdated for one in found):
+        shell.say(
+            "next: to compute all points with what is there now, repeat the command with another "
+            "--name; --strict refuses such points"
+        )
     elif best:
         shell.say(f"next: jobrun report {shorten_path(str(best[0].run))}")

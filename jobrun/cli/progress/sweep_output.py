@@ -64,6 +64,7 @@ _MOST_WHY = 72
 _LEAST_ROOM = 30
 _LONGEST_HEAD = 24
 _GAP = 4
+_MOST_LABELS, _MOST_CHANGES = 6, 3
 
 
 def create_display(shell: Shell, design: Design, todo: int, jobs: int) -> Any:
@@ -236,7 +237,8 @@ def render_ended(event: PointEnded, state: SweepState, shell: Shell) -> list[str
         return lines
     for fault in event.faults[:_MOST_FAULTS]:
         place = f"{fault['file']}:{fault['line']}  " if fault.get("line") else ""
-        lines.append(visible(f"  error[{fault['code']}] {place}{fault['message']}"))
+        path = f"{fault['path']}: " if fault.get("path") else ""
+        lines.append(visible(f"  error[{fault['code']}] {place}{path}{fault['message']}"))
         if fault.get("mend"):
             lines.append(visible(f"      = {fault['mend']}"))
     if not event.faults:
@@ -343,13 +345,17 @@ def build_table(
         cells = [
             Text("*" if one in best else ""),
             *(Text(visible(shown_value(value))) for value in one.point.values.values()),
-            Text(one.state, _STATE_COLOURS.get(one.state, "dim")),
+            Text(_state(one), _STATE_COLOURS.get(one.state, "dim")),
             Text(str(one.epoch) if one.epoch >= 0 else "-"),
             *(Text(number(one.metrics[name]) if name in one.metrics else "-") for name in names),
         ]
         cells += [Text(whys[at])] if any(whys) else []
         grid.add_row(*cells, style="bold" if one in best else "")
     return grid
+
+
+def _state(one: Outcome) -> str:
+    return f"{one.state}, outdated" if one.outdated else one.state
 
 
 def metrics_of(found: Sequence[Outcome], aim: Objective) -> list[str]:
@@ -379,13 +385,31 @@ def render_verdict(found: Sequence[Outcome], best: Sequence[Outcome], aim: Objec
     text = f"{over} of {len(found)} points finished"
     bad = [one.state for one in found if one.state not in OVER]
     text += "".join(f", {bad.count(state)} {state}" for state in dict.fromkeys(bad))
+    text += _render_outdated(found)
     if not best:
         return text
     word = "greatest" if aim.mode == "max" else "least"
     value = number(best[0].metrics[aim.metric])
     where = shorten_path(str(best[0].run))
     point = visible(best[0].point.label)
-    return f"{text}\nbest ({word} {visible(aim.metric)}): {point}  {value}  {where}"
+    outdated = "  (outdated)" if best[0].outdated else ""
+    return f"{text}\nbest ({word} {visible(aim.metric)}): {point}  {value}  {where}{outdated}"
+
+
+def _render_outdated(found: Sequence[Outcome]) -> str:
+    """Render the lines that say which points are of other code, data or versions than now."""
+    by_change: dict[tuple[str, ...], list[str]] = {}
+    for one in found:
+        if one.outdated:
+            by_change.setdefault(one.outdated, []).append(one.point.label)
+    lines = []
+    for changes, labels in by_change.items():
+        points = "; ".join(labels[:_MOST_LABELS])
+        points += f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
+        what = "; ".join(changes[:_MOST_CHANGES])
+        what += f" and {len(changes) - _MOST_CHANGES} more" if len(changes) > _MOST_CHANGES else ""
+        lines.append(visible(f"outdated, changed since they finished: {points}: {what}"))
+    return "".join(f"\n{line}" for line in lines)
 
 
 def render_plot(best: Sequence[Outcome], aim: Objective, width: int) -> list[str]:

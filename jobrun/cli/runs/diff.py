@@ -37,7 +37,7 @@ _MANY = 10**6
     "--working",
     metavar="SPEC",
     default="",
-    help="Compare A with the current state of this spec instead of with B.",
+    help="Compare A with this spec, and its code and data as they are now, instead of with B.",
 )
 @option("--check", is_flag=True, help="Exit with 8 when the states differ.")
 @json_option
@@ -46,7 +46,7 @@ _MANY = 10**6
 def command(
     shell: Shell, /, first: str, second: str, working: str, check: bool, as_json: bool, run_dir: str
 ) -> int:
-    r"""Show how run B differs from run A: spec, code, environment, metrics, state.
+    r"""Show how run B differs from run A: spec, code, data, environment, metrics, state.
 
     Of each blob it says by how much: the number of elements, the largest absolute difference,
     the same in units in the last place (ULP), and the relative norm.
@@ -87,6 +87,7 @@ def _text(found: RunDifference) -> list[str]:
     for title, changes in (
         ("spec", found.spec),
         ("code", found.code),
+        ("data", found.data),
         ("environment", found.environment),
     ):
         if changes:
@@ -159,6 +160,7 @@ def _as_values(found: RunDifference) -> dict[str, Any]:
     return {
         "spec": [_change_values(change) for change in found.spec],
         "code": [_change_values(change) for change in found.code],
+        "data": [_change_values(change) for change in found.data],
         "environment": [_change_values(change) for change in found.environment],
         "metrics": [
             {"name": name, "first": first, "second": second}

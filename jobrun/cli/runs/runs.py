@@ -403,6 +403,10 @@ class RunsTable:
         for at, name in enumerate(group.metrics):
             values = [run.metrics.get(name) for run in runs]
             found.append(self._values(METRICS + name, name, values, _FIRST_VALUE + 1 + 2 * at))
+        # Always: runs of other code or data are not to be compared without a word.
+        for name in group.origins:
+            cells = [getattr(run, name) or _EMPTY for run in runs]
+            found.append(_column(name, name, cells, _RANKS["status"]))
         if any(run.best_epoch is not None for run in runs):
             found.append(
                 self._values("best_epoch", "best at", [run.best_epoch for run in runs], _MENTIONED)

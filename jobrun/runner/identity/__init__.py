@@ -5,5 +5,6 @@
   imported). ``constant_digests``: constants after init.
 - ``environment``: interpreter, installed packages, numpy, CPU. ``blas_libraries``: BLAS and its
   threads. ``data_fingerprints``, ``data_lock``: data files.
-- ``provenance``: command line and version control. ``drift``: the comparison.
+- ``provenance``: command line and version control. ``drift``: the comparison, part by part;
+  ``present_changes``: of a run with all that is there now.
 """

@@ -1,4 +1,4 @@
-"""Fingerprint the data files that a run reads in every epoch.
+"""Fingerprint the data files that a run reads, in init or in every epoch.
 
 A file is known by its size and a digest of its bytes; of a large one, of its beginning and end.
 The time of its last change only saves the reading: a file that was touched is the same file.
@@ -14,6 +14,7 @@ from typing import Any
 
 from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.expressions import Text
+from jobrun.graph.group_transforms import rebuild_group
 from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import DataFile, Load, RunProgram, Save
 from jobrun.graph.types import Job, TaskGroup
@@ -22,15 +23,17 @@ from jobrun.graph.types import Job, TaskGroup
 _WHOLE_BYTES = 64 << 20
 _END_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 20
+_FACTS = ("size_bytes", "mtime_ns", "digest")
 
 
 def fingerprint_data(
     job: Job, folder: Path, known: Mapping[str, Any] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Return size, time and digest of each data file that a resume of the job would read.
+    """Return size, time and digest of each data file that the job reads.
 
-    Left out are files that the job itself writes, all files where programs run (which may write
-    any of them), and what init reads: its constants have digests of their own.
+    Left out are files that the job itself writes, and all files where programs run, which may
+    write any of them. A file that no epoch reads has the value ``read_by``: ``init``, which a
+    resume does not run again, or ``rebuild``, whose constants have digests of their own.
 
     Args:
         job: The job.
@@ -46,13 +49,24 @@ def fingerprint_data(
         if isinstance(step, Save)
         for file in step.files
     }
-    later = replace(job, init=TaskGroup("init"))
-    found: dict[str, dict[str, Any]] = {}
-    for path in dict.fromkeys(_loaded(later, folder)):
-        if path not in written and path.is_file():
-            name = os.path.relpath(path, folder)
-            found[name] = _fingerprint(path, (known or {}).get(name, {}))
-    return found
+    epochs = set(_loaded(replace(job, init=TaskGroup("init")), folder))
+    rebuilt = set(_loaded(replace(job, init=rebuild_group(job.init)), folder))
+    fingerprints: dict[str, dict[str, Any]] = {}
+    for path in dict.fromkeys(_loaded(job, folder)):
+        if path in written or not path.is_file():
+            continue
+        name = os.path.relpath(path, folder)
+        reader = {} if path in epochs else {"read_by": "rebuild" if path in rebuilt else "init"}
+        fingerprints[name] = _fingerprint(path, (known or {}).get(name, {})) | reader
+    return fingerprints
+
+
+def keep_of_init(
+    before: Mapping[str, Mapping[str, Any]], present: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Mapping[str, Any]]:
+    """Return the fingerprints to record at a resume: of what only init read, those from then."""
+    init = {name for name, facts in present.items() if facts.get("read_by") == "init"}
+    return {**present, **{name: facts for name, facts in before.items() if name in init}}
 
 
 def literal_path(file: DataFile, folder: Path) -> Path | None:
@@ -81,14 +95,15 @@ def _loaded(job: Job, folder: Path) -> Iterator[Path]:
 
 
 def _fingerprint(path: Path, known: Mapping[str, Any]) -> dict[str, Any]:
+    known = {name: known[name] for name in _FACTS if name in known}
     try:
         facts = path.stat()
         if (known.get("size_bytes"), known.get("mtime_ns")) == (facts.st_size, facts.st_mtime_ns):
-            return dict(known)
+            return known
         digest = _digest(path, facts.st_size)
     except OSError:
         # The step that reads it reports the error.
-        return dict(known)
+        return known
     return {"size_bytes": facts.st_size, "mtime_ns": facts.st_mtime_ns, "digest": digest}
 
 

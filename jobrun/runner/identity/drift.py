@@ -8,13 +8,14 @@ refused unless accepted by name. Comments, key order and written-out defaults ne
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import DriftError, Fault, Origin
 from jobrun.core.lazy_dataclass import dataclass, replace
+from jobrun.runner.rundir.run_json import RunRecord
 from jobrun.spec.load import LoadedSpec
 from jobrun.spec.yaml.nodes import Scalar, path_text
 
@@ -41,6 +42,12 @@ _SAFE_KEYS = frozenset(
         "listeners",
     }
 )
+# What runs after the last epoch computes none.
+_END_KEYS = frozenset({"download", "exit"})
+_END_FIELDS = (
+    "download", "exit", "nets", "expect", "checkpoint.upload", "graph.download", "graph.exit",
+    "graph.expect",
+)  # fmt: skip
 # What becomes of a task that fails: a group run that ends well has the same bits.
 _SAFE_TASK_KEYS = frozenset({"timeout", "retry", "on_error"})
 _SAFE_PARAM_KEYS = frozenset({"help", "min", "max", "choices", "drift"})
@@ -78,6 +85,7 @@ class Change:
 def compare_specs(recorded: LoadedSpec, present: LoadedSpec) -> tuple[Change, ...]:
     """Compare the recorded spec with the present one by value; return the keys that drifted."""
     before, after = recorded.spec.model_dump(by_alias=True), present.spec.model_dump(by_alias=True)
+    used = _find_epoch_nets(recorded.merged) | _find_epoch_nets(present.merged)
     changes = []
     for path, old, new in _differences(recorded.merged, present.merged, ()):
         if path[0] == "params":
@@ -85,7 +93,11 @@ def compare_specs(recorded: LoadedSpec, present: LoadedSpec) -> tuple[Change, ..
         meant_before, meant_after = _at(before, path), _at(after, path)
         if meant_before is not _ABSENT and meant_before == meant_after:
             continue
-        kind: Kind = "numerics" if _moves_safe_points(path, old, new) else _kind(path)
+        kind = _kind(path)
+        if _moves_safe_points(path, old, new):
+            kind = "numerics"
+        elif path[0] == "nets" and _nets_at(path, old, new).isdisjoint(used):
+            kind = "safe"
         changes.append(
             Change(path_text(path), kind, _shown(old), _shown(new), present.source.at(path))
         )
@@ -103,12 +115,21 @@ def compare_mappings(
     )
 
 
-def compare_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Compare data files' recorded sizes and digests with present ones; return what drifted."""
+def compare_data(
+    before: Mapping[str, Any], after: Mapping[str, Any], *, whole: bool = False
+) -> tuple[Change, ...]:
+    """Compare data files' recorded sizes and digests with present ones; return what drifted.
+
+    Args:
+        before: As recorded.
+        after: As they are now.
+        whole: Of a result: also files that only init reads, and those that are gone.
+    """
+    names = (name for name in before if whole or not before[name].get("read_by"))
     return tuple(
-        Change(f"data.{name}", "semantic", _file(before[name]), _file(after[name]))
-        for name in sorted({*before} & {*after})
-        if _file(before[name]) != _file(after[name])
+        Change(f"data.{name}", "semantic", _file(before[name]), _file(after.get(name, {})))
+        for name in sorted(names)
+        if (whole or name in after) and _file(before[name]) != _file(after.get(name, {}))
     )
 
 
@@ -141,6 +162,14 @@ def compare_packages(before: Mapping[str, str], after: Mapping[str, str]) -> tup
     )
 
 
+def list_versions(record: RunRecord) -> dict[str, Any]:
+    """List the versions and other numerics that a run recorded, as far as they are compared."""
+    keys = [key for key in _NUMERIC_KEYS if record.callables or key != "hash_seed"]
+    numerics = {key: _numeric(record.environment, key) for key in keys}
+    packages = {name: x for name, x in record.packages.items() if name not in _NUMERIC_PACKAGES}
+    return {**numerics, **record.environment.get(_VARIABLES, {}), **packages}
+
+
 def count_field(family: str) -> str:
     """Return the name of the spec field that drifts with a node count: ``nodes.FAMILY.count``."""
     return f"nodes.{family}.count"
@@ -161,6 +190,7 @@ def require_no_drift(
     strict: bool = False,
     accept: tuple[str, ...] = (),
     commands: tuple[str, str] = ("", ""),
+    mend: str = "",
     explained: Mapping[str, tuple[Fault, ...]] = MappingProxyType({}),
 ) -> tuple[Change, ...]:
     """Raise ``DriftError`` if changes of spec, code or data forbid a resume; else return them.
@@ -170,6 +200,7 @@ def require_no_drift(
         strict: Refuse numerics, too.
         accept: Fields that may change all the same; one includes those below it.
         commands: Those that resume and that fork, for people to choose from.
+        mend: What to do about each, where that is something else.
         explained: By field, what is said of it instead, if it is refused.
 
     Raises:
@@ -179,7 +210,9 @@ def require_no_drift(
     if refused:
         plain = tuple(change for change in refused if change.field not in explained)
         faults = [_fault(change) for change in plain]
-        if faults:
+        if mend:
+            faults = [replace(fault, mend=mend) for fault in faults]
+        elif faults:
             # Once, at the end: one command accepts all of them.
             faults[-1] = replace(faults[-1], mend=_choices(faults[-1].mend, plain, commands))
         faults += [one for change in refused for one in explained.get(change.field, ())]
@@ -247,7 +280,7 @@ def _kind(path: _Path) -> Kind:
             return "numerics"
         case ("checkpoint", ("dir" | "nodes"), *_):
             return "semantic"
-        case (str() as key, *_) if key in _SAFE_KEYS:
+        case (str() as key, *_) if key in _SAFE_KEYS | _END_KEYS:
             return "safe"
         case (*_, ("log" | "message")) | (*_, "state_dir", "max_size"):
             return "safe"
@@ -259,6 +292,36 @@ def _kind(path: _Path) -> Kind:
             return "safe"
         case _:
             return "semantic"
+
+
+def _nets_at(path: _Path, *values: Any) -> set[Any]:
+    """Return the names of the nets that a difference of two specs is in."""
+    if len(path) > 1:
+        return {path[1]}
+    return {name for value in values if isinstance(value, dict) for name in value}
+
+
+def _find_epoch_nets(merged: Mapping[str, Any]) -> set[str]:
+    """Find the nets of a spec that other groups than download and exit use."""
+    nets = merged.get("nets") or {}
+    waiting = [part for key, part in merged.items() if key not in _END_KEYS | {"nets"}]
+    used: set[str] = set()
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            name = part.get("net")
+            if isinstance(name, str) and name not in used:
+                used.add(name)
+                waiting.append(nets.get(name))
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+    return used
+
+
+def touches_end(changes: Iterable[Change]) -> bool:
+    """Return whether changes are of what runs, or is judged, after the last epoch."""
+    return any(change.kind == "safe" and change.field.startswith(_END_FIELDS) for change in changes)
 
 
 def _at(tree: Any, path: _Path) -> Any:
@@ -303,6 +366,8 @@ def _choices(mend: str, refused: tuple[Change, ...], commands: tuple[str, str]) 
 
 
 def _file(facts: Mapping[str, Any]) -> str:
+    if not facts:
+        return ""
     return f"{facts.get('size_bytes', 0)} bytes, {_short(facts.get('digest'))}"
 
 

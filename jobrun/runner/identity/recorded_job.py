@@ -10,6 +10,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import field
+from itertools import repeat
 from pathlib import Path
 from typing import assert_never
 
@@ -20,6 +21,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Job
 from jobrun.runner.identity.drift import Change, Kind, compare_specs
 from jobrun.runner.rundir.run_directories import Run
+from jobrun.runner.rundir.run_inputs import SEED, RunInputs, build_inputs
 from jobrun.runner.rundir.run_json import Param
 from jobrun.runner.rundir.spec_folder import (
     PLAN_NAME,
@@ -37,6 +39,9 @@ from jobrun.spec.load import LoadedSpec
 GRAPH_NAME = "graph.txt"
 _NEXT_GRAPH_NAME = "graph.next.txt"
 _PARAM = (float, int, bool, str)
+# What runs after the last epoch computes none.
+_END_GROUPS = frozenset({"download", "exit"})
+_SAFE: Kind = "safe"
 _UNUSABLE = frozenset({"E375", "E440", "E441"})
 
 # First words of the lines of a rendered job that are about when a run ends, what becomes of a
@@ -96,6 +101,34 @@ def recordable_params(authored: Authored) -> dict[str, Param]:
         case PythonJob():
             pairs = authored.job.params
             return {name: x if isinstance(x, _PARAM) else repr(x) for name, x in pairs}
+        case _:
+            assert_never(authored)
+
+
+def known_inputs(authored: Authored, seed: int) -> RunInputs:
+    """Return the inputs by which a run of the authored job is found again.
+
+    Args:
+        authored: The job.
+        seed: Of the job.
+    """
+    params = authored.spec.params if isinstance(authored, LoadedSpec) else {}
+    return build_inputs(
+        recordable_params(authored),
+        authored.environment_digests,
+        seed,
+        list_given(authored),
+        [name for name, declared in params.items() if declared.drift == "safe"],
+    )
+
+
+def list_given(authored: Authored) -> tuple[str, ...]:
+    """List the fields of a job's inputs that are no defaults of a spec; in Python all are given."""
+    match authored:
+        case LoadedSpec():
+            return authored.given
+        case PythonJob():
+            return (SEED, *(f"params.{name}" for name, _ in authored.job.params))
         case _:
             assert_never(authored)
 
@@ -246,18 +279,34 @@ def find_changes_since(run: Run, present: Authored) -> tuple[Change, ...]:
 def compare_graphs(before: str, after: str) -> tuple[Change, ...]:
     """Compare the recorded and present graphs of a Python job; return the lines that changed.
 
-    What ends a run, what is measured and what is kept may change; everything else is semantic.
+    What ends a run, what runs after its last epoch, what is measured and what is kept may change;
+    everything else is semantic.
     """
     from difflib import SequenceMatcher  # noqa: PLC0415 - on resume only
 
     old, new = before.splitlines(), after.splitlines()
     changes = []
     for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if tag != "equal":
-            lost, got = old[i:j], new[k:m]
-            place = _section(old, i) if lost else _section(new, k)
-            changes.append(Change(place, _kind([*lost, *got]), _lines(lost), _lines(got)))
+        if tag == "equal":
+            continue
+        lost, got = old[i:j], new[k:m]
+        groups = {
+            *map(_group_of, repeat(old), range(i, j)),
+            *map(_group_of, repeat(new), range(k, m)),
+        }
+        if groups <= _END_GROUPS:
+            section, kind = f"graph.{min(groups)}", _SAFE
+        else:
+            section, kind = _section(old, i) if lost else _section(new, k), _kind([*lost, *got])
+        changes.append(Change(section, kind, _lines(lost), _lines(got)))
     return tuple(changes)
+
+
+def _group_of(lines: list[str], at: int) -> str:
+    """Return the task group to which a line of a Python job's text belongs; empty for none."""
+    header = next((line for line in reversed(lines[: at + 1]) if not line.startswith(" ")), "")
+    word, _, name = header.partition(" ")
+    return name.partition(" ")[0] if word == "group" else ""
 
 
 def _spec_changes(run: Run, present: LoadedSpec) -> tuple[Change, ...]:

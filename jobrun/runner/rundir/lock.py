@@ -13,6 +13,7 @@ import os
 import signal
 import time
 import weakref
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -20,12 +21,16 @@ from typing import Any, Self
 
 from jobrun.core.errors import EnvironmentFaultError, LockedError
 from jobrun.core.files.disk import disk_faults, write_all
-from jobrun.core.files.file_lock import is_locked, try_lock
+from jobrun.core.files.file_lock import close_locked, is_locked, try_lock
 from jobrun.core.files.json_files import build, read_json
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import read_proc, read_process_stat
 
 LOCK_NAME = "run.lock"
+# In the directory of a job's runs, where that itself cannot be locked.
+_STARTS_NAME = ".starts.lock"
+# A start makes a few directories and files; on a slow network disk hundreds may queue for it.
+_START_S = 120.0
 _TEXT_LIMIT_BYTES = 4096
 # A process that was killed while it waits for a disk holds its locks until the disk answers.
 _DYING_S, _LOOK_EVERY_S = 10.0, 0.01
@@ -202,6 +207,46 @@ class RunLock:
         with disk_faults("E354", f"write {LOCK_NAME}"):
             os.ftruncate(self._descriptor, 0)
             write_all(self._descriptor, json.dumps(owner).encode() + b"\n")
+
+
+@contextlib.contextmanager
+def lock_starts(job_directory: Path) -> Iterator[None]:
+    """Lock the directory of a job's runs: one process at a time looks for a run, or makes one.
+
+    Raises:
+        LockedError: E460, another process has held it for minutes.
+        EnvironmentFaultError: The directory cannot be opened.
+    """
+    with disk_faults("E354", f"open {job_directory}"):
+        directory = os.open(job_directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = directory
+    try:
+        try:
+            _wait_for_start(directory, job_directory)
+        except OSError:
+            # NFS locks no directories. A file system without locks is refused by the run's lock.
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            with disk_faults("E354", f"open {_STARTS_NAME} in {job_directory}"):
+                descriptor = os.open(_STARTS_NAME, flags, 0o644, dir_fd=directory)
+            with contextlib.suppress(OSError):
+                _wait_for_start(descriptor, job_directory)
+        yield
+    finally:
+        for one in {directory, descriptor}:
+            close_locked(one)
+
+
+def _wait_for_start(descriptor: int, job_directory: Path) -> None:
+    deadline = time.monotonic() + _START_S
+    while not try_lock(descriptor):
+        if time.monotonic() >= deadline:
+            raise LockedError.of(
+                "E460",
+                f"another process has been starting a run in {job_directory} for {_START_S:g} s",
+                "look for a jobrun that is stopped (state T in ps) and continue or end it; then "
+                "repeat the command",
+            )
+        time.sleep(_LOOK_EVERY_S)
 
 
 def owner_of(run: Path) -> Owner:

@@ -10,7 +10,7 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from jobrun.runner.rundir.run_index import (
     remember_newest,
     stamp_jobs,
 )
+from jobrun.runner.rundir.run_inputs import RunInputs, parse_inputs, read_inputs
 from jobrun.runner.rundir.run_json import (
     RECORD_NAME,
     RunRecord,
@@ -125,6 +126,17 @@ class Run:
         return replace(self, record=record)
 
 
+def make_job_directory(run_dir: Path, job: str) -> None:
+    """Create the directory of a job's runs, if it is missing.
+
+    Raises:
+        EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
+    """
+    parent = run_dir.absolute() / job
+    with disk_faults("E354", f"make a run directory in {parent}"):
+        make_directory(parent, _DIRECTORY_MODE, own=2)
+
+
 def create_directory(run_dir: Path, job: str) -> Path:
     """Create an empty directory for a new run of ``job``, under an unused name.
 
@@ -133,9 +145,9 @@ def create_directory(run_dir: Path, job: str) -> Path:
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
     """
+    make_job_directory(run_dir, job)
     parent = run_dir.absolute() / job
     with disk_faults("E354", f"make a run directory in {parent}"):
-        make_directory(parent, _DIRECTORY_MODE, own=2)
         path = _make_exclusively(parent)
         for part in ("spec", "checkpoints", "logs", "artifacts", "superseded"):
             (path / part).mkdir(mode=_DIRECTORY_MODE)
@@ -237,16 +249,32 @@ def unreadable_runs(run_dir: Path, job: str) -> tuple[Path, ...]:
     )
 
 
-def newest_run(run_dir: Path, job: str) -> Run | None:
-    """Find a job's newest run directory; forks that never saved an epoch come last."""
+def newest_run(run_dir: Path, job: str, inputs: RunInputs | None = None) -> Run | None:
+    """Find a job's newest run directory; forks that never saved an epoch come last.
+
+    Args:
+        run_dir: The directory of the runs.
+        job: Its name.
+        inputs: Only runs with these params and this seed; None for all runs.
+    """
+    if inputs is None:
+        return _newest_where(run_dir, job, lambda _: True)
+    # A run with the very values comes before one of a spec whose defaults were edited.
+    exact = _newest_where(run_dir, job, inputs.equal)
+    return exact or _newest_where(run_dir, job, inputs.match)
+
+
+def _newest_where(run_dir: Path, job: str, is_wanted: Callable[[RunInputs], bool]) -> Run | None:
     if len(_list_directory(run_dir / job)) < _WORTH_AN_INDEX:
-        return _newest(runs(run_dir, job))
+        known = runs(run_dir, job)
+        return _newest([run for run in known if is_wanted(read_inputs(run.record))])
     remembered = _find_remembered(job, run_dir)
-    if remembered is not None:
+    if remembered is not None and is_wanted(read_inputs(remembered.record)):
         return remembered
-    of_job = [one for one in indexed_runs(run_dir) if one.path.startswith(f"{job}/")]
     newest: Run | None = None
-    for one in reversed(of_job):
+    for one in reversed(indexed_runs(run_dir)):
+        if not (one.path.startswith(f"{job}/") and is_wanted(parse_inputs(one.inputs))):
+            continue
         run = _try_open(run_dir / one.path)
         if run is not None and not run.is_stillborn:
             return run

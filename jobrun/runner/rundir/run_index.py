@@ -18,6 +18,7 @@ from typing import Any
 from jobrun.core.errors import JobrunError
 from jobrun.core.files.disk import read_regular, write_all
 from jobrun.core.lazy_dataclass import dataclass, field_types, field_values
+from jobrun.runner.rundir.run_inputs import dump_inputs, read_inputs
 from jobrun.runner.rundir.run_json import RECORD_NAME, creation_order, read_record
 
 INDEX_NAME = ".index.json"
@@ -64,6 +65,7 @@ class IndexedRun:
         path: Relative to the directory of the runs: ``job/name``.
         order: See ``record.creation_order``.
         epoch: The newest epoch that was acknowledged when the record was written.
+        inputs: See ``run_inputs.dump_inputs``.
     """
 
     path: str
@@ -75,6 +77,7 @@ class IndexedRun:
     exit_code: int | None
     reason: str
     resumable: bool
+    inputs: str
 
     @property
     def name(self) -> str:
@@ -274,12 +277,16 @@ def list_directories(
 
 def _read_short(run: Path) -> list[Any]:
     record = read_record(run)
-    values = {**field_values(record), "order": creation_order(record.order, record.created)}
+    values = {
+        **field_values(record),
+        "order": creation_order(record.order, record.created),
+        "inputs": dump_inputs(read_inputs(record)),
+    }
     return [values[name] for name in _RUNS.names]
 
 
 # The exit code may be missing.
-_SHORT_TYPES = [[str, str, int, str, int, code, str, bool] for code in (int, type(None))]
+_SHORT_TYPES = [[str, str, int, str, int, code, str, bool, str] for code in (int, type(None))]
 _RUNS = RunIndex(
     INDEX_NAME,
     tuple(name for name in field_types(IndexedRun) if name != "path"),

@@ -52,6 +52,8 @@ class RunRecord:
         params: The values of the spec's params, hidden where they are secret; a value that
             comes from an environment variable stays a reference.
         seed: Of the random streams.
+        given: Fields, such as ``params.k`` and ``seed``, whose values are not written in the spec:
+            those of ``--set`` and ``--values``. Runs of older versions have none.
         limit_epochs: The stop item that ``--epochs`` added to this run; 0 for none.
         accepted: The drift that was accepted, field by field, ever.
         callables: Digest of the source of each callable, of all that it imports and that is not
@@ -85,6 +87,7 @@ class RunRecord:
     resolved_digest: str = ""
     params: Mapping[str, Param] = field(default_factory=dict)
     seed: int = 0
+    given: tuple[str, ...] = ()
     limit_epochs: int = 0
     started_after: int = -1
     starts: int = 1
@@ -128,12 +131,12 @@ def write_record(run: Path, record: RunRecord) -> None:
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
     """
-    content = {"format": FORMAT, **field_values(record), "params": _json_values(record.params)}
+    content = {"format": FORMAT, **field_values(record), "params": params_as_json(record.params)}
     with disk_faults("E354", f"write {RECORD_NAME}"):
         write_file(run / RECORD_NAME, json.dumps(content, indent=2).encode() + b"\n", private=True)
 
 
-def _json_values(params: Mapping[str, Param]) -> dict[str, Param]:
+def params_as_json(params: Mapping[str, Param]) -> dict[str, Param]:
     """Convert a run's params for ``run.json``: infinities and long integers become text."""
     return {name: _json_value(value) for name, value in params.items()}
 

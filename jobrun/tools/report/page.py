@@ -152,5 +152,6 @@ def summary(reports: Sequence[RunReport]) -> Html:
         name = tag("a", one.run.name, href=f"#run-{at}")
         epoch = str(status.epoch) if status.epoch >= 0 else "-"
         reason = one.run.record.reason if status.owner is None else ""
+        reason += " (outdated)" if one.outdated else ""
         rows.append((line_sample(at), name, status.status, epoch, span(took), reason))
     return table(("line", "run", "status", "epoch", "took", "why it ended"), rows)

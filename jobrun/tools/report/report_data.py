@@ -18,6 +18,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.units import size
 from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
 from jobrun.runner.identity.recorded_job import GRAPH_NAME, compile_authored, load_recorded
+from jobrun.runner.resume.finished import describe_outdated, list_result_changes
 from jobrun.runner.rundir.journal import read_pins
 from jobrun.runner.rundir.logs import describe_losses
 from jobrun.runner.rundir.run_directories import Run
@@ -34,6 +35,9 @@ _LINES = 40
 # Reading, verifying and counting that much takes about a second.
 _MOST_STATE_BYTES = 256 << 20
 _UNEXPECTED = 9
+_HARDWARE = frozenset(
+    f"numerics.{name}" for name in ("blas_kernel", "byte_order", "cpu_features", "gpus", "machine")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,7 @@ class RunReport:
         resources: What its processes used, by epoch; see ``read_resources``.
         following: Commands that a reader may want next.
         faults: What could not be read, in words.
+        outdated: What has changed since the run finished, in words: code, data, versions.
     """
 
     status: Status
@@ -91,6 +96,7 @@ class RunReport:
     resources: Metrics = Metrics((), ())
     following: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
+    outdated: tuple[str, ...] = ()
 
     @property
     def run(self) -> Run:
@@ -135,6 +141,7 @@ def read_report(run: Run, run_dir: Path, runs: int = 1) -> RunReport:
         resources=resources,
         following=_following(status, run.handle(run_dir)),
         faults=(*faults, *status.faults, *describe_losses(status.lost)),
+        outdated=_list_outdated(run) if whole else (),
     )
 
 
@@ -149,6 +156,18 @@ def _job(run: Run) -> tuple[Job | None, bool, tuple[str, ...]]:
         return strip_job(read_json(run.path / "spec" / PLAN_NAME)), False, why
     except (OSError, AttributeError, KeyError, TypeError, ValueError):
         return None, False, (*why, f"spec/{PLAN_NAME} cannot be read")
+
+
+def _list_outdated(run: Run) -> tuple[str, ...]:
+    if run.record.status != "finished":
+        return ()
+    try:
+        changes = list_result_changes(run)
+        # A page is often made on another machine than its run.
+        software = tuple(change for change in changes if change.field not in _HARDWARE)
+        return describe_outdated(run, software)
+    except JobrunError as error:
+        return (error.faults[0].message,)
 
 
 def _spec(folder: Path) -> str:

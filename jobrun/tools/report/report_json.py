@@ -60,6 +60,7 @@ def _run(report: RunReport) -> dict[str, Any]:
         "spec": report.spec,
         "next": list(report.following),
         "faults": list(report.faults),
+        "outdated": list(report.outdated),
     }
 
 

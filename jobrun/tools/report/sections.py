@@ -10,10 +10,9 @@ from jobrun.core.errors import JobrunError
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.core.text.units import number, size, span
 from jobrun.graph.drawing import svg
-from jobrun.runner.identity.drift import Change, compare_mappings, compare_specs
+from jobrun.runner.identity.drift import Change
 from jobrun.runner.identity.provenance import iter_code_rows
-from jobrun.runner.identity.recorded_job import is_from_python, load_recorded
-from jobrun.tools.diff import compare_states
+from jobrun.tools.diff import compare_records, compare_states
 from jobrun.tools.inspection import dtype_name, value_text
 from jobrun.tools.report.blob_pictures import DrawnBlob, Histogram, Picture, png
 from jobrun.tools.report.charts import legend, line_sample, timeline
@@ -67,6 +66,9 @@ def heading(report: RunReport) -> Html:
         parts.append(tag("p", report.job.description))
     parts.append(facts((name, said) for name, said in pairs if said))
     parts += [tag("p", fault, class_="bad why") for fault in report.faults]
+    if report.outdated:
+        parts.append(tag("p", "Outdated, changed since it finished:", class_="bad"))
+        parts.append(tag("ul", *(tag("li", change, class_="why") for change in report.outdated)))
     parts.append(_commands(report.following))
     return joined(parts)
 
@@ -490,18 +492,15 @@ def _against(first: RunReport, other: RunReport, at: int) -> Html:
         changes = ()
     if changes:
         rows = ((tag("code", one.field), one.before or "-", one.after or "-") for one in changes)
-        parts.append(table(("spec or code", "first run", "this run"), rows))
+        parts.append(table(("spec, code or data", "first run", "this run"), rows))
     else:
-        parts.append(tag("p", "The same spec and code.", class_="note"))
+        parts.append(tag("p", "The same spec and code. The same data.", class_="note"))
     return joined([*parts, *_state(first, other)])
 
 
 def _changes(first: RunReport, other: RunReport) -> tuple[Change, ...]:
-    code = compare_mappings("callables", first.run.record.callables, other.run.record.callables)
-    if is_from_python(first.run) or is_from_python(other.run):
-        return code
-    found = (*compare_specs(load_recorded(first.run), load_recorded(other.run)), *code)
-    return found[:_MOST_CHANGES]
+    difference = compare_records(first.run, other.run)
+    return (*difference.spec, *difference.code, *difference.data)[:_MOST_CHANGES]
 
 
 def _state(first: RunReport, other: RunReport) -> Iterable[Html]:

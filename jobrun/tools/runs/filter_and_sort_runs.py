@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from itertools import chain, compress, repeat
+from operator import attrgetter
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeGuard
@@ -21,7 +22,9 @@ from jobrun.core.text.units import parse_span
 from jobrun.tools.runs.summarise_runs import RunSummary, Value
 
 # Columns that each run has; those of params and metrics begin with these words.
-OWN_COLUMNS = ("job", "status", "epoch", "age", "left", "seed")
+OWN_COLUMNS = ("job", "status", "epoch", "age", "left", "seed", "code", "data", "versions")
+# What a run was computed with; shown where the runs of a group differ.
+ORIGINS = ("code", "data", "versions")
 PARAMS, METRICS = "params.", "metrics."
 _DURATIONS = ("age", "left")
 _CONDITION = lazy_pattern(r"\s*([^<>=!\s]+)\s*(<=|>=|==|!=|<|>|=)\s*(.*?)\s*")
@@ -94,6 +97,7 @@ class RunGroup:
         depths: For each run, how many forks it is away from the first run of the group above it.
         params: Names of the params whose values differ between these runs; ``seed`` among them.
         metrics: Names of their metrics.
+        origins: Those of ``ORIGINS`` in which these runs differ.
     """
 
     title: str
@@ -101,6 +105,7 @@ class RunGroup:
     depths: tuple[int, ...]
     params: tuple[str, ...]
     metrics: tuple[str, ...]
+    origins: tuple[str, ...] = ()
 
 
 def parse_condition(text: str) -> Condition:
@@ -299,6 +304,7 @@ def _group(
         tuple(depth for _, depth in rows),
         tuple(params + seeds),
         tuple(one.removeprefix(METRICS) for one in _union(runs, METRICS)),
+        tuple(one for one in ORIGINS if one in always or len(set(map(attrgetter(one), runs))) > 1),
     )
 
 
@@ -340,7 +346,7 @@ def render_csv(runs: Sequence[RunSummary]) -> str:
     writer.writerow([*_CSV, *columns])
     for run in runs:
         own = [run.path, run.job, run.created, run.status, run.epoch, run.exit_code, run.seed]
-        own += [run.parent, " ".join(run.tags), run.reason]
+        own += [run.parent, " ".join(run.tags), run.reason, run.code, run.data, run.versions]
         params = [run.params.get(one.removeprefix(PARAMS)) for one in columns if one[0] == "p"]
         metrics = [run.metrics.get(one.removeprefix(METRICS)) for one in columns if one[0] == "m"]
         writer.writerow(["" if value is None else value for value in (*own, *params, *metrics)])
@@ -349,6 +355,7 @@ def render_csv(runs: Sequence[RunSummary]) -> str:
 
 _CSV = (
     "run", "job", "created", "status", "epoch", "exit_code", "seed", "parent", "tags", "reason",
+    "code", "data", "versions",
 )  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice, starmap
@@ -12,15 +14,18 @@ from typing import Any
 from jobrun.core.errors import JobrunError
 from jobrun.core.lazy_dataclass import dataclass, field_types, replace
 from jobrun.core.text.big_integers import integer_hex, is_long
+from jobrun.runner.identity.drift import list_versions
 from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.run_directories import METRICS_NAME, open_run
 from jobrun.runner.rundir.run_index import IndexedRun, OrderedRuns, RunIndex, read_index
-from jobrun.runner.rundir.run_json import KILLED, creation_order, read_record
+from jobrun.runner.rundir.run_json import KILLED, RunRecord, creation_order, read_record
 from jobrun.tools.runs.tag_and_remove_runs import read_tags
 
 Value = float | int | bool | str
 INDEX_NAME = ".summaries.json"
 _SWEEP = "sweep="
+# Enough to tell the runs of a table apart.
+_DIGEST_LETTERS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,10 @@ class RunSummary:
             digits as text.
         tags: Sorted.
         faults: What could not be read, in words.
+        code: What the code of the run is known by, a short digest; empty without any. Another one
+            where a change was accepted within the run.
+        data: The same of its data files.
+        versions: The same of packages and numerics.
         total_epochs: Of a live run: after which it ends, if it says so.
         left_s: Of a live run: the estimated seconds until then.
         best_epoch: Where ``metrics`` are not the last ones: the epoch of these.
@@ -64,6 +73,9 @@ class RunSummary:
     metrics: Mapping[str, Value]
     tags: tuple[str, ...]
     faults: tuple[str, ...]
+    code: str = ""
+    data: str = ""
+    versions: str = ""
     total_epochs: int | None = None
     left_s: float | None = None
     best_epoch: int | None = None
@@ -191,7 +203,24 @@ def _read(run: Path) -> list[Any]:
         record.epoch, record.exit_code, record.reason, record.resumable, record.run_id,
         parent.get("run", ""), parent.get("run_id", ""), parent.get("epoch", -1), record.seed,
         _storable(record.params), _storable(metrics), list(read_tags(run)), faults,
+        *_digest_origins(record),
     ]  # fmt: skip
+
+
+def _digest_origins(record: RunRecord) -> tuple[str, str, str]:
+    """Digest the code, the data and the versions that a run recorded."""
+    data = {name: facts.get("digest") for name, facts in record.data.items()}
+    code = [dict(record.callables), *record.accepted]
+    return (
+        _digest(code) if any(code) else "",
+        _digest(data) if data else "",
+        _digest(list_versions(record)),
+    )
+
+
+def _digest(values: Any) -> str:
+    text = json.dumps(values, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LETTERS]
 
 
 def _storable(values: Mapping[str, Value]) -> dict[str, Value]:
@@ -202,13 +231,15 @@ def _storable(values: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def _build(path: str, values: list[Any]) -> RunSummary:
-    plain: list[Any] = [*values[:-2], tuple(values[-2]), tuple(values[-1])]
-    return RunSummary(path, *plain)
+    *plain, tags, faults, code, data, versions = values
+    listed: list[Any] = [*plain, tuple(tags), tuple(faults), code, data, versions]
+    return RunSummary(path, *listed)
 
 
 _NAMES = tuple(field_types(RunSummary))[1:-3]
+_TEXTS = (str, str, str)
 _TYPES = [
-    [str, str, int, str, int, code, str, bool, str, str, str, int, int, dict, dict, list, list]
+    [str, str, int, str, int, code, str, bool, *_TEXTS, int, int, dict, dict, list, list, *_TEXTS]
     for code in (int, type(None))
 ]
 
@@ -216,8 +247,9 @@ _TYPES = [
 def _fits(values: list[Any]) -> bool:
     if list(map(type, values)) not in _TYPES:
         return False
-    scalars = {*map(type, values[13].values()), *map(type, values[14].values())}
-    texts = (*values[15], *values[16])
+    params, metrics, tags, faults = values[-7:-3]
+    scalars = {*map(type, params.values()), *map(type, metrics.values())}
+    texts = (*tags, *faults)
     return scalars <= _SCALARS and (not texts or {*map(type, texts)} == {str})
 
 

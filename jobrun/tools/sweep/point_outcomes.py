@@ -11,17 +11,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jobrun.core.errors import ExpectationError, UsageError
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.run_directories import Run, newest_run
 from jobrun.runner.rundir.run_json import KILLED
 from jobrun.tools.runs.metrics import Number, read_last_metrics
+from jobrun.tools.sweep.point_changes import PointComparer
+from jobrun.tools.sweep.process_pool import PointEnded
 from jobrun.tools.sweep.sweep_design import PlannedPoint
 
 NOT_STARTED, UNEXPECTED = "not started", "unexpected"
 # Those that have nothing left to do.
 OVER = ("finished", UNEXPECTED)
+_STATES = {0: "finished", ExpectationError.exit_code: UNEXPECTED, 75: "stopped", 130: "interrupted"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class Outcome:
         run: The path of its newest run; None without one.
         epoch: The newest that was acknowledged when its record was written; -1 for none.
         metrics: The last value of each.
+        outdated: What has changed since it finished, in words: code, data, versions, spec.
     """
 
     point: PlannedPoint
@@ -45,22 +49,57 @@ class Outcome:
     exit_code: int | None = None
     reason: str = ""
     metrics: Mapping[str, Number] = field(default_factory=dict)
+    outdated: tuple[str, ...] = ()
 
 
-def read_outcome(point: PlannedPoint, run_dir: Path) -> Outcome:
-    """Read the outcome of a sweep's point from the files of its run."""
-    run = newest_run(run_dir, point.job)
+def read_outcome(
+    point: PlannedPoint, run_dir: Path, comparer: PointComparer | None = None
+) -> Outcome:
+    """Read the outcome of a sweep's point from the files of its run.
+
+    Args:
+        point: The point.
+        run_dir: Where runs live.
+        comparer: Finds what has changed since it finished; None to leave that out.
+    """
+    run = newest_run(run_dir, point.job, point.inputs)
     if run is None:
         return Outcome(point, NOT_STARTED)
-    record = run.record
+    record, state = run.record, _state(run)
     return Outcome(
         point,
-        _state(run),
+        state,
         run.path,
         record.epoch,
         record.exit_code,
         record.reason,
         read_last_metrics(run.path),
+        comparer.list_outdated(point, run) if comparer and state in OVER else (),
+    )
+
+
+def apply_attempt(outcome: Outcome, attempt: PointEnded) -> Outcome:
+    """Return the outcome of a point that a sweep has just run: what this attempt came to.
+
+    Files say how an earlier one ended where this one was refused or could not start.
+    """
+    code = attempt.exit_code
+    state = _STATES.get(code, KILLED if code < 0 else "failed")
+    if state in OVER and state == outcome.state:
+        return outcome
+    first = attempt.faults[0] if attempt.faults else {}
+    if first:
+        reason = (
+            f"[{first['code']}] {': '.join(filter(None, (first.get('path'), first['message'])))}"
+        )
+    elif attempt.started:
+        reason = outcome.reason
+    else:
+        reason = attempt.said[-1] if attempt.said else f"exit code {code}"
+    # The metrics of an earlier attempt are no result of this one.
+    metrics = outcome.metrics if attempt.started else {}
+    return replace(
+        outcome, state=state, exit_code=code, reason=reason, metrics=metrics, outdated=()
     )
 
 
@@ -72,7 +111,7 @@ def is_over(point: PlannedPoint, run_dir: Path, epochs: int = 0) -> bool:
         run_dir: Where runs live.
         epochs: The limit that runs are given now; 0 for none.
     """
-    run = newest_run(run_dir, point.job)
+    run = newest_run(run_dir, point.job, point.inputs)
     if run is None or run.record.status != "finished":
         return False
     # As 'run --resume auto' sees it: no limit means the one that it had.
@@ -149,6 +188,7 @@ def outcome_values(outcome: Outcome) -> dict[str, Any]:
         "exit_code": outcome.exit_code,
         "reason": outcome.reason,
         "metrics": dict(outcome.metrics),
+        "outdated": list(outcome.outdated),
     }
 
 
@@ -158,11 +198,12 @@ def outcomes_csv(outcomes: Sequence[Outcome]) -> str:
     metrics = list(dict.fromkeys(name for one in outcomes for name in one.metrics))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*axes, "state", "epoch", *metrics, "run"])
+    writer.writerow([*axes, "state", "epoch", *metrics, "outdated", "run"])
     for one in outcomes:
         values = [one.point.values[axis] for axis in axes]
         measured = [one.metrics.get(name, "") for name in metrics]
         epoch = one.epoch if one.epoch >= 0 else ""
         run = f"{one.point.job}/{one.run.name}" if one.run else ""
-        writer.writerow([*values, one.state, epoch, *measured, run])
+        outdated = "; ".join(one.outdated)
+        writer.writerow([*values, one.state, epoch, *measured, outdated, run])
     return text.getvalue()

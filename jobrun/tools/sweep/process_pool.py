@@ -57,12 +57,14 @@ class PointEnded:
         exit_code: Negative for the signal that killed it.
         faults: What it said was wrong, as ``jobrun.core.text.fault_text`` lists faults.
         said: The last other lines that it said.
+        started: Whether its run was started or resumed.
     """
 
     point: PlannedPoint
     exit_code: int
     faults: tuple[Mapping[str, Any], ...] = ()
     said: tuple[str, ...] = ()
+    started: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ class Pool:
                 self._open(point)
 
     def _is_live(self, point: PlannedPoint) -> bool:
-        run = newest_run(self._run_dir, point.job)
+        run = newest_run(self._run_dir, point.job, point.inputs)
         return run is not None and is_live(run.path)
 
     def _open(self, point: PlannedPoint) -> None:
@@ -162,11 +164,13 @@ class Pool:
         assert process.stderr is not None  # noqa: S101 - it is a pipe
         faults: list[Mapping[str, Any]] = []
         said: deque[str] = deque(maxlen=_MOST_LINES)
+        started = False
         with process.stderr as lines:
             for line in lines:
                 event = _event(line)
                 match event.get("event"):
                     case "RunStarted":
+                        started = True
                         run = Path(event["directory"])
                         self._heard.put(PointStarted(point, run, event["total_epochs"]))
                     case "Fault" if event["severity"] == "error":
@@ -175,7 +179,8 @@ class Pool:
                         said.append(line.rstrip())
                     case _:
                         pass
-        self._heard.put(PointEnded(point, process.wait(), tuple(faults), tuple(said)))
+        code = process.wait()
+        self._heard.put(PointEnded(point, code, tuple(faults), tuple(said), started))
 
     def _hear(self) -> None:
         try:

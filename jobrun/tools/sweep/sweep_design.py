@@ -24,6 +24,8 @@ from jobrun.core.text.names import FILE_NAME
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.conditions import StopWithoutImprovement
 from jobrun.graph.types import Job
+from jobrun.runner.identity.recorded_job import known_inputs
+from jobrun.runner.rundir.run_inputs import RunInputs
 from jobrun.spec.dump import spec_digest
 from jobrun.spec.load import LoadedSpec, load_spec
 from jobrun.tools.runs.tag_and_remove_runs import change_tags, read_tags
@@ -53,12 +55,16 @@ class PlannedPoint:
         values: The value of each axis, typed as the spec types it.
         words: Of the command line: ``--set`` and what follows.
         digest: Of its spec, as a run records it.
+        inputs: By which its runs are found; None for all runs of its job.
+        overrides: Those of ``--set`` that make its spec of that of the sweep.
     """
 
     job: str
     values: Mapping[str, Any]
     words: tuple[str, ...]
     digest: str
+    inputs: RunInputs | None = None
+    overrides: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -214,7 +220,8 @@ def _planned(base: SweepBase, name: str, point: Point, loaded: LoadedSpec) -> Pl
     named = replace(loaded, spec=loaded.spec.model_copy(update={"name": job}))
     words = [word for path in base.values for word in ("--values", path)]
     words += [word for text in (*base.overrides, *overrides) for word in ("--set", text)]
-    return PlannedPoint(job, values, tuple(words), spec_digest(named))
+    inputs = known_inputs(loaded, loaded.spec.seed)
+    return PlannedPoint(job, values, tuple(words), spec_digest(named), inputs, tuple(overrides))
 
 
 def _job_name(sweep: str, values: Mapping[str, Any]) -> str:

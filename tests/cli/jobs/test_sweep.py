@@ -13,6 +13,7 @@ from jobrun.runner.rundir.run_directories import runs
 from jobrun.tools.sweep.sweep_design import sweep_folder
 from tests.support.command import JOBRUN, environment
 from tests.support.sweeps import grow_spec
+from tests.support.waiting import wait_until
 
 SLOW = "      - {run: [sleep, '0.05']}\n"
 
@@ -157,3 +158,84 @@ def test_a_watched_sweep_ends_when_nothing_runs(folder, capsys, monkeypatch):
 
     assert invoke(["sweep", "grow.yaml", "--grid", "k=1,2", "--status", "--watch"]) == 0
     assert capsys.readouterr().out.count("not started") >= 4
+
+
+def _refused_by_drift(folder):
+    path = folder / "grow.yaml"
+    path.write_text(path.read_text().replace("x = 0.0", "x = 1.0"))
+
+
+def _cannot_start(folder):
+    (folder / "near.py").unlink()
+
+
+def _expects_more(folder):
+    path = folder / "grow.yaml"
+    path.write_text(path.read_text() + "expect: [x > 99]\n")
+
+
+def _cannot_be_written(folder):
+    for path in folder.glob("runs/*/2*"):
+        (path / "checkpoints").rename(path / "moved")
+        (path / "checkpoints").write_text("in the way")
+
+
+# A change, the options of the second sweep, the codes of its points, and its own.
+ATTEMPTS = {
+    "drift": (_refused_by_drift, (), 5, 5),
+    "a module that is gone": (_cannot_start, ("--epochs", "2"), None, None),
+    "damage": (_cannot_be_written, ("--epochs", "9"), None, None),
+    "an expectation": (_expects_more, (), 9, 9),
+    "a limit": (lambda folder: None, ("--epochs", "2"), 0, 0),
+}  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ATTEMPTS)
+def test_a_sweep_reports_what_this_attempt_came_to(folder, capfd, name):
+    change, words, point_code, code = ATTEMPTS[name]
+    (folder / "near.py").write_text("def same(x):\n    return x\n")
+    path = folder / "grow.yaml"
+    call = "steps:\n      - {call: 'near:same', with: {x: x}, out: x}\n"
+    path.write_text(path.read_text().replace("steps:\n", call))
+    assert invoke(["sweep", "grow.yaml", "--grid", "k=1,2"]) == 0
+    change(folder)
+    capfd.readouterr()
+
+    ended = invoke(["sweep", "grow.yaml", "--json", *words])
+
+    points = json.loads(capfd.readouterr().out)["points"]
+    codes = {point["exit_code"] for point in points}
+    if point_code is None:
+        assert 0 not in codes
+        assert ended != 0
+    else:
+        assert (codes, ended) == ({point_code}, code)
+    states = {0: "finished", 9: "unexpected"}
+    assert {point["state"] for point in points} == {states.get(point_code, "failed")}
+    if states.get(point_code, "failed") == "failed":
+        assert [point["metrics"] for point in points] == [{}, {}]
+        assert all(point["reason"].startswith("[E") for point in points)
+        assert invoke(["sweep", "grow.yaml", *words]) == ended
+        assert "0 of 2 points finished, 2 failed" in capfd.readouterr().out
+
+
+@pytest.mark.long
+def test_a_point_that_another_process_holds_is_no_finished_point(folder, capfd):
+    spec = (folder / "grow.yaml").read_text()
+    assert invoke(["sweep", "grow.yaml", "--grid", "k=1,2"]) == 0
+    (folder / "grow.yaml").write_text(spec.replace("stop: [epochs: 3]", "stop: [epochs: 4]"))
+    capfd.readouterr()
+    live = [run for run in runs(folder / "runs") if run.record.params["k"] == 1]
+    with RunLock.acquire(live[0].path):
+        process = subprocess.Popen(
+            [*JOBRUN, "sweep", "grow.yaml", "--json"], cwd=folder, env=environment(),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        wait_until(lambda: sum(run.record.epoch == 4 for run in runs(folder / "runs")) == 1)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate()
+
+    assert process.returncode == 75, err
+    states = {point["values"]["k"]: point["state"] for point in json.loads(out)["points"]}
+    assert states == {1: "running", 2: "finished"}

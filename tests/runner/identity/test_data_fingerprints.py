@@ -9,7 +9,7 @@ import pytest
 
 from jobrun.compile.pipeline import compile_job
 from jobrun.runner.identity import data_fingerprints as fingerprints
-from jobrun.runner.identity.data_fingerprints import fingerprint_data
+from jobrun.runner.identity.data_fingerprints import fingerprint_data, keep_of_init
 from jobrun.runner.identity.drift import compare_data
 from jobrun.spec.load import load_spec
 
@@ -37,8 +37,21 @@ def found(folder, more="", known=None):
     return fingerprint_data(compile_job(load_spec(str(folder / "s.yaml"))).job, folder, known)
 
 
-def test_only_what_epochs_read_is_recorded(folder):
-    assert list(found(folder)) == ["b.npy"]
+def test_what_init_and_epochs_read_is_recorded_and_which_of_them_does(folder):
+    assert {name: facts.get("read_by") for name, facts in found(folder).items()} == {
+        "a.npy": "init",
+        "b.npy": None,
+    }
+
+
+def test_what_only_init_reads_counts_for_a_result_and_not_for_further_epochs(folder):
+    before = found(folder)
+    np.save(folder / "a.npy", np.arange(5.0) + 1)
+
+    assert compare_data(before, found(folder)) == ()
+    (change,) = compare_data(before, found(folder), whole=True)
+    assert change.field == "data.a.npy"
+    assert keep_of_init(before, found(folder)) == before
 
 
 def test_a_touched_file_is_the_same_and_another_is_drift(folder):
@@ -72,7 +85,7 @@ def test_of_a_large_file_both_ends_count(folder, monkeypatch):
 
 
 def test_what_the_job_writes_itself_is_left_out(folder):
-    assert found(folder, ', {save: {B: "b.npy"}}') == {}
+    assert list(found(folder, ', {save: {B: "b.npy"}}')) == ["a.npy"]
 
 
 def test_where_programs_run_nothing_is_certain(folder):
@@ -84,3 +97,5 @@ def test_a_file_that_is_gone_is_no_drift_of_data(folder):
     (folder / "b.npy").unlink()
 
     assert compare_data(before, found(folder)) == ()
+    (change,) = compare_data(before, found(folder), whole=True)
+    assert (change.field, change.after) == ("data.b.npy", "")

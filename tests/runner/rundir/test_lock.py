@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 
 import pytest
 
 from jobrun.core.errors import EnvironmentFaultError, LockedError
-from jobrun.runner.rundir.lock import LOCK_NAME, Owner, RunLock, _is_dying, is_live, owner_of
+from jobrun.runner.rundir import lock as lock_module
+from jobrun.runner.rundir.lock import (
+    LOCK_NAME,
+    Owner,
+    RunLock,
+    _is_dying,
+    is_live,
+    lock_starts,
+    owner_of,
+)
 
 HOLDER = """
 import pathlib, sys
@@ -232,6 +243,40 @@ def test_row_49_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
 
     with pytest.raises(EnvironmentFaultError, match="knows no locks"):
         RunLock.acquire(tmp_path)
+
+
+@pytest.mark.parametrize("locks_directories", [True, False])
+def test_starts_exclude_one_another_also_where_directories_cannot_be_locked(
+    tmp_path, monkeypatch, locks_directories
+):
+    real = fcntl.flock
+
+    def flock(descriptor, operation):
+        if not locks_directories and stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        real(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    monkeypatch.setattr(lock_module, "_START_S", 0.1)
+
+    with lock_starts(tmp_path):
+        with pytest.raises(LockedError) as raised, lock_starts(tmp_path):
+            pass
+        assert (raised.value.exit_code, raised.value.faults[0].code) == (6, "E460")
+    with lock_starts(tmp_path):
+        pass
+
+
+def test_starts_on_a_file_system_without_locks_are_left_to_the_lock_of_the_run(
+    tmp_path, monkeypatch
+):
+    def refuse(descriptor, operation):
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+    with lock_starts(tmp_path):
+        pass
 
 
 def test_a_holder_that_was_killed_and_is_not_gone_yet_is_waited_for(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ from jobrun.runner.rundir.run_directories import newest_run
 from jobrun.tools.sweep.axes import enumerate_points, parse_axes
 from jobrun.tools.sweep.point_outcomes import (
     Objective,
+    apply_attempt,
     is_over,
     outcome_values,
     outcomes_csv,
@@ -16,6 +17,7 @@ from jobrun.tools.sweep.point_outcomes import (
     read_outcome,
     score,
 )
+from jobrun.tools.sweep.process_pool import PointEnded
 from jobrun.tools.sweep.sweep_design import SweepBase, design_sweep
 from tests.support.sweeps import grow_spec, outcome
 
@@ -103,8 +105,28 @@ def test_csv_has_all_digits_and_a_line_per_point():
     lines = outcomes_csv([outcome(x=0.1 + 0.2, k=1), outcome("not started", k=2)]).splitlines()
 
     assert lines == [
-        "k,state,epoch,x,run",
-        "1,finished,3,0.30000000000000004,grow.k1/2026-one",
-        "2,not started,,,",
+        "k,state,epoch,x,outdated,run",
+        "1,finished,3,0.30000000000000004,,grow.k1/2026-one",
+        "2,not started,,,,",
     ]
     assert outcome_values(outcome("not started", k=2))["run"] is None
+
+
+@pytest.mark.parametrize(
+    ("code", "started", "state"),
+    [(0, True, "finished"), (9, True, "unexpected"), (75, True, "stopped"),
+     (130, True, "interrupted"), (1, True, "failed"), (5, False, "failed"),
+     (6, False, "failed"), (3, False, "failed"),
+     (70, False, "failed"), (-9, True, "killed"), (-9, False, "killed")],
+)  # fmt: skip
+def test_an_attempt_counts_more_than_what_an_earlier_one_left(code, started, state):
+    earlier = outcome("finished", x=1.0, k=1)
+    said = ("the last words",)
+
+    found = apply_attempt(earlier, PointEnded(earlier.point, code, (), said, started))
+
+    assert found.state == state
+    assert found.exit_code == code
+    assert dict(found.metrics) == ({"x": 1.0} if started else {})
+    if not started:
+        assert found.reason == "the last words"
