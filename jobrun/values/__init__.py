@@ -8,5 +8,6 @@
   in scikit-learn.
 - ``copies``: copies that share no memory. ``compare``: whether and how two values differ.
   ``shared_parts``: memory, generators and objects that two values share.
+- ``structure_digest``: how a container is put together, as a digest.
 - ``change_detection``: whether a callable changed a container or object that it was lent.
 """
