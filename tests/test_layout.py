@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -32,3 +33,40 @@ def test_the_top_level_holds_only_what_was_agreed():
 def test_nothing_is_left_unfinished():
     marks = {_named(path): UNFINISHED.findall(path.read_text()) for path in MODULES}
     assert {name: found for name, found in marks.items() if found} == {}
+
+
+# Of these, a dtype is a name: a text.
+_DTYPES_ARE_TEXT = {"compile", "graph", "ops", "spec"}
+
+
+def test_dtypes_that_may_be_none_are_not_compared_by_equality():
+    # numpy.dtype("float64") == None is true, and metadata do not count: ``same_dtype`` is for that.
+    assert [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in MODULES
+        if not _DTYPES_ARE_TEXT.intersection(path.parts) or path.name == "numpy_implementations.py"
+        for line in _compared_dtypes(path.read_text())
+    ] == []
+
+
+def test_comparison_of_a_dtype_that_may_be_none_is_found():
+    assert _compared_dtypes("same = dtype is old.dtype or dtype == old.dtype") == [1]
+    assert _compared_dtypes("same = dtypes[0] != x") == [1]
+    assert _compared_dtypes("same = x.dtype == np.bool_") == []
+
+
+def _compared_dtypes(text: str) -> list[int]:
+    """The lines that compare a variable called dtype by equality."""
+    comparisons = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Compare))
+    return [
+        node.lineno
+        for node in comparisons
+        if any(isinstance(op, ast.Eq | ast.NotEq) for op in node.ops)
+        and any(map(_is_variable_dtype, (node.left, *node.comparators)))
+    ]
+
+
+def _is_variable_dtype(node: ast.expr) -> bool:
+    if isinstance(node, ast.Subscript):
+        return ast.unparse(node.value).endswith("dtypes")
+    return isinstance(node, ast.Name) and node.id.endswith("dtype")

@@ -23,8 +23,9 @@ from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.blob_kinds import Value, may_be_compound
 from jobrun.values.compare import require_adapted
 from jobrun.values.object_state import ObjectState, take_state
+from jobrun.values.structure_digest import digest_structure
 
-_TREE, _OBJECT = "tree", "object"
+_TREE, _OBJECT, _DIGEST = "tree", "object", "digest"
 _RESERVED = (STRUCTURE,)
 # Of the JSON of a structure: a container may be 200 deep, and takes two levels or three.
 MOST_LEVELS = 800
@@ -42,7 +43,7 @@ def flatten_value(name: str, value: Value) -> dict[str, Value]:
         parts = trees.flatten(tree, _RESERVED, gaps=is_state)
     except UnsavableError as error:
         raise _unsavable_error(name, value, error) from error
-    form = {_TREE: parts.structure}
+    form = {_TREE: parts.structure, _DIGEST: digest_structure(tree)}
     if is_state:
         form[_OBJECT] = value.class_name
     text = json.dumps(form, separators=(",", ":"))
@@ -100,10 +101,15 @@ def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
     return found
 
 
+class OtherValueError(ValueError):
+    """A container was put together from its parts to another one than was saved."""
+
+
 def unflatten(name: str, values: Mapping[str, Value]) -> Value:
     """Rebuild a blob, a container or an object's state, from the values of its parts.
 
     Raises:
+        OtherValueError: Together they are something else than was saved.
         ValueError: They do not belong together; the message says how.
     """
     text = values.get(structure_link(name))
@@ -118,6 +124,9 @@ def unflatten(name: str, values: Mapping[str, Value]) -> Value:
     kind = form.get(_OBJECT)
     # Who takes a state in brings it to where it belongs.
     tree = trees.unflatten(form[_TREE], leaves, place=kind is None)
+    # Files of format 2 have none.
+    if _DIGEST in form and form[_DIGEST] != digest_structure(tree):
+        raise OtherValueError("it is put together in another way")
     if kind is not None:
         return ObjectState(str(kind), tree)
     if '"adapted"' in str(text):

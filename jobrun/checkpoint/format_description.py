@@ -30,7 +30,7 @@ read without jobrun. Numbers are little-endian; places count from the first byte
   …             data: blobs below {paged} bytes at multiples of {alignment}, then larger ones at
                 multiples of {page}, both in the order of their quoted names in UTF-8;
                 then chunks of compressed blobs, each blob's followed by its chunk B-tree
-  tail          /_ck/epoch, /_ck/chunks, /_ck/blocks; nothing is behind it
+  tail          /_ck/epoch, /_ck/chunks, /_ck/values, /_ck/blocks; nothing is behind it
 
 User block
   {magic}, a line feed; one line of JSON with sorted keys; NULs; in the last 32 bytes the
@@ -68,11 +68,14 @@ HDF5
   /_ck/epoch     the epoch
   /_ck/chunks    for each chunk, row by row and in the order of the array:
                  {chunks}
+  /_ck/values    XXH3 digests of {digest} bits of values in memory, row by row: of all but arrays
+                 that are stored as they are, see below
   /_ck/blocks    XXH3 digests of {digest} bits of all bytes between user block and tail, in blocks
                  of {block} bytes, the last one shorter
 
 Containers and objects
-  {structure} is JSON: "tree", and of the state of an object "object", its class. A tree is one of
+  {structure} is JSON: "tree"; "digest", XXH3 of how the value is put together in memory; and of
+  the state of an object "object", its class. A tree is one of
     "value"               the leaf at this path, by its own kind
     "bytes"               a leaf of uint8
     "tensor"              a leaf; {{"tensor": …}} with device, requires_grad, parameter where they
@@ -103,6 +106,20 @@ Integrity
   bytes. A reader compares them in this order and uses no byte before; to read one blob it needs
   the user block, the tail, the index and the blocks that hold the blob. HDF5's own library has no
   part in that. Equal values give equal bytes.
+
+From memory to memory
+  All digests are taken of values in memory, before any is encoded, gathered or compressed, and
+  compared with the values that a load has decoded. What differs is E455, or E303 where only the
+  digest of a block shows it.
+    arrays that are stored as they are   numbers, bools and dates in C order, not compressed, of
+                          dtypes without metadata: the bytes that the blocks are digested of are
+                          those in memory
+    all other values      one digest each: of kind, dtype, shape and axis order in words, and of all
+                          bits but padding
+    names and types       'types' of the user block, of names, kinds, dtypes, shapes and axis orders
+    containers, objects   "digest" of {structure}: classes, keys, their order, scalars, and what is
+                          at two places
+  Files of format 2 have only digests of blocks. They are read as before.
 
 Compression
 {codecs}

@@ -285,6 +285,7 @@ Code = Literal[
     "E335",
     "E336",
     "E337",
+    "E455",
     "W184",
     # error_catalogue/runner.md
     "E350",

@@ -9,5 +9,6 @@
 - ``copies``: copies that share no memory. ``compare``: whether and how two values differ.
   ``shared_parts``: memory, generators and objects that two values share; ``overlapping_arrays``:
   arrays of one value. ``left_out_attributes``: what adapters leave out.
+- ``structure_digest``: how a container is put together, as a digest.
 - ``change_detection``: whether a callable changed a container or object that it was lent.
 """

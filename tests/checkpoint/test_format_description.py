@@ -15,7 +15,7 @@ def test_it_names_every_key_dataset_and_codec():
 
     for one in (*fields(Header), *fields(Parts)):
         assert f"  {one.name} " in text
-    for name in ("layout", "names", "blobs", "epoch", "chunks", "blocks"):
+    for name in ("layout", "names", "blobs", "epoch", "chunks", "values", "blocks"):
         assert f"/_ck/{name}" in text
     assert all(codec in text for codec in CODECS)
 

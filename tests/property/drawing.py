@@ -64,6 +64,7 @@ _DTYPES = (
     ">c16", "G", "M8[D]", "m8[ns]", ">M8[s]", "M8[25s]", "U3", ">U2", "S4", "V5", "S0", "U0", "V0",
     "aligned", "gaps", "overlap", "titles", "nested", "plain", "record", "metadata", "member",
 )  # fmt: skip
+_OF_8_BYTES = ("i8", ">f8", "c8", "M8[D]", "m8[ns]", "U2", "S8", "V8", "metadata")
 _SHAPES = ("(3, 4)", "(5,)", "(2, 3, 4)", "(7, 3)", "()", "(0,)", "(3, 0)", "(1, 4)", "(1,)",
            "(2, 1, 3)", "(2, 3, 2, 2)", "(40, 9)")  # fmt: skip
 _ORDERS = ("C", "F", "turned", "swapped", "gaps", "backwards", "columns", "spread", "repeated",
@@ -163,6 +164,10 @@ class Drawing:
             init.append({"task": "objects", "rebuild": True, "steps": [made]})
         state = [*values, *sorted(self._objects)]
         steps = self._epoch(state)
+        mixed, made, changes = self._mixed_set()
+        init[0]["steps"] += made
+        steps += changes
+        state += mixed
         first, last = self._look("start", state), self._look("end", state)
         return {
             "functions": self._functions, "init": init, "epoch": [first, *steps, last],
@@ -181,6 +186,8 @@ class Drawing:
             steps = [*self._made(values), *map(self._numeric_step, numeric)]
             init.append({"task": f"start_{node}", "node": node, "steps": steps})
             state[node] = [*values, *numeric]
+        mixed, made, changes = self._mixed_set()
+        init[0]["steps"] += made
         if pick.chance(25):
             self._objects = {f"o{n}" for n in range(pick.upto(2, 1))}
             made = self._init_step(sorted(self._objects), objects=True)
@@ -199,6 +206,9 @@ class Drawing:
             tasks.append({"task": name, "node": node, "outputs": found})
             given += [f"{name}.{one}" for one in found]
             epoch += [step | {"task": number} for step in steps]
+        first = next((n for n, task in enumerate(tasks) if task["node"] == nodes[0]), None)
+        epoch += [] if first is None else [step | {"task": first} for step in changes]
+        state[nodes[0]] += mixed
         self._mark(tasks, epoch, state)
         last = [self._look(f"exit_{node}", state[node]) | {"node": node} for node in nodes]
         return {
@@ -214,6 +224,45 @@ class Drawing:
             at = max((n for n, step in enumerate(epoch) if step["task"] <= number), default=-1)
             epoch.insert(at + 1, look)
         epoch.insert(0, self._look("start", state[tasks[0]["node"]]) | {"task": 0})
+
+    def _mixed_set(self) -> tuple[list[str], list[Step], list[Step]]:
+        """A set of small blobs of mixed kinds, in any order: names, what makes it, what changes it.
+
+        Many are of one size, some of which are gathered in a file. Some get another kind, length or
+        shape from epoch to epoch.
+        """
+        pick = self._pick
+        if not pick.chance(40):
+            return [], [], []
+        names = [f"m{pick.upto(9)}{n}" for n in range(pick.upto(pick.one((4, 12, 60)), 1))]
+        shape = pick.one(("(2,)", "(2,)", "(4,)", "(8,)", "(2, 2)"))
+        made = self._mixed_step(names, shape)
+        again = [[name for name in names if pick.chance(25)] for _ in range(2)]
+        branches = [[self._mixed_step(out, shape)] if out else [] for out in again]
+        changed = [name for name in names if pick.chance(20)]
+        body = _Body([f"p{n}" for n in range(len(changed))], [])
+        body.lines += [f"change({param}, {pick.upto(40)})" for param in body.params]
+        given = dict(zip(body.params, changed, strict=True))
+        changes = [self._call(body, [], [], given, changed)] if changed else []
+        if all(branches):
+            changes.append({"if": "epoch % 2 == 0", "steps": branches[0], "else": branches[1]})
+        return names, [made], changes
+
+    def _mixed_step(self, names: list[str], shape: str) -> Step:
+        returns = [self._mixed_value(shape) for _ in names]
+        return self._call(_Body([], []), returns, names, {}, [])
+
+    def _mixed_value(self, shape: str) -> str:
+        """A value that no program refuses: often an array like others, of 8 bytes an item."""
+        pick = self._pick
+        if pick.chance(60):
+            dtype = pick.one(("f8", "f8", "i8") if self._plain else ("f8", "f8", *_OF_8_BYTES))
+            return f"array({dtype!r}, {shape}, 'C', {pick.upto(9)})"
+        if pick.chance(40):
+            dtype = pick.one(("f8", "f4", "i8", "?") if self._plain else _DTYPES)
+            order = pick.one(("C", "F", "turned"))
+            return f"array({dtype!r}, {pick.one(_SHAPES)}, {order!r}, {pick.upto(9)})"
+        return str(pick.one(_NUMBERS if self._plain or pick.chance(40) else _ODD))
 
     def _numeric_step(self, name: str) -> Step:
         dtype, order = self._pick.one(("f8", "f8", "f4")), self._pick.one(("C", "F", "turned"))

@@ -50,6 +50,11 @@ def dataset_path(name: str) -> str:
     return "/".join(quote_name(step) or _NOTHING for step in name.split(_STEP))
 
 
+def name_of_path(dataset_path: str) -> str:
+    """Convert a dataset's quoted path below ``/blobs`` to its unquoted name (``part_name``)."""
+    return _STEP.join(map(_unquote_step, dataset_path.split("/")))
+
+
 def display_name(name: str) -> str:
     """Return a dataset's name for error messages: the blob's, or the HDF5 path inside a blob."""
     return dataset_path(name) if _STEP in name else name
@@ -63,7 +68,7 @@ def root_blob(name: str) -> str:
 def path_in_blob(dataset_path: str, blob: str) -> tuple[str, ...]:
     """Return the keys that lead to a value inside a blob, from the value's HDF5 dataset path."""
     steps = dataset_path[len(quote_name(blob)) + 1 :].split("/")
-    return tuple("" if step == _NOTHING else unquote_name(step) for step in steps)
+    return tuple(map(_unquote_step, steps))
 
 
 def blob_of_link(dataset_path: str) -> str:
@@ -93,6 +98,10 @@ def unquote_names(links: Sequence[str]) -> tuple[list[str], dict[str, str]]:
         if name != link and quote_name(name.partition("/")[0]) in groups:
             quoted[name] = names[at] = link
     return names, quoted
+
+
+def _unquote_step(step: str) -> str:
+    return "" if step == _NOTHING else unquote_name(step)
 
 
 def _escaped(text: str) -> str:

@@ -191,7 +191,7 @@ def _dtype(form: Any) -> DType:
     elif form.keys() == {"dtype", "class"}:
         bare = _dtype(form["dtype"])
         dtype = np.dtype(_TWINS[form["class"]]).newbyteorder(bare.byteorder)
-        if dtype != bare:
+        if dtype.str != bare.str:
             raise TypeError
     else:
         parts: Any = {key: form[key] for key in ("names", "offsets", "itemsize")}

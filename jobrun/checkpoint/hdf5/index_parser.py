@@ -15,18 +15,20 @@ from typing import Any, get_args
 
 import numpy as np
 
-from jobrun.checkpoint.hdf5.dataset_names import blob_names, unquote_names
+from jobrun.checkpoint.hdf5.dataset_names import blob_names, name_of_path, unquote_names
 from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES, block_count
 from jobrun.checkpoint.hdf5.dtypes import DType, is_reinterpreted, parse_dtype, storage_dtype
 from jobrun.checkpoint.hdf5.file_layout import Packing
 from jobrun.checkpoint.hdf5.metadata_template import BLOBS_TYPE, CHUNKS_TYPE, EPOCH_TYPE
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 from jobrun.checkpoint.hdf5.user_block import Header, Parts
+from jobrun.checkpoint.hdf5.value_digest import TypeWords, digest_index, dtype_words, is_bare
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.values.axis_order import AxisOrder
 from jobrun.values.blob_kinds import MOST_DIMENSIONS, Kind
 
 _KINDS = frozenset(get_args(Kind))
+_WITH_DTYPE = ("array", "numpy")
 _DIGEST_TYPE = np.dtype((np.void, DIGEST_BYTES))
 
 
@@ -44,6 +46,7 @@ class BlobType:
         shape: Of the stored array.
         stored: The dtype of the stored array, or the logical one, if that has the same bits.
         is_plain: The array with that dtype is the value, but for its axis order.
+        logical: The dtype of the value.
         order: The axes of the value in memory, see ``values.axis_order``; the data are in C order.
     """
 
@@ -52,7 +55,14 @@ class BlobType:
     shape: tuple[int, ...]
     stored: DType
     is_plain: bool
+    logical: DType
     order: AxisOrder = ()
+
+    @property
+    def words(self) -> TypeWords:
+        """Return the words that describe the type of a value of this type."""
+        dtype = dtype_words(self.logical) if self.kind in _WITH_DTYPE else ""
+        return self.kind, dtype, self.shape if self.kind == "array" else (), self.order
 
     @property
     def size_bytes(self) -> int:
@@ -71,6 +81,7 @@ class Index:
         table: For each blob type, offset in the file, and size; dtype ``BLOBS_TYPE``.
         packings: Of compressed blobs, by row: how, and the first of their chunks.
         quoted: Blobs whose name would look like that of a part: their name in ``names``.
+        links: Quoted names, a line feed between two.
     """
 
     names: list[str]
@@ -79,6 +90,30 @@ class Index:
     table: np.ndarray[Any, Any]
     packings: dict[int, tuple[Packing, int]]
     quoted: dict[str, str] = field(default_factory=dict)
+    links: bytes = b""
+
+    @property
+    def digested(self) -> list[int]:
+        """Return the rows of the values that have a digest of their own, beside the blocks'."""
+        bare = [is_bare(one.kind, one.logical, one.order, packed=False) for one in self.types]
+        is_digested = ~np.array(bare, bool)[self.table["type"]]
+        is_digested[list(self.packings)] = True
+        rows: list[int] = np.flatnonzero(is_digested).tolist()
+        return rows
+
+    @property
+    def types_digest(self) -> str:
+        """Return the digest of the names and types in the index, as of values in memory."""
+        names = self.links
+        if b"%" in names or b"/" in names:
+            texts = map(name_of_path, names.decode().split("\n"))
+            names = "\n".join(texts).encode("utf-8", "surrogatepass")
+        # Texts of all lengths are one type in memory, and several in a file.
+        types: dict[TypeWords, int] = {}
+        numbers = [types.setdefault(kind.words, len(types)) for kind in self.types]
+        return digest_index(
+            names, types, np.array(numbers, np.uint64)[self.table["type"]].tobytes()
+        )
 
     @property
     def blobs(self) -> tuple[str, ...]:
@@ -100,6 +135,14 @@ class Index:
         """Return the type of the blob in a row of the index: kind, dtype, shape, axis order."""
         return self.types[int(self.table["type"][row])]
 
+    def blobs_between(self, begin: int, end: int) -> list[str]:
+        """Return the names of blobs, and of their parts, whose data overlap a range of bytes."""
+        first = self.table["offset"].astype(np.int64)
+        last = first + self.table["size"].astype(np.int64)
+        rows = np.flatnonzero((first < end) & (last > begin) & (first < last)).tolist()
+        shown = self.shown_names
+        return [shown[row] for row in rows if row not in self.packings]
+
     def span(self, row: int) -> tuple[int, int]:
         """Return the offsets at which a blob's data begin and end, from the file's index."""
         begin = int(self.table["offset"][row])
@@ -112,11 +155,13 @@ class Tail:
 
     Attributes:
         chunks: Offset and size of each chunk of compressed blobs; dtype ``CHUNKS_TYPE``.
+        values: Digests of values, of those that have one each.
         digests: Of the blocks.
         raw: Its bytes.
     """
 
     chunks: np.ndarray[Any, Any]
+    values: list[bytes]
     digests: list[bytes]
     raw: bytes
 
@@ -135,7 +180,8 @@ def require_parts(header: Header) -> Parts:
     """
     parts = header.parts
     end = USER_BLOCK + header.length
-    size = EPOCH_TYPE.itemsize + parts.chunks * CHUNKS_TYPE.itemsize + parts.blocks * DIGEST_BYTES
+    digests = (parts.values + parts.blocks) * DIGEST_BYTES
+    size = EPOCH_TYPE.itemsize + parts.chunks * CHUNKS_TYPE.itemsize + digests
     if parts.tail + size != end or parts.blocks != block_count(parts.tail):
         raise StructureError("its tail does not fit into it")
     if parts.index < USER_BLOCK or index_span(parts)[1] > parts.tail:
@@ -144,7 +190,7 @@ def require_parts(header: Header) -> Parts:
 
 
 def parse_tail(data: bytes, header: Header, parts: Parts) -> Tail:
-    """Parse the tail (the last part) of a checkpoint file: chunk offsets and block digests.
+    """Parse the tail (the last part) of a checkpoint file: chunk offsets, and digests.
 
     Raises:
         StructureError: It is of another epoch.
@@ -153,10 +199,10 @@ def parse_tail(data: bytes, header: Header, parts: Parts) -> Tail:
     if epoch != header.epoch:
         raise StructureError(f"/_ck/epoch is {epoch}, and the header says {header.epoch}")
     chunks = np.frombuffer(data, CHUNKS_TYPE, parts.chunks, EPOCH_TYPE.itemsize)
-    first = len(data) - parts.blocks * DIGEST_BYTES
+    first = len(data) - (parts.values + parts.blocks) * DIGEST_BYTES
     # A list made in C: a large file has thousands.
     digests: list[bytes] = np.frombuffer(data, _DIGEST_TYPE, offset=first).tolist()
-    return Tail(chunks, digests, data)
+    return Tail(chunks, digests[: parts.values], digests[parts.values :], data)
 
 
 def parse_index(data: bytes, parts: Parts, tail: Tail) -> Index:
@@ -172,7 +218,8 @@ def parse_index(data: bytes, parts: Parts, tail: Tail) -> Index:
         # Hundreds of shapes have a few dtypes.
         parse = cache(_parse_stored_dtype)
         types = [_parse_type(parse, *one) for one in form["types"]]
-        text = data[names_at : names_at + parts.names_bytes].decode()
+        links = data[names_at : names_at + parts.names_bytes]
+        text = links.decode()
         names = text.split("\n") if parts.blobs else []
         names, quoted = unquote_names(names) if "%" in text else (names, {})
         table = np.frombuffer(data, BLOBS_TYPE, parts.blobs, table_at)
@@ -184,7 +231,7 @@ def parse_index(data: bytes, parts: Parts, tail: Tail) -> Index:
         raise StructureError("its names and its table do not fit together")
     for blob, link in quoted.items():
         rows.setdefault(blob, rows[link])
-    index = Index(names, rows, types, table, packings, quoted)
+    index = Index(names, rows, types, table, packings, quoted, links)
     _require_table(index, parts, tail)
     return index
 
@@ -229,7 +276,7 @@ def _parse_type(
     is_plain = kind == "array" and is_same
     # What has the same bits is read as what it is.
     dtype_here = logical if is_plain else stored
-    return BlobType(kind, dtype, tuple(shape), dtype_here, is_plain, tuple(order))
+    return BlobType(kind, dtype, tuple(shape), dtype_here, is_plain, logical, tuple(order))
 
 
 def _require_table(index: Index, parts: Parts, tail: Tail) -> None:

@@ -38,13 +38,15 @@ class Offsets:
 
     Attributes:
         offsets: Of each blob's data; of a compressed one, of its chunk tree; 0 without data.
-        tail: Of the tail: epoch, places of chunks, digests of blocks.
+        tail: Of the tail: epoch, places of chunks, digests of values and of blocks.
+        values: How many values have a digest of their own.
         blocks: How many blocks are digested.
         end: Of the file.
     """
 
     offsets: Numbers
     tail: int
+    values: int
     blocks: int
     end: int
 
@@ -86,12 +88,16 @@ class _OwnDataset:
 class Template:
     """The metadata of a layout.
 
+    Args:
+        layout: The layout.
+        values: How many values have a digest of their own.
+
     Attributes:
         index_at: Where the index begins in the file: two texts, then the table of blobs.
         size_bytes: Where the metadata end in the file, and data may begin.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, values: int) -> None:
         self._layout = layout
         self._tree = _build_tree(layout)
         self._node_k = h5parts.LARGE_K if _saves_space(self._tree) else h5parts.SMALL_K
@@ -100,7 +106,7 @@ class Template:
         self._table_at = self.index_at + len(self._texts)
         headers_at = self._table_at + BLOBS_TYPE.itemsize * len(layout.entries) - USER_BLOCK
         self._alike, self._addresses, own_at = _place_headers(layout, headers_at)
-        nowhere = Offsets(np.zeros(len(layout.entries), np.uint64), 0, 0, 0)
+        nowhere = Offsets(np.zeros(len(layout.entries), np.uint64), 0, values, 0, 0)
         own = self._own_headers(nowhere)
         self._groups, self._root, end = self._make_groups(own, own_at)
         self.size_bytes = USER_BLOCK + end
@@ -138,16 +144,19 @@ class Template:
         layout = self._layout
         names_at = self.index_at + len(_pad_text(layout.text))
         chunks_at = places.tail + EPOCH_TYPE.itemsize
-        blocks_at = chunks_at + CHUNKS_TYPE.itemsize * layout.chunk_count
+        values_at = chunks_at + CHUNKS_TYPE.itemsize * layout.chunk_count
+        blocks_at = values_at + DIGEST_BYTES * places.values
         count = layout.chunk_count
-        digests = (places.blocks, DIGEST_BYTES)
+        byte = np.dtype("u1")
+        of_blocks, of_values = (places.blocks, DIGEST_BYTES), (places.values, DIGEST_BYTES)
         return [
             _own_records("blobs", BLOBS_TYPE, len(layout.entries), self._table_at),
-            _own_numbers("blocks", np.dtype("u1"), digests, blocks_at),
+            _own_numbers("blocks", byte, of_blocks, blocks_at),
             *([_own_records("chunks", CHUNKS_TYPE, count, chunks_at)] if count else []),
             _own_numbers("epoch", EPOCH_TYPE, (), places.tail),
             _own_text("layout", layout.text, self.index_at),
             _own_text("names", layout.names_text, names_at),
+            *([_own_numbers("values", byte, of_values, values_at)] if places.values else []),
         ]
 
     def _make_groups(self, own: dict[str, Bytes], own_at: int) -> tuple[bytes, int, int]:

@@ -22,7 +22,9 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.patterns import lazy_pattern
 
 SIZE = 4096
-FORMAT = 2
+FORMAT = 3
+# Without digests of values; it is read as before.
+OLDEST_FORMAT = 2
 MAGIC = b"jobrun checkpoint\n"
 _TEXT_SIZE = SIZE - 32
 DIGEST = lazy_pattern(r"sha256:[0-9a-f]{64}")
@@ -37,9 +39,10 @@ class Parts:
         layout_bytes: The length of its first text, the kinds, dtypes and shapes.
         names_bytes: Of its second one, the names.
         blobs: How many rows the table has.
-        tail: Where the tail begins: the epoch, places of chunks, digests of blocks.
+        tail: Where the tail begins: the epoch, places of chunks, digests of values and of blocks.
         chunks: How many chunks it lists.
         blocks: How many blocks.
+        values: How many values have a digest of their own, which it lists; from format 3 on.
     """
 
     index: int
@@ -49,6 +52,7 @@ class Parts:
     tail: int
     chunks: int
     blocks: int
+    values: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,8 @@ class Header:
         digest: ``sha256:<hex>`` of the tail, which has the digests of all other bytes.
         layout: ``sha256:<hex>`` of the names, kinds, dtypes and shapes of the blobs.
         parts: Where index and tail are.
+        types: ``xxh3:<hex>`` of names, kinds, dtypes, shapes and axis orders, taken of the blobs in
+            memory; from format 3 on.
         format: The version of the format.
     """
 
@@ -73,6 +79,7 @@ class Header:
     digest: str
     layout: str
     parts: Parts
+    types: str = ""
     format: int = FORMAT
 
 
@@ -105,6 +112,8 @@ def _fields(header: Header) -> dict[str, Any]:
     """Convert the header of a user block to a dict, faster than ``asdict`` does."""
     fields = dict(zip(Header.__slots__, _HEADER(header), strict=True))
     fields["parts"] = dict(zip(Parts.__slots__, _PARTS(header.parts), strict=True))
+    if header.format == OLDEST_FORMAT:
+        del fields["types"], fields["parts"]["values"]
     return fields
 
 
@@ -146,8 +155,8 @@ def _parse(text: bytes, what: str) -> Header:
     try:
         fields: Any = json.loads(text[len(MAGIC) :].rstrip(b"\0"))
         version = fields["format"]
-        if type(version) is int and version != FORMAT:
-            raise unknown_format_error(what, version, FORMAT)
+        if type(version) is int and not OLDEST_FORMAT <= version <= FORMAT:
+            raise unknown_format_error(what, version, FORMAT, OLDEST_FORMAT)
         header = Header(**fields | {"parts": Parts(**fields["parts"])})
         written = encode(header)[:_TEXT_SIZE]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -157,18 +166,28 @@ def _parse(text: bytes, what: str) -> Header:
     return header
 
 
-def unknown_format_error(what: str, version: int, known: int) -> CheckpointError:
-    """Build error E308: a user block has a format that this version of jobrun cannot read."""
+def unknown_format_error(
+    what: str, version: int, known: int, oldest: int | None = None
+) -> CheckpointError:
+    """Build error E308: a user block has a format that this version of jobrun cannot read.
+
+    Args:
+        what: The file.
+        version: Its format.
+        known: The newest format that is read.
+        oldest: The oldest one; the same if None.
+    """
     writer = "a newer jobrun" if version > known else "an older jobrun"
+    formats = known if oldest is None else f"{oldest} to {known}"
     return CheckpointError.of(
         "E308",
-        f"{what} was written by {writer}: it has format {version}, this version reads {known}",
+        f"{what} was written by {writer}: it has format {version}, this version reads {formats}",
         "use the version of jobrun that wrote it",
     )
 
 
 def _is_plausible(header: Header) -> bool:
-    texts = (header.node, header.run_id, header.digest, header.layout)
+    texts = (header.node, header.run_id, header.digest, header.layout, header.types)
     numbers = (header.epoch, header.length, *(getattr(header.parts, n) for n in Parts.__slots__))
     return (
         type(header.format) is int

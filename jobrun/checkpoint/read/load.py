@@ -6,7 +6,7 @@ passes through a portion's memory. Beside the blobs themselves a few megabytes a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, starmap
 from operator import attrgetter, eq
 from threading import Thread
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from jobrun.checkpoint.blob_parts import unflatten
+from jobrun.checkpoint.blob_parts import OtherValueError, unflatten
 from jobrun.checkpoint.hdf5.dataset_names import group_links
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
 from jobrun.checkpoint.hdf5.dtypes import dtype_text, storage_dtype
@@ -23,8 +23,14 @@ from jobrun.checkpoint.hdf5.filters import chunk_origins, chunk_slices, encoder_
 from jobrun.checkpoint.hdf5.index_parser import BlobType, Index, StructureError
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 from jobrun.checkpoint.hdf5.value_codec import Array, decode, with_axis_order
+from jobrun.checkpoint.hdf5.value_digest import digest_value
 from jobrun.checkpoint.read.partial_read import Places, PortionReader, RowSpans, flat_memory
-from jobrun.checkpoint.read.verified_file import Bytes, StateFile, split_blocks
+from jobrun.checkpoint.read.verified_file import (
+    Bytes,
+    StateFile,
+    split_blocks,
+    wrong_value_error,
+)
 from jobrun.core.errors import CheckpointError, Fault
 from jobrun.core.system_calls import advise_sequential, usable_cpus
 from jobrun.core.text.names import did_you_mean
@@ -33,6 +39,8 @@ from jobrun.values.file_memory import find_file_memory, release_pages
 
 # Kind, dtype and shape; None where they do not matter.
 Expected = tuple[str | None, str | None, tuple[int, ...] | None]
+# Of blobs that are loaded together to be compared with what was saved.
+_VERIFIED_BYTES = 1 << 26
 # More do not make a disk faster that two cannot keep busy.
 MOST_THREADS = 4
 # Portions that are read while a thread is started.
@@ -162,7 +170,10 @@ def _find_targets(index: Index, into: Mapping[str, Array]) -> _Targets:
 def _require_fitting(file: StateFile, targets: _Targets) -> None:
     index = file.index
     numbers = index.table["type"][targets.rows].tolist()
-    forms = [(one.stored, one.shape, True) if one.is_plain else None for one in index.types]
+    forms = [
+        (one.stored, one.shape, True) if one.is_plain and not _has_twins(one.stored) else None
+        for one in index.types
+    ]
     # Usually all fit, and of ten thousand each step counts.
     if all(map(eq, map(_FORM, targets.arrays), map(forms.__getitem__, numbers))):
         return
@@ -182,6 +193,11 @@ def _require_fitting(file: StateFile, targets: _Targets) -> None:
                 f"blob '{name}' in {file.path} cannot be read into an array that is not in C order",
                 "give one that is",
             )
+
+
+def _has_twins(dtype: np.dtype[Any]) -> bool:
+    """Return whether numpy takes other dtypes than a blob's for equal: by metadata, or by class."""
+    return bool(dtype.metadata) or dtype.char in "qQ"
 
 
 class _Loading:
@@ -211,6 +227,7 @@ class _Loading:
         is_wanted[wanted] = True
         rows = np.flatnonzero(is_wanted)
         self._is_whole = len(rows) == count
+        self._wanted = rows
         is_packed = np.zeros(count, bool)
         is_packed[list(index.packings)] = True
         self._packed = rows[is_packed[rows]]
@@ -273,7 +290,21 @@ class _Loading:
         for row, array in zip(self._empty.tolist(), self._places(self._empty), strict=True):
             self._give(row, array)
         self._unpack()
+        self._require_same_as_saved()
         return self._values
+
+    def _require_same_as_saved(self) -> None:
+        """Require that the loaded values are those that were saved: compare their digests (E455).
+
+        Those of arrays whose bytes are in the file as they were in memory were compared with the
+        blocks.
+        """
+        digests, index = self._file.value_digests, self._file.index
+        rows = digests if self._is_whole else digests.keys() & set(self._wanted.tolist())
+        wrong = [row for row in rows if digest_value(self._values[row]) != digests[row]]
+        if wrong:
+            names = index.shown_names
+            raise wrong_value_error(self._file.path, [names[row] for row in sorted(wrong)])
 
     def _blocks(self) -> list[range]:
         """Choose the 256 KiB blocks of the file to load: those that hold wanted blobs."""
@@ -495,9 +526,47 @@ def load_blobs(
     return found
 
 
+def require_saved_values(file: StateFile) -> None:
+    """Require that the blobs which are stored in another form decode to what was saved.
+
+    Those of which the file holds the bytes need no more than the digests of its blocks.
+
+    Raises:
+        CheckpointError: E455 if a value is another; E303, E306 as by ``load``.
+    """
+    index, digested = file.index, file.value_digests
+    sizes: list[int] = index.table["size"].tolist()
+    parts = group_links(index.names)
+    wholes = {name: sum(sizes[index.rows[link]] for link in parts[name]) for name in parts}
+    # Of a large one only the leaves: a load compares how they are put together.
+    wholes = {name: size for name, size in wholes.items() if size <= _VERIFIED_BYTES}
+    links = {link for name in wholes for link in parts[name]}
+    leaves = {index.names[row]: sizes[row] for row in digested if index.names[row] not in links}
+    for names in _batches(leaves):
+        load(file, names)
+    for names in _batches(wholes if digested else {}):
+        load_blobs(file, names)
+
+
+def _batches(sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Divide names of blobs to load into groups that take little memory."""
+    names: list[str] = []
+    size_bytes = 0
+    for name, size in sizes.items():
+        if names and size_bytes + size > _VERIFIED_BYTES:
+            yield names
+            names, size_bytes = [], 0
+        names.append(name)
+        size_bytes += size
+    if names:
+        yield names
+
+
 def _unflatten(file: StateFile, name: str, values: dict[str, Value]) -> Value:
     with file.structure():
         try:
             return unflatten(name, values)
+        except OtherValueError as error:
+            raise wrong_value_error(file.path, [name]) from error
         except ValueError as error:
             raise StructureError(f"blob '{name}': {error}") from error

@@ -32,6 +32,7 @@ from jobrun.values.blob_kinds import Value, kind_of
 from jobrun.values.file_memory import allocate_in_file
 from jobrun.values.object_state import ObjectState
 from jobrun.values.pytorch import GRADIENTS, are_same_memory, is_module, require_torch
+from jobrun.values.structured_dtypes import same_dtype
 
 # Where it comes from, a piece of memory, and the digest of what was loaded into it.
 _Piece = tuple[str, Bytes, bytes]
@@ -148,7 +149,7 @@ def _fitting_arrays(
         and index.rows[link] not in index.packings
         and stored[link].is_plain
         and not stored[link].order
-        and leaf.dtype == stored[link].stored
+        and same_dtype(leaf.dtype, stored[link].stored)
         and leaf.flags.c_contiguous
         and leaf.flags.writeable
     }

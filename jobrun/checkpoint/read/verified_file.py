@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -41,6 +41,8 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 # threads would read at places so far apart that the kernel does not see a file read in order.
 TOGETHER = 4
 _PIECE_BYTES = 1 << 22
+# Blobs that a message names.
+_MOST_NAMES = 20
 # POSIX asks for 16 and Linux takes 1,024.
 _MOST_BUFFERS = 512
 
@@ -122,6 +124,27 @@ class StateFile:
         with self.structure():
             return parse_index(bytes(self.verified(begin, end)), self.parts, self.tail)
 
+    @cached_property
+    def value_digests(self) -> dict[int, bytes]:
+        """Return the digests of values in memory, by their row in the index; see ``value_digest``.
+
+        A file of format 2 has none.
+
+        Raises:
+            CheckpointError: Names, dtypes or shapes are not those of the blobs that were saved.
+        """
+        if self.header.format == userblock.OLDEST_FORMAT:
+            return {}
+        index = self.index
+        if index.types_digest != self.header.types:
+            what = "names, kinds, dtypes, shapes or axis orders"
+            raise wrong_value_error(self.path, index.blobs, what)
+        rows = index.digested
+        with self.structure():
+            if len(rows) != len(self.tail.values):
+                raise StructureError("its digests of values and its table do not fit together")
+        return dict(zip(rows, self.tail.values, strict=True))
+
     def pread(self, begin: int, size: int) -> Bytes:
         """Read bytes of the open file without verifying them.
 
@@ -150,10 +173,30 @@ class StateFile:
         digests = self.tail.digests
         for number, some in zip(blocks, pieces, strict=True):
             if _digest_of(some) != digests[number]:
-                begin, end = block_span(number, tail)
-                raise damaged_error(
-                    self.path, f"the checksum of bytes {begin} to {end - 1} does not match"
-                )
+                raise damaged_error(self.path, self._describe_block(number))
+
+    def _describe_block(self, number: int) -> str:
+        """Describe a damaged block of this checkpoint file: its bytes, and the blobs in them."""
+        begin, end = block_span(number, self.parts.tail)
+        index = self._index_to_show(number)
+        blobs = index.blobs_between(begin, end) if index else []
+        holder = f", which hold {list_names(blobs)}," if blobs else ""
+        return f"the checksum of bytes {begin} to {end - 1}{holder} does not match"
+
+    def _index_to_show(self, damaged: int) -> Index | None:
+        """Return the index to name blobs by in messages; None where it may be what is damaged."""
+        span = index_span(self.parts)
+        if damaged not in blocks_holding(*span):
+            with suppress(CheckpointError):
+                return self.index
+            return None
+        # Of the names, and of nothing else, the verified user block has a digest.
+        with suppress(StructureError, CheckpointError):
+            index = parse_index(
+                bytes(self.pread(span[0], span[1] - span[0])), self.parts, self.tail
+            )
+            return index if index.types_digest == self.header.types else None
+        return None
 
     def _pread_into(self, pieces: Sequence[Array], begin: int, end: int) -> None:
         """Read bytes of the open file into several buffers without verifying them."""
@@ -204,6 +247,32 @@ class StateFile:
             self._fill(blocks, piece)
             yield piece.data
         yield memoryview(tail.raw)
+
+
+def wrong_value_error(path: str, blobs: Sequence[str], what: str = "") -> CheckpointError:
+    """Build error E455: a verified file holds other values than were to be saved in it.
+
+    Args:
+        path: The file.
+        blobs: Their names.
+        what: What of them is wrong; empty for the values.
+    """
+    verb = "are" if what or len(blobs) > 1 else "is"
+    subject = f"{what} of blobs" if what else "blobs" if len(blobs) > 1 else "blob"
+    return CheckpointError.of(
+        "E455",
+        f"{subject} {list_names(blobs)} in {path} {verb} not what was in memory when the file was "
+        "saved: jobrun wrote something else, or reads it wrongly",
+        "use an epoch that 'jobrun ckpt verify' finds good, and report this, with the dtypes and "
+        "shapes of the blobs",
+    )
+
+
+def list_names(names: Sequence[str]) -> str:
+    """List names of blobs of a verified file for a message, the first few of many."""
+    shown = ", ".join(f"'{name}'" for name in names[:_MOST_NAMES])
+    more = len(names) - _MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def split_blocks(blocks: range, count: int = TOGETHER) -> Iterator[range]:

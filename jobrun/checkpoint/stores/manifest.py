@@ -15,7 +15,7 @@ from typing import Any
 
 from jobrun.checkpoint.hdf5.user_block import DIGEST, damaged_error, unknown_format_error
 from jobrun.checkpoint.read.safe_file import open_regular_file
-from jobrun.checkpoint.read.verified_file import read_verified
+from jobrun.checkpoint.read.verified_file import open_state, read_verified
 from jobrun.checkpoint.store_protocol import Manifest, StoredFile
 from jobrun.checkpoint.stores.object_references import local_path
 from jobrun.core.errors import CheckpointError
@@ -180,9 +180,27 @@ def find_damage(directory: str, file: StoredFile, *, whole: bool) -> str:
         if whole:
             for _ in read_verified(path, file.digest, at=at):
                 pass
+            _require_values(path, at)
     except CheckpointError as error:
         return error.faults[0].message
     return ""
+
+
+def _require_values(path: str, at: str) -> None:
+    """Require that a file whose bytes are those of its manifest holds the values that were saved.
+
+    Raises:
+        CheckpointError: E455, it does not.
+    """
+    from jobrun.checkpoint.read.load import require_saved_values  # noqa: PLC0415 - to verify only
+
+    try:
+        with open_state(path, at=at) as file:
+            require_saved_values(file)
+    except CheckpointError as error:
+        # Whatever has no header of a checkpoint is compared with its manifest as a whole.
+        if error.faults[0].code != "E301":
+            raise
 
 
 def saved_settings(manifest: Manifest, node: str) -> tuple[tuple[str, Any], ...]:

@@ -5,7 +5,7 @@ Not where the bytes come from (``writer``), nor how they get to the disk (``dire
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -40,6 +40,7 @@ class BlockWriter:
         size_bytes: The most that the file can get; decides how large the slabs are.
         old: Digests of blocks that the file holds already: equal ones are not written again.
         first: The first block; those before it are left out, with empty digests.
+        digest_block: Digests a block, given its number and its bytes.
 
     Attributes:
         position: The next byte's place in the file.
@@ -54,10 +55,12 @@ class BlockWriter:
         size_bytes: int,
         old: Sequence[bytes] = (),
         first: int = 0,
+        digest_block: Callable[[int, Bytes], bytes] = lambda _, data: digest(data),
     ) -> None:
         self._file = file
         self._pool = pool
         self._old = old
+        self._digest_block = digest_block
         self._wanted = size_bytes
         # The part of the file that the slab holds; a slab is taken when it is needed.
         self._window = USER_BLOCK + first * BLOCK_BYTES
@@ -164,8 +167,9 @@ class BlockWriter:
             return
         # By this thread, and not by several: no disk keeps up with one, and the copy of a block
         # that was just digested comes from the processor's cache.
-        for at in range(0, count * BLOCK_BYTES, BLOCK_BYTES):
-            yield digest(data[at : at + BLOCK_BYTES])
+        for place in range(count):
+            at = place * BLOCK_BYTES
+            yield self._digest_block(first + place, data[at : at + BLOCK_BYTES])
 
     def _put_block(self, data: Bytes, at: int, found: bytes, *, stays: bool) -> None:
         if not self._has(found):
@@ -182,7 +186,8 @@ class BlockWriter:
         begin = block_span(len(self.digests), self.position)[0]
         slab = self._slab
         assert slab is not None  # noqa: S101 - what was filled is in it
-        found = digest(slab[begin - self._window : self.position - self._window])
+        written = slab[begin - self._window : self.position - self._window]
+        found = self._digest_block(len(self.digests), written)
         # The last one shares a page with the tail, which is always written.
         if is_last or not self._has(found):
             self._mark(slab, begin, self.position)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from operator import attrgetter, is_
+from dataclasses import field
+from operator import attrgetter, eq, is_
 from struct import Struct
 from typing import Any
 
@@ -42,6 +43,7 @@ from jobrun.checkpoint.write.array_types import ArrayTypes
 from jobrun.checkpoint.write.block_writer import BlockWriter
 from jobrun.checkpoint.write.chunk_compression import choose_packings, compress_chunks
 from jobrun.checkpoint.write.direct_io import aligned
+from jobrun.checkpoint.write.memory_digests import MemoryDigests, digest_types
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.checkpoint_policy import Rules
@@ -78,15 +80,35 @@ class _Gathered:
     order: AxisOrder
     names: list[str]
 
-    def takes(self, place: int, entry: Entry, dtype: DType | None) -> bool:
+    def takes(self, place: int, entry: Entry, dtype: DType) -> bool:
         """Return whether the next small array can be encoded together with this batch."""
         return (
             self.first + self.count == place
             and entry.size_bytes == self.size_bytes
             and entry.shape == self.shape
             and entry.order == self.order
-            and (dtype is self.dtype or dtype == self.dtype)
+            and same_dtype(dtype, self.dtype)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    """The tail of a file but for the digests of its blocks.
+
+    Attributes:
+        epoch: The epoch.
+        values: Digests of values.
+        chunks: Offset and size of each chunk.
+    """
+
+    epoch: int
+    values: Sequence[bytes]
+    chunks: list[tuple[int, int]] = field(default_factory=list)
+
+    def render(self, blocks: Sequence[bytes]) -> bytes:
+        """Render the tail of a checkpoint file as bytes, given the digests of the blocks."""
+        chunks = np.array(self.chunks, CHUNKS_TYPE).tobytes() if self.chunks else b""
+        return b"".join([_EPOCH.pack(self.epoch), chunks, *self.values, *blocks])
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +152,8 @@ class FileEncoder:
         coded: Values of the layout, as they are stored.
         plain: The names of those that are stored as they are, with their dtypes.
         packed: How some are compressed.
+        origins: Where the spec makes some of them.
+        values: The values.
 
     Attributes:
         layout: The layout.
@@ -137,6 +161,8 @@ class FileEncoder:
         first: The first block of data; with compression the metadata, which are known last,
             have blocks of their own.
         parts: Where index and tail are in every file; None if that varies.
+        memory: How the values are digested.
+        types: The digest of their names and types in memory.
         gathered: The offset of the first small arrays that are encoded together; 0 for none.
     """
 
@@ -146,14 +172,17 @@ class FileEncoder:
         plain: Mapping[str, DType],
         packed: Mapping[str, Packing],
         origins: Mapping[str, str],
+        values: Mapping[str, Value],
     ) -> None:
         self.layout = Layout.of(build_entries(coded, packed, origins))
-        self._template = Template(self.layout)
+        self.memory = MemoryDigests(self.layout, plain)
+        self._template = Template(self.layout, len(self.memory.names))
         start = self._template.size_bytes
         self.first = block_count(start) if packed else 0
         if packed:
             start = block_span(self.first, start + BLOCK_BYTES)[0]
         self._offsets, self._last = self.layout.places(start)
+        self.memory.place(self._offsets)
         self.most_bytes = self._places(self._offsets, self._last + self._most_packed()).end
         self._front: Bytes | None = None
         # With compression they are known only behind the chunks.
@@ -164,11 +193,14 @@ class FileEncoder:
             self.parts = self._parts(self._fixed, 0)
         entries = list(enumerate(self.layout.entries))
         self._names = [entry.name for _, entry in entries]
+        self.types = digest_types(values, self._names)
         self._encoded = [(index, one) for index, one in entries if one.name not in plain]
         self._plain = [index for index, one in entries if one.name in plain]
         self._dtypes = [plain[self._names[index]] for index in self._plain]
         self._shapes = [entries[index][1].shape for index in self._plain]
-        self._orders = [entries[index][1].order for index in self._plain]
+        # Only with several axes is there more than one order.
+        self._deep = [at for at, shape in enumerate(self._shapes) if len(shape) > 1]
+        self._orders = [entries[self._plain[at]][1].order for at in self._deep]
         # Of the arrays that fitted last: equal ones have the same orders.
         self._strides: list[tuple[int, ...]] = []
         self._types: ArrayTypes | None = None
@@ -209,7 +241,10 @@ class FileEncoder:
 
     def _fits(self, plain: list[Any]) -> bool:
         """Return whether arrays have the dtypes, shapes and axis orders this encoder is for."""
-        if not set(map(type, plain)) <= {np.ndarray} or list(map(_SHAPE, plain)) != self._shapes:
+        if not set(map(type, plain)) <= {np.ndarray}:
+            return False
+        # Without lists of what is compared: thousands of new tuples let Python look for garbage.
+        if not all(map(eq, map(_SHAPE, plain), self._shapes)):
             return False
         dtypes = list(map(_DTYPE, plain))
         if not all(map(is_, dtypes, self._dtypes)):
@@ -217,9 +252,10 @@ class FileEncoder:
             if not all(map(same_dtype, dtypes, self._dtypes)):
                 return False
             self._dtypes = dtypes
-        strides = list(map(_STRIDES, plain))
+        deep = [plain[at] for at in self._deep]
+        strides = list(map(_STRIDES, deep))
         if strides != self._strides:
-            if list(map(axis_order, plain)) != self._orders:
+            if list(map(axis_order, deep)) != self._orders:
                 return False
             self._strides = strides
         return True
@@ -229,10 +265,20 @@ class FileEncoder:
         filling: BlockWriter,
         arrays: list[Array],
         epoch: int,
+        values: Sequence[bytes],
         known: PreviousFile | None = None,
         adjacent: FindAdjacent | None = None,
     ) -> EncodedFile:
-        """Encode an epoch's arrays into a file; return the file's part offsets, tail and length."""
+        """Encode an epoch's arrays into a file; return the file's part offsets, tail and length.
+
+        Args:
+            filling: The file.
+            arrays: As ``arrays`` has returned them.
+            epoch: Their epoch.
+            values: Digests of those values that have one each.
+            known: What is known of the file from the last one.
+            adjacent: Finds arrays that lie one after the other in memory.
+        """
         known = known or PreviousFile()
         if self._front is not None:
             # The same in each file of the layout.
@@ -256,8 +302,8 @@ class FileEncoder:
                     members = order[step.first : step.first + step.count]
                     _gather(filling, step, [arrays[index] for index in members])
         if self._front is not None:
-            return self._finish(filling, epoch, self._fixed, [], None)
-        return self._fill_packed(filling, arrays, epoch)
+            return self._finish(filling, _Tail(epoch, values), self._fixed, None)
+        return self._fill_packed(filling, arrays, _Tail(epoch, values))
 
     def _require_size(self, index: int, array: Array) -> None:
         """Require that an array to be encoded has the size that the file layout gives it.
@@ -273,10 +319,10 @@ class FileEncoder:
                 "list it under inout of the step that changes it",
             )
 
-    def _fill_packed(self, filling: BlockWriter, arrays: list[Array], epoch: int) -> EncodedFile:
+    def _fill_packed(self, filling: BlockWriter, arrays: list[Array], tail: _Tail) -> EncodedFile:
         """Encode all compressed blobs into the file: chunks and B-trees, then the metadata."""
         offsets = self._offsets.copy()
-        chunks: list[tuple[int, int]] = []
+        chunks = tail.chunks
         for index in self.layout.packed:
             entry = self.layout.entries[index]
             first = len(chunks)
@@ -296,7 +342,7 @@ class FileEncoder:
         front[: self._template.size_bytes - USER_BLOCK] = self._template.render(places_now)
         for number in range(self.first):
             filling.digests[number] = digest(front[number * BLOCK_BYTES :][:BLOCK_BYTES].data)
-        return self._finish(filling, epoch, places_now, chunks, front)
+        return self._finish(filling, tail, places_now, front)
 
     def _parts(self, places: Offsets, chunks: int) -> Parts:
         return Parts(
@@ -307,30 +353,29 @@ class FileEncoder:
             tail=places.tail,
             chunks=chunks,
             blocks=places.blocks,
+            values=places.values,
         )
 
     def _finish(
         self,
         filling: BlockWriter,
-        epoch: int,
+        tail: _Tail,
         places: Offsets,
-        chunks: list[tuple[int, int]],
         front: Bytes | None,
     ) -> EncodedFile:
         filling.zero(places.tail)
         filling.end_blocks()
-        table = np.array(chunks, CHUNKS_TYPE).tobytes() if chunks else b""
-        tail = _EPOCH.pack(epoch) + table + b"".join(filling.digests)
-        filling.put_tail(tail)
-        parts = self.parts or self._parts(places, len(chunks))
-        return EncodedFile(parts, tail, front, places.end)
+        data = tail.render(filling.digests)
+        filling.put_tail(data)
+        parts = self.parts or self._parts(places, len(tail.chunks))
+        return EncodedFile(parts, data, front, places.end)
 
     def _places(self, offsets: Numbers, last: int) -> Offsets:
         tail = _rounded(last, EPOCH_TYPE.itemsize)
         chunks = self.layout.chunk_count * CHUNKS_TYPE.itemsize
-        blocks = block_count(tail)
-        end = tail + EPOCH_TYPE.itemsize + chunks + blocks * DIGEST_BYTES
-        return Offsets(offsets, tail, blocks, end)
+        blocks, values = block_count(tail), len(self.memory.names)
+        end = tail + EPOCH_TYPE.itemsize + chunks + (values + blocks) * DIGEST_BYTES
+        return Offsets(offsets, tail, values, blocks, end)
 
     def _most_packed(self) -> int:
         """Return the most bytes that the encoder's compressed blobs can take in the file."""
@@ -346,11 +391,12 @@ class FileEncoder:
                 continue
             last = steps[-1] if steps else None
             dtype = plain.get(entry.name)
-            if isinstance(last, _Gathered) and last.takes(place, entry, dtype):
+            # numpy takes None for float64 where it compares dtypes.
+            if dtype is None or not _can_be_gathered(entry):
+                steps.append(place)
+            elif isinstance(last, _Gathered) and last.takes(place, entry, dtype):
                 last.count += 1
                 last.names.append(entry.name)
-            elif dtype is None or not _can_be_gathered(entry):
-                steps.append(place)
             else:
                 steps.append(_gather_from(place, entry, dtype))
         return steps
@@ -378,10 +424,10 @@ def build_encoder(
         for name, one in coded.items()
         if one.kind == "array" and is_reinterpreted(values[name].dtype)
     }
-    made = FileEncoder(coded, plain, choose_packings(coded, compression), origins or {})
-    arrays = made.arrays(values)
+    encoder = FileEncoder(coded, plain, choose_packings(coded, compression), origins or {}, values)
+    arrays = encoder.arrays(values)
     assert arrays is not None  # noqa: S101 - it was made for them
-    return made, arrays
+    return encoder, arrays
 
 
 def _coded(value: Value, name: str) -> Coded:

@@ -31,6 +31,7 @@ from jobrun.checkpoint.write.encoder import (
     PreviousFile,
     build_encoder,
 )
+from jobrun.checkpoint.write.memory_digests import TakenDigests
 from jobrun.checkpoint.write.reusable_file import (
     known_digests,
     open_over_removed,
@@ -63,6 +64,7 @@ class _Save:
     """What one call of ``write`` writes."""
 
     program: FileEncoder
+    memory: TakenDigests
     arrays: list[Array]
     epoch: int
     run_id: str
@@ -94,8 +96,9 @@ class NodeWriter:
         self._lock = threading.Lock()
         self._pool = SlabPool()
         self._program: FileEncoder | None = None
-        # Of the blocks of the last file, which was one of the program's.
+        # Of the blocks of the last file, which was one of the program's; and of its values.
         self._digests: Sequence[bytes] = ()
+        self._values: Sequence[bytes] = ()
         # That file, as long as the next one may share its blocks; -1 for none.
         self._last = -1
         self._may_share = True
@@ -119,7 +122,7 @@ class NodeWriter:
             TaskFailedError: A blob holds what cannot be stored.
         """
         with self._lock:
-            self._arrays(values)
+            self._arrays(flatten_values(values))
 
     def write(
         self,
@@ -162,15 +165,18 @@ class NodeWriter:
         folder, name = os.path.split(path)
         with self._lock:
             before = self._program
-            program, arrays = self._arrays(values, types)
+            parts = flatten_values(values)
+            program, arrays = self._arrays(parts, types if parts is values else None)
+            known_values = self._values if program is before else ()
+            memory = program.memory.take(parts, unchanged, known_values)
             end = program.most_bytes
             with disk_faults("E313", f"write {path}", place=folder, needed_bytes=end):
                 known = PreviousFile(unchanged, self._digests if program is before else ())
-                save = _Save(program, arrays, epoch, run_id, known, adjacent, over_removed)
+                save = _Save(program, memory, arrays, epoch, run_id, known, adjacent, over_removed)
                 # Whatever happens now, the last file is no longer that of these digests.
-                self._digests = ()
+                self._digests = self._values = ()
                 made = self._write(path, save)
-                self._digests = made.digests
+                self._digests, self._values = made.digests, memory.values
         return StoredFile(
             node=self._node,
             name=name,
@@ -195,11 +201,10 @@ class NodeWriter:
                 self._lock.release()
 
     def _arrays(
-        self, whole: Mapping[str, Value], types: ArrayTypes | None = None
+        self, values: Mapping[str, Value], types: ArrayTypes | None = None
     ) -> tuple[FileEncoder, list[Array]]:
-        values = flatten_values(whole)
         if self._program is not None:
-            arrays = self._program.arrays(values, types if values is whole else None)
+            arrays = self._program.arrays(values, types)
             if arrays is not None:
                 return self._program, arrays
         self._program, arrays = build_encoder(values, self._compression, self._origins)
@@ -271,8 +276,13 @@ class NodeWriter:
         try:
             if is_large:
                 file.start()
-            filling = BlockWriter(file, self._pool, most, old, save.program.first)
-            filled = save.program.fill(filling, save.arrays, save.epoch, save.known, save.adjacent)
+            program, memory = save.program, save.memory
+            filling = BlockWriter(
+                file, self._pool, most, old, program.first, digest_block=memory.digest_block
+            )
+            filled = program.fill(
+                filling, save.arrays, save.epoch, memory.values, save.known, save.adjacent
+            )
             file.wait()
         finally:
             file.stop()
@@ -294,6 +304,7 @@ class NodeWriter:
             digest=userblock.sha256(filled.tail),
             layout=save.program.layout.digest,
             parts=filled.parts,
+            types=save.program.types,
             format=userblock.FORMAT,
         )
         block = userblock.encode(header)

@@ -33,6 +33,7 @@ from jobrun.runtime.codegen.elementwise_chains import (
 from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.context.group_run_state import GroupRun, Start
 from jobrun.values.axis_order import axis_order
+from jobrun.values.structured_dtypes import same_dtype
 
 _Array = np.ndarray[Any, Any]
 
@@ -258,7 +259,7 @@ def _may_overwrite(old: Any, shape: tuple[int, ...], dtype: np.dtype[Any], count
     return (
         type(old) is np.ndarray
         and old.shape == shape
-        and old.dtype == dtype
+        and same_dtype(old.dtype, dtype)
         and old.flags.c_contiguous
         and old.flags.aligned
         and has_one_reference(old, count)
@@ -371,7 +372,7 @@ def _assign_arrays(
 
 def _take(free: list[int], dtypes: dict[int, np.dtype[Any]], dtype: np.dtype[Any]) -> int | None:
     for index in reversed(free):
-        if dtypes[index] == dtype:
+        if same_dtype(dtypes[index], dtype):
             free.remove(index)
             return index
     return None

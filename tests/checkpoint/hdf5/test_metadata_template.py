@@ -16,9 +16,9 @@ from tests.support.checkpoints import VALUES, write
 
 def test_metadata_of_one_layout_differ_in_addresses_only():
     layout = Layout.of(build_entries({"w": encode(np.zeros(3), "w"), "k": encode(1, "k")}))
-    template = Template(layout)
+    template = Template(layout, 1)
     places = [
-        Offsets(np.array([at, at + 16], np.uint64), at + 48, 1, at + 72) for at in (9008, 9024)
+        Offsets(np.array([at, at + 16], np.uint64), at + 48, 1, 1, at + 88) for at in (9008, 9024)
     ]
 
     first, second = (template.render(one) for one in places)
