@@ -592,6 +592,6 @@ def test_an_output_of_init_keeps_its_type_over_a_resume(folder):
 def test_a_list_is_no_data_file(folder):
     said = job(folder, '"x = [1, 2]"', "{save: {x: out.npy}}")
 
-    assert "E2" in said
-    assert "list of 2" in said
+    assert "E286" in said
+    assert "it is a list" in said
     assert "array(x)" in said

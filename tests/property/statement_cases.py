@@ -119,7 +119,8 @@ class _ExpressionDraw:
             return self._leaf()
         first, second = self.expression(depth - 1), self.expression(depth - 1)
         form = pick.randrange(11)
-        self.has_others |= form in (5, 6, 7)
+        # An index of a literal number is refused even where it is not reached.
+        self.has_others |= form in (5, 6, 7) or (form == 4 and first in NUMBERS)
         match form:
             case 0:
                 return f"({pick.choice(_UNARY)}{first})"
