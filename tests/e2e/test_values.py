@@ -590,7 +590,7 @@ def test_an_output_of_init_keeps_its_type_over_a_resume(folder):
 
 
 def test_a_list_is_no_data_file(folder):
-    said = job(folder, '"x = [1, 2]"', "{save: {x: out.npy}}")
+    said = job(folder, '"x = [1, 2]"', "{save: {x: out.npy}}", code=3)
 
     assert "E286" in said
     assert "it is a list" in said
