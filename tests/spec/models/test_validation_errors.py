@@ -22,7 +22,7 @@ def _fault(body, header=HEADER):
 KINDS = [
     ("epoch: [{steps: []}]", "E020", "3:9", "epoch[0].task", "missing key", "unique in the job"),
     ("stp: 1", "E021", "3:1", "stp", "unknown key", "did you mean 'stop'?"),
-    ("zzz: 1", "E021", "3:1", "zzz", "unknown key", "allowed here: adapt, blas_threads, checkpoint"),
+    ("zzz: 1", "E021", "3:1", "zzz", "unknown key", "allowed here: adapt, blas_threads"),
     ("k: 1\nparams: {k: 2}", "E021", "3:1", "k", "unknown key", "did you mean 'params.k'?"),
     ("seed: x", "E022", "3:7", "seed", "expected an integer, found the text 'x'", "write"),
     ("seed: '3'", "E022", "3:7", "seed", "found the text '3'", "without quotes"),
