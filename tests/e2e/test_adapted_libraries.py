@@ -232,6 +232,26 @@ def test_one_line_admits_all_classes_of_a_study_or_a_population(tmp_path, name, 
         assert ours == theirs
 
 
+def test_a_class_that_comes_later_is_admitted_and_the_run_continues(tmp_path):
+    (tmp_path / "things.py").write_text("class One: pass\nclass Two: pass\n")
+    program = (
+        "import things\ndef start(generators): return [0]\n"
+        "def step(state, epoch, generators):\n"
+        "    if epoch == 3: state += [things.One(), things.Two()]\n"
+        "    return float(len(state) * epoch)\n"
+    )
+    _write(tmp_path, program)
+    refused = jobrun("run", "job.yaml", cwd=tmp_path)
+    assert refused.returncode == 1
+    assert "these 2 classes: things.One, at 'state/1'; things.Two" in refused.stderr
+    assert "epoch 2 is saved" in refused.stderr
+
+    _write(tmp_path, program, "\nadapt: [things]")
+    resumed = jobrun("run", "job.yaml", "--resume", "auto", "--strict", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert _metrics(only_run(tmp_path / "runs")) == [1.0, 2.0, 9.0, 12.0, 15.0]
+
+
 def test_an_object_lives_on_and_what_its_adapter_leaves_out_is_named(tmp_path):
     pytest.importorskip("ase", reason="CI installs it")
     _write(tmp_path, ASE.replace("MORE", ASE_ADAPTER))
