@@ -80,9 +80,9 @@ def command(
     dry_run: bool,
     **limits: Any,
 ) -> int:
-    r"""Continue RUN: a directory, a name, the start of one, 'latest', or a URL.
+    r"""Continue RUN: a directory, a name, its start, 'latest', a URL; or the newest unfinished run.
 
-    Without RUN, the newest unfinished run. A finished run returns at once.
+    A finished run returns at once.
 
     \b
     Examples:
