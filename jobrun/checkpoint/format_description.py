@@ -51,8 +51,8 @@ HDF5
                  what the program of a run step has in its state_dir: uint8, the bytes of a tar
                  archive (pax; files with holes in GNU's sparse format 1.0), none for an empty
                  directory: entries in the order of their names, with modes and times, without
-                 owners. It begins with the pax comment '{archive}'; without, an older jobrun wrote
-                 it, and there are no times
+                 owners. It begins with the pax comment '{archive}'; an archive of an
+                 older jobrun does not, and has no times
     attributes   kind (array, numpy, bool, int, float, complex, text, counter), dtype (the logical
                  one), order (where the array is not in C order in memory: its axes from the
                  slowest to the fastest, as in 1,0; the dataset has the logical shape), role

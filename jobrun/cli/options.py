@@ -32,7 +32,8 @@ _OPTION_GROUPS = {
         "--resume", "--epoch", "--accept-drift", "--strict", "--allow-lost", "--dry-run", "--blobs"
     ),
     "Limits and nodes": (
-        "--epochs", "--max-epochs", "--time", "--grace", "--session", "--max-failures", "--map"
+        "--epochs", "--max-epochs", "--time", "--grace", "--stop-signal", "--session",
+        "--max-failures", "--map",
     ),
     "Output": (),
 }  # fmt: skip

@@ -4,7 +4,7 @@ Whatever ends a process by default, and is no crash, asks for its end: batch sys
 and service managers each have a signal of their own for that. ::
 
     CLASSIC       handled even where the program that calls jobrun has a handler for it
-    others        left to whoever handles them already, such as a profiler its SIGPROF
+    others        left to code that handles them already, such as a profiler its SIGPROF
 
 The supervisor passes signals on to its child under numbers of its own: a signal that is sent to a
 whole process group or container reaches the child by itself, too; the number distinguishes the
@@ -79,8 +79,8 @@ _NEVER = {"KILL", "STOP", "CONT", "CHLD", "CLD", "SEGV", "BUS", "FPE", "ILL", "A
 def own_handler(handler: Handler) -> Handler:
     """Mark a signal handler as jobrun's own, so that processes that tasks fork do not inherit it.
 
-    They get the handler that Python has by default: ``Process.terminate`` must end them, and tell
-    nothing to the run.
+    They get the handler that Python has by default: ``Process.terminate`` must end them, and the
+    run must not hear of it.
     """
     handler.is_own = True  # type: ignore[attr-defined]
     return handler

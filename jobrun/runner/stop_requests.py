@@ -227,7 +227,7 @@ class StopRequests:
         """Note that a signal reached our handler, and not one that a callable has set meanwhile.
 
         Others need no handler: they are read from the wakeup descriptor, also while code in C
-        runs, and whoever handles them.
+        runs, and whatever handles them.
         """
         if number in FLEETING:
             with contextlib.suppress(BlockingIOError):

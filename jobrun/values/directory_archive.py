@@ -1,7 +1,7 @@
 """Recognise the stored form of a program's ``state_dir``, and compare two without their times.
 
 It is a tar archive (pax) in an array of bytes that begins with ``MARK``. When a file was written is
-restored, but is no result: the clock goes on from one run to the next.
+restored, but is no result: it is another time in each run.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def test_a_site_names_a_signal_as_the_shell_does(text, name):
     assert signal_name(parse_stop_signal(text)) == name
 
 
-@pytest.mark.parametrize("text", ["KILL", "9", "SEGV", "CONT", "NONE", "", "_BLOCK", "QUIT+1"])
+@pytest.mark.parametrize("text", ["KILL", "9", "SEGV", "CONT", "NONE", "_BLOCK", "QUIT+1"])
 def test_what_cannot_be_a_stop_signal_is_refused(text):
     with pytest.raises(ValueError, match=re.escape(text)):
         parse_stop_signal(text)

@@ -73,9 +73,8 @@ def test_how_much_it_is_is_shown_by_plan_and_at_the_first_save(tmp_path):
 def test_more_than_its_limit_fails_the_epoch_and_loses_nothing(tmp_path):
     _spec(tmp_path, 10, "{name: own, max_size: 100kB}")
     text = (tmp_path / "keeps.yaml").read_text()
-    text = text.replace(
-        "ls -l", "test $JOBRUN_EPOCH != 3 || head -c 150000 /dev/zero > huge; ls -l"
-    )
+    more = "test $JOBRUN_EPOCH != 3 || head -c 150000 /dev/zero > huge; ls -l"
+    text = text.replace("ls -l", more)
     (tmp_path / "keeps.yaml").write_text(text)
     done = jobrun("run", "keeps.yaml", cwd=tmp_path)
 

@@ -80,9 +80,7 @@ def command(
     dry_run: bool,
     **limits: Any,
 ) -> int:
-    r"""Continue RUN: a directory, a name, the start of one, 'latest', or a URL.
-
-    Without RUN, the newest unfinished run. A finished run returns at once.
+    r"""Continue RUN (directory, name, its start, 'latest' or URL), or the newest unfinished.
 
     \b
     Examples:

@@ -124,10 +124,9 @@ def limit_options(function: Function) -> Function:
                 multiple=True,
                 metavar="NAME",
                 envvar=VARIABLE,
-                show_envvar=True,
                 expose_value=False,
                 callback=_export_stop_signals,
-                help="A further signal that means save and stop, such as QUIT.",
+                help="A further signal to save at, such as QUIT.",
             ),
             option(
                 "--trust-dir",

@@ -71,7 +71,7 @@ def test_a_key_is_explained_wherever_it_stands(capsys):
     assert invoke(["explain", "state_dir"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("steps.run: A shell command.\n")
-    assert "state_dir  name: a directory of the program" in out
+    assert "state_dir  name or mapping: a directory of the program" in out
 
 
 def test_a_word_that_is_a_function_and_a_step_is_explained_as_both(capsys):

@@ -15,6 +15,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.runtime.steps import state_directory
@@ -306,19 +308,72 @@ def test_a_full_disk_is_an_error_of_the_machine(act, folder, monkeypatch):
     assert (folder / "file").read_bytes() == bytes(1 << 20)
 
 
+def _archive(*entries):
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w") as archive:
+        for name, kind, target in entries:
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = kind, target
+            archive.addfile(entry)
+    return np.frombuffer(whole.getvalue(), np.uint8)
+
+
 @pytest.mark.parametrize(
-    ("name", "link"), [("/abs", ""), ("../out", ""), ("a", "/etc/passwd"), ("a", "../../x")]
-)
-def test_an_archive_that_leads_out_is_refused(name, link, folder):
-    data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        entry = tarfile.TarInfo(name)
-        if link:
-            entry.type, entry.linkname = tarfile.SYMTYPE, link
-        archive.addfile(entry)
-    with pytest.raises(TaskFailedError, match="E214"):
-        restore_directory(np.frombuffer(data.getvalue(), np.uint8), folder)
-    assert sorted(path.name for path in folder.parent.iterdir()) in ([], ["own"])
+    "entries",
+    [
+        [("../x", tarfile.REGTYPE, "")],
+        [("/tmp/x", tarfile.REGTYPE, "")],
+        [("x", tarfile.SYMTYPE, "/etc")],
+        [("x", tarfile.LNKTYPE, "/etc/passwd")],
+        [("x", tarfile.FIFOTYPE, "")],
+        [
+            ("a", tarfile.DIRTYPE, ""), ("a/b", tarfile.DIRTYPE, ""), ("c", tarfile.DIRTYPE, ""),
+            ("a/b/l", tarfile.SYMTYPE, "../../c"), ("m", tarfile.SYMTYPE, "a/b/l/../.."),
+            ("m/x", tarfile.REGTYPE, ""),
+        ],
+    ],
+)  # fmt: skip
+def test_bytes_of_another_program_write_nothing_outside(entries, tmp_path):
+    (tmp_path / "in").mkdir()
+
+    with pytest.raises(TaskFailedError):
+        unpack_directory(_archive(*entries), tmp_path / "in" / "one")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    assert {path.name for path in (tmp_path / "in").iterdir()} == set()
+
+
+def test_bytes_that_are_no_archive_are_refused(tmp_path):
+    with pytest.raises(TaskFailedError, match="the stored directory cannot be read"):
+        unpack_directory(np.full(2000, 7, np.uint8), tmp_path / "one")
+
+
+_NAMES = st.text("ab.é ", min_size=1, max_size=3).filter(lambda name: name.strip("."))
+_TREES = st.recursive(
+    st.binary(max_size=50),
+    lambda inside: st.dictionaries(_NAMES, inside, max_size=3),
+    max_leaves=8,
+).filter(lambda tree: isinstance(tree, dict))
+
+
+def _write(tree, folder):
+    folder.mkdir()
+    for name, inside in tree.items():
+        if isinstance(inside, dict):
+            _write(inside, folder / name)
+        else:
+            (folder / name).write_bytes(inside)
+
+
+@settings(max_examples=40, deadline=None)
+@given(tree=_TREES)
+def test_any_folder_comes_back(tree, tmp_path_factory):
+    place = tmp_path_factory.mktemp("any")
+    _write(tree, place / "one")
+
+    unpack_directory(pack_directory(place / "one"), place / "other")
+
+    assert _facts(place / "other") == _facts(place / "one")
 
 
 def test_a_file_of_more_than_8_gib_of_data_in_several_pieces_has_a_right_header():
