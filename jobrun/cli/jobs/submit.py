@@ -114,13 +114,13 @@ def command(shell: Shell, /, spec: str, words: tuple[str, ...], **given: Any) ->
             if given["as_json"]
             else text.rstrip("\n")
         )
-        shell.print(shown)
+        shell.print_text(shown)
         return
     with disk_faults("E354", f"make {batch.runs.parent}"):
         make_directory(batch.runs.parent)
     number = submit(text)
     if given["as_json"]:
-        shell.print(render_json_document("submitted", {"job": number, "script": text}))
+        shell.print_text(render_json_document("submitted", {"job": number, "script": text}))
         return
     output = str(batch.runs.parent / f"slurm-{batch.name}-{number}.log")
     shell.print(number)

@@ -28,6 +28,7 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ExpectationError, LockedError, TaskFailedError, UsageError
 from jobrun.core.files.disk import disk_faults
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.terminal_text import control
 from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
 from jobrun.tools.sweep.axes import enumerate_points, parse_axes
 from jobrun.tools.sweep.point_outcomes import (
@@ -57,7 +58,7 @@ from jobrun.tools.sweep.sweep_design import (
 _COUNT = click.IntRange(min=1)
 _STOPPED, _INTERRUPTED = 75, 130
 _LOOK_EVERY_S = 1.0
-_CLEAR_SCREEN = "\x1b[2J\x1b[H"
+_CLEAR_SCREEN = control("2J") + control("H")
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +247,7 @@ def _exit_code(found: Sequence[Outcome]) -> int:
 def _show(sweep: _Sweep, found: Sequence[Outcome], shell: Shell, given: dict[str, Any]) -> None:
     best = rank_outcomes(found, sweep.aim)
     if given["as_csv_text"]:
-        shell.print(outcomes_csv(found).rstrip("\n"))
+        shell.print_text(outcomes_csv(found).rstrip("\n"))
         return
     if given["as_json"]:
         content = {
@@ -256,7 +257,7 @@ def _show(sweep: _Sweep, found: Sequence[Outcome], shell: Shell, given: dict[str
             "best": outcome_values(best[0]) if best else None,
             "points": [outcome_values(one) for one in found],
         }
-        shell.print(render_json_document("sweep", content))
+        shell.print_text(render_json_document("sweep", content))
         return
     from jobrun.cli.progress.sweep_output import print_results  # noqa: PLC0415 - brings rich in
 

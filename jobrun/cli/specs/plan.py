@@ -64,13 +64,13 @@ def command(
     bound_s = measure_loss_bound(Path(run_dir, job.name) / _EVENTS, job.checkpoint)
     if as_json:
         document = plan_json(job, types.owned, types.made)
-        shell.print(render_json({**document, "loss_bound_s": bound_s}))
+        shell.print_text(render_json({**document, "loss_bound_s": bound_s}))
     else:
         bound = ""
         if bound_s is not None:
             bound = f"by its newest run, a kill loses at most {span(bound_s)} of work"
         text = plan_text(job, types.owned, types.made, bound).rstrip("\n")
-        shell.print("\n".join(_wrapped(text, shell.result_width)))
+        shell.print(*_wrapped(text, shell.result_width))
     return SpecError.exit_code if errors_only((*types.faults, *calls)) else 0
 
 
