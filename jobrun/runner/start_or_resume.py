@@ -77,8 +77,8 @@ from jobrun.runner.rundir.run_directories import (
     remove_directory,
     require_own,
     require_own_parent,
+    require_readable_runs,
     runs,
-    unreadable_runs,
 )
 from jobrun.runner.rundir.run_json import RunRecord, write_record
 from jobrun.runner.stop_requests import exit_on_early_signal, require_valid_deadline
@@ -104,7 +104,6 @@ else:
 # Of a new run's directory, what its ``run.json`` says of its parent.
 Parent = Callable[[Path], dict[str, Any]]
 
-_MINUTE = len("20261121-0942")
 
 __all__ = [
     "RunOptions", "RunResult", "choose_run", "resume_run", "run_with_policy", "start_run",
@@ -443,7 +442,7 @@ def run_with_policy(
     """
     newest = newest_run(options.run_dir, job.name)
     if resume != "never":
-        _require_readable(options.run_dir, job.name, newest)
+        require_readable_runs(options.run_dir, job.name, newest)
     if newest is not None and not newest.record.resumable:
         newest = None
     if resume in ("", "auto"):
@@ -529,19 +528,6 @@ def _new_record(
         host=os.uname().nodename,
         version=__version__,
     )
-
-
-def _require_readable(run_dir: Path, job: str, newest: Run | None) -> None:
-    """Refuse to start a run beside one that has saved epochs and a damaged ``run.json``."""
-    for path in unreadable_runs(run_dir, job):
-        # Names begin with the minute in which a run was made.
-        if newest is None or path.name[:_MINUTE] >= newest.path.name[:_MINUTE]:
-            raise CheckpointError.of(
-                "E375",
-                f"{path} has saved epochs, and its run.json is missing or damaged",
-                "put run.json back from a copy of the run; or move the directory away; "
-                "or start again: jobrun run SPEC --resume never",
-            )
 
 
 def _has_nothing_new(run: Run, options: RunOptions, loaded: Authored | None) -> bool:

@@ -135,7 +135,7 @@ def _list(shell: Shell, /, job: str, run_dir: str, **given: Any) -> None:
         _print_table(found, shell, now, given)
     else:
         none = f"no runs in {root}; {suggest_run_dir(root)}"
-        shell.say(f"no such run in {root}" if listed.runs else none)
+        shell.say(f"no such run in {root}" if listed.runs or listed.faults else none)
 
 
 def _selected(
