@@ -15,6 +15,8 @@ TOP_LEVEL = {
 LEFT_BY_TOOLS = {"build", "dist", "runs"}
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|NotImplemented" r"Error")
 
+# The first option of Python where it is started with a module or a program.
+PYTHON = re.compile(r'sys\.executable, (?:\*[\w.()]+, )?"(-\w)"')
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -32,3 +34,12 @@ def test_the_top_level_holds_only_what_was_agreed():
 def test_nothing_is_left_unfinished():
     marks = {_named(path): UNFINISHED.findall(path.read_text()) for path in MODULES}
     assert {name: found for name, found in marks.items() if found} == {}
+
+
+def test_no_module_of_the_working_directory_is_imported_by_processes_that_are_started():
+    # 'python -m' and 'python -c' look there first, without -P or -I.
+    started = {_named(path): PYTHON.findall(path.read_text()) for path in MODULES}
+
+    options = [(name, option) for name, found in started.items() for option in found]
+    assert len(options) > 5
+    assert [one for one in options if one[1] not in ("-P", "-I")] == []

@@ -137,7 +137,7 @@ def _batch(spec: str, prepared: Prepared, words: Sequence[str], given: dict[str,
     found = Batch(
         name=job.name,
         command=(*words_of_run, "--run-dir", str(runs.parent)),
-        jobrun=(sys.executable, "-m", "jobrun"),
+        jobrun=(sys.executable, "-P", "-m", "jobrun"),
         directory=Path.cwd(),
         runs=runs,
         settings=_settings(given),
