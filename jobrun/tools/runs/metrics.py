@@ -13,8 +13,8 @@ from jobrun.core.files.json_files import read_lines, read_tail
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integer_hex, is_long
 from jobrun.core.text.names import did_you_mean
-from jobrun.runner.rundir.journal import read_journal
 from jobrun.core.text.terminal_text import csv_text
+from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.logs import read_events, read_values, unreadable_file_error
 from jobrun.runner.rundir.metrics_check import MetricsGap, find_metrics_gaps, has_lost_metrics
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, METRICS_NAME, Run

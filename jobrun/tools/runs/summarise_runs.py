@@ -114,8 +114,8 @@ def read_summaries(run_dir: Path, job: str = "", newest: int | None = None) -> R
             faults.append(f"{path}: {_describe(error)}")
 
     if newest is None:
-        listed = list(read_index(run_dir, _SUMMARIES, note))
-        known = {path for path, _ in listed}
+        summaries = list(read_index(run_dir, _SUMMARIES, note))
+        listed, known = iter(summaries), {path for path, _ in summaries}
     else:
         ordered = OrderedRuns(run_dir, _SUMMARIES, note)
         known = set(ordered.paths)
