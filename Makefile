@@ -32,10 +32,11 @@ help:
 run: $(VENV)/.installed
 	$(BIN)/jobrun run specs/digits-kmeans.yaml --resume never
 
-# Rewriting the asserts of all modules takes longer than their import; what fails is run again with
-# it, to show the values, and has failed all the same.
+# Rewriting the asserts of all modules takes longer than their import; tests that fail (exit code 1)
+# are run again with it, to show the values, and have failed all the same.
 test: $(VENV)/.installed-dev
-	$(PYTEST) --assert=plain -m $(QUICK) || { $(PYTEST) --last-failed -m $(QUICK); exit 1; }
+	$(PYTEST) --assert=plain -m $(QUICK) || \
+		{ code=$$?; [ $$code != 1 ] || $(PYTEST) --last-failed -m $(QUICK); exit $$code; }
 
 test-all: $(VENV)/.installed-dev
 	$(PYTEST) -m "not benchmark"

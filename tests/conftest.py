@@ -54,6 +54,19 @@ _LONG_TEST_S = 600
 
 
 _left_out: list[str] = []
+_uncollected: list[str] = []
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """Note a module that could not be collected."""
+    if report.failed:
+        _uncollected.append(report.nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End with 2 if a module could not be collected, as without xdist, and not with 1."""
+    if _uncollected:
+        session.exitstatus = pytest.ExitCode.INTERRUPTED
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

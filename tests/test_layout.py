@@ -16,6 +16,8 @@ TOP_LEVEL = {
 LEFT_BY_TOOLS = {"build", "dist", "runs"}
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|NotImplemented" r"Error")
 
+# The first option of Python where it is started with a module or a program.
+PYTHON = re.compile(r'sys\.executable, (?:\*[\w.()]+, )?"(-\w)"')
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -70,3 +72,12 @@ def _is_variable_dtype(node: ast.expr) -> bool:
     if isinstance(node, ast.Subscript):
         return ast.unparse(node.value).endswith("dtypes")
     return isinstance(node, ast.Name) and node.id.endswith("dtype")
+
+
+def test_no_module_of_the_working_directory_is_imported_by_processes_that_are_started():
+    # 'python -m' and 'python -c' look there first, without -P or -I.
+    started = {_named(path): PYTHON.findall(path.read_text()) for path in MODULES}
+
+    options = [(name, option) for name, found in started.items() for option in found]
+    assert len(options) > 5
+    assert [one for one in options if one[1] not in ("-P", "-I")] == []

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobrun.core.errors import JobrunError
+from jobrun.core.text.terminal_text import visible
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -54,8 +55,9 @@ class CompletedText(_TextType):
         found: list[CompletionItem[str]] = []
         with suppress(JobrunError, OSError, ValueError):
             for word, about in self._offer(ctx, incomplete):
-                if word.startswith(incomplete):
-                    found.append(CompletionItem(word, help=about or None))
+                # A shell reads candidates by lines, and shows them as they are.
+                if word.startswith(incomplete) and word.isprintable():
+                    found.append(CompletionItem(word, help=visible(about) or None))
                 if len(found) == _MOST:
                     break
         return found

@@ -42,7 +42,7 @@ def command(shell: Shell, shell_name: str | None) -> None:
     name = shell_name or (own if own in _SHELLS else "bash")
     kind = WholeLineBash if name == "bash" else get_completion_class(name)
     if kind is not None:
-        shell.print(kind(group, {}, "jobrun", COMPLETION_VARIABLE).source().strip())
+        shell.print_text(kind(group, {}, "jobrun", COMPLETION_VARIABLE).source().strip())
     shell.say(_HOW[name])
 
 

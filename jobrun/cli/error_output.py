@@ -12,7 +12,7 @@ import click
 from jobrun.cli.formatting import wrap_line
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import Fault
-from jobrun.core.text.fault_text import as_item, excerpt, headline, render_github, visible
+from jobrun.core.text.fault_text import as_item, excerpt, headline, render_github
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.version import __version__
 
@@ -48,24 +48,24 @@ def print_faults(faults: Sequence[Fault], shell: Shell) -> None:
         if shell.log_format == "json":
             import json  # noqa: PLC0415 - for programs only
 
-            shell.say(json.dumps({"event": "Fault", **as_item(fault)}, ensure_ascii=False))
+            shell.say(json.dumps({"event": "Fault", **as_item(fault)}))
             continue
         if fault.where is not None and fault.where.line and fault.where.file not in texts:
             texts[fault.where.file] = _text(fault.where.file)
-        shell.say(_render(fault, texts, shell))
+        shell.say(*_render(fault, texts, shell))
         if shell.log_format == "github":
             shell.say(render_github(fault))
 
 
-def _render(fault: Fault, files: Mapping[str, str], shell: Shell) -> str:
-    """Render an error (``Fault``) as output for stderr, in colour on a terminal."""
+def _render(fault: Fault, files: Mapping[str, str], shell: Shell) -> list[str]:
+    """Render an error (``Fault``) as lines for stderr, in colour on a terminal."""
     colour = "red" if fault.severity == "error" else "yellow"
     kind, bracket, rest = headline(fault).partition("]")
     width, indent = shell.message_width, len(_INDENT)
     first, *others = wrap_line(kind + bracket + rest, width, indent)
     painted = shell.paint(kind + bracket, "bold", colour)
     lines = [first.replace(kind + bracket, painted, 1), *others]
-    shown, mend = excerpt(fault, files), visible(fault.mend)
+    shown, mend = excerpt(fault, files), fault.mend
     if shown is not None:
         carets = shell.paint("^" * shown.carets, "bold", colour)
         lines.append(shell.paint(f"{shown.number:>5} | ", "dim") + shown.text)
@@ -76,7 +76,7 @@ def _render(fault: Fault, files: Mapping[str, str], shell: Shell) -> str:
     if mend:
         first, *others = wrap_line(f"{_INDENT}= {mend}", width, indent + 2)
         lines += [f"{shell.paint(first[: indent + 2], 'dim')}{first[indent + 2 :]}", *others]
-    return "\n".join(line.rstrip() for line in lines)
+    return [line.rstrip() for line in lines]
 
 
 def _text(name: str) -> str:

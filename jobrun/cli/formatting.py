@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jobrun.core.text.big_integers import integer_hex, is_long
+from jobrun.core.text.terminal_text import printable_json
 from jobrun.core.text.units import number, size, span
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ def render_json(content: Mapping[str, Any]) -> str:
     """Format command output as JSON; NaN, infinity and very long integers become text."""
     import json  # noqa: PLC0415 - for programs only
 
-    return json.dumps(_plain(dict(content)), indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(_plain(dict(content)), indent=2, ensure_ascii=False, allow_nan=False)
+    return printable_json(text)
 
 
 def shorten_path(path: str) -> str:

@@ -68,7 +68,7 @@ def _failed(error: BaseException, faults: Sequence[Fault], exit_code: int, shell
     if shell.debug:
         import traceback  # noqa: PLC0415
 
-        shell.say("".join(traceback.format_exception(error)).rstrip())
+        shell.say(*"".join(traceback.format_exception(error)).rstrip().split("\n"))
     print_faults(faults, shell)
     for note in getattr(error, "__notes__", ()):
         shell.say(f"  {note}")
@@ -83,7 +83,7 @@ def _crashed(error: Exception, arguments: Sequence[str], shell: Shell) -> int:
     trace = "".join(traceback.format_exception(error))
     report = write_report(trace, arguments)
     if shell.debug or report is None:
-        shell.say(trace.rstrip())
+        shell.say(*trace.rstrip().split("\n"))
     fault = Fault(
         "E414",
         f"internal error: {type(error).__name__}: {error}",

@@ -10,12 +10,13 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.terminal_text import style, terminal_line
 
 if TYPE_CHECKING:
     from jobrun.cli.supervised_child import SharedState
@@ -49,14 +50,16 @@ class Shell:
     shared: SharedState | None = None
     has_reader: bool = True
 
-    def print(self, text: str) -> None:
-        """Write a command's result and a line end to stdout, whether or not that is a terminal.
+    def print(self, *lines: str) -> None:
+        """Write the lines of a command's result to stdout, whether or not that is a terminal.
+
+        A line end within a line is foreign text, and is shown as any other control character.
 
         Raises:
             EnvironmentFaultError: It cannot be written (a full disk); not when the reader is gone.
         """
         try:
-            _write(sys.stdout, text + "\n")
+            _write(sys.stdout, lines)
         except OSError as error:
             _silence(sys.stdout)
             self.has_reader = False
@@ -67,10 +70,14 @@ class Shell:
                     "redirect standard output to a place with free space",
                 ) from error
 
-    def say(self, text: str) -> None:
-        """Write a message for people to the terminal's stderr; never raises."""
+    def print_text(self, text: str) -> None:
+        """Write to stdout a result whose line ends are its own, such as a JSON document."""
+        self.print(*text.split("\n"))
+
+    def say(self, *lines: str) -> None:
+        """Write the lines of a message for people to the terminal's stderr; never raises."""
         try:
-            _write(sys.stderr, text + "\n")
+            _write(sys.stderr, lines)
         except OSError:
             _silence(sys.stderr)
 
@@ -129,8 +136,7 @@ class Shell:
         wanted = self._colours_on(sys.stdout) if result else self.colours
         if not wanted or not styles:
             return text
-        codes = ";".join(_STYLES[style] for style in styles)
-        return f"\x1b[{codes}m{text}\x1b[0m"
+        return style(text, ";".join(_STYLES[name] for name in styles))
 
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -141,9 +147,10 @@ def _draws(stream: TextIO) -> bool:
     return (stream.encoding or "utf-8").lower().replace("-", "").startswith("utf")
 
 
-def _write(stream: TextIO | None, text: str) -> None:
+def _write(stream: TextIO | None, lines: Sequence[str]) -> None:
     if stream is None or stream.closed:
         return
+    text = "".join(f"{terminal_line(line)}\n" for line in lines)
     try:
         stream.write(text)
     except UnicodeEncodeError:

@@ -8,15 +8,30 @@ from pathlib import Path
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.files import file_formats
 from jobrun.core.text.names import did_you_mean
+from jobrun.core.text.patterns import lazy_pattern
 
+_SCHEME = lazy_pattern(r"(?:^|/)([a-z][a-z0-9+.-]+):/")
 UNEVEN_MEND = (
     "read them with readers of their own, or make them one length; where one holds lengths of "
     "parts of the other, name both in one field: {values: …, lengths: …}"
 )
 
 
+def copying_mend(path: str) -> str:
+    """Advise to copy what a URL names in place of a data file; empty for a path.
+
+    Args:
+        path: As it was written, or below the folder of the spec, where ``//`` became ``/``.
+    """
+    if (scheme := _SCHEME.search(path)) is None:
+        return ""
+    return f"{scheme[1]}:// is a URL, no path: copy it to a file first, such as by a 'run' step"
+
+
 def missing_file(path: str) -> EnvironmentFaultError:
     """Build the error for a data file that does not exist; suggest the nearest name."""
+    if mend := copying_mend(path):
+        return EnvironmentFaultError.of("E280", f"there is no file {path}", mend)
     folder = Path(path).parent
     if not folder.is_dir():
         return EnvironmentFaultError.of(

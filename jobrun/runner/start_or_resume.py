@@ -81,8 +81,8 @@ from jobrun.runner.rundir.run_directories import (
     remove_directory,
     require_own,
     require_own_parent,
+    require_readable_runs,
     runs,
-    unreadable_runs,
 )
 from jobrun.runner.rundir.run_index import dump_inputs
 from jobrun.runner.rundir.run_inputs import SEED, RunInputs, read_inputs
@@ -110,7 +110,6 @@ else:
 # Of a new run's directory, what its ``run.json`` says of its parent.
 Parent = Callable[[Path], dict[str, Any]]
 
-_MINUTE = len("20261121-0942")
 
 __all__ = [
     "RunOptions", "RunResult", "choose_run", "resume_run", "run_with_policy", "start_run",
@@ -540,13 +539,13 @@ def _choose_by_policy(
     Raises:
         UsageError: E352, it is unfinished, and the policy is empty.
         CheckpointError: E360, there is none, and the policy is ``must``; E375, see
-            ``_require_readable``.
+            ``require_readable_runs``.
     """
     if resume == "never":
         return None
     inputs = known_inputs(loaded, job.seed)
     newest = newest_run(options.run_dir, job.name, inputs)
-    _require_readable(options.run_dir, job.name, newest)
+    require_readable_runs(options.run_dir, job.name, newest)
     can_continue = newest is not None and newest.record.resumable
     if resume == "must" and not can_continue:
         raise _no_run_error(job.name, options.run_dir, inputs)
@@ -650,19 +649,6 @@ def _new_record(
         host=os.uname().nodename,
         version=__version__,
     )
-
-
-def _require_readable(run_dir: Path, job: str, newest: Run | None) -> None:
-    """Refuse to start a run beside one that has saved epochs and a damaged ``run.json``."""
-    for path in unreadable_runs(run_dir, job):
-        # Names begin with the minute in which a run was made.
-        if newest is None or path.name[:_MINUTE] >= newest.path.name[:_MINUTE]:
-            raise CheckpointError.of(
-                "E375",
-                f"{path} has saved epochs, and its run.json is missing or damaged",
-                "put run.json back from a copy of the run; or move the directory away; "
-                "or start again: jobrun run SPEC --resume never",
-            )
 
 
 def _has_nothing_new(run: Run, options: RunOptions, loaded: Authored | None) -> bool:

@@ -10,6 +10,7 @@ from jobrun.spec.load import LoadedSpec
 from jobrun.spec.recorded_origins import ordered
 from jobrun.spec.yaml.pyyaml import yaml
 from jobrun.spec.yaml.scalars import NumberRangeError, old_reading, resolve
+from jobrun.spec.yaml.spec_text import FORBIDDEN
 
 
 def dump_resolved(loaded: LoadedSpec) -> str:
@@ -26,7 +27,8 @@ def dump_tree(tree: dict[str, Any]) -> str:
     text: str = yaml.dump(
         tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**30, indent=2
     )
-    return text
+    # PyYAML writes some as they are, which our reader refuses: they are within double quotes.
+    return FORBIDDEN.sub(lambda char: f"\\u{ord(char[0]):04x}", text)
 
 
 class _Dumper(yaml.SafeDumper):

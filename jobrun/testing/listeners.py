@@ -132,7 +132,7 @@ def start(
     }
     given = json.dumps([name, facts, history, records, is_killed])
     ended = subprocess.run(
-        [sys.executable, "-m", "jobrun.testing.listeners"],
+        [sys.executable, "-P", "-m", "jobrun.testing.listeners"],
         input=given,
         text=True,
         check=False,

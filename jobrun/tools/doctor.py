@@ -212,7 +212,7 @@ def _lock(place: Path) -> Finding:
         )
         program += "sys.exit(0 if is_live(Path(sys.argv[1])) else 1)"
         held = subprocess.run(  # noqa: S603 - this interpreter, our own words
-            [sys.executable, "-c", program, str(place)], check=False, stdin=subprocess.DEVNULL
+            [sys.executable, "-P", "-c", program, str(place)], check=False, stdin=subprocess.DEVNULL
         )
     if held.returncode or is_live(place):
         return Finding(

@@ -60,7 +60,7 @@ Dtypes       {dtypes}
 
 Bounds
   {characters} characters and {parts} parts in one expression, {depth} levels deep
-  {items} items in a list, {text_kib} KiB of text; a list is repeated to at most as many items
+  {items} items in a list, {text_kib} KiB of text; lists are not repeated by *: tile(x, times)
   integers of 64 bits, also in constant expressions: 2 ** 65 and 1 << 65 are refused
   text is concatenated with + and compared; not multiplied, and not formatted with %
   at run time a power, shift or product of Python ints has at most a million bits

@@ -26,6 +26,7 @@ _OWN = {
     "wrap": "the script is what runs",
     "chdir": "change to the directory before you submit",
 }
+_CONTROL = lazy_pattern(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _KEY = lazy_pattern(r"[a-z][a-z-]*")
 _PLAIN = lazy_pattern(r"[\w./:@%+=,\[\]*-]*")
 _ASK_S = 60.0
@@ -112,7 +113,11 @@ def slurm_time(seconds: float) -> str:
 
 
 def render_script(batch: Batch) -> str:
-    """Render the Slurm batch script, for bash."""
+    """Render the Slurm batch script, for bash.
+
+    Raises:
+        UsageError: E403, a path or a word has a line break or another control character.
+    """
     lines = ["#!/bin/bash", *_options(batch), ""]
     lines += [
         f"# Written by jobrun {__version__}. Each start continues where the last one ended.",
@@ -148,7 +153,14 @@ def render_script(batch: Batch) -> str:
         "fi",
         *(("end_cluster",) if batch.hosts > 1 else ()),
     ]
-    return "\n".join([*lines, *(_again() if batch.again else ()), 'exit "$code"', ""])
+    lines += [*(_again() if batch.again else ()), 'exit "$code"', ""]
+    for line in filter(_CONTROL.search, lines):
+        raise UsageError.of(
+            "E403",
+            f"a line of the batch script would have a control character: {line.strip()}",
+            "rename the directory or the file, or leave the character out of the option",
+        )
+    return "\n".join(lines)
 
 
 def submit(text: str) -> str:

@@ -90,7 +90,7 @@ def run_smoke_tests(
 
 
 def _run(spec: str, words: Sequence[str], environment: Mapping[str, str]) -> SmokeResult:
-    command = [sys.executable, "-m", "jobrun", "run", spec, "--resume", "never", "--json"]
+    command = [sys.executable, "-P", "-m", "jobrun", "run", spec, "--resume", "never", "--json"]
     started = time.monotonic()
     done = subprocess.run(  # noqa: S603 - this interpreter, our own program
         [*command, "--log-format", "json", *words],

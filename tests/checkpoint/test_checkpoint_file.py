@@ -167,25 +167,24 @@ def test_plain_h5py_reads_it_without_jobrun(tmp_path):
     assert done.stdout.decode().strip() == "[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]] 4 añb"
 
 
-if os.environ.get("CI") or shutil.which("h5dump"):
+def test_h5dump_reads_it(tmp_path):
+    if shutil.which("h5dump") is None:
+        pytest.skip("h5dump is not installed")
+    write(tmp_path, VALUES)
 
-    def test_h5dump_reads_it(tmp_path):
-        assert shutil.which("h5dump"), "h5dump is missing; CI installs it with hdf5-tools"
-        write(tmp_path, VALUES)
+    done = subprocess.run(
+        ["h5dump", "-d", "/blobs/durations", str(tmp_path / "n.h5")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    whole = subprocess.run(
+        ["h5dump", str(tmp_path / "n.h5")], capture_output=True, text=True, check=False
+    )
 
-        done = subprocess.run(
-            ["h5dump", "-d", "/blobs/durations", str(tmp_path / "n.h5")],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        whole = subprocess.run(
-            ["h5dump", str(tmp_path / "n.h5")], capture_output=True, text=True, check=False
-        )
-
-        assert "(0): 1, -5" in done.stdout
-        assert (whole.returncode, whole.stderr) == (0, "")
-        assert whole.stdout.count("DATASET") == len(VALUES) + 6
+    assert "(0): 1, -5" in done.stdout
+    assert (whole.returncode, whole.stderr) == (0, "")
+    assert whole.stdout.count("DATASET") == len(VALUES) + 6
 
 
 def test_an_existing_file_is_never_overwritten(tmp_path):

@@ -13,6 +13,7 @@ import pytest
 from jobrun.cli.run_command import invoke
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.text.terminal_text import terminal_line
 from tests.support.command import environment
 
 
@@ -32,7 +33,8 @@ def test_colours_are_for_terminals_that_want_them(monkeypatch):
     assert not Shell({}).colours
     monkeypatch.setattr(sys, "stderr", Terminal())
     assert Shell({}).colours
-    assert Shell({}).paint("a", "red", "bold") == "\x1b[31;1ma\x1b[0m"
+    painted = terminal_line(Shell({}).paint("a", "red", "bold"))
+    assert painted == "\x1b[31;1ma\x1b[0m"
     assert not Shell({"NO_COLOR": "1"}).colours
     assert not Shell({"TERM": "dumb"}).colours
     assert not Shell({}, plain=True).colours

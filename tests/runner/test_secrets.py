@@ -104,6 +104,14 @@ def test_a_value_in_a_file_is_refused(tmp_path):
     assert VALUE not in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["secret: true", "type: text, secret: true"])
+def test_an_empty_default_is_no_value_in_a_file(tmp_path, kind):
+    path = tmp_path / "hush.yaml"
+    path.write_text(SPEC.replace("type: text, secret: true", f"{kind}, default: ''"))
+
+    assert not load_spec(str(path)).params["password"]
+
+
 def test_what_is_wrong_with_a_value_is_told_without_it(tmp_path):
     path = tmp_path / "hush.yaml"
     path.write_text(SPEC.replace("type: text, secret", "choices: [a, b], secret"))

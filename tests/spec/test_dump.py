@@ -9,6 +9,7 @@ from jobrun.spec.dump import dump_resolved, dump_tree, spec_digest
 from jobrun.spec.load import load_spec
 from jobrun.spec.yaml.nodes import plain
 from jobrun.spec.yaml.parse import read_document
+from jobrun.spec.yaml.spec_text import read_text
 from tests.support.specs import load, write
 
 BODY = """\
@@ -108,6 +109,16 @@ def test_any_tree_comes_back_value_by_value(tree):
 
     assert document.faults == ()
     assert repr(plain(document.root)) == repr(tree)
+
+
+@pytest.mark.parametrize("char", ["\u202e", "\u2066", "\u200f", "\u061c", "\ufeff", "\x85", "\x07"])
+def test_what_our_reader_refuses_is_escaped(char, tmp_path):
+    path = tmp_path / "dumped.yaml"
+    path.write_text(dump_tree({f"a{char}": f"b{char}\nc"}))
+
+    document = read_document(read_text(str(path), "dumped"), "dumped")
+
+    assert plain(document.root) == {f"a{char}": f"b{char}\nc"}
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))

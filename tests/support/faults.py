@@ -1,7 +1,7 @@
 """Inject faults of the machine at the N-th call: full disks, I/O errors, short writes, kills.
 
 ``FaultLab`` runs command lines of jobrun in forked processes, each with one fault of a
-preloaded library (``faults.c``, compiled with gcc on first use). For a program of its own,
+preloaded library (``faults.c``, compiled on first use). For a program of its own,
 ``environment_with`` gives the variables that arm it from the start.
 """
 
@@ -12,7 +12,6 @@ import hashlib
 import importlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from tests.support.c_library import compile_library
 from tests.support.command import environment
 from tests.support.forked_commands import ForkServer
 
@@ -173,9 +173,7 @@ def library(name: str = "faults") -> Path:
     path = Path(tempfile.gettempdir(), f"jobrun-{name}-{os.getuid()}-{digest}.so")
     if not path.is_file():
         beside = path.with_suffix(f".{os.getpid()}")
-        command = ["gcc", "-O1", "-shared", "-fPIC", "-o", str(beside), str(source), "-ldl",
-                   "-lpthread"]  # fmt: skip
-        subprocess.run(command, check=True, capture_output=True)
+        compile_library(source, beside)
         beside.replace(path)
     return path
 

@@ -68,3 +68,10 @@ def test_a_clock_in_the_past_is_worth_a_note(tmp_path, monkeypatch):
     monkeypatch.setattr(doctor.time, "gmtime", lambda: type("t", (), {"tm_year": 1970}))
 
     assert found(tmp_path)["clock"].verdict == "note"
+
+
+def test_it_imports_nothing_from_the_working_directory(tmp_path, monkeypatch):
+    (tmp_path / "jobrun.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.chdir(tmp_path)
+
+    assert found(tmp_path / "runs")["lock"].verdict == "good"

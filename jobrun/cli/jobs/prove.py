@@ -166,9 +166,9 @@ def command(
     proof = prove(request, counter.listen)
     counter.end()
     if given["as_json"]:
-        shell.print(render_json_document("proof", _as_values(proof, request)))
+        shell.print_text(render_json_document("proof", _as_values(proof, request)))
     else:
-        shell.print("\n".join(_text(proof, request)))
+        shell.print(*_text(proof, request))
     return 0 if proof.holds else ProofError.exit_code
 
 

@@ -26,7 +26,6 @@ from jobrun.cli.options import Command, option, override_texts, run_dir_option, 
 from jobrun.cli.progress.lines import warning_printer
 from jobrun.cli.terminal import Shell
 from jobrun.core.object_url import is_object_url
-from jobrun.core.text.fault_text import visible
 from jobrun.runner.identity.recorded_job import Authored, load_recorded, require_spec
 from jobrun.runner.options import RunOptions
 from jobrun.runner.rundir.run_directories import Run
@@ -141,15 +140,15 @@ def print_forecast(
     tools = import_module("jobrun.tools.resume_dry_run")
     found = tools.forecast(run, present, options)
     if as_json:
-        shell.print(render_json_document("forecast", tools.forecast_values(found)))
+        shell.print_text(render_json_document("forecast", tools.forecast_values(found)))
     else:
-        shell.print("\n".join(_text(found, shell.result_width)))
+        shell.print(*_text(found, shell.result_width))
         print_faults(found.faults, shell)
     return found.exit_code if found.exit_code in _REFUSALS else 0
 
 
 def _text(found: Forecast, terminal: int) -> list[str]:
-    rows = [(label, visible(text)) for label, text in _rows(found)]
+    rows = _rows(found)
     width = max(len(label) for label, _ in rows)
     lines, before = [], ""
     for label, text in rows:

@@ -127,7 +127,7 @@ def run_under_progress(act: Act, shell: Shell, run_dir: Path, given: Mapping[str
             result = act(options, listener)
     print_summary(result, state, shell, verbosity)
     if given["as_json"]:
-        shell.print(render_result(result, state))
+        shell.print_text(render_result(result, state))
     return result.exit_code
 
 

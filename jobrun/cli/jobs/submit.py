@@ -136,7 +136,7 @@ def command(shell: Shell, /, spec: str, words: tuple[str, ...], **given: Any) ->
             if given["as_json"]
             else text.rstrip("\n")
         )
-        shell.print(shown)
+        shell.print_text(shown)
         return
     with disk_faults("E354", f"make {batch.runs.parent}"):
         make_directory(batch.runs.parent)
@@ -146,7 +146,7 @@ def command(shell: Shell, /, spec: str, words: tuple[str, ...], **given: Any) ->
         write_request(sweep_folder(batch.runs.parent, array.name), SweepRequest(grid))
     number = submit(text)
     if given["as_json"]:
-        shell.print(render_json_document("submitted", {"job": number, "script": text}))
+        shell.print_text(render_json_document("submitted", {"job": number, "script": text}))
         return
     output = batch.output.replace("%j", number).replace("%A", number)
     shell.print(number)
@@ -197,7 +197,7 @@ def _batch(
     found = Batch(
         name=job.name,
         command=(*words_of_run, "--run-dir", str(runs.parent)),
-        jobrun=(sys.executable, "-m", "jobrun"),
+        jobrun=(sys.executable, "-P", "-m", "jobrun"),
         directory=Path.cwd(),
         runs=runs,
         settings=_settings(given),

@@ -32,6 +32,7 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.errors import LockedError, TaskFailedError, UsageError
 from jobrun.core.files.disk import disk_faults
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.terminal_text import control
 from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
 from jobrun.tools.isolation.shared_files import (
     SharedFile,
@@ -74,7 +75,7 @@ from jobrun.tools.sweep.sweep_design import (
 _COUNT = click.IntRange(min=1)
 _STOPPED, _INTERRUPTED = 75, 130
 _LOOK_EVERY_S = 1.0
-_CLEAR_SCREEN = "\x1b[2J\x1b[H"
+_CLEAR_SCREEN = control("2J") + control("H")
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +304,7 @@ def _show(
 ) -> None:
     best = rank_outcomes(found, sweep.aim)
     if given["as_csv_text"]:
-        shell.print(outcomes_csv(found).rstrip("\n"))
+        shell.print_text(outcomes_csv(found).rstrip("\n"))
         return
     if given["as_json"]:
         content = {
@@ -314,7 +315,7 @@ def _show(
             "points": [outcome_values(one) for one in found],
             "shared_files": [file.as_values() for file in shared],
         }
-        shell.print(render_json_document("sweep", content))
+        shell.print_text(render_json_document("sweep", content))
         return
     from jobrun.cli.progress.sweep_output import print_results  # noqa: PLC0415 - brings rich in
 

@@ -28,7 +28,7 @@ from jobrun.cli.options import (
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ExpectationError, Fault, Origin, TaskFailedError
 from jobrun.core.files.disk import disk_faults, write_file
-from jobrun.core.text.fault_text import render_github, visible
+from jobrun.core.text.fault_text import render_github
 from jobrun.tools.isolation.shared_files import SharedFiles, folders_of, shared_file_warnings
 from jobrun.tools.smoke_tests import SmokeResult, junit, markdown, run_smoke_tests
 
@@ -119,9 +119,9 @@ def command(
             "specs": [asdict(one) for one in results],
             "shared_files": [file.as_values() for file in shared],
         }
-        shell.print(render_json_document("test", content))
+        shell.print_text(render_json_document("test", content))
     else:
-        shell.print("\n".join(_table(results, shell)))
+        shell.print(*_table(results, shell))
     bad = {one.exit_code for one in results if not one.good}
     return (
         0
@@ -159,12 +159,12 @@ class _FailurePrinter:
     def _failed(self, result: SmokeResult) -> None:
         self._shell.say(self._shell.paint(f"{result.spec}: {result.word}", "bold", "red"))
         for line in result.said[-5:]:
-            self._shell.say(f"  {visible(line)}")
+            self._shell.say(f"  {line}")
         for one in result.faults:
             fault = _fault(one)
             place = f"{fault.where}  " if fault.where else ""
-            self._shell.say(f"  error[{fault.code}] {place}{visible(fault.message)}")
-            self._shell.say(f"      = {visible(fault.mend)}")
+            self._shell.say(f"  error[{fault.code}] {place}{fault.message}")
+            self._shell.say(f"      = {fault.mend}")
             if self._form == "github":
                 self._shell.print(render_github(fault))
 
@@ -210,4 +210,4 @@ def _table(results: tuple[SmokeResult, ...], shell: Shell) -> list[str]:
 
 def _why(one: SmokeResult) -> str:
     metrics = "  ".join(f"{name} {number(value)}" for name, value in one.metrics.items())
-    return "  ".join(filter(None, (visible(one.reason), metrics if one.good else "")))
+    return "  ".join(filter(None, (one.reason, metrics if one.good else "")))

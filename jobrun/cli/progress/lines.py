@@ -25,7 +25,7 @@ from jobrun.core.events import (
     RunStarted,
     TaskEnded,
 )
-from jobrun.core.text.fault_text import visible
+from jobrun.core.text.terminal_text import printable_json
 from jobrun.runner.rundir.logs import event_json
 
 _INTERVAL_S = 10.0
@@ -60,7 +60,7 @@ class JsonLines:
         with self._lock:
             self._state.update(event)
             if not self._quiet or _is_always_shown(event):
-                self._shell.say(event_json(event))
+                self._shell.say(printable_json(event_json(event)))
 
 
 class PlainProgress:
@@ -189,7 +189,7 @@ def warning_printer(shell: Shell) -> Listener:
 
     def listen(event: Event) -> None:
         if text := render_warning(event):
-            shell.say(visible(text))
+            shell.say(text)
 
     return listen
 

@@ -34,8 +34,8 @@ from jobrun.cli.runs.chart import sparkline
 from jobrun.cli.terminal import Shell
 from jobrun.core.captured_output import STREAMS
 from jobrun.core.events import Event, Logged, Noted, RunStarted
-from jobrun.core.text.fault_text import visible
 from jobrun.core.text.patterns import lazy_pattern
+from jobrun.core.text.terminal_text import keep_colours, terminal_line, visible
 
 _MOST_METRICS = 8
 _MOST_NODES = 6
@@ -87,16 +87,16 @@ class LiveProgress:
             self._state.update(event)
         line = render_warning(event)
         if line is not None:
-            self._screen.say(Text(line, style="yellow"))
+            self._screen.say(line, "yellow")
         elif isinstance(event, RunStarted):
-            self._screen.say(Text(render_heading(event)))
+            self._screen.say(render_heading(event))
         elif isinstance(event, Noted):
-            self._screen.say(Text(event.text))
+            self._screen.say(event.text)
         elif isinstance(event, Logged) and event.printed:
             # It is not on the terminal yet, whose last lines are the display.
-            self._screen.say(Text(visible(event.text)))
+            self._screen.say(keep_colours(event.text))
         elif isinstance(event, Logged) and self._state.group != "epoch":
-            self._screen.say(Text(render_log(event)))
+            self._screen.say(render_log(event))
 
 
 class LiveView:
@@ -135,10 +135,15 @@ def render_display(state: RunState, width: int) -> list[RenderableType]:
     room = min(_WIDEST_SPARKLINE, max(8, width - 40))
     for name, values in list(state.metrics.items())[:_MOST_METRICS]:
         numbers = [float(value) for value in values if isinstance(value, int | float)]
-        text = Text(f"{number(values[-1]):<{_NUMBER}}").append(sparkline(numbers, room), "cyan")
+        text = Text(f"{visible(number(values[-1])):<{_NUMBER}}").append(
+            sparkline(numbers, room), "cyan"
+        )
         rows.add_row(visible(name), text)
     rows.add_row("saved", _saved(state))
-    lines = [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in state.lines]
+    lines = [
+        Text.from_ansi(terminal_line(line), style="dim", no_wrap=True, overflow="ellipsis")
+        for line in state.lines
+    ]
     return [rows, *(lines if state.group == "epoch" else [])]
 
 
@@ -242,8 +247,9 @@ class Screen:
         with self._lock:
             self._write(self._erasure() + _SHOW)
 
-    def say(self, text: RenderableType) -> None:
-        """Print lines above the live display, which stays at the bottom of the terminal."""
+    def say(self, line: str, style: str = "") -> None:
+        """Print a line above the live display, which stays at the bottom of the terminal."""
+        text = Text.from_ansi(terminal_line(line), style=style)
         with contextlib.suppress(OSError, ValueError), self._lock:
             lines, _ = self._render(text, cut=False)
             drawn, widths = self._render(self._view())

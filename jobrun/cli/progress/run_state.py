@@ -24,7 +24,7 @@ from jobrun.core.events import (
     UsageMeasured,
 )
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.text.fault_text import visible
+from jobrun.core.text.terminal_text import keep_colours
 
 # As much as a sparkline or a mean of times can use.
 _HISTORY = 64
@@ -175,7 +175,7 @@ class RunState:
 
 def render_log(event: Logged) -> str:
     """Render a task's logged text as a line of the displayed run state: ``lloyd: shift 0.02``."""
-    text = visible(event.text.rstrip("\n"))
+    text = keep_colours(event.text.rstrip("\n"))
     return f"{event.task}: {text}" if event.task else text
 
 

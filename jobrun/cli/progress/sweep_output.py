@@ -25,7 +25,7 @@ from jobrun.cli.progress.live import Screen
 from jobrun.cli.runs.chart import draw_chart, sparkline
 from jobrun.cli.terminal import Shell
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.text.fault_text import visible
+from jobrun.core.text.terminal_text import keep_colours, visible
 from jobrun.tools.runs.metrics import read_last_epoch
 from jobrun.tools.sweep.axes import shown_value
 from jobrun.tools.sweep.point_outcomes import (
@@ -124,7 +124,7 @@ class LiveSweep:
     def __enter__(self) -> Self:
         self._state.started_at = self._state.clock()
         self._screen.__enter__()
-        self._screen.say(Text(render_heading(self._state)))
+        self._screen.say(render_heading(self._state))
         return self
 
     def __exit__(
@@ -140,7 +140,7 @@ class LiveSweep:
         self._state.update(event)
         if isinstance(event, PointEnded):
             for line in render_ended(event, self._state, self._shell):
-                self._screen.say(Text.from_ansi(line))
+                self._screen.say(line)
 
 
 @dataclass(slots=True)
@@ -230,19 +230,17 @@ def render_ended(event: PointEnded, state: SweepState, shell: Shell) -> list[str
     if event.exit_code < 0:
         word = f"killed by signal {-event.exit_code}"
     colour = _ENDING_COLOURS.get(event.exit_code, "red")
-    lines = [
-        f"[{state.done} of {state.count}] {visible(event.point.label)}: {shell.paint(word, colour)}"
-    ]
+    lines = [f"[{state.done} of {state.count}] {event.point.label}: {shell.paint(word, colour)}"]
     if event.exit_code in (0, 75, 130):
         return lines
     for fault in event.faults[:_MOST_FAULTS]:
         place = f"{fault['file']}:{fault['line']}  " if fault.get("line") else ""
         path = f"{fault['path']}: " if fault.get("path") else ""
-        lines.append(visible(f"  error[{fault['code']}] {place}{path}{fault['message']}"))
+        lines.append(f"  error[{fault['code']}] {place}{path}{fault['message']}")
         if fault.get("mend"):
-            lines.append(visible(f"      = {fault['mend']}"))
+            lines.append(f"      = {fault['mend']}")
     if not event.faults:
-        lines += [f"  {visible(line)}" for line in event.said]
+        lines += [f"  {line}" for line in event.said]
     return lines
 
 
@@ -253,7 +251,7 @@ def running_rows(state: SweepState) -> list[tuple[str, str, str]]:
         total = f" of at most {one.total_epochs}" if one.total_epochs else ""
         where = f"epoch {one.epoch}{total}" if one.epoch >= 0 else "starts"
         metrics = [
-            f"{visible(name)} {number(values[-1])} {sparkline(values, 12)}".rstrip()
+            f"{visible(name)} {visible(number(values[-1]))} {sparkline(values, 12)}".rstrip()
             for name, values in list(one.metrics.items())[:_MOST_METRICS]
         ]
         rows.append((visible(point.label), where, "  ".join(metrics)))
@@ -305,14 +303,14 @@ def print_results(found: Sequence[Outcome], aim: Objective, shell: Shell) -> Non
         shown.pop()
     with console.capture() as caught:
         console.print(build_table(found, best[:1], aim, shown, room))
-    lines = [line.rstrip() for line in caught.get().splitlines()]
+    lines = [keep_colours(line.rstrip()) for line in caught.get().splitlines()]
     if left := names[len(shown) :]:
         text = f"no room for: {', '.join(_head(name) for name in left)} (--csv prints all)"
         lines += textwrap.wrap(text, width, break_on_hyphens=False)
     lines += render_reasons(found) if room < _LEAST_ROOM else []
-    shell.print("\n".join([*lines, *render_plot(best, aim, width)]))
-    verdict = render_verdict(found, best, aim).splitlines()
-    shell.print("\n".join(["", *(part for line in verdict for part in wrap_line(line, width, 2))]))
+    shell.print(*lines, *render_plot(best, aim, width))
+    verdict = render_verdict(found, best, aim)
+    shell.print("", *(part for line in verdict for part in wrap_line(line, width, 2)))
 
 
 def build_table(
@@ -345,9 +343,12 @@ def build_table(
         cells = [
             Text("*" if one in best else ""),
             *(Text(visible(shown_value(value))) for value in one.point.values.values()),
-            Text(_state(one), _STATE_COLOURS.get(one.state, "dim")),
+            Text(visible(_state(one)), _STATE_COLOURS.get(one.state, "dim")),
             Text(str(one.epoch) if one.epoch >= 0 else "-"),
-            *(Text(number(one.metrics[name]) if name in one.metrics else "-") for name in names),
+            *(
+                Text(visible(number(one.metrics[name])) if name in one.metrics else "-")
+                for name in names
+            ),
         ]
         cells += [Text(whys[at])] if any(whys) else []
         grid.add_row(*cells, style="bold" if one in best else "")
@@ -379,24 +380,24 @@ def _why(one: Outcome) -> str:
     return why if len(why) <= _MOST_WHY else f"{why[: _MOST_WHY - 1]}…"
 
 
-def render_verdict(found: Sequence[Outcome], best: Sequence[Outcome], aim: Objective) -> str:
-    """Render the last line of a sweep's results: how many points finished, and the best one."""
+def render_verdict(found: Sequence[Outcome], best: Sequence[Outcome], aim: Objective) -> list[str]:
+    """Render the last lines of a sweep's results: how many points finished, and the best one."""
     over = sum(one.state in OVER for one in found)
     text = f"{over} of {len(found)} points finished"
     bad = [one.state for one in found if one.state not in OVER]
     text += "".join(f", {bad.count(state)} {state}" for state in dict.fromkeys(bad))
-    text += _render_outdated(found)
+    lines = [text, *_render_outdated(found)]
     if not best:
-        return text
+        return lines
     word = "greatest" if aim.mode == "max" else "least"
     value = number(best[0].metrics[aim.metric])
     where = shorten_path(str(best[0].run))
-    point = visible(best[0].point.label)
     outdated = "  (outdated)" if best[0].outdated else ""
-    return f"{text}\nbest ({word} {visible(aim.metric)}): {point}  {value}  {where}{outdated}"
+    label = best[0].point.label
+    return [*lines, f"best ({word} {aim.metric}): {label}  {value}  {where}{outdated}"]
 
 
-def _render_outdated(found: Sequence[Outcome]) -> str:
+def _render_outdated(found: Sequence[Outcome]) -> list[str]:
     """Render the lines that say which points are of other code, data or versions than now."""
     by_change: dict[tuple[str, ...], list[str]] = {}
     for one in found:
@@ -408,8 +409,8 @@ def _render_outdated(found: Sequence[Outcome]) -> str:
         points += f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
         what = "; ".join(changes[:_MOST_CHANGES])
         what += f" and {len(changes) - _MOST_CHANGES} more" if len(changes) > _MOST_CHANGES else ""
-        lines.append(visible(f"outdated, changed since they finished: {points}: {what}"))
-    return "".join(f"\n{line}" for line in lines)
+        lines.append(f"outdated, changed since they finished: {points}: {what}")
+    return lines
 
 
 def render_plot(best: Sequence[Outcome], aim: Objective, width: int) -> list[str]:

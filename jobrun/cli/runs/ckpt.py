@@ -24,7 +24,6 @@ from jobrun.cli.options import Command, OneOf, RepeatableText, json_option, opti
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ProofError, UsageError
 from jobrun.core.object_url import is_object_url
-from jobrun.core.text.fault_text import visible
 from jobrun.runner.resume.lost_epochs import describe_lost_epochs
 from jobrun.runner.rundir.journal import read_pins
 from jobrun.runner.rundir.run_directories import find_run
@@ -99,7 +98,7 @@ def _verify(shell: Shell, /, target: str, as_json: bool, run_dir: str) -> int:
     if as_json:
         form = _verified(found.run.name, tuple(verified), damaged)
         form["good"] = not (damaged or torn)
-        shell.print(render_json_document("ckpt-verify", {**form, "within": within}))
+        shell.print_text(render_json_document("ckpt-verify", {**form, "within": within}))
     return ProofError.exit_code if damaged or torn else 0
 
 
@@ -114,7 +113,7 @@ def _verify_remote(shell: Shell, target: str, *, as_json: bool) -> int:
     damaged = tuple(damage for damage in found.values() if damage is not None)
     if as_json:
         form = _verified(name, tuple(found), damaged)
-        shell.print(render_json_document("ckpt-verify", {**form, "within": []}))
+        shell.print_text(render_json_document("ckpt-verify", {**form, "within": []}))
     return ProofError.exit_code if damaged else 0
 
 
@@ -135,15 +134,15 @@ def _list(shell: Shell, run: str, as_json: bool, run_dir: str) -> None:
     epochs = list_epochs(found)
     lost = describe_lost_epochs(found, lambda: tuple(one.epoch for one in epochs))
     if lost:
-        shell.say(f"warning: {visible(lost)}")
+        shell.say(f"warning: {lost}")
     if as_json:
         content = {"run": found.name, "epochs": [asdict(one) for one in epochs], "fault": lost}
-        shell.print(render_json_document("ckpt-list", content))
+        shell.print_text(render_json_document("ckpt-list", content))
     elif not epochs:
         shell.say(f"{found.name} has no checkpoint")
     else:
         names = list(dict.fromkeys(name for one in epochs for name in one.metrics))
-        head = ["epoch", "age", "size", "pinned", *map(visible, names)]
+        head = ["epoch", "age", "size", "pinned", *names]
         rows = [
             [
                 str(one.epoch),
@@ -154,7 +153,7 @@ def _list(shell: Shell, run: str, as_json: bool, run_dir: str) -> None:
             ]
             for one in epochs
         ]
-        shell.print("\n".join(render_columns([head, *rows], shell.result_width)))
+        shell.print(*render_columns([head, *rows], shell.result_width))
 
 
 @command.command("pin", cls=Command)
@@ -214,7 +213,9 @@ def _prune(
     found = open_checkpoints(run, Path(run_dir))
     planned = plan_pruning(found, last or 0) if dry_run else prune(found, last or 0)
     if as_json:
-        shell.print(render_json_document("ckpt-prune", _pruned(found, planned, dry_run=dry_run)))
+        shell.print_text(
+            render_json_document("ckpt-prune", _pruned(found, planned, dry_run=dry_run))
+        )
         return
     for damage in planned.damaged:
         shell.say(f"warning: epoch {damage.epoch} is damaged, and is kept: {damage.reason}")
@@ -235,7 +236,7 @@ def _condition(what: str, damage: Damage | None, shell: Shell) -> str:
     if damage is None:
         return f"{what}  " + shell.paint("good", "green", result=True)
     word = shell.paint("damaged", "red", result=True)
-    return f"{what}  {word}  {visible(damage.reason)}"
+    return f"{what}  {word}  {damage.reason}"
 
 
 def _pruning_words(planned: Pruning, *, dry_run: bool) -> str:
@@ -332,13 +333,13 @@ def diff(
         ]
         facts = [{"path": one.path, "epoch": one.epoch, "run_id": one.run_id} for one in sides]
         content: dict[str, Any] = {"first": facts[0], "second": facts[1], "equal": equal}
-        shell.print(
+        shell.print_text(
             render_json_document("ckpt-diff", {**content, "compared": len(blobs), "blobs": values})
         )
     else:
-        names = [f"epoch {one.epoch} in {visible(shorten_path(one.path))}" for one in sides]
+        names = [f"epoch {one.epoch} in {shorten_path(one.path)}" for one in sides]
         lines = render_differences(blobs, equal_too=show_all) or ["  both are empty"]
-        shell.print("\n".join([f"first   {names[0]}", f"second  {names[1]}", *lines]))
+        shell.print(f"first   {names[0]}", f"second  {names[1]}", *lines)
     return ProofError.exit_code if check and not equal else 0
 
 
@@ -393,7 +394,7 @@ def export(
     found = find_stored_epoch(target, Path(run_dir))
     done = write(found, _format(form, path), path, patterns, force=force)
     for name, reason in done.left_out:
-        shell.say(f"left out: {visible(name)}: {reason}")
+        shell.say(f"left out: {name}: {reason}")
     blobs = f"{len(done.names)} blob" + "s" * (len(done.names) != 1)
     shell.say(f"wrote {shorten_path(out)}: {blobs}, {size(path.stat().st_size)}")
 

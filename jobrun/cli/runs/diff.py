@@ -15,7 +15,6 @@ from jobrun.cli.formatting import number, render_json_document
 from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ProofError, UsageError
-from jobrun.core.text.fault_text import visible
 from jobrun.runner.identity.drift import Change
 from jobrun.runner.rundir.run_directories import Run, find_run
 from jobrun.tools.diff import (
@@ -71,9 +70,9 @@ def command(
         theirs, their_epoch = _run(second, root)
         found = compare_runs(ours, theirs, (our_epoch, their_epoch))
     if as_json:
-        shell.print(render_json_document("diff", _as_values(found)))
+        shell.print_text(render_json_document("diff", _as_values(found)))
     else:
-        shell.print("\n".join(_text(found)) or "no difference")
+        shell.print(*(_text(found) or ["no difference"]))
     return ProofError.exit_code if check and not found.state_is_equal else 0
 
 
@@ -112,7 +111,7 @@ def render_differences(blobs: Sequence[BlobDifference], *, equal_too: bool = Fal
     equal = sum(blob.apart.equal for blob in blobs)
     rows = [
         (
-            visible(f"{blob.node}.{blob.name}" if several else blob.name),
+            f"{blob.node}.{blob.name}" if several else blob.name,
             render_difference(blob.apart),
         )
         for blob in blobs
@@ -127,7 +126,7 @@ def render_difference(how: ValueDifference) -> str:
     if how.equal:
         return "the same bits"
     if how.words:
-        return visible(how.words)
+        return how.words
     parts = [f"{how.count} of {how.size} differ"]
     if how.largest is not None:
         parts.append(f"max {number(how.largest)}")
@@ -148,12 +147,12 @@ def align_columns(rows: Iterable[tuple[str, str]]) -> list[str]:
 
 def _change(change: Change) -> str:
     before, after = change.before or "not there", change.after or "not there"
-    return f"{change.field}: {visible(before)} | {visible(after)}"
+    return f"{change.field}: {before} | {after}"
 
 
 def _metric(name: str, before: Any, after: Any) -> tuple[str, str]:
     first, second = ("-" if value is None else number(value) for value in (before, after))
-    return visible(name), f"{first} | {second}"
+    return name, f"{first} | {second}"
 
 
 def _as_values(found: RunDifference) -> dict[str, Any]:

@@ -33,9 +33,11 @@ def command(shell: Shell, as_json: bool, run_dir: str) -> int:
     """
     findings = examine(Path(run_dir))
     if as_json:
-        shell.print(render_json_document("doctor", {"findings": [asdict(one) for one in findings]}))
+        shell.print_text(
+            render_json_document("doctor", {"findings": [asdict(one) for one in findings]})
+        )
     else:
-        shell.print("\n".join(_text(findings, shell)))
+        shell.print(*_text(findings, shell))
     return EnvironmentFaultError.exit_code if any(one.verdict == "bad" for one in findings) else 0
 
 

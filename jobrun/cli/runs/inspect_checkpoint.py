@@ -18,7 +18,7 @@ from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.events import CheckpointTimes, NodeTime
-from jobrun.core.text.fault_text import visible
+from jobrun.core.text.terminal_text import control
 from jobrun.tools.inspection import (
     Inspection,
     dtype_name,
@@ -49,7 +49,7 @@ _INDENT = "    "
 # Of the 256 colours of terminals: where the greys begin, how many there are, and one for NaN.
 _GREYS, _GREY_COUNT, _NAN = 232, 24, 162
 _NO_PLOT = -1
-_RESET = "\x1b[0m"
+_RESET = control("0m")
 
 
 @click.command("inspect-checkpoint", cls=Command)
@@ -99,7 +99,7 @@ def command(
     found = api.inspect_checkpoint(target, run_dir)
     files = select_blobs(found, node, blob)
     if as_json:
-        shell.print(
+        shell.print_text(
             render_json_document(
                 "checkpoint", inspection_values(found, files, values=form["values"])
             )
@@ -108,7 +108,7 @@ def command(
         _write_page(shell, found, files, form["out"])
     else:
         lines = _text(found, files, shell.result_width, values=form["values"])
-        shell.print("\n".join([*lines, *(_drawings(shell, found, files) if form["plot"] else [])]))
+        shell.print(*lines, *(_drawings(shell, found, files) if form["plot"] else []))
 
 
 def _write_page(shell: Shell, found: Inspection, files: tuple[FileFacts, ...], place: str) -> None:
@@ -143,8 +143,8 @@ def _text(
         facts.append(("made of", _made_of(found.times)))
         if 0 < found.times.written_bytes < found.times.size_bytes:
             facts.append(("written", _written(found.times)))
-    facts += [("stream", f"{visible(place)} ({kind})") for place, kind in found.streams.items()]
-    facts += [(visible(name), number(value)) for name, value in found.metrics.items()]
+    facts += [("stream", f"{place} ({kind})") for place, kind in found.streams.items()]
+    facts += [(name, number(value)) for name, value in found.metrics.items()]
     width = max(len(name) for name, _ in facts)
     lines = []
     for name, text in facts:
@@ -200,18 +200,18 @@ def _table(blobs: tuple[BlobFacts, ...], columns: int, *, values: bool) -> list[
 def _row(blob: BlobFacts) -> tuple[str, str, str, str, str]:
     if head := render_structure(blob):
         kind, _, of = head.partition(" of class ")
-        return (visible(blob.name.partition("/")[0]), kind, "-", "-", visible(of))
+        return (blob.name.partition("/")[0], kind, "-", "-", of)
     kind = dtype_name(blob.dtype)
     if blob.kind != "array":
         kind = f"numpy {kind}" if blob.kind == "numpy" else blob.kind
     shape = " x ".join(map(str, blob.shape)) if blob.shape else "-"
-    return (visible(blob.name), kind, shape, size(blob.size_bytes), _contents(blob))
+    return (blob.name, kind, shape, size(blob.size_bytes), _contents(blob))
 
 
 def _contents(blob: BlobFacts) -> str:
     """Render a blob for ``jobrun inspect-checkpoint``: one value, or its range and mean."""
     if not blob.shape:
-        return visible(value_text(blob.value))
+        return value_text(blob.value)
     if position := render_position(blob):
         return position
     parts = []
@@ -244,7 +244,7 @@ def draw_blobs(
     said: list[str] = []
     for one in blobs:
         name = f"{one.node}.{one.facts.name}" if several else one.facts.name
-        said += ["", visible(name), *_drawing(one, columns, colours=colours)]
+        said += ["", name, *_drawing(one, columns, colours=colours)]
     return said or ["", "nothing to plot: all blobs are scalars or text"]
 
 
@@ -299,9 +299,9 @@ def _half_block(above: int, below: int) -> str:
     if above == below == _NO_PLOT:
         return f"{_RESET} "
     if above == _NO_PLOT:
-        return f"\x1b[38;5;{_grey(below)};49m▄"
+        return control(f"38;5;{_grey(below)};49m") + "▄"
     ground = "49" if below == _NO_PLOT else f"48;5;{_grey(below)}"
-    return f"\x1b[38;5;{_grey(above)};{ground}m▀"
+    return control(f"38;5;{_grey(above)};{ground}m") + "▀"
 
 
 def _grey(shade: int) -> int:

@@ -14,7 +14,7 @@ from jobrun.cli.completion_candidates import RUN, TASK
 from jobrun.cli.options import Command, option, run_dir_option
 from jobrun.cli.terminal import Shell
 from jobrun.core.files.disk import open_regular
-from jobrun.core.text.fault_text import visible
+from jobrun.core.text.terminal_text import keep_colours
 from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.logs import describe_losses, read_losses, unreadable_file_error
 from jobrun.runner.rundir.run_directories import find_run
@@ -65,7 +65,7 @@ def command(
             name = "" if task else f"{path.stem} "
             try:
                 for line in _new_lines(path, places, lines):
-                    shell.print(f"{name}{visible(line)}")
+                    shell.print(f"{name}{keep_colours(line)}")
             except OSError as error:
                 # The others are shown first.
                 fault = unreadable_file_error(path, error)

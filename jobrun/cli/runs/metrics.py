@@ -15,7 +15,6 @@ from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.runs.chart import draw_chart
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
-from jobrun.core.text.fault_text import visible
 from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.logs import describe_losses, read_losses, unreadable_file_error
 from jobrun.runner.rundir.metrics_check import MetricsGap
@@ -93,21 +92,21 @@ def command(
     if last:
         metrics = Metrics(metrics.names, metrics.rows[-last:])
     if form["as_json"]:
-        shell.print(
+        shell.print_text(
             render_json_document(
                 "metrics",
                 {"run": str(found.path), **_as_values(metrics), "gaps": list(map(asdict, gaps))},
             )
         )
     elif form["as_csv_text"]:
-        shell.print(render_csv(metrics).rstrip("\n"))
+        shell.print_text(render_csv(metrics).rstrip("\n"))
     elif not metrics.names and resources:
         shell.say(f"{found.name} has no record of its resources yet")
     elif not metrics.names:
         why = "" if gaps else "; declare them under 'metrics' in the spec"
         shell.say(f"{found.name} has no metrics{why}")
     else:
-        shell.print("\n".join(_charts(metrics) if form["plot"] else _tables(metrics, shell)))
+        shell.print(*(_charts(metrics) if form["plot"] else _tables(metrics, shell)))
 
 
 def _find_gaps(run: Run) -> tuple[MetricsGap, ...]:
@@ -146,7 +145,7 @@ def _follow(
             else:
                 lines, widths = _table_lines(part, [0] * (len(heads) + 1) if is_first else widths)
             shown = lines if is_first else lines[1:]
-            shell.print("\n".join(shown))
+            shell.print(*shown)
         if not live or not shell.has_reader:
             return
         time.sleep(_LOOK_EVERY_S)
@@ -182,7 +181,7 @@ def _tables(metrics: Metrics, shell: Shell) -> list[str]:
 
 def _table_lines(metrics: Metrics, least: list[int]) -> tuple[list[str], list[int]]:
     """Render metrics as a text table, a line per epoch; return lines and column widths."""
-    head = ("epoch", *(visible(name) for name in metrics.names))
+    head = ("epoch", *metrics.names)
     rows = [(str(epoch), *map(_cell, metrics.names, values)) for epoch, values in metrics.rows]
     columns = zip(head, *rows, strict=True)
     widths = [max(width, *map(len, cells)) for width, cells in zip(least, columns, strict=True)]
@@ -206,5 +205,5 @@ def _charts(metrics: Metrics) -> list[str]:
     for name in metrics.names:
         points = [(float(epoch), value) for epoch, value in metrics.column(name)]
         drawn = draw_chart(points, width) if len(points) > 1 else ["  fewer than two numbers"]
-        lines += ["", visible(name), *drawn]
+        lines += ["", name, *drawn]
     return lines[1:]

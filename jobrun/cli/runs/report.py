@@ -71,7 +71,7 @@ def command(
     elif as_json:
         from jobrun.tools.report.report_json import report_values  # noqa: PLC0415
 
-        shell.print(render_json_document("report", report_values(reports)))
+        shell.print_text(render_json_document("report", report_values(reports)))
     else:
         from jobrun.tools.report.page import format_now, render_page  # noqa: PLC0415
 
@@ -91,7 +91,7 @@ def write_page(shell: Shell, page: str, out: str) -> None:
         EnvironmentFaultError: Writing or deleting fails.
     """
     if out == _STDOUT:
-        shell.print(page.rstrip("\n"))
+        shell.print_text(page.rstrip("\n"))
         return
     path = Path(out)
     _expect_ours(path)

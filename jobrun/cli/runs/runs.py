@@ -35,7 +35,6 @@ from jobrun.cli.options import (
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.text.fault_text import visible
 from jobrun.core.text.names import did_you_mean
 from jobrun.runner.rundir.run_directories import Run, find_run, open_run, suggest_run_dir
 from jobrun.tools.runs.filter_and_sort_runs import (
@@ -118,7 +117,7 @@ def _list(shell: Shell, /, job: str, run_dir: str, **given: Any) -> None:
     chooses = any(given[name] for name in ("status", "wanted", "conditions", "sort", "best"))
     listed = read_summaries(root, job, None if chooses else given["limit"])
     for fault in listed.faults:
-        shell.say(f"warning: {visible(fault)}")
+        shell.say(f"warning: {fault}")
     if job and not listed.runs and not listed.faults:
         jobs = {one.sweep or one.job for one in read_summaries(root).runs}
         raise UsageError.of("E351", f"no run of '{job}' in {root}", did_you_mean(job, jobs))
@@ -129,14 +128,14 @@ def _list(shell: Shell, /, job: str, run_dir: str, **given: Any) -> None:
             "runs": [_as_values(one) for one in found],
             "faults": list(listed.faults),
         }
-        shell.print(render_json_document("runs", content))
+        shell.print_text(render_json_document("runs", content))
     elif given["as_csv_text"]:
-        shell.print(render_csv(found).rstrip("\n"))
+        shell.print_text(render_csv(found).rstrip("\n"))
     elif found:
         _print_table(found, shell, now, given)
     else:
         none = f"no runs in {root}; {suggest_run_dir(root)}"
-        shell.say(f"no such run in {root}" if listed.runs else none)
+        shell.say(f"no such run in {root}" if listed.runs or listed.faults else none)
 
 
 def _selected(
@@ -169,10 +168,10 @@ def _print_table(
     table = RunsTable(shell, now, columns)
     is_sorted = bool(given["sort"] or given["best"])
     groups = group_runs(found, nest_forks=not is_sorted, always=columns)
-    shell.print("\n".join(table.render(groups)))
+    shell.print(*table.render(groups))
     if table.left_out:
         text = f"no room for: {', '.join(table.left_out)} (--csv prints all)"
-        shell.say(textwrap.fill(text, min(_WIDEST, shell.message_width), break_on_hyphens=False))
+        shell.say(*textwrap.wrap(text, min(_WIDEST, shell.message_width), break_on_hyphens=False))
 
 
 @command.command("tag", cls=Command)
@@ -251,7 +250,7 @@ def _old_runs(shell: Shell, root: Path, given: dict[str, Any]) -> list[Run]:
     now = datetime.now(UTC)
     listed = read_summaries(root)
     for fault in listed.faults:
-        shell.say(f"warning: {visible(fault)}")
+        shell.say(f"warning: {fault}")
     chosen = [
         one
         for one in listed.runs
@@ -389,7 +388,7 @@ class RunsTable:
 
     def _columns(self, group: RunGroup, names: Sequence[str]) -> list[_Column]:
         runs = group.runs
-        found = [_column("run", visible(group.title), names, 0)]
+        found = [_column("run", group.title, names, 0)]
         for at, name in enumerate(group.params):
             seeds = name == "seed" and not any("seed" in run.params for run in runs)
             found.append(
@@ -426,7 +425,7 @@ class RunsTable:
         kinds = set(map(type, values))
         rank = _MENTIONED if key in self._mentioned else rank
         cells = _cells(values, kinds)
-        return _column(key, _cut(visible(head)), cells, rank, is_right=str not in kinds)
+        return _column(key, _cut(head), cells, rank, is_right=str not in kinds)
 
 
 def _column(
@@ -452,7 +451,7 @@ def _cells(values: Sequence[Value | None], kinds: set[type]) -> list[str]:
 
 
 def _cell(value: Value | None) -> str:
-    return _EMPTY if value is None else _cut(visible(number(value)))
+    return _EMPTY if value is None else _cut(number(value))
 
 
 def _fitting(columns: Sequence[_Column], width: int) -> list[_Column]:
@@ -491,8 +490,7 @@ def _coarse(seconds: float | None) -> str:
 
 def _notes(runs: Sequence[RunSummary]) -> list[str]:
     """Render the notes column of the table of runs: tags, parent run, why the run ended."""
-    reasons = {reason: visible(reason) for reason in {run.reason for run in runs}}
-    return [_note(run) if run.tags or run.parent else reasons[run.reason] for run in runs]
+    return [_note(run) if run.tags or run.parent else run.reason for run in runs]
 
 
 def _note(run: RunSummary) -> str:
@@ -501,7 +499,7 @@ def _note(run: RunSummary) -> str:
     tags = [tag for tag in run.tags if not (run.sweep and "=" in tag)]
     fork = f"fork of {run.parent.rpartition('/')[2].split('-', 2)[-1]}@{run.parent_epoch}"
     parts = [" ".join(f"#{tag}" for tag in tags), fork if run.parent else "", run.reason]
-    return visible("  ".join(filter(None, parts)))
+    return "  ".join(filter(None, parts))
 
 
 def cut_at_word(text: str, room: int) -> str:

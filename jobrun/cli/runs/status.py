@@ -26,7 +26,7 @@ from jobrun.cli.formatting import (
 from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.runs.chart import sparkline
 from jobrun.cli.terminal import Shell
-from jobrun.core.text.fault_text import visible
+from jobrun.core.text.terminal_text import control
 from jobrun.runner.identity.provenance import iter_code_rows
 from jobrun.runner.rundir.logs import describe_losses
 from jobrun.runner.rundir.run_directories import find_run
@@ -39,7 +39,7 @@ _LOOK_EVERY_S = 1.0
 # Tasks of shorter epochs have ended before anybody has read of them.
 _CALM_S = 1.0
 # Home, and what is left of an older text taken away line by line: a cleared screen would flicker.
-_CLEAR, _HOME, _REST_OF_LINE, _REST = "\x1b[2J", "\x1b[H", "\x1b[K", "\x1b[J"
+_CLEAR, _HOME, _REST_OF_LINE, _REST = map(control, ("2J", "H", "K", "J"))
 
 
 @click.command("status", cls=Command)
@@ -66,20 +66,22 @@ def command(shell: Shell, run: str, watch: bool, as_json: bool, run_dir: str) ->
         found = find_run(str(found.path), Path(run_dir))
         state = read_status(found)
         if as_json:
-            shell.print(render_json_document("status", _as_values(state)))
+            shell.print_text(render_json_document("status", _as_values(state)))
         else:
             lines = _text(state, shell)
             redraws = watch and shell.on_terminal
-            shell.print(_in_place(lines, place) if redraws else "\n".join(lines))
+            shell.print(*(_in_place(lines, place) if redraws else lines))
             place = ""
         if not watch or state.owner is None or not shell.has_reader:
             return
         time.sleep(_LOOK_EVERY_S)
 
 
-def _in_place(lines: list[str], before: str) -> str:
-    """Join the lines of ``jobrun status --watch`` so that they overwrite those shown before."""
-    return before + _HOME + "\n".join(f"{line}{_REST_OF_LINE}" for line in lines) + _REST
+def _in_place(lines: list[str], before: str) -> list[str]:
+    """Add to the lines of ``jobrun status --watch`` what lets them overwrite those before."""
+    first, *others = (f"{line}{_REST_OF_LINE}" for line in lines)
+    *others, last = f"{before}{_HOME}{first}", *others
+    return [*others, last + _REST]
 
 
 def _text(state: Status, shell: Shell) -> list[str]:
@@ -91,14 +93,14 @@ def _text(state: Status, shell: Shell) -> list[str]:
         values = [value for _, value in state.metrics.column(name)]
         last = state.metrics.rows[-1][1][state.metrics.names.index(name)]
         shown = "-" if last is None else number(last)
-        rows.append((visible(name), f"{shown:<12}{sparkline(values)}".rstrip()))
+        rows.append((name, f"{shown:<12}{sparkline(values)}".rstrip()))
     rows.append(("saved", _saved(state)))
     rows += _used(state)
-    rows += [(name, visible(text)) for name, text in iter_code_rows(state.run.record)]
+    rows += iter_code_rows(state.run.record)
     if state.tags:
         rows.append(("tags", " ".join(f"#{tag}" for tag in state.tags)))
-    rows += [("lost", visible(words)) for words in describe_losses(state.lost)]
-    rows += [("damaged", visible(words)) for words in state.faults]
+    rows += [("lost", words) for words in describe_losses(state.lost)]
+    rows += [("damaged", words) for words in state.faults]
     rows.append(("path", shorten_path(str(state.run.path))))
     lines = [state.run.name, *render_rows(rows, shell.result_width)]
     label, _, text = lines[1].partition("status ")
@@ -111,8 +113,8 @@ def _text(state: Status, shell: Shell) -> list[str]:
 
 def _fitting(line: str, shell: Shell) -> str:
     """Cut a line of ``jobrun status`` to the terminal's width, less a margin of two columns."""
-    text, room = visible(line), max(1, shell.result_width - 2)
-    return text if len(text) <= room else f"{text[: room - 1]}…"
+    room = max(1, shell.result_width - 2)
+    return line if len(line) <= room else f"{line[: room - 1]}…"
 
 
 def _tasks(state: Status) -> list[tuple[str, str]]:
@@ -121,8 +123,8 @@ def _tasks(state: Status) -> list[tuple[str, str]]:
         return []
     nodes: dict[str, list[str]] = {}
     for node, task, how in state.tasks:
-        nodes.setdefault(node, []).append(f"{TASK_MARKS[how]} {visible(task)}")
-    shown = [(visible(node), "   ".join(words)) for node, words in nodes.items()]
+        nodes.setdefault(node, []).append(f"{TASK_MARKS[how]} {task}")
+    shown = [(node, "   ".join(words)) for node, words in nodes.items()]
     left_out = len(shown) - _MOST_NODES
     return shown[:_MOST_NODES] + ([("", f"and {left_out} more nodes")] if left_out > 0 else [])
 
@@ -163,7 +165,7 @@ def _used(state: Status) -> list[tuple[str, str]]:
     rows += [("", line) for line in list_times(used.times)]
     if used.advice:
         rows.append(("hint", used.advice))
-    rows += [(visible(name), text) for name, text in list_resources(used.processes)]
+    rows += list_resources(used.processes)
     if used.within and state.owner is None:
         rows.append(("", f"that was in epoch {used.epoch + 1}, in which memory grew"))
     return rows

@@ -85,23 +85,23 @@ def command(shell: Shell, code: str | None, out: str, as_json: bool) -> None:
         _write_manual(out, shell)
         return
     if code is None and not as_json:
-        shell.print(_contents())
+        shell.print_text(_contents())
         return
     code = None if code == _ALL_CODES else code
     codes = read_catalogue()
     if code is not None and not as_json and (page := _other_page(code)) is not None:
-        shell.print(page)
+        shell.print_text(page)
         return
     chosen = codes if code is None else _one(codes, code)
     if as_json:
-        shell.print(
+        shell.print_text(
             render_json_document("codes", {"codes": [_entry(*item) for item in chosen.items()]})
         )
     elif code is None:
-        shell.print("\n".join(f"{name}  {entry.title}" for name, entry in chosen.items()))
+        shell.print(*(f"{name}  {entry.title}" for name, entry in chosen.items()))
     else:
         for name, entry in chosen.items():
-            shell.print(_page(name, entry))
+            shell.print_text(_page(name, entry))
 
 
 def _other_page(given: str) -> str | None:
@@ -189,7 +189,7 @@ def _write_manual(path: str, shell: Shell) -> None:
     made = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     text = render_manual(list_key_tables(), topics, list_definitions(), read_catalogue(), made)
     if path == "-":
-        shell.print(text.rstrip("\n"))
+        shell.print_text(text.rstrip("\n"))
         return
     with disk_faults("E354", f"write {path}"):
         write_file(Path(path), text.encode())

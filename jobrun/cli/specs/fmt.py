@@ -15,7 +15,6 @@ from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import Fault, ProofError, SpecError
 from jobrun.core.files.disk import disk_faults, replace_file
-from jobrun.core.text.fault_text import visible
 from jobrun.spec.format_text import format_file
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
@@ -50,7 +49,7 @@ def command(shell: Shell, specs: tuple[str, ...], check: bool, diff: bool, as_js
             continue
         changed.append(path)
         if diff and not as_json:
-            shell.print("\n".join(_difference(shell, path, before, after)))
+            shell.print(*_difference(shell, path, before, after))
         if not (check or diff):
             _write(Path(path), after)
     if as_json or changed or not faults:
@@ -65,21 +64,19 @@ def _report_difference(
 ) -> None:
     if as_json:
         files = [{"path": path, "changed": path in changed} for path in specs]
-        shell.print(render_json_document("fmt", {"written": written, "files": files}))
+        shell.print_text(render_json_document("fmt", {"written": written, "files": files}))
         return
     for path in changed:
-        shell.say(f"{'formatted' if written else 'would change'}: {visible(path)}")
+        shell.say(f"{'formatted' if written else 'would change'}: {path}")
     if not changed:
-        many = f"{len(specs)} files are" if len(specs) > 1 else f"{visible(specs[0])} is"
+        many = f"{len(specs)} files are" if len(specs) > 1 else f"{specs[0]} is"
         shell.say(f"{many} formatted")
 
 
 def _difference(shell: Shell, path: str, before: str, after: str) -> list[str]:
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, lineterm="")
     return [
-        shell.paint(visible(line), _COLOURS[line[0]], result=True)
-        if line[:1] in _COLOURS
-        else visible(line)
+        shell.paint(line, _COLOURS[line[0]], result=True) if line[:1] in _COLOURS else line
         for line in lines
     ]
 

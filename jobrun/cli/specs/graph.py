@@ -54,4 +54,4 @@ def command(
         folder = Path(prepared.authored.folder)
         made = infer_header_types(prepared.job, folder, prepared.compiled.types).made
         more = blob_lines(made)
-    shell.print(_FORMATS[form](prepared.job, more).rstrip("\n"))
+    shell.print_text(_FORMATS[form](prepared.job, more).rstrip("\n"))

@@ -54,7 +54,7 @@ def command(
         files = {
             name: {"size_bytes": one.size_bytes, "sha256": one.sha256} for name, one in pins.items()
         }
-        shell.print(render_json_document("lock", {"path": str(path), "files": files}))
+        shell.print_text(render_json_document("lock", {"path": str(path), "files": files}))
         return 0
     for name, one in pins.items():
         shell.print(f"{name}: {one}")

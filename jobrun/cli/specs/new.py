@@ -42,7 +42,7 @@ def command(shell: Shell, template: str, folder: str, as_list: bool, as_json: bo
             "E404", "--list and TEMPLATE exclude each other", "leave out one of them"
         )
     if not template:
-        shell.print(_listed(as_json=as_json))
+        shell.print_text(_listed(as_json=as_json))
         return
     if template not in TEMPLATES:
         raise UsageError.of(
@@ -55,12 +55,10 @@ def command(shell: Shell, template: str, folder: str, as_list: bool, as_json: bo
         _write_all(path.parent, files)
     name = shorten_path(str(path))
     if as_json:
-        shell.print(render_json_document("new", {"path": str(path)}))
+        shell.print_text(render_json_document("new", {"path": str(path)}))
         return
     written = ", ".join(shorten_path(str(path.with_name(file))) for file in files)
-    shell.say(
-        "\n".join(wrap_line(f"wrote {written}: {TEMPLATES[template]}", shell.message_width, 2))
-    )
+    shell.say(*wrap_line(f"wrote {written}: {TEMPLATES[template]}", shell.message_width, 2))
     module, package = REQUIREMENTS.get(template, ("", ""))
     if module and find_spec(module) is None:
         shell.say(f"it needs a package: pip install {package}")

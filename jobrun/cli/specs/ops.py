@@ -45,21 +45,21 @@ def command(shell: Shell, name: str | None, left_out: bool, as_json: bool) -> No
     chosen = known if name is None else _one(known, name)
     if as_json:
         functions = [_values(*item) for item in chosen.items()]
-        shell.print(render_json_document("ops", {"functions": functions}))
+        shell.print_text(render_json_document("ops", {"functions": functions}))
     elif name is None:
         rows = [(key, one.doc) for key, one in chosen.items()]
-        shell.print("\n".join(_render_table(rows, shell.result_width)))
+        shell.print(*_render_table(rows, shell.result_width))
     else:
         for key, one in chosen.items():
-            shell.print(render_function(key, one))
+            shell.print_text(render_function(key, one))
 
 
 def _show_left_out(shell: Shell, *, as_json: bool) -> None:
     if as_json:
         items = [{"name": name, "reason": reason} for name, reason in LEFT_OUT.items()]
-        shell.print(render_json_document("ops", {"left_out": items}))
+        shell.print_text(render_json_document("ops", {"left_out": items}))
         return
-    shell.print("\n".join(_render_table(sorted(LEFT_OUT.items()), shell.result_width)))
+    shell.print(*_render_table(sorted(LEFT_OUT.items()), shell.result_width))
 
 
 def _render_table(rows: Sequence[tuple[str, str]], width: int) -> list[str]:

@@ -67,7 +67,7 @@ def command(
     if as_json:
         document = plan_json(job, types.owned, types.made)
         document |= {"loss_bound_s": bound_s, "state_dir_bytes": directories}
-        shell.print(render_json(document))
+        shell.print_text(render_json(document))
     else:
         bound = ""
         if bound_s is not None:
@@ -79,7 +79,7 @@ def command(
             for name, count in directories.items()
         ]
         text = plan_text(job, types.owned, types.made, bound, measured).rstrip("\n")
-        shell.print("\n".join(_wrapped(text, shell.result_width)))
+        shell.print(*_wrapped(text, shell.result_width))
     return SpecError.exit_code if errors_only((*types.faults, *calls)) else 0
 
 

@@ -27,7 +27,7 @@ def command(shell: Shell, out: str | None) -> None:
     """
     text = schema_text()
     if out is None:
-        shell.print(text.rstrip("\n"))
+        shell.print_text(text.rstrip("\n"))
         return
     data = text.encode()
     with disk_faults("E354", f"write {out}"):

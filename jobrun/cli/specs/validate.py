@@ -138,7 +138,7 @@ def _as_json(verdicts: Sequence[Verdict], shell: Shell) -> None:
         }
         for verdict in verdicts
     ]
-    shell.print(render_json_document("validate", {"specs": specs}))
+    shell.print_text(render_json_document("validate", {"specs": specs}))
 
 
 def _as_github(verdicts: Sequence[Verdict], shell: Shell) -> None:

@@ -67,7 +67,8 @@ class OutputTable:
         if read.output not in self._outputs[read.task]:
             mend = did_you_mean(read.output, self._outputs[read.task])
             if not self._outputs[read.task]:
-                mend = f"write outputs: [{read.output}] in task '{read.task}'"
+                mend = f"write outputs: [{read.output}] in task '{read.task}'; "
+                mend += _quoting_mend(read.task, read.output)
             self._faults.error(
                 "E148", f"task '{read.task}' has no output '{read.output}'", mend, place
             )
@@ -139,7 +140,8 @@ class OutputTable:
                 self._faults.error(
                     "E149",
                     f"task '{name}' may not have ended when this is read",
-                    "read it in the exit of the set-up, or read an output of an earlier group",
+                    "read an output of an earlier group, or the blob itself; the exit of a set-up "
+                    "may read it",
                     place,
                 )
             elif node not in other.nodes and other.nodes:
@@ -174,6 +176,8 @@ class OutputTable:
             mend = f"'{name}' is a node: get its blob with {pull}"
         if name == "params":
             mend = f"a param is read by its name alone: write '{output}'"
+        elif name not in self._nodes and not mend.startswith("did you mean"):
+            mend = f"{mend}; {_quoting_mend(name, output)}"
         self._faults.error("E170", f"unknown task '{name}' in '{name}.{output}'", mend, place)
         return False
 
@@ -223,3 +227,7 @@ class OutputTable:
             )
             return False
         return True
+
+
+def _quoting_mend(task: str, output: str) -> str:
+    return f"a text is quoted again: \"'{task}.{output}'\""

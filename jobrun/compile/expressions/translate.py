@@ -315,7 +315,11 @@ class Translator:
             mend = "text is formatted by log and message: log: '{x:.3f}'"
             self.findings.add("E116", "text does not support '%'", mend, node)
         elif limits.repeats_too_much(found):
-            mend = "write full(length, value) or tile(x, times)"
+            mend = (
+                "tile(x, times) repeats the items of a list; array(x) * y multiplies each of them"
+            )
+            if limits.may_be_text(found):
+                mend = "write the text out, or make it in a Python function: call"
             self.findings.add("E116", "text and long lists cannot be multiplied", mend, node)
         else:
             try:

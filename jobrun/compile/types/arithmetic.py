@@ -92,12 +92,25 @@ def _infer_concatenation(left: Known, sign: str, right: Known) -> Known:
         if left.items is None or right.items is None:
             return Known(sequence="tuple")
         return Known(items=left.items + right.items, sequence="tuple")
-    raise _sequence_misfit(left if left.sequence else right, sign)
+    raise _sequence_misfit(left if left.sequence else right, sign, left, right)
 
 
-def _sequence_misfit(known: Known, sign: str) -> MisfitError:
+# What Python does with sequences, and what numpy would do with arrays of them.
+_SEQUENCE_MENDS = {
+    "*": "tile(x, times) repeats the items; array(x) * y multiplies each of them",
+    "+": "concatenate([x, y]) joins them; array(x) + array(y) adds their items",
+    "==": "array_equal(x, y) compares the whole; array(x) == array(y) compares their items",
+    "!=": "not array_equal(x, y) compares the whole; array(x) != array(y) compares their items",
+}
+
+
+def _sequence_misfit(known: Known, sign: str, *operands: Known) -> MisfitError:
     message = f"'{sign}' is not supported for a {known.sequence}"
-    return MisfitError(KINDS, message, "make an array of it: array([…]), or array(x) of a blob")
+    mend = "make an array of it: array([…]), or array(x) of a blob"
+    # Beside an array Python asks numpy, which makes an array of a sequence.
+    if operands and all(one.sequence or one.weak for one in operands):
+        mend = _SEQUENCE_MENDS.get(sign, mend)
+    return MisfitError(KINDS, message, mend)
 
 
 def _infer_text_operation(left: Known, sign: str, right: Known) -> Known:
@@ -191,7 +204,7 @@ def infer_comparison(left: Known, sign: str, right: Known) -> Known:
     if left.sequence or right.sequence:
         if UNKNOWN in (left, right) and "list" not in (left.sequence, right.sequence):
             raise UnclearError
-        raise _sequence_misfit(left if left.sequence else right, sign)
+        raise _sequence_misfit(left if left.sequence else right, sign, left, right)
     if left.value is not None and right.value is not None:
         return _compare_values(left, sign, right)
     if sign not in ("==", "!=") and (left.dtype == TEXT) != (right.dtype == TEXT):

@@ -8,6 +8,7 @@ from typing import Any
 
 from jobrun.core.errors import Fault, Origin
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.terminal_text import visible
 
 _WIDEST = 100
 _BEFORE_CARET = 40
@@ -79,22 +80,6 @@ def _window(number: str, line: str, place: Origin) -> Excerpt:
     shown = (shown[:-1] + "…") if end < len(line) else shown
     marked = shown[at - start : at - start + max(1, place.length)]
     return Excerpt(number, shown, _width(shown[: at - start]), max(1, _width(marked)))
-
-
-def visible(text: str) -> str:
-    """Replace control characters in a fault's text by visible ones.
-
-    One character stays one character, so that columns stay right.
-    """
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else _visible_character(char) for char in text)
-
-
-def _visible_character(char: str) -> str:
-    if char == "\t":
-        return "→"
-    return chr(0x2400 + ord(char)) if ord(char) < 0x20 else "\N{REPLACEMENT CHARACTER}"
 
 
 def _width(text: str) -> int:

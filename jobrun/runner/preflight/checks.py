@@ -93,8 +93,11 @@ def _check_data_file(
     step: Load, file: DataFile, path: Path, *, may_appear: bool
 ) -> Iterator[Fault]:
     if not path.is_file():
-        mend = _suggest_file(path)
-        message = f"no data file {literal_text(file.path)}"
+        from jobrun.formats.errors import copying_mend  # noqa: PLC0415 - with this fault only
+
+        name = literal_text(file.path) or ""
+        mend = copying_mend(name) or _suggest_file(path)
+        message = f"no data file {name}"
         fault = Fault("E372", message, mend, step.origin, step.path)
         may_appear = may_appear and not path.exists()
         yield replace(fault, severity="warning") if may_appear else fault

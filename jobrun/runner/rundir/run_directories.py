@@ -10,7 +10,7 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +34,7 @@ from jobrun.runner.rundir.run_json import (
     RECORD_NAME,
     RunRecord,
     creation_order,
+    has_saved,
     read_record,
     write_record,
 )
@@ -47,6 +48,7 @@ _DIRECTORY_MODE = 0o755
 _TRIES = 100
 _MINUTE = "%Y%m%d-%H%M"
 _EPOCH = lazy_pattern(r"epoch-([0-9]{6}|[1-9][0-9]{6,17})")
+_MINUTE_LENGTH = len("20261231-2359")
 _NAME = lazy_pattern(r"\d{8}-\d{4}-[a-z]+-[a-z]+")
 DEFAULT_RUN_DIR = "runs"
 # Files of a run, beside its record and its checkpoints.
@@ -113,7 +115,7 @@ class Run:
     @property
     def has_saved(self) -> bool:
         """Return whether an epoch is known to have been saved in this run directory."""
-        return self.epoch_without_journal >= 0 or _has_saved(self.path)
+        return self.epoch_without_journal >= 0 or has_saved(self.path)
 
     @property
     def is_stillborn(self) -> bool:
@@ -249,7 +251,7 @@ def unreadable_runs(run_dir: Path, job: str) -> tuple[Path, ...]:
         if f"{job}/{path.name}" not in readable
         and not path.is_symlink()
         and _try_open(path) is None
-        and _has_saved(path)
+        and has_saved(path)
     )
 
 
@@ -299,9 +301,11 @@ def newest_unfinished(run_dir: Path, job: str = "") -> Run:
     """Open the newest unfinished run directory; a fork that saved no epoch only as last choice.
 
     Raises:
-        CheckpointError: There is none.
+        CheckpointError: There is none, or one that may be newer cannot be read.
     """
     newest = _newest([run for run in runs(run_dir, job) if run.unfinished])
+    for name in [job] if job else [path.name for path in _list_directory(run_dir)]:
+        require_readable_runs(run_dir, name, newest)
     if newest is None:
         of_job = f" of {job}" if job else ""
         raise CheckpointError.of(
@@ -310,6 +314,48 @@ def newest_unfinished(run_dir: Path, job: str = "") -> Run:
             "start one with 'jobrun run SPEC', or name a finished run, or another --run-dir",
         )
     return newest
+
+
+def find_missing_records(run_dir: Path, job: str, known: Collection[str]) -> Iterator[Path]:
+    """Find run directories with saved epochs that have lost their ``run.json``.
+
+    Args:
+        run_dir: The directory of the runs.
+        job: Only runs of this job or of the points of this sweep; empty for all.
+        known: Paths below ``run_dir`` of runs whose record is there.
+    """
+    for parent in _list_directory(run_dir):
+        if parent.is_symlink() or (job and not f"{parent.name}.".startswith(f"{job}.")):
+            continue
+        for path in _list_directory(parent):
+            is_known = f"{parent.name}/{path.name}" in known or path.is_symlink()
+            if not is_known and has_saved(path) and not os.path.lexists(path / RECORD_NAME):
+                yield path
+
+
+def require_readable_runs(run_dir: Path, job: str, newest: Run | None) -> None:
+    """Refuse to pass over a job's run that has saved epochs and no readable ``run.json``.
+
+    Args:
+        run_dir: The directory of the runs.
+        job: Whose runs are looked at.
+        newest: The run that is to be used; only runs that may be newer matter.
+
+    Raises:
+        CheckpointError: E375, there is such a run.
+    """
+    for path in unreadable_runs(run_dir, job):
+        # Names begin with the minute in which a run was made.
+        if newest is None or path.name[:_MINUTE_LENGTH] >= newest.path.name[:_MINUTE_LENGTH]:
+            open_run(path)
+
+
+def _require_latest_readable(run: Run) -> Run:
+    """Return a job's newest readable run, unless ``latest`` leads to another that is damaged."""
+    latest = Path(os.path.realpath(run.path.parent / LATEST))
+    if latest != run.path and has_saved(latest):
+        open_run(latest)
+    return run
 
 
 def find_run(text: str, run_dir: Path) -> Run:
@@ -327,23 +373,24 @@ def find_run(text: str, run_dir: Path) -> Run:
         return open_run(Path(text))
     newest = _find_remembered(text, run_dir)
     if newest is not None:
-        return newest
+        return _require_latest_readable(newest)
     stamps = stamp_jobs(run_dir)
     known = indexed_runs(run_dir, _WORTH_AN_INDEX)
     if len(known) >= _WORTH_AN_INDEX:
         remember_newest(run_dir, stamps, known)
     if text == LATEST and known:
-        return _newest_indexed(run_dir, known)
+        return _require_latest_readable(_newest_indexed(run_dir, known))
     job, slash, start = text.rpartition("/")
     of_job = [run for run in known if run.job == (job if slash else text)]
     if of_job and (not slash or start == LATEST):
-        return _newest_indexed(run_dir, of_job)
+        return _require_latest_readable(_newest_indexed(run_dir, of_job))
     matches = [run for run in (of_job if slash else known) if _is_called(run, start)]
     exact = [run for run in matches if start in (run.name, _words_of(run))]
     if len(exact or matches) == 1:
         return open_run(run_dir / (exact or matches)[0].path)
     if len(matches) > 1:
         raise _ambiguous(text, matches)
+    _require_readable_named(text, run_dir, known)
     if Path(text).exists() or _is_path(text, known):
         mend = "name a run below --run-dir, or the path of its directory"
         if text.endswith((".yaml", ".yml")):
@@ -353,6 +400,22 @@ def find_run(text: str, run_dir: Path) -> Run:
         # The index leaves out what cannot be read; this says why.
         open_run(path)
     raise _unknown(text, run_dir, known)
+
+
+def _require_readable_named(text: str, run_dir: Path, known: tuple[IndexedRun, ...]) -> None:
+    """Refuse a text that may mean a run with saved epochs and no readable ``run.json``.
+
+    Raises:
+        CheckpointError: E375, there is one.
+    """
+    if has_saved(Path(text)):
+        open_run(Path(text))
+    job = text.partition("/")[0].partition("@")[0]
+    names = [path.name for path in _list_directory(run_dir)]
+    if job not in names and (known or Path(text).exists() or "/" in text):
+        return
+    for name in [job] if job in names else names:
+        require_readable_runs(run_dir, name, None)
 
 
 def _directories_called(name: str, run_dir: Path, job: str) -> Iterator[Path]:
@@ -419,16 +482,6 @@ def _is_file(path: Path) -> bool:
     return os.path.isfile(path)  # noqa: PTH113
 
 
-def _has_saved(path: Path) -> bool:
-    try:
-        facts = (path / JOURNAL_NAME).stat()
-    except OSError:
-        facts = None
-    if facts is not None and stat.S_ISREG(facts.st_mode) and facts.st_size > 0:
-        return True
-    return any(one.name.startswith("epoch-") for one in _list_directory(path / "checkpoints"))
-
-
 def _try_open(path: Path) -> Run | None:
     try:
         return open_run(path)
@@ -482,10 +535,14 @@ def _unknown(text: str, run_dir: Path, known: tuple[IndexedRun, ...]) -> UsageEr
 
 def suggest_run_dir(run_dir: Path) -> str:
     """Suggest which ``--run-dir`` to give where a directory has no run directories in it."""
-    above = next((one for one in _directories_above(run_dir) if one.is_dir()), None)
+    above = next((one for one in _directories_above(run_dir) if _has_runs(one)), None)
     if above is not None:
         return f"there is {os.path.relpath(above)}: add --run-dir {os.path.relpath(above)}"
     return "start one with 'jobrun run SPEC', or name the directory of the runs: --run-dir DIR"
+
+
+def _has_runs(run_dir: Path) -> bool:
+    return next(_run_paths(run_dir, ""), None) is not None
 
 
 def _directories_above(run_dir: Path) -> Iterator[Path]:

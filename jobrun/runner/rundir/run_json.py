@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import math
+import stat
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime
@@ -16,6 +17,7 @@ from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.files.json_files import build, read_json
 from jobrun.core.lazy_dataclass import dataclass, field_values
 from jobrun.core.text.big_integers import integer_hex, is_long
+from jobrun.runner.rundir.journal import JOURNAL_NAME
 
 RECORD_NAME = "run.json"
 FORMAT = 1
@@ -185,6 +187,8 @@ def read_record(run: Path) -> RunRecord:
         # ENOTDIR, ENAMETOOLONG: what is named is no path of a directory.
         if error.errno in {errno.EINVAL, errno.EISDIR, errno.EFBIG, errno.EIO}:
             raise _damaged(run, error.strerror or str(error)) from error
+        if error.errno == errno.ENOENT and has_saved(run):
+            raise _damaged(run, "") from error
         why = "" if error.errno in _NOT_THERE else f" ({RECORD_NAME}: {error.strerror or error})"
         raise CheckpointError.of(
             "E350",
@@ -226,9 +230,34 @@ def build_record(content: Any) -> RunRecord:
     return record
 
 
+def has_saved(run: Path) -> bool:
+    """Return whether a directory has epochs, or a journal of them, as a run's directory has."""
+    try:
+        facts = (run / JOURNAL_NAME).stat()
+    except OSError:
+        facts = None
+    if facts is not None and stat.S_ISREG(facts.st_mode) and facts.st_size > 0:
+        return True
+    return bool(_saved_epochs(run))
+
+
+def _saved_epochs(run: Path) -> list[Path]:
+    try:
+        return sorted((run / "checkpoints").glob("epoch-*"))
+    except OSError:
+        return []
+
+
 def _damaged(run: Path, why: str) -> CheckpointError:
-    return CheckpointError.of(
-        "E375",
-        f"{run / RECORD_NAME} is damaged: {why}",
-        "the checkpoints are not touched; put run.json back from a copy of the run",
+    """Build the error for a run without a readable record; say what can be read of it."""
+    record, mend = (
+        run / RECORD_NAME,
+        "put run.json back from a copy of the run, or move the directory away",
     )
+    if epochs := _saved_epochs(run):
+        mend += (
+            "; no command can write it again, and the epochs are not touched: "
+            f"'jobrun inspect-checkpoint {epochs[-1]}' and 'jobrun ckpt export' read them"
+        )
+    what = f"{record} is damaged: {why}" if why else f"{run} has saved epochs, and no {RECORD_NAME}"
+    return CheckpointError.of("E375", what, mend)

@@ -127,7 +127,7 @@ def _settle(space: Blobs, seen: set[int], frame: Frame) -> None:
             raise TaskFailedError.of(
                 "E245",
                 f"a checkpoint within an epoch cannot hold '{name}', which is an object",
-                "save whole epochs: give 'checkpoint.every' in ep; or make epochs shorter",
+                "save whole epochs: give 'checkpoint.every' as epochs or a time: 1ep, 10m",
             )
         try:
             value = boundary_form(space[name], name)

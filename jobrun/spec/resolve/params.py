@@ -90,7 +90,8 @@ class ParamValues:
         where = origin_of(node.place)
         written = node if isinstance(node, Scalar) else None
         is_reference = written is not None and str(written.value).startswith("${env:")
-        if where.line and not is_reference:
+        # An empty text is what a param has that was not given.
+        if where.line and not is_reference and declared.default != "":
             mend = f"write default: ${{env:NAME}}, or give it by --set params.{name}=VALUE"
             message = f"a file contains the value of the secret param '{name}'"
             self.faults.append(Fault("E447", message, mend, where, path_text(path)))
@@ -101,7 +102,8 @@ class ParamValues:
             # The message about it must not show it.
             fault = self.faults[place]
             message = f"invalid value of the secret param '{name}'"
-            mend = fault.mend.replace(str(declared.default), "it")
+            secret = str(declared.default)
+            mend = fault.mend.replace(secret, "it") if secret else fault.mend
             self.faults[place] = replace(fault, message=message, mend=mend)
         from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL
 

@@ -9,6 +9,7 @@ from jobrun.spec.yaml.nodes import Node
 from jobrun.spec.yaml.pyyaml import parser_events, yaml
 from jobrun.spec.yaml.syntax_errors import syntax_fault
 from jobrun.spec.yaml.tree_builder import Builder, StopReadingError
+from jobrun.spec.yaml.unseen_spaces import UNSEEN_SPACE, find_unseen_spaces
 
 # Of a shorter text, parsing takes no longer than looking for what it repeats.
 _LEAST_LENGTH = 50_000
@@ -44,6 +45,8 @@ def read_document(text: str, file: str) -> Document:
         message = "PyYAML was built without libyaml; large specs load several times slower"
         mend = "install a PyYAML wheel, or install libyaml before building PyYAML"
         warnings = (Fault("W100", message, mend, severity="warning"),)
+    if UNSEEN_SPACE.search(text) and (faults := find_unseen_spaces(text, file)):
+        raise SpecError(*faults)
     builder = Builder(file, text)
     try:
         with collector_paused():

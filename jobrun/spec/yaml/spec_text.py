@@ -16,7 +16,7 @@ LARGEST_FILE_BYTES = 16 * 1024 * 1024
 
 # Control characters, line separators that editors do not count as lines, direction
 # marks that make a line look like another one, and what is no character at all.
-_FORBIDDEN = lazy_pattern(
+FORBIDDEN = lazy_pattern(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029"
     "\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff]|\r(?!\n)"
 )
@@ -130,7 +130,7 @@ def decode(data: bytes, shown: str) -> str:
 
 def _first_few(text: str) -> list[re.Match[str]]:
     matches = []
-    for match in _FORBIDDEN.finditer(text):
+    for match in FORBIDDEN.finditer(text):
         matches.append(match)
         if len(matches) == 10:  # a binary file is reported once, not once per byte
             break

@@ -71,7 +71,7 @@ class ForkClient:
     def __init__(
         self, program: str, preload: Sequence[str], environment: Mapping[str, str]
     ) -> None:
-        self._arguments = [sys.executable, "-m", MODULE, program, *preload]
+        self._arguments = [sys.executable, "-P", "-m", MODULE, program, *preload]
         self._environment = {VARIABLE: DEFAULT, **environment}
         self._process: subprocess.Popen[str] | None = None
 

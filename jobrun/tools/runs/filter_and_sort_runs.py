@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -18,6 +16,7 @@ from jobrun.core.errors import JobrunError, UsageError
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
+from jobrun.core.text.terminal_text import csv_text
 from jobrun.core.text.units import parse_span
 from jobrun.tools.runs.summarise_runs import RunSummary, Value
 
@@ -341,16 +340,14 @@ def _union(runs: Sequence[RunSummary], prefix: str) -> list[str]:
 def render_csv(runs: Sequence[RunSummary]) -> str:
     """Render filtered and sorted runs as CSV: a line for each, with its params and metrics."""
     columns = [*_union(runs, PARAMS), *_union(runs, METRICS)]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*_CSV, *columns])
+    rows: list[list[object]] = [[*_CSV, *columns]]
     for run in runs:
         own = [run.path, run.job, run.created, run.status, run.epoch, run.exit_code, run.seed]
         own += [run.parent, " ".join(run.tags), run.reason, run.code, run.data, run.versions]
         params = [run.params.get(one.removeprefix(PARAMS)) for one in columns if one[0] == "p"]
         metrics = [run.metrics.get(one.removeprefix(METRICS)) for one in columns if one[0] == "m"]
-        writer.writerow(["" if value is None else value for value in (*own, *params, *metrics)])
-    return text.getvalue()
+        rows.append(["" if value is None else value for value in (*own, *params, *metrics)])
+    return csv_text(rows)
 
 
 _CSV = (

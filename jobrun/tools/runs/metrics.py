@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from jobrun.core.files.json_files import read_lines, read_tail
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integer_hex, is_long
 from jobrun.core.text.names import did_you_mean
+from jobrun.core.text.terminal_text import csv_text
 from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.logs import read_events, read_values, unreadable_file_error
 from jobrun.runner.rundir.metrics_check import MetricsGap, find_metrics_gaps, has_lost_metrics
@@ -131,14 +131,8 @@ def select_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:
 
 def render_csv(metrics: Metrics) -> str:
     """Render a run's metrics as CSV text, a line per epoch, with all digits of the values."""
-    import csv  # noqa: PLC0415 - a run shows its metrics without
-
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["epoch", *metrics.names])
-    for epoch, values in metrics.rows:
-        writer.writerow([epoch, *map(_cell, values)])
-    return text.getvalue()
+    rows = [[epoch, *map(_cell, values)] for epoch, values in metrics.rows]
+    return csv_text([["epoch", *metrics.names], *rows])
 
 
 def read_last_metrics(run: Path) -> dict[str, Number]:

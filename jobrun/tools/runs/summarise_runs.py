@@ -15,7 +15,7 @@ from jobrun.core.errors import JobrunError
 from jobrun.core.lazy_dataclass import dataclass, field_types, replace
 from jobrun.core.text.big_integers import integer_hex, is_long
 from jobrun.runner.rundir.lock import is_live
-from jobrun.runner.rundir.run_directories import METRICS_NAME, open_run
+from jobrun.runner.rundir.run_directories import METRICS_NAME, find_missing_records, open_run
 from jobrun.runner.rundir.run_index import IndexedRun, OrderedRuns, RunIndex, read_index
 from jobrun.runner.rundir.run_json import KILLED, RunRecord, creation_order, read_record
 from jobrun.tools.runs.tag_and_remove_runs import read_tags
@@ -123,9 +123,11 @@ def read_summaries(run_dir: Path, job: str = "", newest: int | None = None) -> R
             faults.append(f"{path}: {_describe(error)}")
 
     if newest is None:
-        listed = read_index(run_dir, _SUMMARIES, note)
+        summaries = list(read_index(run_dir, _SUMMARIES, note))
+        listed, known = iter(summaries), {path for path, _ in summaries}
     else:
         ordered = OrderedRuns(run_dir, _SUMMARIES, note)
+        known = set(ordered.paths)
         # Each is read when it is asked for.
         read = ((path, ordered.read(path)) for path in ordered.paths)
         listed = ((path, values) for path, values in read if values is not None)
@@ -139,16 +141,25 @@ def read_summaries(run_dir: Path, job: str = "", newest: int | None = None) -> R
     present = tuple(
         [_with_present_status(run_dir, one) if one.status == "running" else one for one in runs]
     )
+    for path in find_missing_records(run_dir, job, known):
+        try:
+            read_record(path)
+        except JobrunError as error:
+            faults.append(_words_of(error))
     faults += [f"{one.path}: {fault}" for one in present if one.faults for fault in one.faults]
     return RunListing(present, tuple(faults))
 
 
+def _words_of(error: JobrunError) -> str:
+    fault = error.faults[0]
+    return f"{fault.message}: {fault.mend}"
+
+
 def _describe(error: Exception) -> str:
-    cause = error.__cause__ if isinstance(error, JobrunError) else error
-    if isinstance(cause, FileNotFoundError):
-        return "it disappeared while it was read"
     if isinstance(error, JobrunError):
-        return error.faults[0].message
+        return _words_of(error)
+    if isinstance(error, FileNotFoundError):
+        return "it disappeared while it was read"
     return (error.strerror if isinstance(error, OSError) else "") or str(error)
 
 

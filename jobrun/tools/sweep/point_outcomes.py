@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -13,6 +11,7 @@ from typing import Any, Literal
 from jobrun.core.errors import ExpectationError, UsageError
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
+from jobrun.core.text.terminal_text import csv_text
 from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.run_directories import Run, newest_run
 from jobrun.runner.rundir.run_json import KILLED
@@ -196,14 +195,11 @@ def outcomes_csv(outcomes: Sequence[Outcome]) -> str:
     """Render the outcomes of a sweep's points as CSV text, a line each, with all digits."""
     axes = list(outcomes[0].point.values) if outcomes else []
     metrics = list(dict.fromkeys(name for one in outcomes for name in one.metrics))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*axes, "state", "epoch", *metrics, "outdated", "run"])
+    rows: list[list[object]] = [[*axes, "state", "epoch", *metrics, "outdated", "run"]]
     for one in outcomes:
         values = [one.point.values[axis] for axis in axes]
         measured = [one.metrics.get(name, "") for name in metrics]
         epoch = one.epoch if one.epoch >= 0 else ""
         run = f"{one.point.job}/{one.run.name}" if one.run else ""
-        outdated = "; ".join(one.outdated)
-        writer.writerow([*values, one.state, epoch, *measured, outdated, run])
-    return text.getvalue()
+        rows.append([*values, one.state, epoch, *measured, "; ".join(one.outdated), run])
+    return csv_text(rows)

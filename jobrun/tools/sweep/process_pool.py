@@ -85,8 +85,8 @@ def run_command(spec: str, run_dir: Path, words: Sequence[str]) -> list[str]:
         words: Further ones, such as ``--epochs 2``.
     """
     return [
-        sys.executable, "-m", "jobrun", "run", spec, "--resume", "auto", "--log-format", "json",
-        "--quiet", "--run-dir", str(run_dir), *words,
+        sys.executable, "-P", "-m", "jobrun", "run", spec, "--resume", "auto",
+        "--log-format", "json", "--quiet", "--run-dir", str(run_dir), *words,
     ]  # fmt: skip
 
 

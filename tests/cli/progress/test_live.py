@@ -162,7 +162,7 @@ def test_what_is_said_stays_above_what_is_redrawn(terminal):
     screen = Screen(terminal.console, lambda: Text(lines[0]))
 
     screen.refresh()
-    screen.say(Text("said"))
+    screen.say("said")
     lines[0] = "three"
     screen.refresh()
 
@@ -182,7 +182,7 @@ def test_nothing_is_written_as_long_as_nothing_changes(terminal):
 def test_a_window_that_became_narrower_leaves_nothing_behind(terminal):
     view = Group(Text("x" * 40, no_wrap=True, overflow="ellipsis"))
     screen = Screen(terminal.console, lambda: view)
-    screen.say(Text("said"))
+    screen.say("said")
 
     terminal.resize(15)
     screen.refresh()
@@ -201,7 +201,7 @@ def test_a_window_of_few_rows_is_not_overrun():
 
 def test_it_is_gone_at_the_end_and_the_cursor_is_back(terminal):
     with Screen(terminal.console, lambda: Text("here")) as screen:
-        screen.say(Text("said"))
+        screen.say("said")
         deadline = time.monotonic() + 10
         while "here" not in terminal.file.getvalue():
             assert time.monotonic() < deadline
@@ -213,4 +213,4 @@ def test_it_is_gone_at_the_end_and_the_cursor_is_back(terminal):
 def test_a_terminal_that_goes_away_ends_the_display_only(terminal):
     with Screen(terminal.console, lambda: Text("here")) as screen:
         terminal.file.close()
-        screen.say(Text("said"))
+        screen.say("said")

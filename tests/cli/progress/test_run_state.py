@@ -12,6 +12,7 @@ from jobrun.core.events import (
     TaskEnded,
     TaskFacts,
 )
+from jobrun.core.text.terminal_text import terminal_line
 from tests.support.sample_events import Clock, ended, epoch, logged, started
 
 
@@ -58,8 +59,10 @@ def test_failed_saves_are_counted():
     assert state.failed_saves == 1
 
 
-def test_a_log_line_cannot_steer_the_terminal():
-    assert render_log(logged("red \x1b[31m\n")) == "lloyd: red \u241b[31m"
+def test_a_log_line_keeps_its_colours_and_cannot_steer_the_terminal():
+    line = terminal_line(render_log(logged("\x1b[31mred\x1b[2J\n")))
+
+    assert line == "lloyd: \x1b[31mred\u241b[2J\x1b[0m"
 
 
 def _two(state):

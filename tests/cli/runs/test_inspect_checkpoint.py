@@ -10,6 +10,7 @@ import pytest
 from jobrun.cli.run_command import invoke
 from jobrun.cli.runs.inspect_checkpoint import draw_blobs, draw_histogram, draw_picture
 from jobrun.cli.terminal import Shell
+from jobrun.core.text.terminal_text import terminal_line
 from jobrun.runner.rundir.run_json import RunRecord, write_record
 from jobrun.tools.report.blob_pictures import Histogram, picture, tiles
 from tests.support.reports import make_report
@@ -129,6 +130,7 @@ def test_without_colours_a_picture_is_made_of_shades():
 def test_with_colours_a_character_shows_two_rows():
     lines = draw_picture(picture(np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 0.0]])), colours=True)
 
+    lines = list(map(terminal_line, lines))
     assert lines[0] == "\x1b[38;5;232;48;5;255m▀\x1b[38;5;255;48;5;232m▀\x1b[0m"
     assert lines[1].startswith("\x1b[38;5;232;49m▀")
 

@@ -110,7 +110,8 @@ def test_an_unknown_output_gets_the_nearest_name(tmp_path):
 def test_a_task_without_outputs_is_told_how_to_have_one(tmp_path):
     text = "epoch: [{task: t, steps: [x = w]}, {task: u, needs: [t], steps: [y = t.x]}]"
 
-    assert fault_of(tmp_path, text).mend == "write outputs: [x] in task 't'"
+    mend = "write outputs: [x] in task 't'; a text is quoted again: \"'t.x'\""
+    assert fault_of(tmp_path, text).mend == mend
 
 
 def test_an_unknown_task_gets_the_nearest_name(tmp_path):

@@ -11,7 +11,6 @@ from jobrun.core.text.fault_text import (
     render,
     render_github,
     summary,
-    visible,
 )
 
 
@@ -113,14 +112,6 @@ def test_accents_of_their_own_do_not_move_the_carets():
 
 def test_a_line_end_of_two_characters_is_no_part_of_the_line():
     assert excerpt(_fault(1, 1), {"job.yaml": "a: 1\r\nb: 2\r\n"}).text == "a: 1"
-
-
-@pytest.mark.parametrize("char", ["\x00", "\x1b", "\x7f", "\x85", "\u202e", "\u2028", "\n"])
-def test_what_cannot_be_seen_is_replaced_by_one_character_that_can(char):
-    shown = visible(f"a{char}b")
-
-    assert shown.isprintable()
-    assert len(shown) == 3
 
 
 def test_github_gets_an_annotation():

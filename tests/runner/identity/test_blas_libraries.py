@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 from jobrun.runner.identity.blas_libraries import describe_blas, set_blas_threads
+from tests.support.c_library import compile_library
 
 
 def test_without_proc_the_threads_of_blas_are_unknown(monkeypatch):
@@ -62,8 +63,7 @@ void MKL_Get_Version_String(char *text, int size) {
 def test_threads_of_mkl_are_set_for_all_threads_and_its_version_is_recorded(tmp_path):
     (tmp_path / "mkl.c").write_text(MKL)
     library = tmp_path / "libmkl_rt.so"
-    words = ["gcc", "-shared", "-fPIC", "-o", str(library), str(tmp_path / "mkl.c")]
-    subprocess.run(words, check=True)
+    compile_library(tmp_path / "mkl.c", library)
     program = (
         f"import ctypes, numpy; mkl = ctypes.CDLL({str(library)!r});"
         "from jobrun.runner.identity import blas_libraries as blas; blas.set_blas_threads(3);"

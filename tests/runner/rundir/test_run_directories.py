@@ -23,6 +23,7 @@ from jobrun.runner.rundir.run_directories import (
     require_own,
     require_own_parent,
     runs,
+    suggest_run_dir,
 )
 from jobrun.runner.rundir.run_json import RECORD_NAME, RunRecord, write_record
 from tests.support.many_runs import make_runs
@@ -296,7 +297,7 @@ def test_a_run_that_has_saved_something_and_cannot_be_read_is_found(tmp_path):
 
 
 def test_without_runs_here_those_of_a_folder_above_are_named(tmp_path, monkeypatch):
-    (tmp_path / "runs").mkdir()
+    make(tmp_path / "runs", "a", "20261121-0942-brisk-heron", 1)
     (tmp_path / "below" / "deep").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "below" / "deep")
 
@@ -374,3 +375,44 @@ def test_row_41_no_run_is_made_where_another_user_lets_all_write(watched):
     with pytest.raises(EnvironmentFaultError, match="belongs to another user"):
         require_own_parent(watched, ANOTHER)
     require_own_parent(watched / "not there", ANOTHER)
+
+
+@pytest.fixture
+def lost(tmp_path, request):
+    """A directory of runs whose one run has epochs, and a record as the test asks for."""
+    saved = tmp_path / "runs" / "a" / "20260101-1200-able-ant"
+    (saved / "checkpoints" / "epoch-000003").mkdir(parents=True)
+    if request.param is not None:
+        (saved / "run.json").write_text(request.param)
+    (saved.parent / "latest").symlink_to(saved.name)
+    return saved
+
+
+@pytest.mark.parametrize("lost", [None, "", '{"format": '], indirect=True)
+@pytest.mark.parametrize("text", ["latest", "a", "a/latest", "able-ant", "{path}", "a@3"])
+def test_a_run_that_lost_its_record_is_named_with_what_reads_it(lost, text):
+    with pytest.raises(CheckpointError) as caught:
+        find_run(text.format(path=lost), lost.parent.parent)
+
+    (fault,) = caught.value.faults
+    assert fault.code == "E375"
+    assert str(lost) in fault.message
+    assert f"jobrun inspect-checkpoint {lost}/checkpoints/epoch-000003" in fault.mend
+
+
+@pytest.mark.parametrize("lost", [None, ""], indirect=True)
+@pytest.mark.parametrize("job", ["", "a"])
+def test_no_unfinished_run_is_looked_for_beyond_one_that_lost_its_record(lost, job):
+    with pytest.raises(CheckpointError) as caught:
+        newest_unfinished(lost.parent.parent, job)
+
+    assert caught.value.faults[0].code == "E375"
+
+
+def test_a_directory_above_is_suggested_only_if_it_has_runs(tmp_path, monkeypatch):
+    below = tmp_path / "x" / "y"
+    below.mkdir(parents=True)
+    (tmp_path / "runs").mkdir()
+    monkeypatch.chdir(below)
+
+    assert "--run-dir DIR" in suggest_run_dir(Path("runs"))

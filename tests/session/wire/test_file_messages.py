@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jobrun.session.ray.actor import decode_frame, encode_frame
+from jobrun.session.wire.codec import decode_frame, encode_frame
 from jobrun.session.wire.file_messages import (
     NO_FILE_SETUP,
     FileChunk,

@@ -136,5 +136,5 @@ def test_variables_that_steer_jobrun_do_not_reach_the_runs(tmp_path, monkeypatch
 def test_the_command_is_that_of_a_batch_script(tmp_path):
     words = run_command("a.yaml", tmp_path, ["--epochs", "2"])
 
-    assert words[1:6] == ["-m", "jobrun", "run", "a.yaml", "--resume"]
+    assert words[1:7] == ["-P", "-m", "jobrun", "run", "a.yaml", "--resume"]
     assert words[-2:] == ["--epochs", "2"]
