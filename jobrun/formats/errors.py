@@ -18,7 +18,7 @@ UNEVEN_MEND = (
 
 
 def copying_mend(path: str) -> str:
-    """Advise to copy what a URL names in place of a data file; empty for a path.
+    """Return advice to copy what a URL names in place of a data file; empty for a path.
 
     Args:
         path: As it was written, or below the folder of the spec, where ``//`` became ``/``.

@@ -201,7 +201,8 @@ def test_a_damaged_record_never_makes_a_run_start_over(folder, policy):
     (run / "run.json").write_text("{")
     done = jobrun("run", "walk.yaml", "--resume", policy, cwd=folder)
     assert done.returncode == 4, done.stderr
-    assert "has saved epochs, and its run.json is missing or damaged" in done.stderr
+    assert "run.json is damaged" in done.stderr
+    assert "--resume never" in done.stderr
     assert only_run(folder / "runs") == run
     assert jobrun("run", "walk.yaml", "--resume", "never", cwd=folder).returncode == 0
 

@@ -371,7 +371,7 @@ def test_arithmetic_on_a_list_is_refused_before_the_run(folder, step):
 
     assert "E291" in said
     assert "is not supported for a list" in said
-    assert "array([" in said
+    assert "array(" in said
     assert "small.yaml:4" in said
 
 

@@ -107,8 +107,10 @@ _SEQUENCE_MENDS = {
 def _sequence_misfit(known: Known, sign: str, *operands: Known) -> MisfitError:
     message = f"'{sign}' is not supported for a {known.sequence}"
     mend = "make an array of it: array([…]), or array(x) of a blob"
-    # Beside an array Python asks numpy, which makes an array of a sequence.
-    if operands and all(one.sequence or one.weak for one in operands):
+    sequences = sum(bool(one.sequence) for one in operands)
+    repeats = sign == "*" and any(one.weak and kind_of(one.dtype) in ("b", "i") for one in operands)
+    # Beside an array Python asks numpy, and anything else is an error there, too.
+    if sequences == 2 or repeats:
         mend = _SEQUENCE_MENDS.get(sign, mend)
     return MisfitError(KINDS, message, mend)
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from jobrun.core.text.patterns import lazy_pattern
 
-# Drawn anew in each process, so that nothing which was written before can contain it.
+# Random, so that nothing which was written before this process began can contain it.
 _MARK: Final = f"\x1b{os.urandom(8).hex()}["
 _MARKED = lazy_pattern(rf"\x1b{_MARK[1:-1]}\[([0-9;?]*[A-Za-z])")
 # Colour, weight and the like (SGR).

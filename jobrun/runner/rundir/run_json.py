@@ -23,6 +23,10 @@ RECORD_NAME = "run.json"
 FORMAT = 1
 # The present status of a run that is recorded as running and that no process holds.
 KILLED = "killed"
+_WITHOUT_RECORD = (
+    "put run.json back from a copy of the run, or move the directory away, or start again beside "
+    "it: jobrun run SPEC --resume never"
+)
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 
 # Of ``environment``: what decides the last bits of results.
@@ -252,7 +256,7 @@ def _damaged(run: Path, why: str) -> CheckpointError:
     """Build the error for a run without a readable record; say what can be read of it."""
     record, mend = (
         run / RECORD_NAME,
-        "put run.json back from a copy of the run, or move the directory away",
+        _WITHOUT_RECORD,
     )
     if epochs := _saved_epochs(run):
         mend += (
