@@ -21,6 +21,7 @@ from tests.support.command import ROOT, environment
 from tests.support.drawing import differs
 from tests.support.manual_blocks import (
     PAGES,
+    PATHS,
     TEXTS,
     blocks,
     how,
@@ -47,7 +48,7 @@ def test_every_link_leads_to_a_file():
         for name, text in TEXTS.items()
         for link in re.findall(r"\]\(([^)#:]+)\)", text)
     ]
-    base = dict.fromkeys(PAGES, ROOT / "jobrun" / "manual") | {"README": ROOT}
+    base = {name: path.parent for name, path in PATHS.items()} | {"README": ROOT}
 
     assert len(links) > 20
     assert [one for one in links if not (base[one[0]] / one[1]).is_file()] == []

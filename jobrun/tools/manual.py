@@ -30,11 +30,15 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "sweeps", "notifications", "listeners", "moving-a-run", "prove", "plug-ins",
     ),
     "Understand": ("exactness", "saving", "data", "objects", "adapters", "other-tools"),
-    "Reference": ("exit-codes",),
+    "Design": (
+        "hdf5-writer", "commit", "supervisor", "sessions", "copy-elision", "refcounts", "comparing",
+        "same-bits", "layers", "language",
+    ),
+    "Reference": ("exit-codes", "compatibility"),
 }  # fmt: skip
 _PICTURE = lazy_pattern(r"!\[([^\]]+)\]\(pictures/([a-z-]+\.svg)\)")
-# Of one page to another.
-LINK = lazy_pattern(r"\[([^\]]+)\]\(([a-z][a-z-]*)\.md\)")
+# From one page to another, by its name, in whichever folder it is.
+LINK = lazy_pattern(r"\[([^\]]+)\]\((?:\.\./|design/)?([a-z][a-z0-9-]*)\.md\)")
 
 
 _EXPRESSIONS = """\
@@ -148,12 +152,13 @@ def read_pages() -> Mapping[str, Page]:
     Raises:
         FileNotFoundError: A page is missing: the package is not installed as a whole.
     """
-    found = {}
-    for names in SECTIONS.values():
+    pages = {}
+    for section, names in SECTIONS.items():
+        folder = FOLDER / "design" if section == "Design" else FOLDER
         for name in names:
-            text = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
-            found[name] = Page(name, text.partition("\n")[0].removeprefix("# "), text)
-    return found
+            text = (folder / f"{name}.md").read_text(encoding="utf-8")
+            pages[name] = Page(name, text.partition("\n")[0].removeprefix("# "), text)
+    return pages
 
 
 def render_for_terminal(text: str, width: int) -> str:

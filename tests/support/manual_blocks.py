@@ -22,7 +22,8 @@ from tests.support.command import ROOT
 from tests.support.manual_services import Services
 from tests.support.manual_shell import Command, PageShell, read_commands, read_session
 
-PAGES = {path.stem: path.read_text() for path in sorted(FOLDER.glob("*.md"))}
+PATHS = {path.stem: path for path in sorted([*FOLDER.glob("*.md"), *FOLDER.glob("design/*.md")])}
+PAGES = {name: path.read_text() for name, path in PATHS.items()}
 TEXTS = {"README": (ROOT / "README.md").read_text(), **PAGES}
 # What stands around a part of a spec, so that it is a whole one.
 _AROUND = {
