@@ -153,7 +153,7 @@ def _with_hosts(services: Services, folder: Path, away: Path, stack: ExitStack) 
     }
 
     def settle() -> None:
-        for job in cluster.ask("squeue", "-h", "-o", "%i").split():
+        for job in cluster.ask("squeue", "-h", "-r", "-o", "%i").split():
             facts = cluster.wait(job)
             assert facts["JobState"] == "COMPLETED", cluster.said(facts)
 
