@@ -265,3 +265,34 @@ def test_blobs_of_a_small_file_are_named_though_the_index_is_in_the_same_block(
 
     with pytest.raises(CheckpointError, match=r"E303.*n\.h5.*which hold .*'deep'.*'flat'"):
         read(tmp_path, ["label"])
+
+
+def test_wrong_piece_for_adjacent_arrays_is_refused_by_name(tmp_path):
+    values = {"a": np.arange(4.0), "b": np.arange(4.0) + 1}
+    path = str(tmp_path / "n.h5")
+    NodeWriter("n").write(
+        path,
+        epoch=1,
+        run_id=RUN_ID,
+        values=values,
+        adjacent=lambda names, size: np.ones(len(names) * size, np.uint8),
+    )
+
+    with pytest.raises(CheckpointError, match=r"E303.*which hold 'a', 'b'"):
+        read(tmp_path, ["a"])
+
+
+def test_array_that_changes_while_it_is_written_is_refused(tmp_path, monkeypatch):
+    values = {"a": np.arange(4.0), "b": np.arange(4.0) + 1}
+    gather = encoder._gather
+
+    def late(filling, step, arrays):
+        arrays[1][0] = 7
+        gather(filling, step, arrays)
+        arrays[1][0] = 8
+
+    monkeypatch.setattr(encoder, "_gather", late)
+    NodeWriter("n").write(str(tmp_path / "n.h5"), epoch=1, run_id=RUN_ID, values=values)
+
+    with pytest.raises(CheckpointError, match=r"E303.*which hold 'a', 'b'"):
+        read(tmp_path, ["b"])
