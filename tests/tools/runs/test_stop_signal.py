@@ -23,6 +23,7 @@ name: endless
 init: [{task: begin, steps: ["x = 0"]}]
 epoch: [{task: step, steps: ["x = x + 1", {run: [sleep, "0.05"]}]}]
 stop: [endless: true]
+checkpoint: {every: 1ep}
 """
 
 
