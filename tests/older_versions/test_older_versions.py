@@ -161,7 +161,17 @@ def test_a_checkpoint_of_format_1_is_refused_by_name(command, tmp_path):
     done = jobrun(command, "numbers", cwd=unpack(FORMAT_1, tmp_path))
 
     assert done.returncode == 4
+    assert "E308" in done.stderr
     assert "was written by an older jobrun: it has format 1, this version reads 2" in done.stderr
+
+
+@pytest.mark.parametrize(("commit", "job"), sorted(FROM_WHOLE_EPOCH))
+def test_a_save_within_an_epoch_without_seeds_is_refused_by_name(commit, job, tmp_path):
+    done = jobrun("resume", job, cwd=unpack(commit, tmp_path))
+
+    assert done.returncode == 4
+    assert "E308" in done.stderr
+    assert "did not save the seeds" in done.stderr
 
 
 def test_the_metrics_of_a_run_with_format_1_are_read(tmp_path):

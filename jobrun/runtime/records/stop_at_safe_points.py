@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from jobrun.core.errors import TaskFailedError
+from jobrun.core.errors import CheckpointError, TaskFailedError
 from jobrun.core.lazy_dataclass import replace
 from jobrun.runtime.context.bounded_queue import Records
 from jobrun.runtime.context.cancel import CancelledError
@@ -108,6 +108,13 @@ def _stream_state(generator: np.random.Generator) -> dict[str, Any]:
 
 
 def _restore_stream(state: Mapping[str, Any]) -> np.random.Generator:
+    if "seed" not in state:
+        raise CheckpointError.of(
+            "E308",
+            "the checkpoint within an epoch was written by an older jobrun, which did not save "
+            "the seeds of random streams",
+            "resume from the epoch before: jobrun resume --epoch N",
+        )
     generator = np.random.PCG64DXSM(np.random.SeedSequence(**state["seed"]))
     generator.state = cast("Any", dict(state))
     return np.random.Generator(generator)

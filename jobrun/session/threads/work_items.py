@@ -296,12 +296,22 @@ class Dispatcher:
                 over.append(item)
             elif alone and not item.may_block:
                 # Nothing else runs: no need for another thread.
-                item.work()
+                self._work(item)
                 over.append(item)
             else:
                 self._running[item] = None
-                self._pool.start(item.work, partial(self._completions.put, item))
+                self._pool.start(partial(self._work, item), partial(self._completions.put, item))
         return [later for item in over for later in iter_released(item)]
+
+    def _work(self, item: WorkItem) -> None:
+        """Run a work item; record an error that it raises although it should record it itself.
+
+        Otherwise its thread would end without a word, and the run would wait for it for ever.
+        """
+        try:
+            item.work()
+        except BaseException as error:  # noqa: BLE001 - raised again by the session
+            self._run.fail(error)
 
     def _wait(self) -> list[WorkItem]:
         """Wait until a dispatched work item has ended; return the items that it made ready."""

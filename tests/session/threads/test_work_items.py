@@ -131,6 +131,18 @@ def run(pool):
     return GroupRun("epoch", 1, 0, "", "", lambda _: None, {}, pool.start, ChildReaper())
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_work_item_that_raises_fails_the_run_and_keeps_nothing_waiting(run, pool, count):
+    def work() -> None:
+        raise KeyError("seed")
+
+    items = [WorkItem(f"a/{number}", work) for number in range(count)]
+    Dispatcher(run, pool, 5.0, ExternalDeps({}, None, (), (), GroupListener())).run(items)
+
+    assert isinstance(run.errors[0], KeyError)
+    assert run.body.cancelled
+
+
 def test_a_part_that_follows_one_elsewhere_starts_when_that_is_told(run, pool):
     deps = ExternalDeps({}, None, ["first"], (), GroupListener())
     said = []
