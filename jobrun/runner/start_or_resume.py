@@ -84,6 +84,7 @@ from jobrun.runner.rundir.run_directories import (
     runs,
     unreadable_runs,
 )
+from jobrun.runner.rundir.run_index import dump_inputs
 from jobrun.runner.rundir.run_inputs import SEED, RunInputs, read_inputs
 from jobrun.runner.rundir.run_json import RunRecord, write_record
 from jobrun.runner.stop_requests import exit_on_early_signal, require_valid_deadline
@@ -578,7 +579,7 @@ def _describe_other_run(other: Run, inputs: RunInputs) -> Noted:
 def _list_other_inputs(other: Run, inputs: RunInputs) -> str:
     params = {f"params.{name}": value for name, value in other.record.params.items()}
     known = {SEED: other.record.seed, **params}
-    differing = sorted(inputs.find_differing(read_inputs(other.record)))
+    differing = sorted(inputs.find_differing(read_inputs(dump_inputs(other.record))))
     return ", ".join(f"{field} = {known[field]}" for field in differing)
 
 

@@ -15,7 +15,12 @@ from typing import Any, Literal
 from jobrun.core.codes import Code
 from jobrun.core.errors import DriftError, Fault, Origin
 from jobrun.core.lazy_dataclass import dataclass, replace
-from jobrun.runner.rundir.run_json import RunRecord
+from jobrun.runner.rundir.run_json import (
+    LIBRARY_VARIABLES,
+    NUMERIC_KEYS,
+    NUMERIC_PACKAGES,
+    numeric_value,
+)
 from jobrun.spec.load import LoadedSpec
 from jobrun.spec.yaml.nodes import Scalar, path_text
 
@@ -51,14 +56,6 @@ _END_FIELDS = (
 # What becomes of a task that fails: a group run that ends well has the same bits.
 _SAFE_TASK_KEYS = frozenset({"timeout", "retry", "on_error"})
 _SAFE_PARAM_KEYS = frozenset({"help", "min", "max", "choices", "drift"})
-_NUMERIC_KEYS = (
-    "numpy", "blas", "blas_kernel", "blas_threads", "cpu_features", "machine", "byte_order",
-    "python", "jobrun", "hash_seed", "gpus",
-)  # fmt: skip
-# Environment variables of libraries, which are compared one by one.
-_VARIABLES = "variables"
-# Compared for every job, among the keys above.
-_NUMERIC_PACKAGES = frozenset({"numpy", "h5py"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +132,22 @@ def compare_data(
 
 def compare_numerics(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
     """Compare recorded and present numpy, BLAS and CPU, which decide the last bits of results."""
-    keys: list[tuple[str, Kind]] = [(key, "numerics") for key in _NUMERIC_KEYS]
+    keys: list[tuple[str, Kind]] = [(key, "numerics") for key in NUMERIC_KEYS]
     # It stores and reads bits, and makes none.
     keys.append(("h5py", "safe"))
     changes = tuple(
-        Change(f"numerics.{key}", kind, _shown(_numeric(before, key)), _shown(_numeric(after, key)))
+        Change(
+            f"numerics.{key}",
+            kind,
+            _shown(numeric_value(before, key)),
+            _shown(numeric_value(after, key)),
+        )
         for key, kind in keys
-        if _numeric(before, key) not in (None, _numeric(after, key))
+        if numeric_value(before, key) not in (None, numeric_value(after, key))
     )
-    new = after.get(_VARIABLES, {})
+    new = after.get(LIBRARY_VARIABLES, {})
     # Runs of older versions have none.
-    old = before.get(_VARIABLES, new)
+    old = before.get(LIBRARY_VARIABLES, new)
     names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
     return changes + tuple(
         Change(f"numerics.{name}", "numerics", _shown(old.get(name)), _shown(new.get(name)))
@@ -157,17 +159,9 @@ def compare_packages(before: Mapping[str, str], after: Mapping[str, str]) -> tup
     """Compare recorded with present versions of imported packages; return what drifted."""
     return tuple(
         Change(f"packages.{name}", "numerics", before.get(name, ""), after.get(name, ""))
-        for name in sorted({*before, *after} - _NUMERIC_PACKAGES)
+        for name in sorted({*before, *after} - NUMERIC_PACKAGES)
         if before.get(name) != after.get(name)
     )
-
-
-def list_versions(record: RunRecord) -> dict[str, Any]:
-    """List the versions and other numerics that a run recorded, as far as they are compared."""
-    keys = [key for key in _NUMERIC_KEYS if record.callables or key != "hash_seed"]
-    numerics = {key: _numeric(record.environment, key) for key in keys}
-    packages = {name: x for name, x in record.packages.items() if name not in _NUMERIC_PACKAGES}
-    return {**numerics, **record.environment.get(_VARIABLES, {}), **packages}
 
 
 def count_field(family: str) -> str:
@@ -331,12 +325,6 @@ def _at(tree: Any, path: _Path) -> Any:
         except (KeyError, IndexError, TypeError):
             return _ABSENT
     return tree
-
-
-def _numeric(environment: Mapping[str, Any], key: str) -> Any:
-    value = environment.get(key)
-    # Patch releases of Python do not change arithmetic.
-    return value.rpartition(".")[0] if key == "python" and isinstance(value, str) else value
 
 
 def _accepted(field: str, accept: tuple[str, ...]) -> bool:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
 from jobrun.core.files.disk import disk_faults, make_directory, sync_directory
@@ -23,12 +24,12 @@ from jobrun.runner.rundir.journal import JOURNAL_NAME
 from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.run_index import (
     IndexedRun,
+    dump_inputs,
     find_newest,
     indexed_runs,
     remember_newest,
     stamp_jobs,
 )
-from jobrun.runner.rundir.run_inputs import RunInputs, parse_inputs, read_inputs
 from jobrun.runner.rundir.run_json import (
     RECORD_NAME,
     RunRecord,
@@ -36,6 +37,9 @@ from jobrun.runner.rundir.run_json import (
     read_record,
     write_record,
 )
+
+if TYPE_CHECKING:
+    from jobrun.runner.rundir.run_inputs import RunInputs
 
 LATEST = "latest"
 # Other users may read a run, never change it, whatever the umask says.
@@ -259,21 +263,25 @@ def newest_run(run_dir: Path, job: str, inputs: RunInputs | None = None) -> Run 
     """
     if inputs is None:
         return _newest_where(run_dir, job, lambda _: True)
+    # Most commands need none of it.
+    from jobrun.runner.rundir.run_inputs import read_inputs  # noqa: PLC0415
+
     # A run with the very values comes before one of a spec whose defaults were edited.
-    exact = _newest_where(run_dir, job, inputs.equal)
-    return exact or _newest_where(run_dir, job, inputs.match)
+    return _newest_where(
+        run_dir, job, lambda text: inputs.equal(read_inputs(text))
+    ) or _newest_where(run_dir, job, lambda text: inputs.match(read_inputs(text)))
 
 
-def _newest_where(run_dir: Path, job: str, is_wanted: Callable[[RunInputs], bool]) -> Run | None:
+def _newest_where(run_dir: Path, job: str, is_wanted: Callable[[str], bool]) -> Run | None:
+    """Find a job's newest run of which ``dump_inputs`` makes a text that is wanted."""
     if len(_list_directory(run_dir / job)) < _WORTH_AN_INDEX:
-        known = runs(run_dir, job)
-        return _newest([run for run in known if is_wanted(read_inputs(run.record))])
+        return _newest([run for run in runs(run_dir, job) if is_wanted(dump_inputs(run.record))])
     remembered = _find_remembered(job, run_dir)
-    if remembered is not None and is_wanted(read_inputs(remembered.record)):
+    if remembered is not None and is_wanted(dump_inputs(remembered.record)):
         return remembered
     newest: Run | None = None
     for one in reversed(indexed_runs(run_dir)):
-        if not (one.path.startswith(f"{job}/") and is_wanted(parse_inputs(one.inputs))):
+        if not (one.path.startswith(f"{job}/") and is_wanted(one.inputs)):
             continue
         run = _try_open(run_dir / one.path)
         if run is not None and not run.is_stillborn:

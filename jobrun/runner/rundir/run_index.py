@@ -18,8 +18,7 @@ from typing import Any
 from jobrun.core.errors import JobrunError
 from jobrun.core.files.disk import read_regular, write_all
 from jobrun.core.lazy_dataclass import dataclass, field_types, field_values
-from jobrun.runner.rundir.run_inputs import dump_inputs, read_inputs
-from jobrun.runner.rundir.run_json import RECORD_NAME, creation_order, read_record
+from jobrun.runner.rundir.run_json import RECORD_NAME, RunRecord, creation_order, read_record
 
 INDEX_NAME = ".index.json"
 # Of the file of an index; of its entries, the names of their values are the version.
@@ -65,7 +64,7 @@ class IndexedRun:
         path: Relative to the directory of the runs: ``job/name``.
         order: See ``record.creation_order``.
         epoch: The newest epoch that was acknowledged when the record was written.
-        inputs: See ``run_inputs.dump_inputs``.
+        inputs: See ``dump_inputs``.
     """
 
     path: str
@@ -280,9 +279,15 @@ def _read_short(run: Path) -> list[Any]:
     values = {
         **field_values(record),
         "order": creation_order(record.order, record.created),
-        "inputs": dump_inputs(read_inputs(record)),
+        "inputs": dump_inputs(record),
     }
     return [values[name] for name in _RUNS.names]
+
+
+def dump_inputs(record: RunRecord) -> str:
+    """Convert the inputs of a run to text, which ``run_inputs.read_inputs`` reads."""
+    values = (record.params, record.variables, record.seed, record.given)
+    return json.dumps(values, separators=(",", ":"))
 
 
 # The exit code may be missing.

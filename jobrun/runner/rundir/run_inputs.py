@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.patterns import lazy_pattern
-from jobrun.runner.rundir.run_json import Param, RunRecord, params_as_json
+from jobrun.runner.rundir.run_json import Param, params_as_json
 
 SEED = "seed"
 _PARAMS = "params."
@@ -50,9 +50,9 @@ class RunInputs:
         return frozenset(one for one in shared if self.values[one] != recorded.values[one])
 
 
-def read_inputs(record: RunRecord) -> RunInputs:
-    """Return the inputs of a recorded run."""
-    return _build(record.params, record.variables, record.seed, record.given)
+def read_inputs(text: str) -> RunInputs:
+    """Return the inputs of a recorded run, of the text that ``run_index.dump_inputs`` makes."""
+    return _build(*json.loads(text))
 
 
 def build_inputs(
@@ -73,17 +73,6 @@ def build_inputs(
     """
     inputs = _build(params, variables, seed, given)
     return RunInputs(inputs.values, inputs.given, frozenset(_PARAMS + name for name in ignored))
-
-
-def dump_inputs(inputs: RunInputs) -> str:
-    """Convert recorded inputs to a line of text, for an index of runs."""
-    return json.dumps([dict(inputs.values), sorted(inputs.given)], separators=(",", ":"))
-
-
-def parse_inputs(text: str) -> RunInputs:
-    """Convert a line of an index of runs to the recorded inputs."""
-    values, given = json.loads(text)
-    return RunInputs(values, frozenset(given))
 
 
 def _build(

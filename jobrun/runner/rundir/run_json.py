@@ -23,6 +23,16 @@ FORMAT = 1
 KILLED = "killed"
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 
+# Of ``environment``: what decides the last bits of results.
+NUMERIC_KEYS = (
+    "numpy", "blas", "blas_kernel", "blas_threads", "cpu_features", "machine", "byte_order",
+    "python", "jobrun", "hash_seed", "gpus",
+)  # fmt: skip
+# Environment variables of libraries, which are compared one by one.
+LIBRARY_VARIABLES = "variables"
+# Compared for every job, among the keys above.
+NUMERIC_PACKAGES = frozenset({"numpy", "h5py"})
+
 Param = float | int | bool | str
 Status = Literal["running", "finished", "stopped", "interrupted", "failed"]
 
@@ -102,6 +112,22 @@ class RunRecord:
     file_system: str = ""
     host: str = ""
     version: str = ""
+
+    @property
+    def versions(self) -> dict[str, Any]:
+        """Return the versions and other numerics of this record, as far as they are compared."""
+        keys = [key for key in NUMERIC_KEYS if self.callables or key != "hash_seed"]
+        numerics = {key: numeric_value(self.environment, key) for key in keys}
+        names = self.packages.keys() - NUMERIC_PACKAGES
+        packages = {name: self.packages[name] for name in names}
+        return {**numerics, **self.environment.get(LIBRARY_VARIABLES, {}), **packages}
+
+
+def numeric_value(environment: Mapping[str, Any], key: str) -> Any:
+    """Return a value of a run's ``environment`` as far as it decides results."""
+    value = environment.get(key)
+    # Patch releases of Python do not change arithmetic.
+    return value.rpartition(".")[0] if key == "python" and isinstance(value, str) else value
 
 
 @dataclass(frozen=True, slots=True)

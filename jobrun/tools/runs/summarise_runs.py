@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice, starmap
@@ -14,7 +14,6 @@ from typing import Any
 from jobrun.core.errors import JobrunError
 from jobrun.core.lazy_dataclass import dataclass, field_types, replace
 from jobrun.core.text.big_integers import integer_hex, is_long
-from jobrun.runner.identity.drift import list_versions
 from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.run_directories import METRICS_NAME, open_run
 from jobrun.runner.rundir.run_index import IndexedRun, OrderedRuns, RunIndex, read_index
@@ -24,8 +23,6 @@ from jobrun.tools.runs.tag_and_remove_runs import read_tags
 Value = float | int | bool | str
 INDEX_NAME = ".summaries.json"
 _SWEEP = "sweep="
-# Enough to tell the runs of a table apart.
-_DIGEST_LETTERS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,13 +211,13 @@ def _digest_origins(record: RunRecord) -> tuple[str, str, str]:
     return (
         _digest(code) if any(code) else "",
         _digest(data) if data else "",
-        _digest(list_versions(record)),
+        _digest(record.versions),
     )
 
 
 def _digest(values: Any) -> str:
     text = json.dumps(values, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LETTERS]
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 def _storable(values: Mapping[str, Value]) -> dict[str, Value]:
