@@ -285,7 +285,7 @@ def _read_short(run: Path) -> list[Any]:
 
 
 def dump_inputs(record: RunRecord) -> str:
-    """Convert what tells a run from others of its job to text, for ``run_inputs.read_inputs``."""
+    """Convert the inputs of a run to text, which ``run_inputs.read_inputs`` reads."""
     values = (record.params, record.variables, record.seed, record.given)
     return json.dumps(values, separators=(",", ":"))
 
