@@ -14,18 +14,19 @@ from jobrun.graph.checkpoint_policy import WAIT_SHARE, CheckpointPolicy
 
 # An epoch is saved at the latest after this time, whatever that costs.
 LONGEST_S = 600.0
-# What saves may cost beside their share: a job of a few epochs has each of them saved, and one of
-# thousands takes no longer than with seldom saves. The first epoch after a resume is saved
-# whatever that costs, so a job that is killed again and again makes progress.
-ALLOWANCE_S = 0.05
+# What saves may cost beside their share. A job of a few epochs has each of them saved, on slow disks
+# too; one of thousands takes no longer than with seldom saves. The first epoch after a resume is
+# saved whatever that costs, so a job that is killed again and again makes progress.
+FIRST_SAVES, FIRST_ALLOWANCE_S, ALLOWANCE_S = 10, 1.0, 0.05
 
 
 class SaveBudget:
     """Limits the time that a run waits for saves to a share of its own time.
 
-    A token bucket: it begins with ``ALLOWANCE_S`` and gains ``share`` of the time that passes;
-    each save takes out the time for which the run waited for it. An epoch is saved if what is left
-    suffices for a save that costs as much as the last one.
+    A token bucket: it begins with ``ALLOWANCE_S`` (``FIRST_ALLOWANCE_S`` for the first few saves)
+    and gains ``share`` of the time that passes; each save takes out the time for which the run
+    waited for it. An epoch is saved if what is left suffices for a save that costs as much as the
+    last one.
 
     Args:
         share: At most this part of the time is spent waiting, from 0 to 1.
@@ -38,6 +39,7 @@ class SaveBudget:
         self._started = self._saved_at = clock()
         self._waited_s = 0.0
         self._last_wait_s = 0.0
+        self._saves = 0
 
     @property
     def interval_s(self) -> float:
@@ -56,11 +58,13 @@ class SaveBudget:
             return True
         wait_s = self._last_wait_s + busy_s
         earned_s = 0.0 if busy_s else self._share * (now - self._started + wait_s)
-        return self._waited_s + wait_s <= ALLOWANCE_S + earned_s
+        allowance_s = FIRST_ALLOWANCE_S if self._saves < FIRST_SAVES else ALLOWANCE_S
+        return self._waited_s + wait_s <= allowance_s + earned_s
 
     def spend(self, wait_s: float) -> None:
         """Subtract the seconds that the run waited for a save from the time budget of saves."""
         self._saved_at = self._clock()
+        self._saves += 1
         self._waited_s += wait_s
         self._last_wait_s = wait_s
 

@@ -286,7 +286,10 @@ def _counted(node: str, blob: str, value: Value, exclusions: Exclusions) -> Valu
         def exclude(path: tuple[str, ...]) -> bool:
             return exclusions.exclude(*_blob_names(node, "/".join(container + path)))
 
-        return json.dumps(_counted_structure(json.loads(value), (), exclude))
+        structure = json.loads(value)
+        # That of the whole, with what is excluded.
+        structure.pop("digest", None)
+        return json.dumps(_counted_structure(structure, (), exclude))
     return value
 
 

@@ -7,13 +7,14 @@ import pytest
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.runner.saving import time_budget
 from jobrun.runner.saving.time_budget import LONGEST_S, SaveBudget, loss_bound_s
-from tests.conftest import ALLOWANCE_S
+from tests.conftest import ALLOWANCES_S
 
 
 @pytest.fixture(autouse=True)
 def allowance(monkeypatch):
     """What saves may cost for users; other tests have more."""
-    monkeypatch.setattr(time_budget, "ALLOWANCE_S", ALLOWANCE_S)
+    monkeypatch.setattr(time_budget, "FIRST_ALLOWANCE_S", ALLOWANCES_S[0])
+    monkeypatch.setattr(time_budget, "ALLOWANCE_S", ALLOWANCES_S[1])
 
 
 class Clock:
@@ -56,10 +57,11 @@ def test_waiting_takes_five_percent_of_a_long_run():
     assert max(gaps) - min(gaps) <= 2
 
 
-def test_a_short_job_has_each_epoch_saved():
-    saved, _ = _epochs(epoch_s=0.001, save_s=0.02, count=int(ALLOWANCE_S / 0.02))
+@pytest.mark.parametrize("save_s", [0.003, 0.09])
+def test_a_short_job_has_each_epoch_saved_also_on_a_slow_disk(save_s):
+    saved, _ = _epochs(epoch_s=0.001, save_s=save_s, count=time_budget.FIRST_SAVES)
 
-    assert len(saved) == int(ALLOWANCE_S / 0.02)
+    assert saved == list(range(1, time_budget.FIRST_SAVES + 1))
 
 
 def test_thousands_of_short_epochs_take_no_longer_than_with_seldom_saves():
@@ -85,8 +87,9 @@ def test_a_save_that_costs_more_than_its_share_comes_after_ten_minutes():
 def test_a_long_run_does_not_wait_for_a_save_that_is_being_written():
     clock = Clock()
     budget = SaveBudget(0.05, clock)
-    budget.spend(0.001)
-    assert budget.is_due(busy_s=0.04)
+    for _ in range(time_budget.FIRST_SAVES):
+        budget.spend(0.001)
+    assert budget.is_due(busy_s=0.03)
     clock.now = 100.0
 
     assert not budget.is_due(busy_s=2.0)
@@ -98,7 +101,8 @@ def test_a_long_run_does_not_wait_for_a_save_that_is_being_written():
 def test_processor_time_of_the_background_counts_as_waiting():
     clock = Clock()
     budget = SaveBudget(0.05, clock)
-    budget.spend(0.001)
+    for _ in range(time_budget.FIRST_SAVES):
+        budget.spend(0.001)
     budget.spend_beside(0.1)
 
     assert not budget.is_due()
