@@ -1,24 +1,41 @@
 """Recognise the stored form of a program's ``state_dir``, and compare two without their times.
 
-It is a tar archive (pax) in an array of bytes that begins with ``MARK``. When a file was written is
-restored, but is no result: it is another time in each run.
+It is a tar archive (pax) in an array of bytes that begins with ``archive_mark()``. When a file was
+written is restored, but is no result: it is another time in each run.
 """
 
 from __future__ import annotations
 
 import io
 import re
-import tarfile
+from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from jobrun.core.lazy_module import lazy_module
+
+if TYPE_CHECKING:
+    import tarfile
+else:
+    # Most jobs have no ``state_dir``.
+    tarfile = lazy_module("tarfile")
+
 Bytes = npt.NDArray[np.uint8]
 
 COMMENT = "jobrun state_dir 2"
-MARK = tarfile.TarInfo.create_pax_global_header({"comment": COMMENT})
+# What each header of a tar archive has at this place.
+_MAGIC, _MAGIC_AT = b"ustar", 257
 # The first record of an entry's header, behind one that says that names are bytes.
 TIME_RECORD = re.compile(rb"(?:21 hdrcharset=BINARY\n)?\d+ mtime=(-?\d+\.\d{9})\n")
+
+
+@cache
+def archive_mark() -> bytes:
+    """Return the bytes with which the stored form of a ``state_dir`` begins."""
+    mark: bytes = tarfile.TarInfo.create_pax_global_header({"comment": COMMENT})
+    return mark
 
 
 def is_archive(value: object) -> bool:
@@ -27,7 +44,8 @@ def is_archive(value: object) -> bool:
         type(value) is np.ndarray
         and value.dtype == np.uint8
         and value.ndim == 1
-        and value[: len(MARK)].tobytes() == MARK
+        and value[_MAGIC_AT : _MAGIC_AT + len(_MAGIC)].tobytes() == _MAGIC
+        and value[: len(archive_mark())].tobytes() == archive_mark()
     )
 
 

@@ -48,8 +48,8 @@ Act = Callable[[RunOptions, Listener], RunResult]
 @option(
     "--resume",
     type=OneOf(["auto", "must", "never"]),
-    help="auto: continue the run of these params, or start; must: continue; never: start. Without "
-    "it, an unfinished one is an error.",
+    help="auto: continue, or start; must: continue; never: start. Without it, an unfinished "
+    "run is an error.",
 )
 @limit_options
 @drift_options

@@ -14,9 +14,9 @@ from jobrun.graph.checkpoint_policy import WAIT_SHARE, CheckpointPolicy
 
 # An epoch is saved at the latest after this time, whatever that costs.
 LONGEST_S = 600.0
-# What saves may cost beside their share. A job of a few epochs has each of them saved, on slow disks
-# too; one of thousands takes no longer than with seldom saves. The first epoch after a resume is
-# saved whatever that costs, so a job that is killed again and again makes progress.
+# What saves may cost beside their share. A job of a few epochs has each of them saved, on slow
+# disks too; one of thousands takes no longer than with seldom saves. The first epoch after a
+# resume is saved whatever that costs, so a job that is killed again and again makes progress.
 FIRST_SAVES, FIRST_ALLOWANCE_S, ALLOWANCE_S = 10, 1.0, 0.05
 
 

@@ -32,7 +32,7 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.core.files.disk import disk_faults, write_all
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.units import size
-from jobrun.values.directory_archive import MARK
+from jobrun.values.directory_archive import archive_mark
 from jobrun.values.file_memory import Bytes, find_file_memory, map_file, open_unnamed
 
 # Functions for headers, which type checkers do not know.
@@ -102,7 +102,7 @@ def pack_directory(folder: Path, last: Bytes | None = None, *, most_bytes: int =
         _require_size(folder, entries, most_bytes)
         target = open_unnamed(str(folder.parent))
         try:
-            write_all(target, MARK)
+            write_all(target, archive_mark())
             for entry in entries:
                 _write_entry(target, entry)
             write_all(target, bytes(2 * _BLOCK))
