@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -64,15 +64,24 @@ def without_times(archive: Bytes) -> Bytes:
     return copy
 
 
-def packed_files(archive: Bytes) -> dict[str, bytes | str]:
+def packed_files(archive: Bytes) -> dict[str, Bytes | str]:
     """Return the files in the stored form of a ``state_dir`` by their paths, without their times.
 
-    Of a link its target; of a directory the text ``folder``.
+    Of a file its data, as a view of the archive: a hole may be larger than the memory. Where it has
+    holes, how long it is and where its data are is a text of its own. Of a link its target; of a
+    directory the text ``folder``.
     """
-    files: dict[str, bytes | str] = {}
+    files: dict[str, Bytes | str] = {}
     if archive.size:
         with tarfile.open(fileobj=io.BytesIO(archive.tobytes())) as entries:
             for entry in entries:
-                data = entries.extractfile(entry) if entry.isreg() else None
-                files[entry.name] = data.read() if data else entry.linkname or "folder"
+                # Where a file with holes has data; type checkers take it for something else.
+                segments: Any = entry.sparse
+                count = entry.size if segments is None else sum(one for _, one in segments)
+                if not entry.isreg():
+                    files[entry.name] = entry.linkname or "folder"
+                    continue
+                files[entry.name] = archive[entry.offset_data :][:count]
+                if segments is not None:
+                    files[f"{entry.name} (holes)"] = f"{entry.size} bytes, data at {segments}"
     return files

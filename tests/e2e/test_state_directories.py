@@ -83,7 +83,7 @@ def test_more_than_its_limit_fails_the_epoch_and_loses_nothing(tmp_path):
     assert "the largest file is 'huge' with 146.5 KiB" in done.stderr
     assert "epoch 2 is saved" in done.stderr
     (tmp_path / "keeps.yaml").write_text(text.replace("100kB", "1MB"))
-    assert jobrun("resume", cwd=tmp_path).returncode == 0
+    assert jobrun("resume", "--spec", "keeps.yaml", cwd=tmp_path).returncode == 0
     assert json.loads((only_run(tmp_path / "runs") / "run.json").read_text())["epoch"] == 4
 
 

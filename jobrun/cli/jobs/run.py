@@ -48,8 +48,7 @@ Act = Callable[[RunOptions, Listener], RunResult]
 @option(
     "--resume",
     type=OneOf(["auto", "must", "never"]),
-    help="auto: continue, or start; must: continue; never: start. Without it, an unfinished "
-    "run is an error.",
+    help="Continue the unfinished run of these params: auto (else start), must, or never.",
 )
 @limit_options
 @drift_options

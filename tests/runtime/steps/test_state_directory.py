@@ -26,7 +26,7 @@ from jobrun.runtime.steps.state_directory import (
     unpack_directory,
 )
 from jobrun.values.compare import find_difference
-from jobrun.values.directory_archive import is_archive, without_times
+from jobrun.values.directory_archive import is_archive, packed_files, without_times
 from jobrun.values.file_memory import find_file_memory
 
 ODD_NAMES = [
@@ -140,6 +140,17 @@ def test_equal_content_is_equal_whenever_it_was_written(folder):
     assert np.array_equal(without_times(first), without_times(second))
     (folder / "plain").write_bytes(os.urandom(3000))
     assert find_difference(first, pack_directory(folder)) is not None
+
+
+def test_what_an_archive_holds_is_listed_without_its_holes(folder):
+    _fill(folder)
+    files = packed_files(pack_directory(folder))
+
+    assert files["plain"].tobytes() == (folder / "plain").read_bytes()
+    assert files["holes"].size < 1 << 20
+    assert files["one hole"].size == 0
+    assert str(1 << 30) in files["one hole (holes)"]
+    assert (files["link"], files["sub"]) == ("sub/other name", "folder")
 
 
 def test_an_empty_or_missing_directory_is_no_bytes(folder):
