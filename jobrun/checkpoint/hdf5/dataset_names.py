@@ -138,8 +138,12 @@ def group_links(links: Iterable[str]) -> dict[str, list[str]]:
     for link in links:
         if "/" in link:
             groups.setdefault(link.partition("/")[0], []).append(link)
-    found = {blob_of_link(quoted): group for quoted, group in groups.items()}
-    return {name: group for name, group in found.items() if structure_link(name) in group}
+    # A blob alone may have a slash in its name, and before it what no quoted name has.
+    return {
+        blob_of_link(quoted): group
+        for quoted, group in groups.items()
+        if f"{quoted}/{STRUCTURE}" in group
+    }
 
 
 def structure_link(name: str) -> str:

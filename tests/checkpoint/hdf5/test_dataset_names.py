@@ -3,7 +3,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrun.checkpoint.hdf5.dataset_names import quote_name, unquote_name
+from jobrun.checkpoint.hdf5.dataset_names import (
+    blob_names,
+    group_links,
+    quote_name,
+    unquote_name,
+)
 from tests.support.tables import each_case
 
 # With halves of surrogate pairs, which a name read from somewhere may have.
@@ -37,3 +42,10 @@ def test_a_quoted_name_is_text_of_one_line(name):
 )
 def test_names_are_quoted_only_where_hdf5_would_misread_them(name, in_file):
     assert quote_name(name) == in_file
+
+
+def test_name_with_a_percent_sign_and_a_slash_is_no_group():
+    links = ["%AC/x", "tree/:structure", "tree/0"]
+
+    assert group_links(links) == {"tree": ["tree/:structure", "tree/0"]}
+    assert blob_names(links) == ("%AC/x", "tree")
