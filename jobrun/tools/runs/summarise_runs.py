@@ -156,10 +156,11 @@ def _words_of(error: JobrunError) -> str:
 
 
 def _describe(error: Exception) -> str:
+    is_gone = isinstance(error, JobrunError) and error.faults[0].code == "E350"
+    if is_gone or isinstance(error, FileNotFoundError):
+        return "it disappeared while it was read"
     if isinstance(error, JobrunError):
         return _words_of(error)
-    if isinstance(error, FileNotFoundError):
-        return "it disappeared while it was read"
     return (error.strerror if isinstance(error, OSError) else "") or str(error)
 
 
