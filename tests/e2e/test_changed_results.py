@@ -255,6 +255,7 @@ def test_tables_and_comparisons_of_runs_say_which_are_of_other_code_data_or_vers
     assert (name if change.is_version else change.field) in (page if change.is_version else against)
 
 
+@pytest.mark.long
 def test_a_test_and_a_new_run_compute_with_what_is_there_now(folder):
     before = json.loads(_run(folder, "test sum.yaml --json", 0).partition(" sum.yaml")[0])
     CHANGES[0].make(folder)
@@ -274,6 +275,7 @@ def test_a_sweep_with_a_further_point_marks_the_points_of_the_old_code(folder):
     assert re.search(r"best \(least s\): k=1 .* \(outdated\)", said)
 
 
+@pytest.mark.long
 def test_what_was_accepted_at_a_resume_is_said_of_its_result(folder):
     shutil.rmtree(folder / "runs")
     _run(folder, "run sum.yaml --max-epochs 1", 75)

@@ -278,7 +278,7 @@ def test_python_reads_nothing_older_than_a_lost_epoch(folder, loss):
     assert any("gone" in fault for fault in stored.status().faults)
 
 
-@pytest.mark.parametrize("prune", [False, True])
+@pytest.mark.parametrize("prune", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_what_retention_deleted_is_not_missed_beside_a_damaged_newest_epoch(folder, capsys, prune):
     keep = [] if prune else ["--set", "checkpoint.keep={last: 2}"]
     assert invoke(["resume", run_name(folder), "--max-epochs", "2", "--quiet", *keep]) == 75

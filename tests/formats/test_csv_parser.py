@@ -47,7 +47,7 @@ def write(folder, delimiter, end, ends, rows):
     return str(path), [f"name{number}" for number in range(len(rows[0]))]
 
 
-@settings(max_examples=300)
+@settings(max_examples=40)
 @given(TABLES)
 def test_a_column_is_the_same_whether_pyarrow_is_installed_or_not(tmp_path_factory, table):
     path, names = write(tmp_path_factory.mktemp("csv"), *table)
@@ -78,7 +78,7 @@ def test_an_unusual_field_is_understood_as_python_does(tmp_path, monkeypatch, he
         assert found[0] == found[1], field
 
 
-@settings(max_examples=100)
+@settings(max_examples=30)
 @given(TABLES.filter(lambda table: table[1] != "\r"))
 def test_rows_are_the_same_from_memory_and_from_the_file(tmp_path_factory, table):
     path, names = write(tmp_path_factory.mktemp("csv"), *table)

@@ -34,7 +34,7 @@ def _check(cases, folder) -> None:
 def test_statements_mean_what_they_mean_in_python(tmp_path, draw):
     pick = Random(7)
 
-    _check([draw(pick) for _ in range(300)], tmp_path)
+    _check([draw(pick) for _ in range(150)], tmp_path)
 
 
 def test_each_operator_in_place_on_each_pair_of_shapes(tmp_path):
