@@ -49,7 +49,7 @@ def test_a_browser_shows_it_without_a_complaint_wide_and_narrow(text, tmp_path):
             tab.open(tmp_path / "manual.html", width=width)
             assert tab.value("document.documentElement.scrollWidth") <= width
             assert tab.value("document.querySelectorAll('section').length") == 4 + len(read_pages())
-        assert _shown_after(tab, "state_dir") == ["exactness", "keys", "codes"]
+        assert _shown_after(tab, "state_dir") == ["prove", "exactness", "keys", "codes"]
         assert _shown_after(tab, "requeues slurm") == ["batch"]
         assert _shown_after(tab, "zzqqzz") == []
         assert len(_shown_after(tab, "")) == 4 + len(read_pages())
