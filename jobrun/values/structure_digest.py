@@ -84,8 +84,9 @@ class _Words:
                 return
             for item in value:
                 self.add(item)
-        elif isinstance(value, dict):
-            self._words += (kind.__name__, len(value))
+        elif kind is dict:
+            # Others have adapters, and are unbound where their functions cannot be imported.
+            self._words += ("dict", len(value))
             for key, item in value.items():
                 self.add(key)
                 self.add(item)

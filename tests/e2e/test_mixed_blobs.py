@@ -230,3 +230,23 @@ def test_what_a_wrong_encoder_has_written_is_refused_by_each_command(tmp_path, m
     with pytest.raises(CheckpointError, match=r"blob 'state' of epoch 2.*local\.h5") as caught:
         only(tmp_path / "runs").blobs()["state"]
     assert caught.value.faults[0].code == "E455"
+
+
+def test_a_container_with_a_function_is_verified_where_its_module_cannot_be_imported(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from collections import defaultdict\n"
+        "def two():\n    return [0, 0]\n"
+        "def make():\n    return {'values': defaultdict(two)}\n"
+        "def step(state):\n    state['values'][1][0] += 1\n    return state\n"
+    )
+    (tmp_path / "job.yaml").write_text(
+        'jobrun: 1\nname: job\ninit: [{task: i, steps: [{call: "mine:make", out: state}]}]\n'
+        'epoch: [{task: e, steps: [{call: "mine:step", with: {state: state}, inout: [state]}]}]\n'
+        "stop: [{epochs: 2}]\n"
+    )
+    assert jobrun("run", "job.yaml", cwd=tmp_path).returncode == 0
+    (tmp_path / "mine.py").unlink()
+
+    verified = jobrun("ckpt", "verify", "job", cwd=tmp_path)
+
+    assert verified.returncode == 0, verified.stdout

@@ -50,7 +50,7 @@ def node(tmp_path):
     assert begun == {"pid": os.getpid(), "wrong": ""}
     (one,) = cluster("n")
     for number, said in enumerate(
-        (("open", 1, one, (7, str(tmp_path), str(tmp_path)), 5.0), ("names", 2))
+        (("open", 1, one, (7, str(tmp_path), str(tmp_path), None), 5.0), ("names", 2))
     ):
         made.deliver(number, encode_frame(said))
     made.answers = []

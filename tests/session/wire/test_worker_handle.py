@@ -41,7 +41,7 @@ def opened(tmp_path):
     events, hearer = [], Listener()
     link = WorkerHandle("n", hearer, events.append)
     (node,) = cluster("n")
-    link.rpc.call("open", node, (7, str(tmp_path), str(tmp_path)), 5.0).wait()
+    link.rpc.call("open", node, (7, str(tmp_path), str(tmp_path), None), 5.0).wait()
     yield link, hearer, events
     link.request_close()
     link.close()
