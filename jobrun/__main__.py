@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Answered before anything is imported: scripts ask this often.
         print(f"jobrun {__version__}")  # noqa: T201
         return 0
-    from jobrun.core.call_stack import call_with_large_stack  # noqa: PLC0415 - after the short cut
+    from jobrun.core.interpreter import call_with_large_stack  # noqa: PLC0415 - after the short cut
 
     run = _run_supervised if arguments is None and _is_supervised(given) else _run
     return call_with_large_stack(lambda: run(given))
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: list[str], shared: SharedState | None = None) -> int:
     """Run a command of ``__main__`` in the current process; return the exit code."""
-    from jobrun.core.garbage_collection import (  # noqa: PLC0415 - after the short cut
+    from jobrun.core.interpreter import (  # noqa: PLC0415 - after the short cut
         collect_as_usual,
         collect_seldom,
     )

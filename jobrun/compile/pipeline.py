@@ -45,7 +45,7 @@ from jobrun.compile.job_draft.tasks_and_groups import JobDraft
 from jobrun.compile.lowering.job import lower_spec
 from jobrun.compile.types.job_types import Types
 from jobrun.core.errors import Fault
-from jobrun.core.garbage_collection import collector_paused
+from jobrun.core.interpreter import collector_paused
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.types import Job

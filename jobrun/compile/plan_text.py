@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from jobrun.compile.plan_document import Made, Sizes
-from jobrun.core.garbage_collection import collector_paused
+from jobrun.core.interpreter import collector_paused
 from jobrun.graph.checkpoint_policy import WAIT_SHARE, CheckpointPolicy
 from jobrun.graph.conditions import Probe, StopCondition, StopWhen
 from jobrun.graph.expression_text import render_expr

@@ -5,13 +5,13 @@
 - ``events``: what a run reports to its listeners. ``resource_usage``: memory, processor and disk
   use of a process. ``time_use``: where the time of a run went. ``captured_output``: what tasks
   and C code print, as lines of their logs.
-- ``files/``: durable writes, locks, JSON, names of data formats. ``object_url``: URLs of object
-  stores.
+- ``files/``: durable writes, locks, JSON. ``file_formats``: names of data formats.
+  ``object_url``: URLs of object stores.
 - ``lazy_dataclass``: dataclasses whose methods are generated when they are first used.
-- ``garbage_collection``: the collector, paused while much is made and nothing thrown away.
-  ``call_stack``: memory for the calls of a thread, in one block.
+- ``interpreter``: the garbage collector, paused while much is made and nothing thrown away, and
+  memory for the calls of a thread, in one block.
 - ``system_calls``: what only some systems have, with substitutes. ``stop_signals``: the signals
-  that ask a run to save and stop, and how a supervisor relays them. ``landlock``: where a process
-  may write; ``written_files``: what it writes. ``hash_seed``: ``PYTHONHASHSEED``. ``failpoints``:
-  places at which a test kills the process.
+  that ask a run to save and stop, and how a supervisor relays them. ``written_files``: what a
+  process writes. ``hash_seed``: ``PYTHONHASHSEED``. ``failpoints``: places at which a test kills
+  the process.
 """

@@ -15,8 +15,6 @@ import signal
 import time
 from _thread import get_ident
 
-from jobrun.core.stop_signals import is_own_handler, requested_signals
-
 # Known to type checkers by its name. A supervisor's child waits for each import made before it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,6 +95,9 @@ def set_own_wakeup(descriptor: int) -> int:
 
 def _hold_signals() -> None:
     """Suspend signals in a thread about to fork: the child has jobrun's handlers at first."""
+    # Here and not in the child, where another thread's import may never end.
+    from jobrun.core.stop_signals import requested_signals  # noqa: PLC0415 - few commands fork
+
     _MASKS[get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, requested_signals())
 
 
@@ -109,6 +110,8 @@ def _release_signals() -> None:
 
 def _drop_own_handlers() -> None:
     """Give a forked process Python's default signal handlers in place of jobrun's own."""
+    from jobrun.core.stop_signals import is_own_handler, requested_signals  # noqa: PLC0415 - loaded
+
     for number in requested_signals():
         if is_own_handler(signal.getsignal(number)):
             default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL

@@ -19,7 +19,7 @@ from typing import IO, Literal
 
 import numpy as np
 
-from jobrun.core.files.file_formats import suffix_of
+from jobrun.core.file_formats import suffix_of
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.formats import errors as faults
 from jobrun.formats.csv_header import DELIMITERS, choose_columns, column_names, csv_columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jobrun.core.files.file_formats import suffix_of
+from jobrun.core.file_formats import suffix_of
 from jobrun.formats import errors as faults
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}

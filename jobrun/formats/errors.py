@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from jobrun.core import file_formats
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
-from jobrun.core.files import file_formats
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
 

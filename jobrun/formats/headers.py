@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.core.files.file_formats import FileFormat, format_of, suffix_of
+from jobrun.core.file_formats import FileFormat, format_of, suffix_of
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.formats import errors as faults
 from jobrun.formats.csv_header import (

@@ -26,8 +26,8 @@ from typing import IO, Any
 import numpy as np
 
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
+from jobrun.core.file_formats import FileFormat, find_misfit, format_of, suffix_of
 from jobrun.core.files.disk import disk_faults, replace_file
-from jobrun.core.files.file_formats import FileFormat, find_misfit, format_of, suffix_of
 from jobrun.formats import csv as tables
 from jobrun.formats import errors as faults
 from jobrun.formats import npy as arrays

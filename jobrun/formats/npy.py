@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from jobrun.core.files.file_formats import suffix_of
+from jobrun.core.file_formats import suffix_of
 from jobrun.formats import errors as faults
 from jobrun.formats.headers import choose_member
 from jobrun.formats.npy_header import NpyHeader, descr, npz_members, open_zip, read_npy_header

@@ -27,7 +27,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.core.files.file_formats import FileFormat
+from jobrun.core.file_formats import FileFormat
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import read_into
 from jobrun.formats import errors as faults

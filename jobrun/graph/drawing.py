@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import pairwise
 
-from jobrun.core.garbage_collection import collector_paused
+from jobrun.core.interpreter import collector_paused
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.job_text import find_queue_links, queue_notes, render_queue_link, task_notes
 from jobrun.graph.query import remote_by_path, tasks_by_name

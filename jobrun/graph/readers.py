@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import Literal
 
 from jobrun.core.errors import Origin
-from jobrun.core.files.file_formats import FileFormat
+from jobrun.core.file_formats import FileFormat
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.effects import NOWHERE
 from jobrun.graph.expressions import (

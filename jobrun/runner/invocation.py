@@ -23,7 +23,7 @@ from jobrun.core.errors import (
     StoppedEarlyError,
 )
 from jobrun.core.events import Event, Listener, Noted, RunEnded, RunStarted, TaskFacts
-from jobrun.core.garbage_collection import collect_as_usual
+from jobrun.core.interpreter import collect_as_usual
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.lazy_module import lazy_module
 from jobrun.graph.conditions import StopAfterEpochs

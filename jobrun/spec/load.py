@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import ValidationError
 
 from jobrun.core.errors import Fault, Origin, SpecError
-from jobrun.core.garbage_collection import collector_paused
+from jobrun.core.interpreter import collector_paused
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.spec.models.job import JobSpec, check_nodes

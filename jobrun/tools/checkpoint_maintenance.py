@@ -16,9 +16,9 @@ from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.runner.checkpoint_stores import find_objects, open_store
 from jobrun.runner.identity.recorded_job import compile_authored, load_recorded
-from jobrun.runner.resume.lost_epochs import find_lost_epochs, lost_error, require_newest_epoch
 from jobrun.runner.rundir.journal import Journal, read_journal, read_pins, write_pins
 from jobrun.runner.rundir.lock import RunLock
+from jobrun.runner.rundir.lost_epochs import find_lost_epochs, lost_error, require_newest_epoch
 from jobrun.runner.rundir.object_store_run import RunLease
 from jobrun.runner.rundir.run_directories import Run, find_run
 from jobrun.runner.saved_progress import from_json

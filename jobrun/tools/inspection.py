@@ -46,8 +46,8 @@ from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.readers import POSITION, POSITION_PREFIX
 from jobrun.graph.steps import STATE_DIRS
 from jobrun.runner.identity.recorded_job import is_from_python
-from jobrun.runner.resume.lost_epochs import require_newest_epoch
 from jobrun.runner.rundir.logs import read_events
+from jobrun.runner.rundir.lost_epochs import require_newest_epoch
 from jobrun.runner.rundir.object_store_run import download_temporarily, remote_run, split_target
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, Run, find_run, newest_run
 from jobrun.runner.rundir.run_json import RECORD_NAME

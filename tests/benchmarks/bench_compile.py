@@ -22,7 +22,7 @@ from jobrun.compile.pipeline import compile_job
 from jobrun.compile.plan_text import plan_text
 from jobrun.compile.types.job_types import infer_job_types
 from jobrun.core.errors import Origin
-from jobrun.core.garbage_collection import collector_paused
+from jobrun.core.interpreter import collector_paused
 from jobrun.graph import drawing
 from jobrun.graph.traversal import find_parts
 from jobrun.graph.types import Job

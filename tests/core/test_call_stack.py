@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from jobrun.core.call_stack import call_with_large_stack
+from jobrun.core.interpreter import call_with_large_stack
 from tests.support.command import environment
 from tests.support.stored_runs import Stored, blobs, epochs, only_run
 

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from jobrun.core.garbage_collection import collect_as_usual, collect_seldom, collector_paused
+from jobrun.core.interpreter import collect_as_usual, collect_seldom, collector_paused
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.notify_target import NotifyTarget, parse_targets
 from jobrun.core.resource_usage import process_start
-from jobrun.core.stop_signals import OPTION, VARIABLE, parse_stop_signal
 from jobrun.runner.options import RunOptions
 
 if TYPE_CHECKING:
@@ -69,6 +68,9 @@ class StopSignals(click.types.StringParamType):
         Raises:
             click.BadParameter: It is no signal, or one that cannot mean this.
         """
+        # Not to complete words of a command line.
+        from jobrun.core.stop_signals import parse_stop_signal  # noqa: PLC0415
+
         for name in str(value).split(","):
             try:
                 parse_stop_signal(name)
@@ -86,9 +88,9 @@ def _export_stop_signals(
     context: click.Context, parameter: click.Parameter, names: tuple[str, ...]
 ) -> None:
     """Set the environment variable of ``--stop-signal``, where no supervisor has set it."""
-    del context, parameter
+    del context
     if names:
-        os.environ[VARIABLE] = ",".join(names)
+        os.environ[str(parameter.envvar)] = ",".join(names)
 
 
 def limit_options(function: Function) -> Function:
@@ -119,11 +121,11 @@ def limit_options(function: Function) -> Function:
                 help="Grace period after a signal.",
             ),
             option(
-                OPTION,
+                "--stop-signal",
                 type=StopSignals(),
                 multiple=True,
                 metavar="NAME",
-                envvar=VARIABLE,
+                envvar="JOBRUN_STOP_SIGNAL",
                 expose_value=False,
                 callback=_export_stop_signals,
                 help="A further signal to save at, such as QUIT.",

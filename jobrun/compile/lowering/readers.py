@@ -15,7 +15,7 @@ from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.expressions import ExpressionLowering
 from jobrun.core.codes import Code
-from jobrun.core.files.file_formats import FILE_FORMATS, endings_of
+from jobrun.core.file_formats import FILE_FORMATS, endings_of
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import Builtin, Draw, Expr, Text

@@ -15,7 +15,7 @@ from jobrun.compile.job_draft.definite_assignment import RepeatedFlow
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.expressions import ExpressionLowering
 from jobrun.core.errors import Origin
-from jobrun.core.files.file_formats import find_misfit
+from jobrun.core.file_formats import find_misfit
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.lazy_module import lazy_module
 from jobrun.core.text.names import did_you_mean

@@ -29,7 +29,7 @@ from jobrun.compile.types.records_and_queues import (
 )
 from jobrun.compile.types.steps import Names, StepInference
 from jobrun.core.errors import Fault
-from jobrun.core.garbage_collection import collector_paused
+from jobrun.core.interpreter import collector_paused
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.conditions import Probe, StopWhen
 from jobrun.graph.query import ops

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from jobrun.core.files.file_formats import format_of, suffix_of
+from jobrun.core.file_formats import format_of, suffix_of
 from jobrun.graph.expression_text import render_text
 from jobrun.graph.steps import DataFile, Save
 from jobrun.ops.abstract_values import NONE, UNKNOWN, Known, MisfitError, clash, shape_text

@@ -35,7 +35,7 @@ def visible(text: str) -> str:
 def _visible_character(char: str) -> str:
     if char == "\t":
         return "→"
-    return chr(0x2400 + ord(char)) if ord(char) < 0x20 else "\N{REPLACEMENT CHARACTER}"
+    return chr(0x2400 + ord(char)) if ord(char) < 0x20 else "\ufffd"
 
 
 def control(sequence: str) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from jobrun.compile.types.job_types import Types
 from jobrun.core.codes import Code
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, SpecError, errors_only
-from jobrun.core.files.file_formats import format_of
+from jobrun.core.file_formats import format_of
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.graph.checkpoint_policy import PLUGIN, needs_plugin

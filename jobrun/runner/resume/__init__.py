@@ -2,7 +2,5 @@
 
 - ``recovery``: which stored epoch, and what has to be moved for it. ``mid_epoch_recovery``: which
   save within the next epoch. ``finished``: runs with nothing left to do.
-- ``lost_epochs``: saved epochs that are gone, for commands that read. ``metrics_recovery``: lines
-  that ``metrics.jsonl`` has lost.
-- ``resize``: another number of nodes.
+- ``metrics_recovery``: lines that ``metrics.jsonl`` has lost. ``resize``: another number of nodes.
 """

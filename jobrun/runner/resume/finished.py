@@ -19,9 +19,9 @@ from jobrun.runner.identity.recorded_job import (
     load_recorded,
 )
 from jobrun.runner.options import RunOptions, RunResult
-from jobrun.runner.resume.lost_epochs import require_newest_epoch
 from jobrun.runner.resume.recovery import epoch_inspector
 from jobrun.runner.rundir.journal import read_journal
+from jobrun.runner.rundir.lost_epochs import require_newest_epoch
 from jobrun.runner.rundir.run_directories import Run
 
 

@@ -16,8 +16,8 @@ from jobrun.core.events import CheckpointSkipped, Listener, Noted
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import disk_faults, remove_unfinished_files, sync_directory
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.runner.resume.lost_epochs import are_gone, format_epochs, lost_error
 from jobrun.runner.rundir.journal import Journal, JournalContents
+from jobrun.runner.rundir.lost_epochs import are_gone, format_epochs, lost_error
 
 FROM_INIT = -1
 

@@ -22,7 +22,7 @@ import numpy as np
 from jobrun.core.captured_output import collect
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import Noted
-from jobrun.core.files.file_formats import suffix_of
+from jobrun.core.file_formats import suffix_of
 from jobrun.formats.headers import HDF5, members
 from jobrun.formats.ragged import OpenMembers, open_ragged
 from jobrun.formats.rows import ArrayRows, Rows, open_rows

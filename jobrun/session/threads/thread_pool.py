@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager
 from functools import partial
 from queue import SimpleQueue
 
-from jobrun.core.call_stack import call_with_large_stack
 from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.interpreter import call_with_large_stack
 from jobrun.core.system_calls import usable_cpus
 
 Work = Callable[[], None]

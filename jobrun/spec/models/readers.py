@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, Tag, model_validator
 
-from jobrun.core.files.file_formats import FILE_FORMATS
+from jobrun.core.file_formats import FILE_FORMATS
 from jobrun.spec.models.base_types import (
     BlobName,
     Bool,

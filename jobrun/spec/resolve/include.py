@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from jobrun.core.errors import Fault, SpecError
-from jobrun.core.files.file_formats import FILE_FORMATS
+from jobrun.core.file_formats import FILE_FORMATS
 from jobrun.spec.yaml.nodes import Mapping, Node, Scalar, Sequence, origin_of, path_text, plain
 from jobrun.spec.yaml.parse import read_document
 from jobrun.spec.yaml.spec_text import read_text

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from jobrun.core.errors import Fault, Origin, SpecError
-from jobrun.core.garbage_collection import collector_paused
+from jobrun.core.interpreter import collector_paused
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.spec.yaml.nodes import Node
 from jobrun.spec.yaml.pyyaml import parser_events, yaml
 from jobrun.spec.yaml.syntax_errors import syntax_fault
 from jobrun.spec.yaml.tree_builder import Builder, StopReadingError
-from jobrun.spec.yaml.unseen_spaces import UNSEEN_SPACE, find_unseen_spaces
 
 # Of a shorter text, parsing takes no longer than looking for what it repeats.
 _LEAST_LENGTH = 50_000
@@ -45,8 +44,11 @@ def read_document(text: str, file: str) -> Document:
         message = "PyYAML was built without libyaml; large specs load several times slower"
         mend = "install a PyYAML wheel, or install libyaml before building PyYAML"
         warnings = (Fault("W100", message, mend, severity="warning"),)
-    if UNSEEN_SPACE.search(text) and (faults := find_unseen_spaces(text, file)):
-        raise SpecError(*faults)
+    if not text.isascii():
+        from jobrun.spec.yaml.unseen_spaces import find_unseen_spaces  # noqa: PLC0415 - few have one
+
+        if faults := find_unseen_spaces(text, file):
+            raise SpecError(*faults)
     builder = Builder(file, text)
     try:
         with collector_paused():

@@ -12,7 +12,7 @@ from jobrun.core.errors import Fault, Origin
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.spec.yaml.pyyaml import yaml
 
-UNSEEN_SPACE = lazy_pattern("[\u00a0\u00ad\u1680\u180e\u2000-\u200b\u202f\u205f\u2060\u3000]")
+_UNSEEN_SPACE = lazy_pattern("[\u00a0\u00ad\u1680\u180e\u2000-\u200b\u202f\u205f\u2060\u3000]")
 _MOST_FAULTS = 10
 
 
@@ -23,10 +23,12 @@ def find_unseen_spaces(text: str, file: str) -> list[Fault]:
         text: The whole file, which may not be valid.
         file: Its name, for places.
     """
+    if not _UNSEEN_SPACE.search(text):
+        return []
     plain = _plain_parts(text)
     faults = []
     for number, line in enumerate(text.split("\n")):
-        for space in UNSEEN_SPACE.finditer(line):
+        for space in _UNSEEN_SPACE.finditer(line):
             if " #" in f" {line[: space.start()]}":
                 # In a comment; a scalar without quotes ends there.
                 break

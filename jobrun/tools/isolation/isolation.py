@@ -11,7 +11,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from jobrun.core.landlock import bind_write_limit, landlock_version
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.written_files import VARIABLE, read_written_files
 from jobrun.tools.isolation.folder_copy import (
@@ -22,6 +21,7 @@ from jobrun.tools.isolation.folder_copy import (
     remove_copy,
     stamps_of,
 )
+from jobrun.tools.isolation.landlock import bind_write_limit, landlock_version
 
 # No job has such a name.
 _FILES = ".files"

@@ -23,10 +23,10 @@ from jobrun.core.events import (
 )
 from jobrun.core.files.json_files import find_last_line, read_tail
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.runner.resume.lost_epochs import describe_lost_epochs
 from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.lock import Owner, is_live, owner_of
 from jobrun.runner.rundir.logs import LostLines, RecordedEvent, read_events, read_losses
+from jobrun.runner.rundir.lost_epochs import describe_lost_epochs
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, METRICS_NAME, Run
 from jobrun.runner.rundir.run_json import KILLED
 from jobrun.tools.runs.metrics import Metrics, find_gaps, read_last_values, read_metrics

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from jobrun.core.landlock import landlock_version
+from jobrun.tools.isolation.landlock import landlock_version
 from tests.support.tables import check_each
 
 PROGRAM = """
 import os, sys
 from pathlib import Path
-from jobrun.core.landlock import bind_write_limit
+from jobrun.tools.isolation.landlock import bind_write_limit
 
 inside, outside = Path(sys.argv[1]), Path(sys.argv[2])
 bind_write_limit([inside, Path("/dev"), inside / "missing"])()
