@@ -21,6 +21,8 @@ from jobrun.values.file_memory import release_pages
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 SLAB_BYTES = 1 << 24
+# Smaller pieces take no memory to speak of, and a small save has nothing else.
+_RELEASED_BYTES = 1 << 17
 MOST_SLABS = 4
 # A multiple of the size of a block.
 LEAST_PART_BYTES = 1 << 22
@@ -184,7 +186,8 @@ class FileWriter:
                 self._direct = not _set_direct(self._descriptor, on=False)
                 continue
             view, offset = view[count:], offset + count
-        release_pages(piece)
+        if piece.nbytes >= _RELEASED_BYTES:
+            release_pages(piece)
 
 
 def _set_direct(descriptor: int, *, on: bool) -> bool:

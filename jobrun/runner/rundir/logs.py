@@ -173,20 +173,27 @@ class RunLogs:
             case UsageMeasured():
                 self._append(self._usage, event_json(event, self._generation))
             case _:
-                if isinstance(event, GroupStarted) and event.group in self._retried:
-                    self._begun[event.group] = _size_bytes(self._metrics_path)
-                elif isinstance(event, GroupRetried):
-                    self._drop_attempt(self._begun.get(event.group, 0), event.epoch)
-                elif isinstance(event, NodeReplaced):
-                    if not event.records:
-                        # A restart within an epoch has already cut them there.
-                        self._drop_later_epochs(event.epoch)
-                    self._tally.recount(self._metrics_path, event.epoch)
-                elif isinstance(event, RunStarted):
-                    self._tally.recount(self._metrics_path, event.epoch)
+                self._cut_metrics(event)
                 self._append(self._events, event_json(event, self._generation))
                 if isinstance(event, EpochEnded) and not self._is_lost_noted:
                     self._record_losses()
+
+    def _cut_metrics(self, event: Event) -> None:
+        """Remove the metrics of an attempt that an event says is repeated, and count what stays."""
+        match event:
+            case GroupStarted() if event.group in self._retried:
+                self._begun[event.group] = _size_bytes(self._metrics_path)
+            case GroupRetried():
+                self._drop_attempt(self._begun.get(event.group, 0), event.epoch)
+            case NodeReplaced():
+                if not event.records:
+                    # A restart within an epoch has already cut them there.
+                    self._drop_later_epochs(event.epoch)
+                self._tally.recount(self._metrics_path, event.epoch)
+            case RunStarted():
+                self._tally.recount(self._metrics_path, event.epoch)
+            case _:
+                pass
 
     def close(self) -> None:
         """Close all log files; may be called twice. Later events are dropped."""
