@@ -126,9 +126,7 @@ def _compute(case: Case) -> dict[str, Any] | Exception:
             except Exception as error:  # noqa: BLE001 - compared with what jobrun refuses
                 return error
             names = {
-                name: copy.deepcopy(value)
-                for name, value in names.items()
-                if not name.startswith("_")
+                name: _copied(value) for name, value in names.items() if not name.startswith("_")
             }
     return names
 
@@ -150,7 +148,36 @@ def _with_copies(statement: str) -> CodeType:
 
 
 def _own(container: Any, value: Any) -> Any:
-    return value if isinstance(container, np.ndarray) else copy.deepcopy(value)
+    return value if isinstance(container, np.ndarray) else _copied(value)
+
+
+def _copied(value: Any) -> Any:
+    """Copy a value; arrays in it that overlap do so in the copy, too."""
+    copies: dict[int, np.ndarray[Any, Any]] = {}
+    memories: dict[int, np.ndarray[Any, Any]] = {}
+    for array in _arrays(value):
+        root = array
+        while isinstance(root.base, np.ndarray):
+            root = root.base
+        if root.flags.owndata and not root.dtype.hasobject:
+            memory = memories.setdefault(id(root), root.ravel("K").copy().view(np.uint8))
+            offset = _address(array) - _address(root)
+            copies[id(array)] = np.ndarray(array.shape, array.dtype, memory, offset, array.strides)
+    return copy.deepcopy(value, copies)
+
+
+def _arrays(value: Any) -> Iterator[np.ndarray[Any, Any]]:
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _arrays(item)
+    elif isinstance(value, dict):
+        yield from _arrays(list(value.values()))
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def _same(expected: Any, found: Any) -> bool:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from jobrun.checkpoint.hdf5 import user_block as userblock
 from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES, block_count, block_span, digest
+from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.checkpoint.store_protocol import StoredFile
 from jobrun.checkpoint.write.writer import write_state
+from jobrun.core.errors import CheckpointError
 from jobrun.testing.stores import RUN_ID
 from jobrun.values.atomic_counter import Counter
 
@@ -109,5 +113,13 @@ def resealed(path: Path, change) -> None:
         data[at : at + DIGEST_BYTES] = digest(bytes(data[begin:end]))
     fields["digest"] = userblock.sha256(bytes(data[tail:]))
     fields["parts"] = userblock.Parts(**parts)
+    _write_header(path, data, fields)
+    with contextlib.suppress(CheckpointError, ValueError), open_state(str(path)) as file:
+        # Names and types that can be read have a digest of their own.
+        fields["types"] = file.index.types_digest
+        _write_header(path, data, fields)
+
+
+def _write_header(path: Path, data: bytearray, fields: dict[str, Any]) -> None:
     data[: userblock.SIZE] = userblock.encode(userblock.Header(**fields))
     path.write_bytes(data)

@@ -22,6 +22,7 @@ from jobrun.core.errors import CheckpointError
 from jobrun.core.files.json_files import build_encoder
 from jobrun.core.text.names import FILE_NAME
 from jobrun.core.text.patterns import lazy_pattern
+from jobrun.values.adapters.registry import RemakeError
 
 NAME = "manifest.json"
 FORMAT = 1
@@ -198,9 +199,12 @@ def _require_values(path: str, at: str) -> None:
         with open_state(path, at=at) as file:
             require_saved_values(file)
     except CheckpointError as error:
-        # Whatever has no header of a checkpoint is compared with its manifest as a whole; a format
-        # that this version does not read is no damage: who loads the file reports it.
-        if error.faults[0].code not in {"E301", "E308"}:
+        # Whatever has no header of a checkpoint is compared with its manifest as a whole. That a
+        # format of another version cannot be read, or a library does not make a value again
+        # before it has its settings, is no damage: who loads the file reports it.
+        structure = error.__cause__
+        remade = structure is None or not isinstance(structure.__cause__, RemakeError)
+        if remade and error.faults[0].code not in {"E301", "E308"}:
             raise
 
 

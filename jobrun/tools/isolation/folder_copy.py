@@ -4,7 +4,7 @@ First a plan is made, as a value, then each copy by it. Below the copy's top is 
 the root of the file system down to the copied folders, so that ``../data`` leads where it led: what
 else is in these directories is a symbolic link to the original. Small files are copied, and large
 ones where the file system shares their blocks (reflink); else they are links, too. Only a process
-that cannot write through these links (``core.landlock``) leaves the originals alone.
+that cannot write through these links (``landlock``) leaves the originals alone.
 """
 
 from __future__ import annotations

@@ -64,6 +64,20 @@ class UnsavableError(ValueError):
         self.part = part
 
 
+class RemakeError(ValueError):
+    """A class's library refuses to make a stored value again, or to set it.
+
+    Args:
+        name: The class.
+        reason: What it raised.
+    """
+
+    def __init__(self, name: str, reason: Exception) -> None:
+        super().__init__(
+            f"a value of class {name} cannot be made again: {type(reason).__name__}: {reason}"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Adapter:
     """How values of a class are taken apart, and made or set again.
@@ -483,7 +497,7 @@ def make_adapted(
         if list_unbound(tree):
             # Made as soon as they are loaded: a defaultdict whose default is a user's function.
             return UnboundValue(name, version, tree)
-        raise _unmade_error(name, error) from error
+        raise RemakeError(name, error) from error
 
 
 def fill_adapted(made: Any, name: str, rest: Any) -> None:
@@ -501,10 +515,4 @@ def fill_adapted(made: Any, name: str, rest: Any) -> None:
     try:
         adapter.fill(made, rest)
     except Exception as error:
-        raise _unmade_error(name, error) from error
-
-
-def _unmade_error(name: str, error: Exception) -> ValueError:
-    return ValueError(
-        f"a value of class {name} cannot be made again: {type(error).__name__}: {error}"
-    )
+        raise RemakeError(name, error) from error

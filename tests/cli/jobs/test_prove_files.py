@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from jobrun.cli.run_command import invoke
-from jobrun.core import landlock
-from jobrun.tools.isolation import folder_copy
+from jobrun.tools.isolation import folder_copy, landlock
 
 # Each function has a habit of programs that keep files beside themselves.
 HABITS = """
