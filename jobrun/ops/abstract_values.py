@@ -107,20 +107,22 @@ def items_in(shape: Shape) -> int | None:
     """Return the number of items in an abstract shape, or None if a length is unknown."""
     if 0 in shape:
         return 0
-    return None if None in shape else math.prod(one for one in shape if one is not None)
+    return None if None in shape else math.prod(length for length in shape if length is not None)
 
 
-def promote(left: Known, right: Known) -> str | None:
+def promote(lhs: Known, rhs: Known) -> str | None:
     """Infer the dtype of a result from two abstract values; None if it is not certain."""
-    if left.dtype not in CODES or right.dtype not in CODES:
+    if lhs.dtype not in CODES or rhs.dtype not in CODES:
         return None
-    if None in (left.weak, right.weak):
-        found = {promote(one, two) for one in _either(left) for two in _either(right)}
-        return found.pop() if len(found) == 1 else None
-    if left.weak != right.weak:
-        weak, strong = (left, right) if left.weak else (right, left)
+    if None in (lhs.weak, rhs.weak):
+        dtypes = {
+            promote(lhs_case, rhs_case) for lhs_case in _either(lhs) for rhs_case in _either(rhs)
+        }
+        return dtypes.pop() if len(dtypes) == 1 else None
+    if lhs.weak != rhs.weak:
+        weak, strong = (lhs, rhs) if lhs.weak else (rhs, lhs)
         return promote_weak(str(weak.dtype), str(strong.dtype))
-    return join_pair(left.dtype, right.dtype)
+    return join_pair(lhs.dtype, rhs.dtype)
 
 
 def _either(known: Known) -> tuple[Known, ...]:
@@ -130,46 +132,46 @@ def _either(known: Known) -> tuple[Known, ...]:
     return (replace(known, weak=True), replace(known, weak=False))
 
 
-def broadcast(left: Shape | None, right: Shape | None) -> Shape | None:
+def broadcast(lhs: Shape | None, rhs: Shape | None) -> Shape | None:
     """Broadcast the shapes of two abstract values; None if that is unknown or impossible."""
-    if left is None or right is None:
+    if lhs is None or rhs is None:
         return None
-    rank = max(len(left), len(right))
-    padded = [(1,) * (rank - len(shape)) + shape for shape in (left, right)]
+    rank = max(len(lhs), len(rhs))
+    padded = [(1,) * (rank - len(shape)) + shape for shape in (lhs, rhs)]
     lengths: list[int | None] = []
-    for one, other in zip(*padded, strict=True):
-        if one == 1 or other in (1, one):
-            lengths.append(other if one == 1 else one)
-        elif one is None or other is None:
-            lengths.append(one if other is None else other)
+    for length, other in zip(*padded, strict=True):
+        if length == 1 or other in (1, length):
+            lengths.append(other if length == 1 else length)
+        elif length is None or other is None:
+            lengths.append(length if other is None else other)
         else:
             return None
     return tuple(lengths)
 
 
-def elementwise(left: Known, right: Known) -> Known:
+def elementwise(lhs: Known, rhs: Known) -> Known:
     """Combine two abstract values into that of their elementwise result, such as a sum."""
     return Known(
-        promote(left, right),
-        broadcast(left.shape, right.shape),
-        weak=bool(left.weak and right.weak),
+        promote(lhs, rhs),
+        broadcast(lhs.shape, rhs.shape),
+        weak=bool(lhs.weak and rhs.weak),
     )
 
 
-def join(left: Known, right: Known) -> Known:
+def join(lhs: Known, rhs: Known) -> Known:
     """Join the abstract values that a variable has after two branches to one that covers both."""
-    if left == right:
-        return left
-    if left.sequence or right.sequence or left.items is not None or right.items is not None:
-        return Known(sequence=left.sequence) if left.sequence == right.sequence else UNKNOWN
-    dtype = left.dtype if left.dtype == right.dtype else None
-    shape = left.shape
-    if left.shape is None or right.shape is None or len(left.shape) != len(right.shape):
+    if lhs == rhs:
+        return lhs
+    if lhs.sequence or rhs.sequence or lhs.items is not None or rhs.items is not None:
+        return Known(sequence=lhs.sequence) if lhs.sequence == rhs.sequence else UNKNOWN
+    dtype = lhs.dtype if lhs.dtype == rhs.dtype else None
+    shape = lhs.shape
+    if lhs.shape is None or rhs.shape is None or len(lhs.shape) != len(rhs.shape):
         shape = None
-    elif left.shape != right.shape:
-        pairs = zip(left.shape, right.shape, strict=True)
-        shape = tuple(one if one == other else None for one, other in pairs)
-    return Known(dtype, shape, weak=left.weak if left.weak == right.weak else None)
+    elif lhs.shape != rhs.shape:
+        pairs = zip(lhs.shape, rhs.shape, strict=True)
+        shape = tuple(length if length == other else None for length, other in pairs)
+    return Known(dtype, shape, weak=lhs.weak if lhs.weak == rhs.weak else None)
 
 
 def without_value(known: Known) -> Known:
@@ -201,26 +203,26 @@ class UnclearError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What is known of each argument that a call gives, by its parameter.
+    """Hold what is known of each argument of a call, by its parameter.
 
-    A parameter that is not given, or is given None, is absent. Methods without a default
-    raise ``UnclearError`` where what they ask for is not known.
+    A parameter that is not passed, or is passed None, is absent. Methods without a default
+    raise ``UnclearError`` where the property they return is unknown.
 
     Attributes:
-        given: By the parameter's name.
-        rest: Further arguments by position.
+        by_name: By the parameter's name.
+        variadic: Further arguments by position.
     """
 
-    given: Mapping[str, Known] = field(default_factory=dict)
-    rest: tuple[Known, ...] = ()
+    by_name: Mapping[str, Known] = field(default_factory=dict)
+    variadic: tuple[Known, ...] = ()
 
     def has(self, name: str) -> bool:
         """Return whether a call passes an argument, and its abstract value is not None."""
-        return name in self.given and self.given[name].dtype != NONE
+        return name in self.by_name and self.by_name[name].dtype != NONE
 
     def get(self, name: str) -> Known:
         """Return the abstract value (dtype, shape) of a call's argument; ``UNKNOWN`` if absent."""
-        return self.given.get(name, UNKNOWN)
+        return self.by_name.get(name, UNKNOWN)
 
     def array(self, name: str) -> Known:
         """Return the abstract value of the array that numpy makes of a call's argument."""
@@ -239,13 +241,13 @@ class Arguments:
 
     def integer(self, name: str, default: int) -> int:
         """Return the constant value of a call's int argument, or the default if not passed."""
-        return sure(integer(self.given[name])) if self.has(name) else default
+        return sure(integer(self.by_name[name])) if self.has(name) else default
 
     def flag(self, name: str) -> bool:
         """Return the constant value of a call's bool argument; False if it was not passed."""
         if not self.has(name):
             return False
-        value = self.given[name].value
+        value = self.by_name[name].value
         if not isinstance(value, bool):
             raise UnclearError
         return value
@@ -254,7 +256,7 @@ class Arguments:
         """Return the constant value of a call's str argument; the default if it was not passed."""
         if not self.has(name):
             return default
-        known = self.given[name]
+        known = self.by_name[name]
         if known.dtype != TEXT or not isinstance(known.value, str):
             raise UnclearError
         return known.value
@@ -263,7 +265,7 @@ class Arguments:
         """Return the dtype named by a call's abstract ``dtype`` argument; None if not passed."""
         if not self.has(name):
             return None
-        known = self.given[name]
+        known = self.by_name[name]
         if known.dtype != DTYPE or not isinstance(known.value, str):
             raise UnclearError
         return known.value
@@ -281,7 +283,7 @@ class Arguments:
         """Return an abstract ``axis`` argument as non-negative ints; None if not passed."""
         if not self.has(name):
             return None
-        return tuple(axis_of(sure(one), rank) for one in self.lengths(name))
+        return tuple(axis_of(sure(axis), rank) for axis in self.lengths(name))
 
 
 Result = Known | tuple[Known, ...]
@@ -319,18 +321,18 @@ def axis_of(axis: int, rank: int) -> int:
     return axis % rank
 
 
-def joint_shape(left: Shape, right: Shape) -> Shape:
+def joint_shape(lhs: Shape, rhs: Shape) -> Shape:
     """Broadcast the shapes of two abstract values; raise ``MisfitError`` if that is impossible.
 
     Raises:
-        MisfitError: They cannot be.
+        MisfitError: The shapes cannot be broadcast together.
     """
-    together = broadcast(left, right)
-    if together is None:
-        message = f"shapes {shape_text(left)} and {shape_text(right)} cannot be broadcast together"
+    joint = broadcast(lhs, rhs)
+    if joint is None:
+        message = f"shapes {shape_text(lhs)} and {shape_text(rhs)} cannot be broadcast together"
         mend = "lengths are compared from the last axis: each pair must be equal, or one of it 1"
         raise MisfitError(SHAPES, message, mend)
-    return together
+    return joint
 
 
 def shape_text(shape: Shape) -> str:
@@ -339,9 +341,9 @@ def shape_text(shape: Shape) -> str:
     return f"({lengths[0]},)" if len(lengths) == 1 else f"({', '.join(lengths)})"
 
 
-def clash(left: int | None, right: int | None) -> bool:
+def clash(lhs: int | None, rhs: int | None) -> bool:
     """Return whether two lengths in abstract shapes are both known and differ."""
-    return left is not None and right is not None and left != right
+    return lhs is not None and rhs is not None and lhs != rhs
 
 
 def typed(

@@ -51,7 +51,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("segment_sum", "num_segments"): "int",
     ("multivariate_hypergeometric", "nsample"): "int",
     ("hypergeometric", "nsample"): "array",
-    # Of no differences at all it is not looked at.
+    # With ``n=0`` numpy ignores the axis.
     ("diff", "axis"): "number",
     ("len", "a"): "array or text",
     ("counter", "value"): "int",
@@ -113,8 +113,8 @@ class OpDef:
     @property
     def typed_signature(self) -> str:
         """The signature of the defined operator as text, with each parameter's argument type."""
-        given = RESULTS.get(self.name) or _RESULTS.get(self.results, "arrays")
-        return f"{_typed(self.name, self.signature)} -> {given}"
+        results = RESULTS.get(self.name) or _RESULTS.get(self.results, "arrays")
+        return f"{_typed(self.name, self.signature)} -> {results}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +155,8 @@ _Definition = TypeVar("_Definition", OpDef, DrawDef)
 @cache
 def _typed(function: str, text: str) -> str:
     arguments = parse_arguments(text)
-    for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-        one.annotation = ast.Name(kind(function, one.arg))
+    for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        parameter.annotation = ast.Name(kind(function, parameter.arg))
     return f"({ast.unparse(arguments)})"
 
 
@@ -166,11 +166,14 @@ def ruled(definitions: Iterable[_Definition], rules: Mapping[str, Rule]) -> tupl
     Raises:
         ValueError: A rule is for none of them.
     """
-    found = tuple(replace(one, rule=rules.get(one.name, one.rule)) for one in definitions)
-    strays = set(rules) - {one.name for one in found}
+    ruled_definitions = tuple(
+        replace(definition, rule=rules.get(definition.name, definition.rule))
+        for definition in definitions
+    )
+    strays = set(rules) - {definition.name for definition in ruled_definitions}
     if strays:
         raise ValueError(f"rules for no operator: {', '.join(sorted(strays))}")
-    return found
+    return ruled_definitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +183,12 @@ class WrongKind:
     Attributes:
         name: The parameter's.
         wanted: The kind that it takes.
-        found: What is given, in words.
+        actual: The argument's kind, in words.
     """
 
     name: str
     wanted: str
-    found: str
+    actual: str
 
 
 def kind(function: str, parameter: str) -> str:
@@ -200,7 +203,7 @@ def wrong_kind(function: str, parameter: str, known: Known) -> WrongKind | None:
     """
     wanted = kind(function, parameter)
     array = as_array(known)
-    # Of no items at all numpy takes any dtype.
+    # numpy accepts any dtype for an empty array.
     is_empty = array.shape is not None and 0 in array.shape
     if is_empty or array.dtype in (None, NONE) or _fits(wanted, array):
         return None
@@ -260,11 +263,11 @@ class Signature:
 
     def missing(self, count: int, keywords: Iterable[str]) -> tuple[str, ...]:
         """List the required parameters of an operator's definition that a call leaves out."""
-        given = {*self.positional[:count], *keywords}
+        passed = {*self.positional[:count], *keywords}
         return tuple(
             name
             for name in (*self.positional, *self.named)
-            if name in self.required and name not in given
+            if name in self.required and name not in passed
         )
 
     def parameter(self, position: int) -> str:

@@ -32,14 +32,14 @@ def kind_of(dtype: str | None) -> str:
 def join_dtypes(dtypes: Iterable[str | None]) -> str | None:
     """Compute the dtype to which numpy promotes several dtypes; None if their order matters.
 
-    Of more than two it is not always the join of pairs. Also None for a name that is not known.
+    The join of three dtypes is not always the join of pairs. Also None for an unknown name.
     """
     several = set(dtypes)
     if not several or len(several) > _MOST_DTYPES or not several <= CODES.keys():
         return None
-    orders = permutations(str(one) for one in several)
-    found = {reduce(join_pair, order) for order in orders}
-    return found.pop() if len(found) == 1 else None
+    orders = permutations(str(dtype) for dtype in several)
+    joins = {reduce(join_pair, order) for order in orders}
+    return joins.pop() if len(joins) == 1 else None
 
 
 def same_kind(source: str, target: str) -> bool:
@@ -68,24 +68,24 @@ def promote_weak(weak: str, strong: str) -> str:
     return _DEFAULT[weak_kind]
 
 
-def join_pair(left: str, right: str) -> str:
+def join_pair(lhs: str, rhs: str) -> str:
     """Compute the dtype to which numpy promotes a pair of dtypes, both given by name."""
-    (left_kind, left_size), (right_kind, right_size) = sorted(
-        (CODES[left], CODES[right]), key=lambda code: _ORDER.index(code[0])
+    (low_kind, low_size), (high_kind, high_size) = sorted(
+        (CODES[lhs], CODES[rhs]), key=lambda code: _ORDER.index(code[0])
     )
-    if left_kind == right_kind:
-        return _NAMES[left_kind, max(left_size, right_size)]
-    if left_kind == "b":
-        return _NAMES[right_kind, right_size]
-    if (left_kind, right_kind) == ("i", "u"):
-        size = left_size if left_size > right_size else 2 * right_size
+    if low_kind == high_kind:
+        return _NAMES[low_kind, max(low_size, high_size)]
+    if low_kind == "b":
+        return _NAMES[high_kind, high_size]
+    if (low_kind, high_kind) == ("i", "u"):
+        size = low_size if low_size > high_size else 2 * high_size
         return _NAMES.get(("i", size), "float64")
-    if left_kind == "f":
-        return _NAMES["c", max(2 * left_size, right_size, 8)]
-    float_size = min(8, 2 * left_size)
-    if right_kind == "c":
-        return _NAMES["c", max(2 * float_size, right_size, 8)]
-    return _NAMES["f", max(float_size, right_size)]
+    if low_kind == "f":
+        return _NAMES["c", max(2 * low_size, high_size, 8)]
+    float_size = min(8, 2 * low_size)
+    if high_kind == "c":
+        return _NAMES["c", max(2 * float_size, high_size, 8)]
+    return _NAMES["f", max(float_size, high_size)]
 
 
 def as_float(dtype: str | None) -> str | None:

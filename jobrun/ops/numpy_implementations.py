@@ -370,10 +370,10 @@ def segment_min(values: Any, segments: Any, num_segments: int) -> _Array:
 
 
 def _extreme(ufunc: np.ufunc, runs: _Runs, empty: Any) -> _Array:
-    found = np.full((len(runs.counts), *runs.rows.shape[1:]), empty, runs.rows.dtype)
+    extremes = np.full((len(runs.counts), *runs.rows.shape[1:]), empty, runs.rows.dtype)
     if len(runs.rows):
-        found[runs.filled] = ufunc.reduceat(runs.rows, runs.starts, axis=0)
-    return found
+        extremes[runs.filled] = ufunc.reduceat(runs.rows, runs.starts, axis=0)
+    return extremes
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
@@ -387,8 +387,8 @@ def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
 
 
 def _runs(rows: _Array, chosen: _Array, num_segments: int) -> _Runs:
-    # Stable: rows of a segment are added in their own order, whatever the sort does inside.
-    # Of 16 bits it is a radix sort, several times as fast.
+    # Stable: rows of a segment are added in their order in the array.
+    # For 16-bit integers numpy uses a radix sort, which is several times as fast.
     narrow = chosen.astype(np.uint16) if num_segments <= _MOST_NARROW else chosen
     order = np.argsort(narrow, kind="stable")
     counts = np.bincount(chosen, minlength=num_segments)

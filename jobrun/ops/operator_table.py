@@ -111,12 +111,12 @@ def load_operators(points: tuple[EntryPoint, ...]) -> dict[str, OpDef]:
         EnvironmentFaultError: E128, if two have one name, or one that is built in; if one
             cannot be imported, is no ``OpDef``, or changes its arguments.
     """
-    found: dict[str, OpDef] = {}
+    operators: dict[str, OpDef] = {}
     for point in points:
-        if point.name in OPERATORS or point.name in found:
+        if point.name in OPERATORS or point.name in operators:
             raise _fault(point, "there is an operator of that name already")
-        found[point.name] = _loaded(point)
-    return found
+        operators[point.name] = _loaded(point)
+    return operators
 
 
 @cache

@@ -44,9 +44,9 @@ def test_an_absent_or_unknown_argument_is_of_no_wrong_kind():
 def test_what_is_wrong_is_told_in_words():
     wrong = wrong_kind("sum", "axis", scalar("rows"))
 
-    assert (wrong.wanted, wrong.found) == ("axis", "text")
-    assert wrong_kind("zeros", "shape", scalar(2.0)).found == "one float64"
-    assert wrong_kind("count_up", "counter", Known("int64", (2,))).found == "an array of int64"
+    assert (wrong.wanted, wrong.actual) == ("axis", "text")
+    assert wrong_kind("zeros", "shape", scalar(2.0)).actual == "one float64"
+    assert wrong_kind("count_up", "counter", Known("int64", (2,))).actual == "an array of int64"
     assert wrong_kind("count_up", "counter", Known(COUNTER, ())) is None
 
 

@@ -345,11 +345,11 @@ def _bind_arguments(
 
 
 def _check_kinds(operator: OpDef | DrawDef, arguments: Arguments) -> None:
-    for name, known in arguments.given.items():
+    for name, known in arguments.by_name.items():
         wrong = wrong_kind(operator.name, name, known)
         if wrong is not None:
             article = "an" if wrong.wanted[0] in "ai" else "a"
-            message = f"'{name}' must be {article} {wrong.wanted}, not {wrong.found}"
+            message = f"'{name}' must be {article} {wrong.wanted}, not {wrong.actual}"
             raise MisfitError(
                 KINDS, message, f"its signature is {operator.name}{operator.signature}"
             )

@@ -95,70 +95,70 @@ def checked_lengths(shape: Shape) -> Shape:
 
 def asked_or(default: str | None) -> Callable[[Arguments], str | None]:
     """Build the dtype rule of a created array: the ``dtype`` argument, else a default."""
-    return lambda given: given.asked_dtype() if given.has("dtype") else default
+    return lambda args: args.asked_dtype() if args.has("dtype") else default
 
 
 def _asked_or_of(name: str) -> Callable[[Arguments], str | None]:
-    return lambda given: given.asked_dtype() if given.has("dtype") else given.dtype(name)
+    return lambda args: args.asked_dtype() if args.has("dtype") else args.dtype(name)
 
 
-def _shape(given: Arguments) -> Shape:
-    return checked_lengths(given.lengths("shape"))
+def _shape(args: Arguments) -> Shape:
+    return checked_lengths(args.lengths("shape"))
 
 
 def _square(name: str) -> Callable[[Arguments], Shape]:
-    def shape(given: Arguments) -> Shape:
-        rows = integer(given.get(name))
-        columns = integer(given.get("M")) if given.has("M") else rows
+    def shape(args: Arguments) -> Shape:
+        rows = integer(args.get(name))
+        columns = integer(args.get("M")) if args.has("M") else rows
         return checked_lengths((rows, columns))
 
     return shape
 
 
-def _triangular(given: Arguments) -> Shape:
-    if any((integer(given.get(name)) or 0) < 0 for name in ("N", "M")):
+def _triangular(args: Arguments) -> Shape:
+    if any((integer(args.get(name)) or 0) < 0 for name in ("N", "M")):
         raise UnclearError
-    return _square("N")(given)
+    return _square("N")(args)
 
 
-def _arange(given: Arguments) -> Known:
+def _arange(args: Arguments) -> Known:
     names = ("start_or_stop", "stop", "step")
-    known = [given.get(name) for name in names if given.has(name)]
-    if not known or (given.has("step") and not given.has("stop")):
+    known = [args.get(name) for name in names if args.has(name)]
+    if not known or (args.has("step") and not args.has("stop")):
         raise UnclearError
-    if given.has("dtype"):
-        return Known(given.asked_dtype(), (None,))
-    values = [integer(one) for one in known]
+    if args.has("dtype"):
+        return Known(args.asked_dtype(), (None,))
+    values = [integer(bound) for bound in known]
     whole = [value for value in values if value is not None]
     if len(whole) < len(values) or whole[2:] == [0]:
-        return Known("int64" if all(one.dtype == "int64" for one in known) else None, (None,))
+        return Known("int64" if all(bound.dtype == "int64" for bound in known) else None, (None,))
     try:
         return Known("int64", (len(range(*whole)),))
     except OverflowError:
-        # There is no memory for so many, and ``len`` has no number for them.
+        # More items than fit into memory: ``len`` cannot return their number.
         raise UnclearError from None
 
 
-def _steps(given: Arguments) -> Shape:
-    ends = given.array("start").shape, given.array("stop").shape
-    count = integer(given.get("num")) if given.has("num") else 50
-    if ends != ((), ()) or (given.has("base") and given.shape("base")):
+def _steps(args: Arguments) -> Shape:
+    limits = args.array("start").shape, args.array("stop").shape
+    count = integer(args.get("num")) if args.has("num") else 50
+    if limits != ((), ()) or (args.has("base") and args.shape("base")):
         raise UnclearError
     return checked_lengths((count,))
 
 
-def _spaced(given: Arguments) -> str | None:
-    if given.has("base"):
+def _spaced(args: Arguments) -> str | None:
+    if args.has("base"):
         raise UnclearError
-    if given.has("dtype"):
-        return given.asked_dtype()
-    ends = (given.array("start"), given.array("stop"))
-    real = all(one.weak and kind_of(one.dtype) in ("b", "i", "f") for one in ends)
+    if args.has("dtype"):
+        return args.asked_dtype()
+    limits = (args.array("start"), args.array("stop"))
+    real = all(limit.weak and kind_of(limit.dtype) in ("b", "i", "f") for limit in limits)
     return "float64" if real else None
 
 
-def _diagonal(given: Arguments) -> Shape:
-    shape, offset = given.shape("v"), given.integer("k", 0)
+def _diagonal(args: Arguments) -> Shape:
+    shape, offset = args.shape("v"), args.integer("k", 0)
     if len(shape) == 1:
         length = None if shape[0] is None else shape[0] + abs(offset)
         return (length, length)
@@ -175,31 +175,31 @@ def diagonal_length(rows: int | None, columns: int | None, offset: int) -> int |
     return max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
 
 
-def _flat_diagonal(given: Arguments) -> Shape:
-    count = items_in(given.shape("v"))
-    length = None if count is None else count + abs(given.integer("k", 0))
+def _flat_diagonal(args: Arguments) -> Shape:
+    count = items_in(args.shape("v"))
+    length = None if count is None else count + abs(args.integer("k", 0))
     return (length, length)
 
 
-def _triangle(given: Arguments) -> Shape:
-    shape = given.shape("m")
+def _triangle(args: Arguments) -> Shape:
+    shape = args.shape("m")
     if len(shape) < 2:
         raise UnclearError
     return shape
 
 
-def _array(given: Arguments) -> Shape:
-    known = given.array("object")
+def _array(args: Arguments) -> Shape:
+    known = args.array("object")
     return sure(known.shape)
 
 
-def _array_dtype(given: Arguments) -> str | None:
-    return given.asked_dtype() if given.has("dtype") else given.dtype("object")
+def _array_dtype(args: Arguments) -> str | None:
+    return args.asked_dtype() if args.has("dtype") else args.dtype("object")
 
 
 def _number(dtype: str, convert: Callable[[int | float], int | float]) -> Rule:
-    def rule(given: Arguments) -> Known:
-        known = given.array("x")
+    def rule(args: Arguments) -> Known:
+        known = args.array("x")
         if known.dtype == COUNTER:
             return Known(dtype, (), weak=True)
         count = None if known.shape is None else items_in(known.shape)
@@ -216,8 +216,8 @@ def _number(dtype: str, convert: Callable[[int | float], int | float]) -> Rule:
     return rule
 
 
-def _length(given: Arguments) -> Known:
-    known = given.get("a")
+def _length(args: Arguments) -> Known:
+    known = args.get("a")
     if known.items is not None:
         return scalar(len(known.items))
     if known.sequence or known.dtype in ("text", COUNTER):
@@ -229,31 +229,31 @@ def _length(given: Arguments) -> Known:
     return scalar(known_length) if known_length is not None else Known("int64", (), weak=True)
 
 
-def _one_hot(given: Arguments) -> Known:
-    labels = given.array("labels")
+def _one_hot(args: Arguments) -> Known:
+    labels = args.array("labels")
     if kind_of(labels.dtype) in ("b", "f", "c"):
         message = f"labels are integers, not {labels.dtype}"
         raise MisfitError(KINDS, message, "convert them: astype(labels, int64)")
-    dtype = asked_or("float64")(given)
+    dtype = asked_or("float64")(args)
     if labels.shape is None:
         return Known(dtype)
-    length = integer(given.get("length"))
+    length = integer(args.get("length"))
     return Known(dtype, (*labels.shape, None if (length or 0) < 0 else length))
 
 
-def _powers(given: Arguments) -> Shape:
-    shape = given.shape("x")
+def _powers(args: Arguments) -> Shape:
+    shape = args.shape("x")
     if len(shape) != 1:
         raise UnclearError
-    return (*shape, given.integer("N", 0) if given.has("N") else shape[0])
+    return (*shape, args.integer("N", 0) if args.has("N") else shape[0])
 
 
 _RULES: dict[str, Rule] = {
-    "vander": typed(lambda given: join_dtypes((given.dtype("x"), "int64")), _powers),
+    "vander": typed(lambda args: join_dtypes((args.dtype("x"), "int64")), _powers),
     "zeros": typed(asked_or("float64"), _shape),
     "ones": typed(asked_or("float64"), _shape),
     "full": typed(_asked_or_of("fill_value"), _shape),
-    **{name: typed(_asked_or_of("a"), lambda given: given.shape("a"))
+    **{name: typed(_asked_or_of("a"), lambda args: args.shape("a"))
        for name in ("zeros_like", "ones_like", "full_like")},
     "arange": _arange,
     "linspace": typed(_spaced, _steps),
@@ -262,13 +262,13 @@ _RULES: dict[str, Rule] = {
     "eye": typed(asked_or("float64"), _square("N")),
     "tri": typed(asked_or("float64"), _triangular),
     "identity": typed(asked_or("float64"), _square("n")),
-    "diag": typed(lambda given: given.dtype("v"), _diagonal),
-    "diagflat": typed(lambda given: given.dtype("v"), _flat_diagonal),
-    "tril": typed(lambda given: given.dtype("m"), _triangle),
-    "triu": typed(lambda given: given.dtype("m"), _triangle),
+    "diag": typed(lambda args: args.dtype("v"), _diagonal),
+    "diagflat": typed(lambda args: args.dtype("v"), _flat_diagonal),
+    "tril": typed(lambda args: args.dtype("m"), _triangle),
+    "triu": typed(lambda args: args.dtype("m"), _triangle),
     "array": typed(_array_dtype, _array),
-    "copy": typed(lambda given: given.dtype("a"), lambda given: given.shape("a")),
-    "astype": typed(asked_or(None), lambda given: given.shape("x")),
+    "copy": typed(lambda args: args.dtype("a"), lambda args: args.shape("a")),
+    "astype": typed(asked_or(None), lambda args: args.shape("x")),
     "int": _number("int64", int),
     "float": _number("float64", float),
     "bool": _number("bool", bool),

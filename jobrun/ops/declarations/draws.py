@@ -72,16 +72,16 @@ _DRAW_METHODS = (
 )  # fmt: skip
 
 
-def _size(given: Arguments) -> Shape:
-    if not given.has("size"):
+def _size(args: Arguments) -> Shape:
+    if not args.has("size"):
         raise UnclearError
-    return checked_lengths(given.lengths("size"))
+    return checked_lengths(args.lengths("size"))
 
 
 def _drawn(default: str) -> Rule:
-    def rule(given: Arguments) -> Known:
-        dtype = given.asked_dtype() if given.has("dtype") else default
-        return Known(dtype, _size(given))
+    def rule(args: Arguments) -> Known:
+        dtype = args.asked_dtype() if args.has("dtype") else default
+        return Known(dtype, _size(args))
 
     return rule
 
@@ -89,32 +89,32 @@ def _drawn(default: str) -> Rule:
 def _rows(default: str, name: str) -> Rule:
     """Build the type rule of a random draw whose rows are as long as an argument (``mean``)."""
 
-    def rule(given: Arguments) -> Known:
-        items = given.shape(name)
+    def rule(args: Arguments) -> Known:
+        items = args.shape(name)
         if len(items) != 1:
             raise UnclearError
-        return Known(default, (*(_size(given) if given.has("size") else ()), items[0]))
+        return Known(default, (*(_size(args) if args.has("size") else ()), items[0]))
 
     return rule
 
 
-def _choice(given: Arguments) -> Known:
-    pool = given.array("a")
-    if pool.shape is None or given.has("axis"):
+def _choice(args: Arguments) -> Known:
+    pool = args.array("a")
+    if pool.shape is None or args.has("axis"):
         raise UnclearError
     dtype = "int64" if pool.shape == () else pool.dtype
-    return Known(dtype, (*_size(given), *pool.shape[1:]))
+    return Known(dtype, (*_size(args), *pool.shape[1:]))
 
 
-def _permutation(given: Arguments) -> Known:
-    value = given.array("x")
+def _permutation(args: Arguments) -> Known:
+    value = args.array("x")
     if value.shape == ():
         return Known("int64", (integer(value),))
     return Known(value.dtype, value.shape)
 
 
-def _permuted(given: Arguments) -> Known:
-    return Known(given.dtype("x"), given.array("x").shape)
+def _permuted(args: Arguments) -> Known:
+    return Known(args.dtype("x"), args.array("x").shape)
 
 
 _FLOATS = (

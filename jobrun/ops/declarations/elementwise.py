@@ -122,7 +122,7 @@ _BINARY = (
 _OTHER = (
     OpDef("clip", "(a, a_min=None, a_max=None, /)", "numpy:clip",
           "each item, brought into [a_min, a_max]; None is no limit", "clip([-1, 5], 0, 3)"),
-    # Of integers numpy gives back the very array.
+    # For integers numpy returns the argument itself.
     OpDef("round", "(a, decimals=0)", "numpy:round",
           "each item to that many decimals, halves to even", "round([1.25, 2.5], 1)",
           shares_memory=True),
@@ -150,9 +150,9 @@ _Dtype = Callable[[str], str | None]
 Pair = Callable[[Known, Known], str | None]
 
 
-def wrong_kind(dtype: str, what: str, mend: str) -> MisfitError:
+def wrong_kind(dtype: str, noun: str, mend: str) -> MisfitError:
     """Build the error for a dtype that an elementwise operator does not support."""
-    return MisfitError(KINDS, f"{dtype} has no {what}", mend)
+    return MisfitError(KINDS, f"{dtype} has no {noun}", mend)
 
 
 def _only(kinds: str, result: _Dtype, mend: str) -> _Dtype:
@@ -218,91 +218,91 @@ _UNARY_DTYPES: dict[str, tuple[str, _Dtype]] = {
 
 def unary(result: _Dtype, name: str) -> Rule:
     """Build the type rule of an elementwise function of one array."""
-    return typed(lambda given: result(given.dtype(name)), lambda given: given.shape(name))
+    return typed(lambda args: result(args.dtype(name)), lambda args: args.shape(name))
 
 
-def sum_like(left: Known, right: Known) -> str | None:
+def sum_like(lhs: Known, rhs: Known) -> str | None:
     """Infer the common dtype that elementwise operators such as ``+`` and ``*`` give."""
-    return promote(left, right)
+    return promote(lhs, rhs)
 
 
-def difference(left: Known, right: Known) -> str | None:
-    """Infer the dtype of elementwise ``left - right``."""
-    dtype = promote(left, right)
-    if dtype == "bool" and not (left.weak and right.weak):
+def difference(lhs: Known, rhs: Known) -> str | None:
+    """Infer the dtype of elementwise ``lhs - rhs``."""
+    dtype = promote(lhs, rhs)
+    if dtype == "bool" and not (lhs.weak and rhs.weak):
         raise wrong_kind("bool", "difference", "write a ^ b, or convert first: astype(a, int64)")
     return dtype
 
 
-def quotient(left: Known, right: Known) -> str | None:
-    """Infer the dtype of elementwise ``left / right``."""
-    dtype = promote(left, right)
+def quotient(lhs: Known, rhs: Known) -> str | None:
+    """Infer the dtype of elementwise ``lhs / rhs``."""
+    dtype = promote(lhs, rhs)
     return "float64" if kind_of(dtype) in ("b", "i", "u") else dtype
 
 
-def whole_quotient(left: Known, right: Known) -> str | None:
-    """Infer the dtype of elementwise ``left // right`` and ``left % right``."""
-    dtype = promote(left, right)
+def whole_quotient(lhs: Known, rhs: Known) -> str | None:
+    """Infer the dtype of elementwise ``lhs // rhs`` and ``lhs % rhs``."""
+    dtype = promote(lhs, rhs)
     if dtype is not None and kind_of(dtype) == "c":
         raise wrong_kind(dtype, "whole quotient or remainder", "take real(x) or abs(x)")
     return "int8" if dtype == "bool" else dtype
 
 
-def power(left: Known, right: Known) -> str | None:
-    """Infer the dtype of elementwise ``left ** right``."""
-    dtype = promote(left, right)
+def power(lhs: Known, rhs: Known) -> str | None:
+    """Infer the dtype of elementwise ``lhs ** rhs``."""
+    dtype = promote(lhs, rhs)
     return "int8" if dtype == "bool" else dtype
 
 
-def bits(left: Known, right: Known) -> str | None:
-    """Infer the dtype of elementwise ``left & right``, ``|`` and ``^``."""
-    for one in (left, right):
-        if one.dtype is not None and kind_of(one.dtype) in ("f", "c"):
-            raise wrong_kind(one.dtype, "bits", "compare first, or convert: astype(x, int64)")
-    dtype = promote(left, right)
+def bits(lhs: Known, rhs: Known) -> str | None:
+    """Infer the dtype of elementwise ``lhs & rhs``, ``|`` and ``^``."""
+    for operand in (lhs, rhs):
+        if operand.dtype is not None and kind_of(operand.dtype) in ("f", "c"):
+            raise wrong_kind(operand.dtype, "bits", "compare first, or convert: astype(x, int64)")
+    dtype = promote(lhs, rhs)
     return dtype if kind_of(dtype) in ("b", "i", "u") else None
 
 
-def shifted(left: Known, right: Known) -> str | None:
-    """Infer the dtype of elementwise ``left << right`` and ``left >> right``."""
-    dtype = bits(left, right)
+def shifted(lhs: Known, rhs: Known) -> str | None:
+    """Infer the dtype of elementwise ``lhs << rhs`` and ``lhs >> rhs``."""
+    dtype = bits(lhs, rhs)
     return "int8" if dtype == "bool" else dtype
 
 
-def _float_power(left: Known, right: Known) -> str | None:
-    dtype = promote(left, right)
+def _float_power(lhs: Known, rhs: Known) -> str | None:
+    dtype = promote(lhs, rhs)
     if dtype is None:
         return None
     return "complex128" if kind_of(dtype) == "c" else "float64"
 
 
-def _real_floats(left: Known, right: Known) -> str | None:
-    for one in (left, right):
-        if one.dtype is not None and kind_of(one.dtype) == "c":
-            raise wrong_kind(one.dtype, "such function", _NO_COMPLEX)
-    if None in (left.weak, right.weak):
+def _real_floats(lhs: Known, rhs: Known) -> str | None:
+    for operand in (lhs, rhs):
+        if operand.dtype is not None and kind_of(operand.dtype) == "c":
+            raise wrong_kind(operand.dtype, "such function", _NO_COMPLEX)
+    if None in (lhs.weak, rhs.weak):
         return None
-    if left.weak != right.weak:
-        return as_float(promote(left, right))
-    return join_dtypes((as_float(left.dtype), as_float(right.dtype)))
+    if lhs.weak != rhs.weak:
+        return as_float(promote(lhs, rhs))
+    return join_dtypes((as_float(lhs.dtype), as_float(rhs.dtype)))
 
 
-def _divisors(left: Known, right: Known) -> str | None:
-    for one in (left, right):
-        if one.dtype is not None and kind_of(one.dtype) in ("f", "c"):
-            raise wrong_kind(one.dtype, "common divisors", _ONLY_BITS)
-    dtype = promote(left, right)
-    both_whole = all(kind_of(one.dtype) in ("i", "u") for one in (left, right))
+def _divisors(lhs: Known, rhs: Known) -> str | None:
+    for operand in (lhs, rhs):
+        if operand.dtype is not None and kind_of(operand.dtype) in ("f", "c"):
+            raise wrong_kind(operand.dtype, "common divisors", _ONLY_BITS)
+    dtype = promote(lhs, rhs)
+    both_whole = all(kind_of(operand.dtype) in ("i", "u") for operand in (lhs, rhs))
     return dtype if both_whole and kind_of(dtype) in ("i", "u") else None
 
 
-def _scaled(left: Known, right: Known) -> str | None:
-    sure_of_it = kind_of(right.dtype) in ("b", "i") and left.weak is False
-    return as_float(left.dtype) if sure_of_it else None
+def _scaled(lhs: Known, rhs: Known) -> str | None:
+    sure_of_it = kind_of(rhs.dtype) in ("b", "i") and lhs.weak is False
+    return as_float(lhs.dtype) if sure_of_it else None
 
 
-def _truth(left: Known, right: Known) -> str | None:
-    del left, right
+def _truth(lhs: Known, rhs: Known) -> str | None:
+    del lhs, rhs
     return "bool"
 
 
@@ -326,56 +326,57 @@ _BINARY_DTYPES: tuple[tuple[str, Pair], ...] = (
 def binary(result: Pair, first: str = "x1", second: str = "x2") -> Rule:
     """Build the type rule of an elementwise function of two arrays."""
     return typed(
-        lambda given: result(given.array(first), given.array(second)),
-        lambda given: joint_shape(given.shape(first), given.shape(second)),
+        lambda args: result(args.array(first), args.array(second)),
+        lambda args: joint_shape(args.shape(first), args.shape(second)),
     )
 
 
 def _twice(rule: Rule) -> Rule:
-    def twice(given: Arguments) -> tuple[Known, ...]:
-        one = rule(given)
-        return (one, one) if isinstance(one, Known) else one
+    def twice(args: Arguments) -> tuple[Known, ...]:
+        known = rule(args)
+        return (known, known) if isinstance(known, Known) else known
 
     return twice
 
 
-def _frexp(given: Arguments) -> tuple[Known, ...]:
-    mantissa = unary(_only("biuf", as_float, _NO_COMPLEX), "x")(given)
+def _frexp(args: Arguments) -> tuple[Known, ...]:
+    mantissa = unary(_only("biuf", as_float, _NO_COMPLEX), "x")(args)
     known = mantissa if isinstance(mantissa, Known) else mantissa[0]
     return (known, Known("int32", known.shape))
 
 
-def _where(given: Arguments) -> Known:
-    values = binary(sum_like, "x", "y")(given)
+def _where(args: Arguments) -> Known:
+    values = binary(sum_like, "x", "y")(args)
     dtype, shape = (values.dtype, values.shape) if isinstance(values, Known) else (None, None)
-    condition = given.array("condition").shape
+    condition = args.array("condition").shape
     if shape is None or condition is None:
         return Known(dtype)
     return Known(dtype, joint_shape(condition, shape))
 
 
-def _clip(given: Arguments) -> Known:
-    known = given.array("a")
+def _clip(args: Arguments) -> Known:
+    known = args.array("a")
     shape = sure(known.shape)
-    # Of three dtypes the pairs do not decide: only where the limits give way is it sure.
+    # The join of three dtypes does not follow from pairs. It is certain only where both limits
+    # promote to the array's dtype.
     is_sure = kind_of(known.dtype) in ("i", "u", "f") and known.weak is False
     for limit in ("a_min", "a_max"):
-        if given.has(limit):
-            is_sure = is_sure and promote(known, given.array(limit)) == known.dtype
-            shape = joint_shape(shape, given.shape(limit))
+        if args.has(limit):
+            is_sure = is_sure and promote(known, args.array(limit)) == known.dtype
+            shape = joint_shape(shape, args.shape(limit))
     return Known(known.dtype if is_sure else None, shape)
 
 
-def _part(given: Arguments) -> Known:
-    known = given.array("val")
-    # Of a Python number it is one.
+def _part(args: Arguments) -> Known:
+    known = args.array("val")
+    # The part of a Python number is a Python number.
     dtype = None if known.weak is not False or not kind_of(known.dtype) else half(str(known.dtype))
     return Known(dtype, known.shape)
 
 
-def _close(given: Arguments) -> Known:
-    shape = joint_shape(given.shape("a"), given.shape("b"))
-    plain = not any(given.has(name) and given.shape(name) for name in ("rtol", "atol"))
+def _close(args: Arguments) -> Known:
+    shape = joint_shape(args.shape("a"), args.shape("b"))
+    plain = not any(args.has(name) and args.shape(name) for name in ("rtol", "atol"))
     return Known("bool", shape if plain else None)
 
 

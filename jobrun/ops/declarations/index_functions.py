@@ -25,22 +25,22 @@ _MOST_PARTS = 64
 _INDEX_ROW = Known("int64", (None,))
 
 
-def _items(given: Arguments, name: str) -> list[Known]:
+def _items(args: Arguments, name: str) -> list[Known]:
     """List the abstract values of the arrays passed to an index function such as ``select``."""
-    return [as_array(one) for one in sure(given.get(name).items)]
+    return [as_array(item) for item in sure(args.get(name).items)]
 
 
 def _joint(parts: list[Known]) -> Shape:
     shape: Shape = ()
-    for one in parts:
-        shape = joint_shape(shape, sure(one.shape))
+    for part in parts:
+        shape = joint_shape(shape, sure(part.shape))
     return shape
 
 
 def _one_dtype(parts: list[Known]) -> str:
     """Infer the dtype that all choices of the index function ``select`` have in common."""
-    dtypes = {one.dtype for one in parts}
-    if len(dtypes) != 1 or any(one.weak is not False for one in parts):
+    dtypes = {part.dtype for part in parts}
+    if len(dtypes) != 1 or any(part.weak is not False for part in parts):
         raise UnclearError
     dtype = sure(dtypes.pop())
     if kind_of(dtype) not in tuple("iufc"):
@@ -48,105 +48,107 @@ def _one_dtype(parts: list[Known]) -> str:
     return dtype
 
 
-def _selected(given: Arguments) -> Shape:
-    parts = _items(given, "condlist") + _items(given, "choicelist")
-    if given.has("default"):
-        parts.append(given.array("default"))
+def _selected(args: Arguments) -> Shape:
+    parts = _items(args, "condlist") + _items(args, "choicelist")
+    if args.has("default"):
+        parts.append(args.array("default"))
     return _joint(parts)
 
 
-def _selected_dtype(given: Arguments) -> str:
-    if "default" in given.given:
+def _selected_dtype(args: Arguments) -> str:
+    if "default" in args.by_name:
         raise UnclearError
-    return _one_dtype(_items(given, "choicelist"))
+    return _one_dtype(_items(args, "choicelist"))
 
 
-def _chosen(given: Arguments) -> Shape:
-    return _joint([given.array("a"), *_items(given, "choices")])
+def _chosen(args: Arguments) -> Shape:
+    return _joint([args.array("a"), *_items(args, "choices")])
 
 
-def _grids(given: Arguments) -> tuple[Known, ...]:
-    lengths = [items_in(sure(as_array(one).shape)) for one in given.rest]
-    if given.flag("sparse"):
+def _grids(args: Arguments) -> tuple[Known, ...]:
+    lengths = [items_in(sure(as_array(array).shape)) for array in args.variadic]
+    if args.flag("sparse"):
         raise UnclearError
-    if given.word("indexing", "xy") == "xy" and len(lengths) > 1:
+    if args.word("indexing", "xy") == "xy" and len(lengths) > 1:
         lengths[:2] = lengths[1::-1]
-    return tuple(Known(as_array(one).dtype, tuple(lengths)) for one in given.rest)
+    return tuple(Known(as_array(array).dtype, tuple(lengths)) for array in args.variadic)
 
 
-def _nearly_equal_parts(given: Arguments) -> tuple[Known, ...]:
-    shape, dtype = given.shape("ary"), given.array("ary").dtype
-    count = sure(integer(given.get("indices_or_sections")))
+def _nearly_equal_parts(args: Arguments) -> tuple[Known, ...]:
+    shape, dtype = args.shape("ary"), args.array("ary").dtype
+    count = sure(integer(args.get("indices_or_sections")))
     if not shape or not 0 < count <= _MOST_PARTS:
         raise UnclearError
-    axis = axis_of(given.integer("axis", 0), len(shape))
+    axis = axis_of(args.integer("axis", 0), len(shape))
     length = shape[axis]
     parts: list[int | None] = [None] * count
     if length is not None:
         parts = [length // count + (at < length % count) for at in range(count)]
-    return tuple(Known(dtype, (*shape[:axis], one, *shape[axis + 1 :])) for one in parts)
+    return tuple(
+        Known(dtype, (*shape[:axis], part_length, *shape[axis + 1 :])) for part_length in parts
+    )
 
 
-def _one_axis_open(given: Arguments, name: str) -> Shape:
+def _one_axis_open(args: Arguments, name: str) -> Shape:
     """Infer the shape after indices delete or select an unknown number of items of one axis."""
-    shape = given.shape(name)
-    if not given.has("axis"):
+    shape = args.shape(name)
+    if not args.has("axis"):
         return (None,)
     if not shape:
         raise UnclearError
-    axis = axis_of(given.integer("axis", 0), len(shape))
+    axis = axis_of(args.integer("axis", 0), len(shape))
     return (*shape[:axis], None, *shape[axis + 1 :])
 
 
-def _order(given: Arguments) -> Shape:
-    keys = given.get("keys")
+def _order(args: Arguments) -> Shape:
+    keys = args.get("keys")
     if keys.items == ():
         raise MisfitError(SHAPES, "'keys' is empty", "give one array or more")
-    shape = sure(keys.shape)[1:] if keys.items is None else _items(given, "keys")[0].shape
+    shape = sure(keys.shape)[1:] if keys.items is None else _items(args, "keys")[0].shape
     if not shape:
         raise UnclearError
     return shape
 
 
-def _along(given: Arguments) -> Shape:
-    chosen = given.shape("indices")
-    if not given.has("axis"):
+def _along(args: Arguments) -> Shape:
+    chosen = args.shape("indices")
+    if not args.has("axis"):
         return chosen
-    shape = given.shape("arr")
+    shape = args.shape("arr")
     if not shape or len(shape) != len(chosen):
         raise UnclearError
-    axis = axis_of(given.integer("axis", -1), len(shape))
+    axis = axis_of(args.integer("axis", -1), len(shape))
     return joint_shape((*shape[:axis], 1, *shape[axis + 1 :]), chosen)
 
 
-def _joined(given: Arguments) -> str | None:
-    return join_dtypes((given.array("ar1").dtype, given.array("ar2").dtype))
+def _joined(args: Arguments) -> str | None:
+    return join_dtypes((args.array("ar1").dtype, args.array("ar2").dtype))
 
 
-def _per_axis(given: Arguments) -> tuple[Known, ...]:
-    return (Known("int64", given.shape("indices")),) * len(given.lengths("shape"))
+def _per_axis(args: Arguments) -> tuple[Known, ...]:
+    return (Known("int64", args.shape("indices")),) * len(args.lengths("shape"))
 
 
-def _flat_index(given: Arguments) -> Shape:
-    several = given.get("multi_index")
+def _flat_index(args: Arguments) -> Shape:
+    several = args.get("multi_index")
     if several.items is not None:
-        return _joint(_items(given, "multi_index"))
+        return _joint(_items(args, "multi_index"))
     shape = sure(several.shape)
-    # An array without any index in it means no index, or one over no axis.
+    # An empty array is either no index or an index over no axis.
     if not shape or shape[0] in {None, 0}:
         raise UnclearError
     return shape[1:]
 
 
-def _grid_of_counts(given: Arguments) -> tuple[Known, ...]:
-    bins = sure(integer(given.get("bins"))) if given.has("bins") else 10
-    plain = not (given.has("weights") or given.has("density"))
+def _grid_of_counts(args: Arguments) -> tuple[Known, ...]:
+    bins = sure(integer(args.get("bins"))) if args.has("bins") else 10
+    plain = not (args.has("weights") or args.has("density"))
     counts = Known("float64" if plain else None, (bins, bins))
     return counts, Known(None, (bins + 1,)), Known(None, (bins + 1,))
 
 
-def _diagonal_indices(given: Arguments) -> tuple[Known, ...]:
-    length = integer(given.get("n"))
+def _diagonal_indices(args: Arguments) -> tuple[Known, ...]:
+    length = integer(args.get("n"))
     return (
         Known(
             "int64" if length is not None else None, (None if length is None else max(0, length),)
@@ -158,19 +160,19 @@ SELECTION_RULES: dict[str, Rule] = {"select": typed(_selected_dtype, _selected)}
 MESH_RULES: dict[str, Rule] = {"meshgrid": _grids}
 PART_RULES: dict[str, Rule] = {
     "array_split": _nearly_equal_parts,
-    "delete": typed(lambda given: given.dtype("arr"), lambda given: _one_axis_open(given, "arr")),
+    "delete": typed(lambda args: args.dtype("arr"), lambda args: _one_axis_open(args, "arr")),
 }
 INDEX_RULES: dict[str, Rule] = {
     "tril_indices": lambda _: (_INDEX_ROW, _INDEX_ROW),
     "triu_indices": lambda _: (_INDEX_ROW, _INDEX_ROW),
     "diag_indices": _diagonal_indices,
     "lexsort": typed(lambda _: "int64", _order),
-    "take_along_axis": typed(lambda given: given.dtype("arr"), _along),
-    "compress": typed(lambda given: given.dtype("a"), lambda given: _one_axis_open(given, "a")),
-    "choose": typed(lambda given: _one_dtype(_items(given, "choices")), _chosen),
+    "take_along_axis": typed(lambda args: args.dtype("arr"), _along),
+    "compress": typed(lambda args: args.dtype("a"), lambda args: _one_axis_open(args, "a")),
+    "choose": typed(lambda args: _one_dtype(_items(args, "choices")), _chosen),
     "intersect1d": typed(_joined, lambda _: (None,)),
     "setxor1d": typed(_joined, lambda _: (None,)),
-    "setdiff1d": typed(lambda given: given.dtype("ar1"), lambda _: (None,)),
+    "setdiff1d": typed(lambda args: args.dtype("ar1"), lambda _: (None,)),
     "unravel_index": _per_axis,
     "ravel_multi_index": typed(lambda _: "int64", _flat_index),
     "histogram2d": _grid_of_counts,

@@ -79,77 +79,77 @@ _LINALG = (
 )  # fmt: skip
 
 
-def matmul(left: Known, right: Known) -> Known:
+def matmul(lhs: Known, rhs: Known) -> Known:
     """Infer dtype and shape of a matrix product, for ``matmul`` and ``@`` in linear algebra.
 
     Raises:
         MisfitError: The inner lengths differ, or one is a single number.
     """
     shape = None
-    if left.shape is not None and right.shape is not None:
-        shape = product_shape(left.shape, right.shape)
-    for one in (left, right):
-        if one.shape == ():
+    if lhs.shape is not None and rhs.shape is not None:
+        shape = product_shape(lhs.shape, rhs.shape)
+    for operand in (lhs, rhs):
+        if operand.shape == ():
             raise MisfitError(SHAPES, "a single number cannot stand beside @", "write *")
-    return Known(promote(left, right), shape)
+    return Known(promote(lhs, rhs), shape)
 
 
-def product_shape(left: Shape, right: Shape) -> Shape:
+def product_shape(lhs: Shape, rhs: Shape) -> Shape:
     """Infer the shape of a matrix product from two shapes, for rules of linear algebra."""
-    if not left or not right:
+    if not lhs or not rhs:
         raise MisfitError(SHAPES, "a single number cannot stand beside @", "write *")
-    inner = right[-2] if len(right) > 1 else right[0]
-    if clash(left[-1], inner):
+    inner = rhs[-2] if len(rhs) > 1 else rhs[0]
+    if clash(lhs[-1], inner):
         message = (
-            f"shapes {shape_text(left)} and {shape_text(right)} cannot be multiplied: "
-            f"{left[-1]} is not {inner}"
+            f"shapes {shape_text(lhs)} and {shape_text(rhs)} cannot be multiplied: "
+            f"{lhs[-1]} is not {inner}"
         )
         mend = "the last length of the left must be the last but one of the right; .T turns one"
         raise MisfitError(SHAPES, message, mend)
-    batch = joint_shape(left[:-2], right[:-2])
-    return batch + (left[-2:-1] if len(left) > 1 else ()) + (right[-1:] if len(right) > 1 else ())
+    batch = joint_shape(lhs[:-2], rhs[:-2])
+    return batch + (lhs[-2:-1] if len(lhs) > 1 else ()) + (rhs[-1:] if len(rhs) > 1 else ())
 
 
-def _dot(given: Arguments) -> Shape:
-    left, right = given.shape("a"), given.shape("b")
-    if not left or not right:
-        return left or right
-    if len(right) > 2:
+def _dot(args: Arguments) -> Shape:
+    lhs, rhs = args.shape("a"), args.shape("b")
+    if not lhs or not rhs:
+        return lhs or rhs
+    if len(rhs) > 2:
         raise UnclearError
-    return product_shape(left, right)
+    return product_shape(lhs, rhs)
 
 
 def pair_dtype(first: str, second: str) -> Callable[[Arguments], str | None]:
     """Build the dtype rule of a function of linear algebra on two arrays: their common dtype."""
-    # A Python number is an array by itself there.
-    return lambda given: join_dtypes((given.array(first).dtype, given.array(second).dtype))
+    # numpy first makes an array of a Python number: it is not weak here.
+    return lambda args: join_dtypes((args.array(first).dtype, args.array(second).dtype))
 
 
-def _outer(given: Arguments) -> Shape:
+def _outer(args: Arguments) -> Shape:
     lengths = []
     for name in ("a", "b"):
-        shape = given.shape(name)
+        shape = args.shape(name)
         if len(shape) > 1:
             raise UnclearError
         lengths.append(shape[0] if shape else 1)
     return tuple(lengths)
 
 
-def _inner(given: Arguments) -> Shape:
-    left, right = given.shape("a"), given.shape("b")
-    if not left or not right:
-        return left or right
-    if clash(left[-1], right[-1]):
-        message = f"the last lengths of {shape_text(left)} and {shape_text(right)} differ"
+def _inner(args: Arguments) -> Shape:
+    lhs, rhs = args.shape("a"), args.shape("b")
+    if not lhs or not rhs:
+        return lhs or rhs
+    if clash(lhs[-1], rhs[-1]):
+        message = f"the last lengths of {shape_text(lhs)} and {shape_text(rhs)} differ"
         raise MisfitError(SHAPES, message, "inner sums over the last axes of both")
-    return left[:-1] + right[:-1]
+    return lhs[:-1] + rhs[:-1]
 
 
-def _trace(given: Arguments) -> Shape:
-    shape = given.shape("a")
+def _trace(args: Arguments) -> Shape:
+    shape = args.shape("a")
     if len(shape) < 2:
         raise too_few_axes(shape, 2)
-    if given.has("axis1") or given.has("axis2"):
+    if args.has("axis1") or args.has("axis2"):
         raise UnclearError
     return shape[2:]
 
@@ -189,18 +189,18 @@ def _matrix(shape: Shape) -> Shape:
 def _squares(name: str, *results: tuple[Callable[[str], str], int]) -> Rule:
     """Build the type rule of functions of linear algebra on square matrices."""
 
-    def rule(given: Arguments) -> Known | tuple[Known, ...]:
-        known = given.array(name)
+    def rule(args: Arguments) -> Known | tuple[Known, ...]:
+        known = args.array(name)
         shape = None if known.shape is None else square(known.shape)
         dtype = exact_dtype(known.dtype) if kind_of(known.dtype) and known.dtype else None
-        made = tuple(
+        known_results = tuple(
             Known(
                 None if dtype is None else result(dtype),
                 None if shape is None else shape[: len(shape) - 2 + axes],
             )
             for result, axes in results
         )
-        return made[0] if len(made) == 1 else made
+        return known_results[0] if len(known_results) == 1 else known_results
 
     return rule
 
@@ -209,23 +209,23 @@ def _same(dtype: str) -> str:
     return dtype
 
 
-def _solve(given: Arguments) -> Known:
-    matrix, right = given.array("a"), given.array("b")
+def _solve(args: Arguments) -> Known:
+    matrix, right_side = args.array("a"), args.array("b")
     shape = None
     if matrix.shape is not None:
         lengths = square(matrix.shape)
-        if right.shape is not None and len(right.shape) < 3 and len(lengths) == 2:
-            if right.shape and clash(lengths[0], right.shape[0]):
+        if right_side.shape is not None and len(right_side.shape) < 3 and len(lengths) == 2:
+            if right_side.shape and clash(lengths[0], right_side.shape[0]):
+                shapes = f"{shape_text(lengths)} and {shape_text(right_side.shape)}"
                 message = (
-                    f"shapes {shape_text(lengths)} and {shape_text(right.shape)} cannot be solved: "
-                    f"{lengths[0]} is not {right.shape[0]}"
+                    f"shapes {shapes} cannot be solved: {lengths[0]} is not {right_side.shape[0]}"
                 )
                 raise MisfitError(SHAPES, message, "give as many right sides as rows")
-            shape = right.shape or None
+            shape = right_side.shape or None
     dtypes = [
-        exact_dtype(one.dtype)
-        for one in (matrix, right)
-        if one.dtype is not None and kind_of(one.dtype)
+        exact_dtype(side.dtype)
+        for side in (matrix, right_side)
+        if side.dtype is not None and kind_of(side.dtype)
     ]
     return Known(join_dtypes(dtypes) if len(dtypes) == 2 else None, shape)
 
@@ -235,8 +235,8 @@ def _shortest(shape: Shape) -> int | None:
     return None if rows is None or columns is None else min(rows, columns)
 
 
-def _qr(given: Arguments) -> tuple[Known, ...]:
-    shape, dtype = _matrix(given.shape("a")), exact_dtype(given.dtype("a"))
+def _qr(args: Arguments) -> tuple[Known, ...]:
+    shape, dtype = _matrix(args.shape("a")), exact_dtype(args.dtype("a"))
     short = _shortest(shape)
     return (
         Known(dtype, (*shape[:-1], short)),
@@ -244,9 +244,9 @@ def _qr(given: Arguments) -> tuple[Known, ...]:
     )
 
 
-def _svd(given: Arguments) -> tuple[Known, ...]:
-    shape, dtype = _matrix(given.shape("a")), exact_dtype(given.dtype("a"))
-    full = given.flag("full_matrices") if "full_matrices" in given.given else True
+def _svd(args: Arguments) -> tuple[Known, ...]:
+    shape, dtype = _matrix(args.shape("a")), exact_dtype(args.dtype("a"))
+    full = args.flag("full_matrices") if "full_matrices" in args.by_name else True
     rows, columns = shape[-2:]
     short = _shortest(shape)
     batch = shape[:-2]
@@ -257,11 +257,11 @@ def _svd(given: Arguments) -> tuple[Known, ...]:
     )
 
 
-def _norm(given: Arguments) -> Shape:
-    shape = given.shape("x")
-    axes = given.axes("axis", len(shape))
-    keep = given.flag("keepdims")
-    if axes is None and given.has("ord") and len(shape) not in (1, 2):
+def _norm(args: Arguments) -> Shape:
+    shape = args.shape("x")
+    axes = args.axes("axis", len(shape))
+    keep = args.flag("keepdims")
+    if axes is None and args.has("ord") and len(shape) not in (1, 2):
         raise UnclearError
     gone = range(len(shape)) if axes is None else axes
     if keep:
@@ -269,38 +269,40 @@ def _norm(given: Arguments) -> Shape:
     return tuple(length for at, length in enumerate(shape) if at not in gone)
 
 
-def _norm_dtype(given: Arguments) -> str | None:
-    dtype = given.dtype("x")
-    if given.has("ord"):
+def _norm_dtype(args: Arguments) -> str | None:
+    dtype = args.dtype("x")
+    if args.has("ord"):
         return None
     return half(dtype) if kind_of(dtype) in ("f", "c") else "float64"
 
 
-def _pinv(given: Arguments) -> Shape:
-    shape = _matrix(given.shape("a"))
+def _pinv(args: Arguments) -> Shape:
+    shape = _matrix(args.shape("a"))
     return (*shape[:-2], shape[-1], shape[-2])
 
 
-def _pinv_dtype(given: Arguments) -> str | None:
-    return exact_dtype(given.dtype("a")) if items_in(given.shape("a")) else None
+def _pinv_dtype(args: Arguments) -> str | None:
+    return exact_dtype(args.dtype("a")) if items_in(args.shape("a")) else None
 
 
-def _condition(given: Arguments) -> Shape:
-    return _matrix(given.shape("x"))[:-2]
+def _condition(args: Arguments) -> Shape:
+    return _matrix(args.shape("x"))[:-2]
 
 
-def _rank(given: Arguments) -> Shape:
-    shape = given.shape("A")
-    if len(shape) < 2 or given.has("tol"):
+def _rank(args: Arguments) -> Shape:
+    shape = args.shape("A")
+    if len(shape) < 2 or args.has("tol"):
         raise UnclearError
     return shape[:-2]
 
 
-def _einsum(given: Arguments) -> Known:
-    subscripts = given.word("subscripts", "")
-    operands = [as_array(one) for one in given.rest]
-    dtype = join_dtypes(one.dtype for one in operands)
-    return Known(dtype, _einsum_shape(subscripts.replace(" ", ""), [one.shape for one in operands]))
+def _einsum(args: Arguments) -> Known:
+    subscripts = args.word("subscripts", "")
+    operands = [as_array(operand) for operand in args.variadic]
+    dtype = join_dtypes(operand.dtype for operand in operands)
+    return Known(
+        dtype, _einsum_shape(subscripts.replace(" ", ""), [operand.shape for operand in operands])
+    )
 
 
 def _einsum_shape(subscripts: str, shapes: list[Shape | None]) -> Shape:
@@ -310,7 +312,7 @@ def _einsum_shape(subscripts: str, shapes: list[Shape | None]) -> Shape:
     if not letters.isalpha() or len(terms) != len(shapes):
         raise UnclearError
     if not arrow:
-        output = "".join(sorted(one for one in set(letters) if letters.count(one) == 1))
+        output = "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
     lengths: dict[str, int | None] = {}
     for term, shape in zip(terms, shapes, strict=True):
         if shape is None:
@@ -327,57 +329,57 @@ def _einsum_shape(subscripts: str, shapes: list[Shape | None]) -> Shape:
     return tuple(lengths.get(letter) for letter in output)
 
 
-def _tensordot(given: Arguments) -> Shape:
-    left, right = given.shape("a"), given.shape("b")
-    count = given.integer("axes", 2)
-    if count < 0 or count > min(len(left), len(right)):
+def _tensordot(args: Arguments) -> Shape:
+    lhs, rhs = args.shape("a"), args.shape("b")
+    count = args.integer("axes", 2)
+    if count < 0 or count > min(len(lhs), len(rhs)):
         raise UnclearError
-    inner = zip(left[len(left) - count :], right[:count], strict=True)
-    if any(clash(one, two) for one, two in inner):
-        message = f"{shape_text(left)} and {shape_text(right)} do not fit over {count} axes"
+    inner = zip(lhs[len(lhs) - count :], rhs[:count], strict=True)
+    if any(clash(lhs_length, rhs_length) for lhs_length, rhs_length in inner):
+        message = f"{shape_text(lhs)} and {shape_text(rhs)} do not fit over {count} axes"
         mend = "the last lengths of the left must be the first of the right"
         raise MisfitError(SHAPES, message, mend)
-    return left[: len(left) - count] + right[count:]
+    return lhs[: len(lhs) - count] + rhs[count:]
 
 
-def _kronecker(given: Arguments) -> Shape:
-    left, right = given.shape("a"), given.shape("b")
-    rank = max(len(left), len(right))
-    padded = ((1,) * (rank - len(one)) + one for one in (left, right))
+def _kronecker(args: Arguments) -> Shape:
+    lhs, rhs = args.shape("a"), args.shape("b")
+    rank = max(len(lhs), len(rhs))
+    padded = ((1,) * (rank - len(shape)) + shape for shape in (lhs, rhs))
     return tuple(
-        None if one is None or two is None else math.prod((one, two))
-        for one, two in zip(*padded, strict=True)
+        None if lhs_length is None or rhs_length is None else math.prod((lhs_length, rhs_length))
+        for lhs_length, rhs_length in zip(*padded, strict=True)
     )
 
 
-def _crossed(given: Arguments) -> Shape:
-    left, right = given.shape("a"), given.shape("b")
-    if given.has("axis") or left[-1:] != (3,) or right[-1:] != (3,):
+def _crossed(args: Arguments) -> Shape:
+    lhs, rhs = args.shape("a"), args.shape("b")
+    if args.has("axis") or lhs[-1:] != (3,) or rhs[-1:] != (3,):
         raise UnclearError
-    return joint_shape(left, right)
+    return joint_shape(lhs, rhs)
 
 
-def _eigen(given: Arguments) -> tuple[Known, ...]:
+def _eigen(args: Arguments) -> tuple[Known, ...]:
     # Whether values are complex is decided by the values.
-    shape = square(given.shape("a"))
+    shape = square(args.shape("a"))
     return Known(None, shape[:-1]), Known(None, shape)
 
 
-def _least_squares(given: Arguments) -> tuple[Known, ...]:
-    matrix, right = given.shape("a"), given.shape("b")
-    if len(matrix) != 2 or len(right) not in (1, 2):
+def _least_squares(args: Arguments) -> tuple[Known, ...]:
+    matrix, right_side = args.shape("a"), args.shape("b")
+    if len(matrix) != 2 or len(right_side) not in (1, 2):
         raise UnclearError
-    if given.has("rcond") and given.shape("rcond"):
+    if args.has("rcond") and args.shape("rcond"):
         # An array of one number is taken too, and adds its axes to those of the results.
         raise UnclearError
-    if clash(matrix[0], right[0]):
-        message = f"{shape_text(matrix)} and {shape_text(right)} differ in their rows"
+    if clash(matrix[0], right_side[0]):
+        message = f"{shape_text(matrix)} and {shape_text(right_side)} differ in their rows"
         raise MisfitError(SHAPES, message, "give as many right sides as the matrix has rows")
-    dtype = join_dtypes((exact_dtype(given.dtype("a")), exact_dtype(given.dtype("b"))))
+    dtype = join_dtypes((exact_dtype(args.dtype("a")), exact_dtype(args.dtype("b"))))
     rows, columns = matrix
     short = None if rows is None or columns is None else min(rows, columns)
     return (
-        Known(dtype, (columns, *right[1:])),
+        Known(dtype, (columns, *right_side[1:])),
         Known(None if dtype is None else half(dtype), (None,)),
         Known(),
         Known(None if dtype is None else half(dtype), (short,)),
@@ -385,7 +387,7 @@ def _least_squares(given: Arguments) -> tuple[Known, ...]:
 
 
 _RULES: dict[str, Rule] = {
-    "matmul": lambda given: matmul(given.array("x1"), given.array("x2")),
+    "matmul": lambda args: matmul(args.array("x1"), args.array("x2")),
     "dot": typed(pair_dtype("a", "b"), _dot),
     "vdot": typed(pair_dtype("a", "b"), lambda _: ()),
     "inner": typed(pair_dtype("a", "b"), _inner),
@@ -401,7 +403,7 @@ _RULES: dict[str, Rule] = {
     "cholesky": _squares("a", (_same, 2)),
     "eigh": _squares("a", (half, 1), (_same, 2)),
     "eigvalsh": _squares("a", (half, 1)),
-    "matrix_power": typed(lambda _: None, lambda given: square(given.shape("a"))),
+    "matrix_power": typed(lambda _: None, lambda args: square(args.shape("a"))),
     "qr": _qr,
     "svd": _svd,
     "pinv": typed(_pinv_dtype, _pinv),
@@ -410,7 +412,7 @@ _RULES: dict[str, Rule] = {
     "kron": typed(pair_dtype("a", "b"), _kronecker),
     "cross": typed(pair_dtype("a", "b"), _crossed),
     "eig": _eigen,
-    "eigvals": lambda given: _eigen(given)[0],
+    "eigvals": lambda args: _eigen(args)[0],
     "lstsq": _least_squares,
 }
 

@@ -102,29 +102,30 @@ _REDUCTION = (
 _Dtype = Callable[[str], str | None]
 
 
-def reduced(given: Arguments, name: str = "a") -> Shape:
+def reduced(args: Arguments, name: str = "a") -> Shape:
     """Infer the shape of a reduction: without the reduced axes, or with length 1 (``keepdims``)."""
-    shape = given.shape(name)
-    keep = given.flag("keepdims")
-    if given.has("ddof") and given.shape("ddof"):
+    shape = args.shape(name)
+    keep = args.flag("keepdims")
+    if args.has("ddof") and args.shape("ddof"):
         raise UnclearError
-    axes = given.axes("axis", len(shape))
-    gone = range(len(shape)) if axes is None else axes
-    lengths = ((1 if at in gone else length) for at, length in enumerate(shape))
-    return tuple(lengths if keep else (one for at, one in enumerate(shape) if at not in gone))
+    axes = args.axes("axis", len(shape))
+    reduced_axes = range(len(shape)) if axes is None else axes
+    if keep:
+        return tuple(1 if axis in reduced_axes else length for axis, length in enumerate(shape))
+    return tuple(length for axis, length in enumerate(shape) if axis not in reduced_axes)
 
 
 def _asked(result: _Dtype, name: str = "a") -> Callable[[Arguments], str | None]:
     """Build the dtype rule of a reduction: its ``dtype`` argument, else by the array's dtype."""
 
-    def dtype(given: Arguments) -> str | None:
-        return given.asked_dtype() if given.has("dtype") else result(given.dtype(name))
+    def dtype(args: Arguments) -> str | None:
+        return args.asked_dtype() if args.has("dtype") else result(args.dtype(name))
 
     return dtype
 
 
 def _reduction(result: _Dtype, name: str = "a") -> Rule:
-    return typed(_asked(result, name), lambda given: reduced(given, name))
+    return typed(_asked(result, name), lambda args: reduced(args, name))
 
 
 def _same(dtype: str) -> str:
@@ -146,52 +147,52 @@ def _range(dtype: str) -> str | None:
     return dtype
 
 
-def _index(given: Arguments) -> Known:
+def _index(args: Arguments) -> Known:
     """Infer dtype and shape of reductions to an index: ``argmin``, ``argmax`` and similar."""
-    return Known("int64", _attempted(reduced, given))
+    return Known("int64", _attempted(reduced, args))
 
 
-def _attempted(find: Callable[[Arguments], Shape], given: Arguments) -> Shape | None:
+def _attempted(find: Callable[[Arguments], Shape], args: Arguments) -> Shape | None:
     try:
-        return find(given)
+        return find(args)
     except UnclearError:
         return None
 
 
-def _counted(given: Arguments) -> Known:
-    shape = reduced(given)
-    # Over all items it is a Python int in some versions of numpy.
+def _counted(args: Arguments) -> Known:
+    shape = reduced(args)
+    # Without an axis, some versions of numpy return a Python int.
     return Known("int64" if shape else None, shape)
 
 
-def _ranked(given: Arguments) -> Known:
-    ranks = given.array("q")
-    values = given.array("a")
+def _ranked(args: Arguments) -> Known:
+    ranks = args.array("q")
+    values = args.array("a")
     dtype = values.dtype if kind_of(values.dtype) == "f" and values.weak is False else None
-    inner = _attempted(reduced, given)
-    # Of nothing at all some give one nan, whatever the ranks.
+    inner = _attempted(reduced, args)
+    # For an empty array some of these functions return a single nan, whatever the ranks.
     known = ranks.shape is not None and bool(values.shape is not None and items_in(values.shape))
     shape = (*sure(ranks.shape), *inner) if known and inner is not None else None
     return Known(dtype if ranks.weak and ranks.dtype == "float64" else None, shape)
 
 
-def _running(given: Arguments) -> Shape:
-    shape = given.shape("a")
-    if not given.has("axis"):
+def _running(args: Arguments) -> Shape:
+    shape = args.shape("a")
+    if not args.has("axis"):
         return (items_in(shape),)
-    axis_of(given.integer("axis", 0), len(shape))
+    axis_of(args.integer("axis", 0), len(shape))
     return shape
 
 
-def _shortened(given: Arguments) -> Shape:
-    shape = given.shape("a")
-    times = given.integer("n", 1)
+def _shortened(args: Arguments) -> Shape:
+    shape = args.shape("a")
+    times = args.integer("n", 1)
     if times == 0:
         return shape
     if not shape:
         message = "a single number has no differences"
         raise MisfitError(INDICES, message, "give an array with an axis")
-    axis = axis_of(given.integer("axis", -1), len(shape))
+    axis = axis_of(args.integer("axis", -1), len(shape))
     length = shape[axis]
     if times < 0:
         raise UnclearError
@@ -199,25 +200,25 @@ def _shortened(given: Arguments) -> Shape:
     return (*shape[:axis], short, *shape[axis + 1 :])
 
 
-def _differences(given: Arguments) -> Shape:
-    count = items_in(given.shape("ary"))
+def _differences(args: Arguments) -> Shape:
+    count = items_in(args.shape("ary"))
     return (None if count is None else max(0, count - 1),)
 
 
-def _equal(given: Arguments) -> Known:
-    del given
+def _equal(args: Arguments) -> Known:
+    del args
     return Known("bool", (), weak=True)
 
 
-def _close(given: Arguments) -> Known:
-    joint_shape(given.shape("a"), given.shape("b"))
+def _close(args: Arguments) -> Known:
+    joint_shape(args.shape("a"), args.shape("b"))
     return Known("bool", (), weak=True)
 
 
-def _weights(given: Arguments) -> Shape:
-    shape = given.shape("x")
-    if given.has("axis"):
-        axis_of(given.integer("axis", -1), len(shape))
+def _weights(args: Arguments) -> Shape:
+    shape = args.shape("x")
+    if args.has("axis"):
+        axis_of(args.integer("axis", -1), len(shape))
     return shape
 
 
@@ -225,13 +226,13 @@ def _floats_alone(dtype: str) -> str | None:
     return dtype if kind_of(dtype) == "f" else None
 
 
-def _integral(given: Arguments) -> Shape:
-    shape = given.shape("y")
-    if not shape or (given.has("dx") and given.shape("dx")):
+def _integral(args: Arguments) -> Shape:
+    shape = args.shape("y")
+    if not shape or (args.has("dx") and args.shape("dx")):
         raise UnclearError
-    axis = axis_of(given.integer("axis", -1), len(shape))
-    if given.has("x"):
-        points = given.shape("x")
+    axis = axis_of(args.integer("axis", -1), len(shape))
+    if args.has("x"):
+        points = args.shape("x")
         long = min(points[0] or 0, shape[axis] or 0) > 2 if len(points) == 1 else False
         if long and clash(points[0], shape[axis]):
             message = f"x {shape_text(points)} and axis {axis} of y {shape_text(shape)} differ"
@@ -241,9 +242,9 @@ def _integral(given: Arguments) -> Shape:
     return (*shape[:axis], *shape[axis + 1 :])
 
 
-def _rows(given: Arguments) -> Shape:
-    shape = given.shape("m" if "m" in given.given else "x")
-    if given.has("y") or given.has("rowvar") or len(shape) != 2:
+def _rows(args: Arguments) -> Shape:
+    shape = args.shape("m" if "m" in args.by_name else "x")
+    if args.has("y") or args.has("rowvar") or len(shape) != 2:
         raise UnclearError
     return () if shape[0] == 1 else (sure(shape[0]), shape[0])
 
@@ -261,16 +262,16 @@ _RULES: dict[str, Rule] = {
        for name in ("cumsum", "cumprod", "nancumsum", "nancumprod")},
     "ptp": _reduction(_range),
     "count_nonzero": _counted,
-    "diff": typed(lambda given: given.dtype("a"), _shortened),
-    "ediff1d": typed(lambda given: _range(given.dtype("ary")), _differences),
+    "diff": typed(lambda args: args.dtype("a"), _shortened),
+    "ediff1d": typed(lambda args: _range(args.dtype("ary")), _differences),
     "trapezoid": typed(lambda _: None, _integral),
     "allclose": _close,
     "array_equal": _equal,
     "cov": typed(lambda _: None, _rows),
     "corrcoef": typed(lambda _: None, _rows),
     "logsumexp": _reduction(_floats_alone, "x"),
-    "softmax": typed(lambda given: _floats_alone(given.dtype("x")), _weights),
-    "log_softmax": typed(lambda given: _floats_alone(given.dtype("x")), _weights),
+    "softmax": typed(lambda args: _floats_alone(args.dtype("x")), _weights),
+    "log_softmax": typed(lambda args: _floats_alone(args.dtype("x")), _weights),
 }  # fmt: skip
 
 REDUCTION = ruled(_REDUCTION, _RULES)

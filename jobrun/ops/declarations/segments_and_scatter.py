@@ -86,9 +86,9 @@ _STATE = (
 )  # fmt: skip
 
 
-def _rows(given: Arguments) -> tuple[Known, int | None]:
+def _rows(args: Arguments) -> tuple[Known, int | None]:
     """Check the arguments of a ``segment_sum`` or the like; return rows and number of segments."""
-    values, segments = given.array("values"), given.array("segments")
+    values, segments = args.array("values"), args.array("segments")
     if segments.shape != (0,):
         index_kind(segments, "segments")
     if segments.shape is not None and len(segments.shape) != 1:
@@ -100,56 +100,56 @@ def _rows(given: Arguments) -> tuple[Known, int | None]:
         shapes = f"{shape_text(values.shape)} and {shape_text(segments.shape or (None,))}"
         message = f"shapes {shapes} do not fit: there must be one segment for each row"
         raise MisfitError(SHAPES, message, "give as many segments as the values have rows")
-    return values, integer(given.get("num_segments"))
+    return values, integer(args.get("num_segments"))
 
 
-def _summed(given: Arguments) -> Result:
-    values, number = _rows(given)
+def _summed(args: Arguments) -> Result:
+    values, number = _rows(args)
     shape = None if values.shape is None else (number, *values.shape[1:])
     return (Known(as_sum(values.dtype), shape), Known("int64", (number,)))
 
 
-def _averaged(given: Arguments) -> Result:
-    values, number = _rows(given)
+def _averaged(args: Arguments) -> Result:
+    values, number = _rows(args)
     shape = None if values.shape is None else (number, *values.shape[1:])
     return Known(as_mean(as_sum(values.dtype)), shape)
 
 
-def _extreme(given: Arguments) -> Result:
-    values, number = _rows(given)
+def _extreme(args: Arguments) -> Result:
+    values, number = _rows(args)
     shape = None if values.shape is None else (number, *values.shape[1:])
     return Known(values.dtype if kind_of(values.dtype) in ("i", "u", "f") else None, shape)
 
 
-def _scattered(given: Arguments) -> Known:
-    array, indices = given.array("a"), given.array("indices")
-    if given.get("indices").items is None and indices.shape != (0,):
+def _scattered(args: Arguments) -> Known:
+    array, indices = args.array("a"), args.array("indices")
+    if args.get("indices").items is None and indices.shape != (0,):
         index_kind(indices, "indices")
-    values = given.array("values").shape
+    values = args.array("values").shape
     whole = indices.dtype is not None and kind_of(indices.dtype) in ("i", "u")
-    is_row = given.get("indices").items is None and whole
+    is_row = args.get("indices").items is None and whole
     if is_row and array.shape and indices.shape is not None and values is not None:
-        place = (*indices.shape, *array.shape[1:])
-        together = broadcast(values, place)
-        if together is None or len(together) > len(place):
-            message = f"values of shape {shape_text(values)} do not fit into {shape_text(place)}"
+        target = (*indices.shape, *array.shape[1:])
+        joint = broadcast(values, target)
+        if joint is None or len(joint) > len(target):
+            message = f"values of shape {shape_text(values)} do not fit into {shape_text(target)}"
             raise MisfitError(SHAPES, message, "give one value, or one for each place")
     return Known(array.dtype if kind_of(array.dtype) else None, array.shape)
 
 
-def _returned_in_place(given: Arguments) -> Known:
-    _scattered(given)
+def _returned_in_place(args: Arguments) -> Known:
+    _scattered(args)
     return Known(NONE, ())
 
 
-def _set(given: Arguments) -> Known:
-    # Leading lengths of 1 are dropped there.
-    return Known(given.dtype("a"), given.array("a").shape)
+def _set(args: Arguments) -> Known:
+    # numpy drops leading axes of length 1 from the values.
+    return Known(args.dtype("a"), args.array("a").shape)
 
 
 def _counts(result: str) -> Rule:
-    def rule(given: Arguments) -> Known:
-        counter = given.get("counter")
+    def rule(args: Arguments) -> Known:
+        counter = args.get("counter")
         if counter.dtype not in (None, COUNTER):
             message = f"this is no counter but {counter.dtype}"
             raise MisfitError(KINDS, message, "make one with counter(0)")
@@ -158,8 +158,8 @@ def _counts(result: str) -> Rule:
     return rule
 
 
-def _new_counter(given: Arguments) -> Known:
-    value = given.get("value")
+def _new_counter(args: Arguments) -> Known:
+    value = args.get("value")
     if kind_of(value.dtype) in ("f", "c"):
         message = f"a counter counts whole numbers, not {value.dtype}"
         raise MisfitError(KINDS, message, "write for example counter(0)")

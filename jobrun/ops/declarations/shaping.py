@@ -102,13 +102,13 @@ def too_few_axes(shape: Shape, least: int) -> MisfitError:
 
 
 def _at_least(least: int, find: Callable[[Shape], Shape], name: str) -> Rule:
-    def shape(given: Arguments) -> Shape:
-        found = given.shape(name)
-        if len(found) < least:
-            raise too_few_axes(found, least)
-        return find(found)
+    def shape(args: Arguments) -> Shape:
+        lengths = args.shape(name)
+        if len(lengths) < least:
+            raise too_few_axes(lengths, least)
+        return find(lengths)
 
-    return typed(lambda given: given.dtype(name), shape)
+    return typed(lambda args: args.dtype(name), shape)
 
 
 def _kept(shape: Shape) -> Shape:
@@ -116,11 +116,11 @@ def _kept(shape: Shape) -> Shape:
 
 
 def _of(name: str, shape: Callable[[Arguments], Shape]) -> Rule:
-    return typed(lambda given: given.dtype(name), shape)
+    return typed(lambda args: args.dtype(name), shape)
 
 
-def _reshape(given: Arguments) -> Shape:
-    wanted = given.lengths("shape")
+def _reshape(args: Arguments) -> Shape:
+    wanted = args.lengths("shape")
     unknown = [at for at, length in enumerate(wanted) if length is None]
     open_at = [at for at, length in enumerate(wanted) if length == -1]
     if unknown:
@@ -130,55 +130,55 @@ def _reshape(given: Arguments) -> Shape:
     fixed = tuple(length for length in wanted if length != -1)
     if any(sure(length) < 0 for length in fixed):
         raise UnclearError
-    count, have = sure(items_in(fixed)), _count(given)
+    count, have = sure(items_in(fixed)), _count(args)
     if have is None:
         return tuple(None if length == -1 else length for length in wanted)
     fits = have == count if not open_at else count > 0 and have % count == 0
     if not fits:
-        source = shape_text(given.shape("a"))
+        source = shape_text(args.shape("a"))
         message = f"{have} items of shape {source} do not fit into shape {shape_text(wanted)}"
         raise MisfitError(SHAPES, message, "the products of the lengths must be equal")
     return tuple(have // count if length == -1 else length for length in wanted)
 
 
-def _count(given: Arguments) -> int | None:
+def _count(args: Arguments) -> int | None:
     try:
-        return items_in(given.shape("a"))
+        return items_in(args.shape("a"))
     except UnclearError:
         return None
 
 
-def _transpose(given: Arguments) -> Shape:
-    shape = given.shape("a")
-    if not given.has("axes"):
+def _transpose(args: Arguments) -> Shape:
+    shape = args.shape("a")
+    if not args.has("axes"):
         return shape[::-1]
-    wanted = given.lengths("axes")
+    wanted = args.lengths("axes")
     if len(wanted) != len(shape):
         message = f"{len(wanted)} axes are given for shape {shape_text(shape)}"
         raise MisfitError(INDICES, message, "name each axis once")
     return tuple(shape[axis_of(sure(axis), len(shape))] for axis in wanted)
 
 
-def _swapped(given: Arguments) -> Shape:
-    lengths = list(given.shape("a"))
-    first = axis_of(sure(integer(given.get("axis1"))), len(lengths))
-    second = axis_of(sure(integer(given.get("axis2"))), len(lengths))
+def _swapped(args: Arguments) -> Shape:
+    lengths = list(args.shape("a"))
+    first = axis_of(sure(integer(args.get("axis1"))), len(lengths))
+    second = axis_of(sure(integer(args.get("axis2"))), len(lengths))
     lengths[first], lengths[second] = lengths[second], lengths[first]
     return tuple(lengths)
 
 
-def _moved(given: Arguments) -> Shape:
-    shape = given.shape("a")
-    source = axis_of(sure(integer(given.get("source"))), len(shape))
-    target = axis_of(sure(integer(given.get("destination"))), len(shape))
-    rest = [length for at, length in enumerate(shape) if at != source]
-    rest.insert(target, shape[source])
-    return tuple(rest)
+def _moved(args: Arguments) -> Shape:
+    shape = args.shape("a")
+    source = axis_of(sure(integer(args.get("source"))), len(shape))
+    target = axis_of(sure(integer(args.get("destination"))), len(shape))
+    lengths = [length for at, length in enumerate(shape) if at != source]
+    lengths.insert(target, shape[source])
+    return tuple(lengths)
 
 
-def _squeezed(given: Arguments) -> Shape:
-    shape = given.shape("a")
-    axes = given.axes("axis", len(shape))
+def _squeezed(args: Arguments) -> Shape:
+    shape = args.shape("a")
+    axes = args.axes("axis", len(shape))
     if axes is None:
         return tuple(sure(length) for length in shape if sure(length) != 1)
     for axis in axes:
@@ -188,15 +188,15 @@ def _squeezed(given: Arguments) -> Shape:
     return tuple(length for at, length in enumerate(shape) if at not in axes)
 
 
-def _expanded(given: Arguments) -> Shape:
-    lengths = list(given.shape("a"))
-    at = axis_of(sure(integer(given.get("axis"))), len(lengths) + 1)
+def _expanded(args: Arguments) -> Shape:
+    lengths = list(args.shape("a"))
+    at = axis_of(sure(integer(args.get("axis"))), len(lengths) + 1)
     lengths.insert(at, 1)
     return tuple(lengths)
 
 
-def _broadcast(given: Arguments) -> Shape:
-    source, target = given.shape("array"), checked_lengths(given.lengths("shape"))
+def _broadcast(args: Arguments) -> Shape:
+    source, target = args.shape("array"), checked_lengths(args.lengths("shape"))
     fits = len(source) <= len(target) and not any(
         length != 1 and clash(length, wanted)
         for length, wanted in zip(source[::-1], target[::-1], strict=False)
@@ -207,30 +207,30 @@ def _broadcast(given: Arguments) -> Shape:
     return target
 
 
-def _diagonal(given: Arguments) -> Shape:
-    shape = given.shape("a")
-    if given.has("axis1") or given.has("axis2"):
+def _diagonal(args: Arguments) -> Shape:
+    shape = args.shape("a")
+    if args.has("axis1") or args.has("axis2"):
         raise UnclearError
     if len(shape) < 2:
         raise too_few_axes(shape, 2)
-    return (*shape[2:], diagonal_length(shape[0], shape[1], given.integer("offset", 0)))
+    return (*shape[2:], diagonal_length(shape[0], shape[1], args.integer("offset", 0)))
 
 
 def _with_axes(least: int) -> Callable[[Arguments], Shape]:
-    def shape(given: Arguments) -> Shape:
-        found = given.shape("a")
-        if len(found) >= least:
-            return found
+    def shape(args: Arguments) -> Shape:
+        lengths = args.shape("a")
+        if len(lengths) >= least:
+            return lengths
         if least == 3:
-            return {0: (1, 1, 1), 1: (1, *found, 1), 2: (*found, 1)}[len(found)]
-        return (1,) * (least - len(found)) + found
+            return {0: (1, 1, 1), 1: (1, *lengths, 1), 2: (*lengths, 1)}[len(lengths)]
+        return (1,) * (least - len(lengths)) + lengths
 
     return shape
 
 
-def _parts(given: Arguments, name: str) -> list[Known]:
+def _parts(args: Arguments, name: str) -> list[Known]:
     """Return abstract values of the arrays to concatenate, or of the rows of a single array."""
-    known = given.get(name)
+    known = args.get(name)
     if known.items is not None:
         return [as_array(item) for item in known.items]
     shape = sure(known.shape)
@@ -240,9 +240,9 @@ def _parts(given: Arguments, name: str) -> list[Known]:
 
 
 def _joined_dtype(name: str) -> Callable[[Arguments], str | None]:
-    def dtype(given: Arguments) -> str | None:
-        parts = _parts(given, name)
-        # What a Python number counts for beside an array differs from function to function.
+    def dtype(args: Arguments) -> str | None:
+        parts = _parts(args, name)
+        # The dtype of a Python number next to an array differs from function to function.
         return (
             None
             if any(part.weak is not False for part in parts)
@@ -252,8 +252,8 @@ def _joined_dtype(name: str) -> Callable[[Arguments], str | None]:
     return dtype
 
 
-def _shapes(given: Arguments, name: str) -> list[Shape]:
-    return [sure(part.shape) for part in _parts(given, name)]
+def _shapes(args: Arguments, name: str) -> list[Shape]:
+    return [sure(part.shape) for part in _parts(args, name)]
 
 
 def _concatenated(shapes: list[Shape], axis: int) -> Shape:
@@ -271,37 +271,42 @@ def _concatenated(shapes: list[Shape], axis: int) -> Shape:
             )
             mend = "all lengths but that of the axis must be equal; stack makes a new axis"
             raise MisfitError(SHAPES, message, mend)
-        lengths = [one if one is not None else two for one, two in zip(lengths, other, strict=True)]
+        lengths = [
+            length if length is not None else other_length
+            for length, other_length in zip(lengths, other, strict=True)
+        ]
     if shapes:
         along = [shape[axis] for shape in shapes]
-        lengths[axis] = None if None in along else sum(one for one in along if one is not None)
+        lengths[axis] = (
+            None if None in along else sum(length for length in along if length is not None)
+        )
     return tuple(lengths)
 
 
-def _concatenate(given: Arguments) -> Shape:
-    if given.get("axis").dtype == "none":
-        counts = [items_in(shape) for shape in _shapes(given, "arrays")]
+def _concatenate(args: Arguments) -> Shape:
+    if args.get("axis").dtype == "none":
+        counts = [items_in(shape) for shape in _shapes(args, "arrays")]
         return (sum(sure(count) for count in counts),)
-    shapes = _shapes(given, "arrays")
+    shapes = _shapes(args, "arrays")
     if not shapes:
         raise UnclearError
     if not shapes[0]:
         message = "single numbers cannot be joined"
         raise MisfitError(SHAPES, message, "write stack([a, b]) or array([a, b])")
-    return _concatenated(shapes, axis_of(given.integer("axis", 0), len(shapes[0])))
+    return _concatenated(shapes, axis_of(args.integer("axis", 0), len(shapes[0])))
 
 
-def _stack(given: Arguments) -> Shape:
-    shapes = _shapes(given, "arrays")
+def _stack(args: Arguments) -> Shape:
+    shapes = _shapes(args, "arrays")
     first = shapes[0] if shapes else sure(None)
     for other in shapes[1:]:
         unequal = len(first) != len(other) or any(
-            clash(one, two) for one, two in zip(first, other, strict=True)
+            clash(length, other_length) for length, other_length in zip(first, other, strict=True)
         )
         if unequal:
             message = f"shapes {shape_text(first)} and {shape_text(other)} cannot be stacked"
             raise MisfitError(SHAPES, message, "all shapes must be equal")
-    at = axis_of(given.integer("axis", 0), len(first) + 1)
+    at = axis_of(args.integer("axis", 0), len(first) + 1)
     return (*first[:at], len(shapes), *first[at:])
 
 
@@ -313,12 +318,12 @@ def _as_columns(shape: Shape) -> Shape:
     return (shape[0] if shape else 1, 1) if len(shape) < 2 else shape
 
 
-def _rows(given: Arguments) -> Shape:
-    return _concatenated([_as_rows(shape) for shape in _shapes(given, "tup")], 0)
+def _rows(args: Arguments) -> Shape:
+    return _concatenated([_as_rows(shape) for shape in _shapes(args, "tup")], 0)
 
 
-def _columns(given: Arguments) -> Shape:
-    shapes = [shape or (1,) for shape in _shapes(given, "tup")]
+def _columns(args: Arguments) -> Shape:
+    shapes = [shape or (1,) for shape in _shapes(args, "tup")]
     return _concatenated(shapes, 0 if shapes and len(shapes[0]) == 1 else 1)
 
 
@@ -327,41 +332,43 @@ def _as_depth(shape: Shape) -> Shape:
     return (*rows, 1) if len(rows) == 2 else rows
 
 
-def _tiled(given: Arguments) -> Shape:
-    shape, times = given.shape("A"), given.lengths("reps")
+def _tiled(args: Arguments) -> Shape:
+    shape, times = args.shape("A"), args.lengths("reps")
     if any(length is not None and length < 0 for length in times):
         raise UnclearError
     rank = max(len(shape), len(times))
     padded = (1,) * (rank - len(shape)) + shape
     factors = (1,) * (rank - len(times)) + times
     pairs = zip(padded, factors, strict=True)
-    return tuple(None if one is None or two is None else one * two for one, two in pairs)
+    return tuple(
+        None if length is None or factor is None else length * factor for length, factor in pairs
+    )
 
 
-def _repeated(given: Arguments) -> Shape:
-    shape, times = given.shape("a"), sure(integer(given.get("repeats")))
+def _repeated(args: Arguments) -> Shape:
+    shape, times = args.shape("a"), sure(integer(args.get("repeats")))
     if times < 0:
         raise UnclearError
-    if not given.has("axis"):
+    if not args.has("axis"):
         count = items_in(shape)
         return (None if count is None else count * times,)
-    axis = axis_of(given.integer("axis", 0), len(shape))
+    axis = axis_of(args.integer("axis", 0), len(shape))
     length = shape[axis]
     return (*shape[:axis], None if length is None else length * times, *shape[axis + 1 :])
 
 
-def _padded(given: Arguments) -> Shape:
-    width = sure(integer(given.get("pad_width")))
+def _padded(args: Arguments) -> Shape:
+    width = sure(integer(args.get("pad_width")))
     checked_lengths((width,))
-    return tuple(None if one is None else one + 2 * width for one in given.shape("array"))
+    return tuple(None if length is None else length + 2 * width for length in args.shape("array"))
 
 
-def _split(given: Arguments) -> tuple[Known, ...]:
-    known, parts = given.array("ary"), sure(integer(given.get("indices_or_sections")))
+def _split(args: Arguments) -> tuple[Known, ...]:
+    known, parts = args.array("ary"), sure(integer(args.get("indices_or_sections")))
     shape = sure(known.shape)
     if parts < 1 or not shape:
         raise UnclearError
-    axis = axis_of(given.integer("axis", 0), len(shape))
+    axis = axis_of(args.integer("axis", 0), len(shape))
     length = sure(shape[axis])
     if length % parts:
         message = f"axis {axis} of shape {shape_text(shape)} cannot be cut into {parts} equal parts"
@@ -370,33 +377,33 @@ def _split(given: Arguments) -> tuple[Known, ...]:
     return (part,) * parts
 
 
-def _rolled(given: Arguments) -> Shape:
-    shape = given.shape("a")
-    given.axes("axis", len(shape))
+def _rolled(args: Arguments) -> Shape:
+    shape = args.shape("a")
+    args.axes("axis", len(shape))
     return shape
 
 
-def _turned(given: Arguments) -> Shape:
-    shape = given.shape("m")
+def _turned(args: Arguments) -> Shape:
+    shape = args.shape("m")
     if len(shape) < 2:
         raise too_few_axes(shape, 2)
     # An even number of turns keeps the lengths, an odd one exchanges them.
-    plane = given.axes("axes", len(shape)) or (0, 1)
+    plane = args.axes("axes", len(shape)) or (0, 1)
     return tuple(None if axis in plane else length for axis, length in enumerate(shape))
 
 
 _RULES: dict[str, Rule] = {
     "reshape": _of("a", _reshape),
     "transpose": _of("a", _transpose),
-    "matrix_transpose": _at_least(2, lambda one: (*one[:-2], one[-1], one[-2]), "x"),
+    "matrix_transpose": _at_least(2, lambda shape: (*shape[:-2], shape[-1], shape[-2]), "x"),
     "swapaxes": _of("a", _swapped),
     "moveaxis": _of("a", _moved),
-    "ravel": _of("a", lambda given: (items_in(given.shape("a")),)),
+    "ravel": _of("a", lambda args: (items_in(args.shape("a")),)),
     "squeeze": _of("a", _squeezed),
     "expand_dims": _of("a", _expanded),
     "broadcast_to": _of("array", _broadcast),
-    "flip": _of("m", lambda given: (given.axes("axis", len(given.shape("m"))),
-                                    given.shape("m"))[1]),
+    "flip": _of("m", lambda args: (args.axes("axis", len(args.shape("m"))),
+                                    args.shape("m"))[1]),
     "fliplr": _at_least(2, _kept, "m"),
     "flipud": _at_least(1, _kept, "m"),
     "rot90": _of("m", _turned),
@@ -409,13 +416,13 @@ _RULES: dict[str, Rule] = {
     "stack": typed(_joined_dtype("arrays"), _stack),
     "vstack": typed(_joined_dtype("tup"), _rows),
     "hstack": typed(_joined_dtype("tup"), _columns),
-    "dstack": typed(_joined_dtype("tup"), lambda given: _concatenated(
-        [_as_depth(shape) for shape in _shapes(given, "tup")], 2)),
-    "column_stack": typed(_joined_dtype("tup"), lambda given: _concatenated(
-        [_as_columns(shape) for shape in _shapes(given, "tup")], 1)),
+    "dstack": typed(_joined_dtype("tup"), lambda args: _concatenated(
+        [_as_depth(shape) for shape in _shapes(args, "tup")], 2)),
+    "column_stack": typed(_joined_dtype("tup"), lambda args: _concatenated(
+        [_as_columns(shape) for shape in _shapes(args, "tup")], 1)),
     "tile": _of("A", _tiled),
     "repeat": _of("a", _repeated),
-    "resize": _of("a", lambda given: checked_lengths(given.lengths("new_shape"))),
+    "resize": _of("a", lambda args: checked_lengths(args.lengths("new_shape"))),
     "roll": _of("a", _rolled),
     "pad": _of("array", _padded),
 }  # fmt: skip

@@ -63,128 +63,128 @@ _SIGNALS = (
 )  # fmt: skip
 
 
-def _convolved(given: Arguments) -> Shape:
+def _convolved(args: Arguments) -> Shape:
     lengths = []
     for name in ("a", "v"):
-        shape = given.shape(name)
+        shape = args.shape(name)
         if len(shape) != 1:
             raise UnclearError
         lengths.append(sure(shape[0]))
     short, long = sorted(lengths)
     if short == 0:
         raise UnclearError
-    mode = given.word("mode", "full")
+    mode = args.word("mode", "full")
     lengths_by_mode = {"full": long + short - 1, "same": long, "valid": long - short + 1}
     return (sure(lengths_by_mode.get(mode)),)
 
 
-def _correlated(given: Arguments) -> Shape:
-    if given.has("mode"):
-        return _convolved(given)
-    return _convolved(Arguments({**given.given, "mode": scalar("valid")}))
+def _correlated(args: Arguments) -> Shape:
+    if args.has("mode"):
+        return _convolved(args)
+    return _convolved(Arguments({**args.by_name, "mode": scalar("valid")}))
 
 
-def _interpolated(given: Arguments) -> Known:
-    values = given.array("fp")
+def _interpolated(args: Arguments) -> Known:
+    values = args.array("fp")
     dtype = "complex128" if kind_of(values.dtype) == "c" else "float64"
-    points = given.array("xp").shape
+    points = args.array("xp").shape
     if points is not None and values.shape is not None and points != values.shape:
         unequal = len(points) != len(values.shape) or clash(points[0], values.shape[0])
         if unequal:
             message = f"xp {shape_text(points)} and fp {shape_text(values.shape)} differ"
             raise MisfitError(SHAPES, message, "give one fp for each xp")
-    return Known(dtype if values.dtype else None, given.array("x").shape)
+    return Known(dtype if values.dtype else None, args.array("x").shape)
 
 
-def _frequencies(given: Arguments) -> Known:
-    spacing = given.array("d")
-    if given.has("d") and spacing.shape != ():
+def _frequencies(args: Arguments) -> Known:
+    spacing = args.array("d")
+    if args.has("d") and spacing.shape != ():
         raise UnclearError
-    real = not given.has("d") or (spacing.weak is True and kind_of(spacing.dtype) in ("i", "f"))
-    return Known("float64" if real else None, given.lengths("n"))
+    real = not args.has("d") or (spacing.weak is True and kind_of(spacing.dtype) in ("i", "f"))
+    return Known("float64" if real else None, args.lengths("n"))
 
 
-def _fourier_dtype(given: Arguments) -> str | None:
-    dtype = given.dtype("a")
+def _fourier_dtype(args: Arguments) -> str | None:
+    dtype = args.dtype("a")
     return None if dtype == "float16" else "complex64" if dtype in _NARROW else "complex128"
 
 
-def _real_dtype(given: Arguments) -> str | None:
-    dtype = given.dtype("a")
+def _real_dtype(args: Arguments) -> str | None:
+    dtype = args.dtype("a")
     return None if dtype == "float16" else "float32" if dtype in _NARROW else "float64"
 
 
-def _along(given: Arguments) -> tuple[Shape, int, int | None]:
+def _along(args: Arguments) -> tuple[Shape, int, int | None]:
     """Infer the shape of a Fourier transform, its axis, and the number of items used along it."""
-    shape = given.shape("a")
+    shape = args.shape("a")
     if not shape:
         raise UnclearError
-    axis = axis_of(given.integer("axis", -1), len(shape))
-    return shape, axis, given.integer("n", 0) if given.has("n") else None
+    axis = axis_of(args.integer("axis", -1), len(shape))
+    return shape, axis, args.integer("n", 0) if args.has("n") else None
 
 
 def _with_length(shape: Shape, axis: int, length: int | None) -> Shape:
     return (*shape[:axis], length, *shape[axis + 1 :])
 
 
-def _whole(given: Arguments) -> Shape:
-    shape, axis, count = _along(given)
+def _whole(args: Arguments) -> Shape:
+    shape, axis, count = _along(args)
     return shape if count is None else _with_length(shape, axis, count)
 
 
-def _half(given: Arguments) -> Shape:
-    shape, axis, count = _along(given)
+def _half(args: Arguments) -> Shape:
+    shape, axis, count = _along(args)
     count = shape[axis] if count is None else count
     return _with_length(shape, axis, None if count is None else count // 2 + 1)
 
 
-def _from_half(given: Arguments) -> Shape:
-    shape, axis, count = _along(given)
+def _from_half(args: Arguments) -> Shape:
+    shape, axis, count = _along(args)
     length = shape[axis]
     twice = None if length is None else 2 * (length - 1)
     return _with_length(shape, axis, twice if count is None else count)
 
 
-def _plane(given: Arguments) -> Shape:
-    if given.has("s"):
+def _plane(args: Arguments) -> Shape:
+    if args.has("s"):
         raise UnclearError
-    return given.shape("a")
+    return args.shape("a")
 
 
-def _plane_dtype(given: Arguments) -> str | None:
-    # Over no axes at all nothing is transformed.
-    return None if "axes" in given.given else _fourier_dtype(given)
+def _plane_dtype(args: Arguments) -> str | None:
+    # With an empty ``axes`` nothing is transformed and the dtype stays.
+    return None if "axes" in args.by_name else _fourier_dtype(args)
 
 
-def _half_frequencies(given: Arguments) -> Known:
-    count, spacing = integer(given.get("n")), given.array("d")
-    if given.has("d") and spacing.shape != ():
+def _half_frequencies(args: Arguments) -> Known:
+    count, spacing = integer(args.get("n")), args.array("d")
+    if args.has("d") and spacing.shape != ():
         raise UnclearError
-    real = not given.has("d") or (spacing.weak is True and kind_of(spacing.dtype) in ("i", "f"))
+    real = not args.has("d") or (spacing.weak is True and kind_of(spacing.dtype) in ("i", "f"))
     length = None if count is None else max(0, count // 2 + 1)
     return Known("float64" if real else None, (length,))
 
 
-def _fitted(given: Arguments) -> Known:
-    degree = sure(integer(given.get("deg")))
-    both = (given.array("x").dtype, given.array("y").dtype) == ("float64", "float64")
-    return Known("float64" if both else None, (degree + 1, *given.shape("y")[1:]))
+def _fitted(args: Arguments) -> Known:
+    degree = sure(integer(args.get("deg")))
+    both = (args.array("x").dtype, args.array("y").dtype) == ("float64", "float64")
+    return Known("float64" if both else None, (degree + 1, *args.shape("y")[1:]))
 
 
-def _polynomial(given: Arguments) -> Shape:
-    if len(given.shape("p")) != 1:
+def _polynomial(args: Arguments) -> Shape:
+    if len(args.shape("p")) != 1:
         raise UnclearError
-    return given.shape("x")
+    return args.shape("x")
 
 
-def _polynomial_dtype(given: Arguments) -> str | None:
-    # Without coefficients it is nought, of the dtype of x.
-    lengths = given.shape("p")
-    return pair_dtype("p", "x")(given) if lengths and sure(lengths[0]) > 0 else None
+def _polynomial_dtype(args: Arguments) -> str | None:
+    # Without coefficients the result is 0 in the dtype of ``x``.
+    lengths = args.shape("p")
+    return pair_dtype("p", "x")(args) if lengths and sure(lengths[0]) > 0 else None
 
 
-def _smooth_dtype(given: Arguments) -> str | None:
-    dtype = given.dtype("p")
+def _smooth_dtype(args: Arguments) -> str | None:
+    dtype = args.dtype("p")
     return dtype if kind_of(dtype) == "f" else None
 
 
@@ -193,8 +193,8 @@ _RULES: dict[str, Rule] = {
     "correlate": typed(pair_dtype("a", "v"), _correlated),
     "interp": _interpolated,
     "fftfreq": _frequencies,
-    "fftshift": typed(lambda given: given.dtype("x"), lambda given: given.shape("x")),
-    "ifftshift": typed(lambda given: given.dtype("x"), lambda given: given.shape("x")),
+    "fftshift": typed(lambda args: args.dtype("x"), lambda args: args.shape("x")),
+    "ifftshift": typed(lambda args: args.dtype("x"), lambda args: args.shape("x")),
     "fft": typed(_fourier_dtype, _whole),
     "ifft": typed(_fourier_dtype, _whole),
     "rfft": typed(_fourier_dtype, _half),
@@ -204,7 +204,7 @@ _RULES: dict[str, Rule] = {
     "rfftfreq": _half_frequencies,
     "polyfit": _fitted,
     "polyval": typed(_polynomial_dtype, _polynomial),
-    "unwrap": typed(_smooth_dtype, lambda given: given.shape("p")),
+    "unwrap": typed(_smooth_dtype, lambda args: args.shape("p")),
 }
 
 SIGNALS = ruled(_SIGNALS, _RULES)
