@@ -56,13 +56,13 @@ def read_table(path: str, member: str) -> Array:
             columns of a matrix are not all numbers.
     """
     names = column_names(path)
-    places = choose_columns(path, member, names) if member else tuple(range(len(names)))
-    columns = _read_columns(path, len(names), places)
-    if member and len(places) == 1:
+    numbers = choose_columns(path, member, names) if member else tuple(range(len(names)))
+    columns = _read_columns(path, len(names), numbers)
+    if member and len(numbers) == 1:
         return columns[0].astype(np.str_) if columns[0].dtype.hasobject else columns[0]
-    for place, column in zip(places, columns, strict=True):
+    for number, column in zip(numbers, columns, strict=True):
         if column.dtype.hasobject:
-            raise _not_numbers(path, names, place)
+            raise _not_numbers(path, names, number)
     return np.stack(columns, axis=1)
 
 
@@ -105,15 +105,17 @@ def _load_columns(path: str, members: tuple[str, ...]) -> tuple[Array, ...] | No
     if Path(path).stat().st_size > _MOST_FILE_BYTES:
         return None
     names = column_names(path)
-    choices = [choose_columns(path, one, names) if one else range(len(names)) for one in members]
-    wanted = sorted({place for places in choices for place in places})
+    choices = [
+        choose_columns(path, member, names) if member else range(len(names)) for member in members
+    ]
+    wanted = sorted({number for numbers in choices for number in numbers})
     parsed = dict(zip(wanted, _read_columns(path, len(names), wanted), strict=True))
     loaded = []
-    for member, places in zip(members, choices, strict=True):
-        columns = [parsed[place] for place in places]
+    for member, numbers in zip(members, choices, strict=True):
+        columns = [parsed[number] for number in numbers]
         if not len(columns[0]):
             return None
-        if not member or len(places) > 1:
+        if not member or len(numbers) > 1:
             if any(column.dtype.hasobject for column in columns):
                 return None
             loaded.append(np.stack(columns, axis=1))
@@ -136,10 +138,12 @@ class TableRows:
         self._delimiter = DELIMITERS.get(suffix_of(path), ",")
         names = column_names(path)
         every = tuple(range(len(names)))
-        self._places = [choose_columns(path, one, names) if one else every for one in members]
+        self._places = [
+            choose_columns(path, member, names) if member else every for member in members
+        ]
         self._single = [
-            bool(one) and len(places) == 1
-            for one, places in zip(members, self._places, strict=True)
+            bool(member) and len(numbers) == 1
+            for member, numbers in zip(members, self._places, strict=True)
         ]
         self._width = len(names)
         self._index = array("q")
@@ -148,11 +152,11 @@ class TableRows:
         self._known = [_Known() for _ in names]
         self._scan(has_names=csv_columns(path) is not None)
         self._columns = tuple(
-            self._column(member, places, single=single)
-            for member, places, single in zip(members, self._places, self._single, strict=True)
+            self._column(member, numbers, single=single)
+            for member, numbers, single in zip(members, self._places, self._single, strict=True)
         )
         self._file: IO[bytes] = Path(path).open("rb")  # noqa: SIM115 - closed by close
-        # Rows in order go on where the last piece ended.
+        # Sequential reads continue where the last piece ended.
         self._ahead: Iterator[list[str]] = iter(())
         self._next = -1
 
@@ -176,13 +180,13 @@ class TableRows:
 
     def pick(self, rows: Array) -> Piece:
         """Read rows of a csv table by row numbers, in the order given."""
-        ordered, place = sort_rows(rows)
-        found: list[list[str]] = []
-        # The row that comes next; out of reach at first.
+        ordered, positions = sort_rows(rows)
+        rows_of_fields: list[list[str]] = []
+        # ``at`` is the next row of ``ahead``. The first request is always out of its reach.
         at, ahead = -self._stride, iter(())  # type: tuple[int, Iterator[list[str]]]
         for row in ordered.tolist():
-            if found and row == at - 1:
-                found.append(found[-1])
+            if rows_of_fields and row == at - 1:
+                rows_of_fields.append(rows_of_fields[-1])
                 continue
             if not at <= row < at + self._stride:
                 at, ahead = row, self._rows_from(row)
@@ -191,24 +195,24 @@ class TableRows:
             fields = next(islice(ahead, skipped, None), None)
             if fields is None:
                 raise self._changed()
-            found.append(fields)
+            rows_of_fields.append(fields)
         self._next = -1
-        return restore_order(self._piece(found), place)
+        return restore_order(self._piece(rows_of_fields), positions)
 
     def close(self) -> None:
         """Close the csv file whose rows were read."""
         self._file.close()
 
-    def _column(self, member: str, places: tuple[int, ...], *, single: bool) -> Column:
+    def _column(self, member: str, numbers: tuple[int, ...], *, single: bool) -> Column:
         if single:
-            return Column(member, self._known[places[0]].dtype, ())
-        kinds = [self._known[place] for place in places]
-        for place, known in zip(places, kinds, strict=True):
+            return Column(member, self._known[numbers[0]].dtype, ())
+        kinds = [self._known[number] for number in numbers]
+        for number, known in zip(numbers, kinds, strict=True):
             if known.kind == "text":
-                name = column_names(self._path)[place]
+                name = column_names(self._path)[number]
                 raise faults.no_column(self._path, name, "it is text, in a matrix of numbers")
         floats = any(known.kind == "float" for known in kinds)
-        return Column(member, np.dtype(np.float64 if floats else np.int64), (len(places),))
+        return Column(member, np.dtype(np.float64 if floats else np.int64), (len(numbers),))
 
     def _scan(self, *, has_names: bool) -> None:
         """Scan a whole csv table once: index its lines, and find out each column's dtype."""
@@ -264,9 +268,9 @@ class TableRows:
 
     def _learn(self, rows: list[list[str]]) -> None:
         if rows:
-            wanted = sorted({place for places in self._places for place in places})
-            for place in wanted:
-                self._known[place].see([row[place] for row in rows])
+            wanted = sorted({number for numbers in self._places for number in numbers})
+            for number in wanted:
+                self._known[number].see([row[number] for row in rows])
 
     def _rows_from(self, row: int) -> Iterator[list[str]]:
         if row >= self._length:
@@ -287,38 +291,38 @@ class TableRows:
             raise self._changed() from error
 
     @staticmethod
-    def _values(rows: list[list[str]], column: Column, places: tuple[int, ...]) -> Array:
-        found = np.empty((len(rows), *column.shape), column.dtype)
-        flat = found.reshape(len(rows), len(places))
-        for at, place in enumerate(places):
-            fields = [row[place] for row in rows]
+    def _values(rows: list[list[str]], column: Column, numbers: tuple[int, ...]) -> Array:
+        values = np.empty((len(rows), *column.shape), column.dtype)
+        flat = values.reshape(len(rows), len(numbers))
+        for at, number in enumerate(numbers):
+            fields = [row[number] for row in rows]
             if column.dtype.kind == "f":
                 flat[:, at] = [float(field) if field.strip() else np.nan for field in fields]
             elif column.dtype.kind == "i":
                 flat[:, at] = [int(field) for field in fields]
             else:
                 flat[:, at] = fields
-        return found
+        return values
 
     def _changed(self) -> Exception:
         return faults.unreadable(self._path, "it has changed since it was opened")
 
 
-def _read_columns(path: str, width: int, places: Sequence[int]) -> list[Array]:
+def _read_columns(path: str, width: int, numbers: Sequence[int]) -> list[Array]:
     """Read columns of a whole csv table, as ``convert_fields`` returns them."""
     delimiter = DELIMITERS[suffix_of(path)]
     try:
         text = Path(path).read_bytes()
         has_names = csv_columns(path) is not None
         columns = parse_columns(
-            text, _first_row(text) if has_names else 0, delimiter, width, places
+            text, _first_row(text) if has_names else 0, delimiter, width, numbers
         )
     except (OSError, ValueError) as error:
         raise faults.unreadable(path, error) from error
     if columns is not None:
         return columns
     rows = _rows(path, width)
-    return [convert_fields([row[place] for _, row in rows]) for place in places]
+    return [convert_fields([row[number] for _, row in rows]) for number in numbers]
 
 
 def _first_row(text: bytes) -> int:
@@ -345,13 +349,13 @@ def _rows(path: str, width: int) -> list[tuple[int, list[str]]]:
     return rows[1:] if named else rows
 
 
-def _not_numbers(path: str, names: tuple[str, ...], place: int) -> Exception:
+def _not_numbers(path: str, names: tuple[str, ...], number: int) -> Exception:
     for line, row in _rows(path, len(names)):
-        if convert_fields([row[place]]).dtype.hasobject:
+        if convert_fields([row[number]]).dtype.hasobject:
             return faults.unreadable(
-                path, f"line {line}, column '{names[place]}': '{row[place][:40]}' is not a number"
+                path, f"line {line}, column '{names[number]}': '{row[number][:40]}' is not a number"
             )
-    return faults.unreadable(path, f"column '{names[place]}' is not all numbers")
+    return faults.unreadable(path, f"column '{names[number]}' is not all numbers")
 
 
 def _block(path: str, name: str, array: Array) -> Array:

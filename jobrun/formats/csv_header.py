@@ -49,7 +49,7 @@ def first_fields(path: str) -> list[str]:
 
 def column_names(path: str) -> tuple[str, ...]:
     """Return a csv file's column names from its header line, or else the numbers 0, 1, …."""
-    return csv_columns(path) or tuple(str(place) for place in range(len(first_fields(path))))
+    return csv_columns(path) or tuple(str(number) for number in range(len(first_fields(path))))
 
 
 def choose_columns(path: str, member: str, names: tuple[str, ...]) -> tuple[int, ...]:

@@ -137,7 +137,7 @@ def _is_plain(lines: bytes) -> bool:
         or (b"\r" in lines and lines.count(b"\r") != lines.count(b"\r\n"))
         or (b"x" in lines and b"0x" in lines)
         or (b"X" in lines and b"0X" in lines)
-        # A sign that is not an exponent's: pyarrow takes +5 for a float.
+        # A sign outside an exponent: pyarrow parses +5 as a float.
         or (b"+" in lines and lines.count(b"+") != lines.count(b"e+") + lines.count(b"E+"))
     )
 

@@ -83,27 +83,27 @@ def no_format(path: str) -> EnvironmentFaultError:
 
 def holds_objects(path: str, member: str = "") -> EnvironmentFaultError:
     """Build the error for a data file with pickled objects, whose loading could run any code."""
-    what = f"{path}::{member}" if member else path
+    source = f"{path}::{member}" if member else path
     return EnvironmentFaultError.of(
         "E284",
-        f"{what} holds Python objects",
+        f"{source} holds Python objects",
         "save it again with one numeric dtype, or one array per member",
     )
 
 
-def hostile(path: str, member: str, how: str) -> EnvironmentFaultError:
+def hostile(path: str, member: str, reason: str) -> EnvironmentFaultError:
     """Build error E287: reading this data file could open other files or exhaust the memory."""
     return EnvironmentFaultError.of(
-        "E287", f"refused to read {path}::{member}: {how}", "copy the data into a plain dataset"
+        "E287", f"refused to read {path}::{member}: {reason}", "copy the data into a plain dataset"
     )
 
 
-def uneven(path: str, one: tuple[str, int], other: tuple[str, int]) -> EnvironmentFaultError:
+def uneven(path: str, first: tuple[str, int], second: tuple[str, int]) -> EnvironmentFaultError:
     """Build error E288: two members of a data file, read together, differ in length."""
     return EnvironmentFaultError.of(
         "E288",
-        f"the members of {path} differ in length: '{one[0]}' has {one[1]} rows, '{other[0]}' "
-        f"{other[1]}",
+        f"the members of {path} differ in length: '{first[0]}' has {first[1]} rows, '{second[0]}' "
+        f"{second[1]}",
         UNEVEN_MEND,
     )
 
@@ -126,9 +126,9 @@ def flat_values(path: str, values: str, name: str) -> EnvironmentFaultError:
 
 def no_rows(path: str, member: str) -> EnvironmentFaultError:
     """Build error E288: an array in a data file is a single value and has no rows."""
-    what = f"{path}::{member}" if member else path
+    source = f"{path}::{member}" if member else path
     return EnvironmentFaultError.of(
-        "E288", f"{what} is a single value and has no rows", "load it in init instead"
+        "E288", f"{source} is a single value and has no rows", "load it in init instead"
     )
 
 
@@ -162,5 +162,5 @@ def no_column(path: str, name: str, why: str) -> EnvironmentFaultError:
 
 def unwritable(path: str, member: str, why: str, mend: str) -> TaskFailedError:
     """Build the error for a value that the format of a data file cannot hold."""
-    what = f"{path}::{member}" if member else path
-    return TaskFailedError.of("E286", f"cannot save to {what}: {why}", mend)
+    target = f"{path}::{member}" if member else path
+    return TaskFailedError.of("E286", f"cannot save to {target}: {why}", mend)

@@ -34,12 +34,12 @@ from jobrun.formats.rows import (
 
 # What h5py raises for a file that is damaged.
 ERRORS = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError)
-# deflate makes a thousandth of zeros; what promises more, or promises data it has not, is
-# a trap for memory.
+# deflate shrinks zeros by a factor of about 1000. A dataset that claims a higher ratio, or data
+# that the file does not have, would exhaust the memory.
 _MOST_RATIO = 1100
 _ALWAYS_BYTES = 1 << 26
 _MOST_LISTED = 1000
-# libhdf5 keeps chunks that it has unpacked; more of them help rows in any order.
+# libhdf5 caches decompressed chunks. A larger cache helps when rows are read in random order.
 _CACHE_BYTES = 64 << 20
 
 
@@ -107,7 +107,7 @@ def open_file(path: str, members: tuple[str, ...]) -> Rows:
     """Open datasets of an HDF5 file to read their rows."""
     with open_hdf5(path) as file:
         extents = [_extent(row_dataset(file, path, member), member) for member in members]
-    whole = [one for one in extents if one is not None]
+    whole = [extent for extent in extents if extent is not None]
     if len(whole) == len(members):
         return ArrayRows(path, tuple(whole))
     return _Chunked(path, members)
@@ -156,24 +156,24 @@ def _dataset(file: h5py.File, path: str, member: str) -> h5py.Dataset:
     name = (
         member.strip("/") if member else choose_member(path, "", tuple(_datasets(file))).strip("/")
     )
-    place: Any = file
+    node: Any = file
     for part in name.split("/"):
-        if not isinstance(place, h5py.Group) or part not in place.keys():  # noqa: SIM118
+        if not isinstance(node, h5py.Group) or part not in node.keys():  # noqa: SIM118
             raise faults.missing_member(path, member, tuple(_datasets(file)))
-        if _link_type(place, part) != h5l.TYPE_HARD:
+        if _link_type(node, part) != h5l.TYPE_HARD:
             raise faults.hostile(path, name, f"'{part}' is a link to elsewhere")
-        place = place[part]
-    if not isinstance(place, h5py.Dataset):
+        node = node[part]
+    if not isinstance(node, h5py.Dataset):
         raise faults.missing_member(path, member, tuple(_datasets(file)))
-    plist = place.id.get_create_plist()
+    plist = node.id.get_create_plist()
     if plist.get_layout() == h5d.VIRTUAL or plist.get_external_count():
         raise faults.hostile(path, name, "its data are in other files")
-    return place
+    return node
 
 
 def _datasets(file: h5py.File) -> Iterator[str]:
     """Yield the paths of an HDF5 file's datasets, breadth first; each group is walked once."""
-    groups, seen, found = [file["/"]], {h5py.h5o.get_info(file.id).addr}, 0
+    groups, seen, listed = [file["/"]], {h5py.h5o.get_info(file.id).addr}, 0
     while groups:
         group = groups.pop(0)
         for name in group.keys():  # noqa: SIM118 - iterating the group is the same, said less clearly
@@ -186,8 +186,8 @@ def _datasets(file: h5py.File) -> Iterator[str]:
                 groups.append(item)
             elif isinstance(item, h5py.Dataset):
                 yield str(item.name)
-                found += 1
-            if found >= _MOST_LISTED or len(seen) > _MOST_LISTED:
+                listed += 1
+            if listed >= _MOST_LISTED or len(seen) > _MOST_LISTED:
                 return
 
 
@@ -243,8 +243,8 @@ class _Chunked:
             self._file.close()
             raise
         self._columns = tuple(
-            Column(name, _dtype(one), tuple(one.shape[1:]))
-            for name, one in zip(members, self._datasets, strict=True)
+            Column(name, _dtype(dataset), tuple(dataset.shape[1:]))
+            for name, dataset in zip(members, self._datasets, strict=True)
         )
 
     @property
@@ -261,9 +261,9 @@ class _Chunked:
 
     def pick(self, rows: Array) -> Piece:
         """Read rows of HDF5 datasets by row numbers, in the order given."""
-        ordered, place = sort_rows(rows)
+        ordered, positions = sort_rows(rows)
         unique, back = np.unique(ordered, return_inverse=True)
-        return restore_order(self._read(lambda dataset: dataset[unique][back]), place)
+        return restore_order(self._read(lambda dataset: dataset[unique][back]), positions)
 
     def close(self) -> None:
         """Close the HDF5 file whose rows were read."""
@@ -290,7 +290,7 @@ def _dtype(dataset: h5py.Dataset) -> np.dtype[Any]:
     return np.dtype(f"<U{dataset.dtype.itemsize}" if is_text(dataset) else dataset.dtype)
 
 
-def _plain(found: Array, column: Column) -> Array:
-    if found.dtype == column.dtype:
-        return found
-    return np.char.decode(found, "utf-8").astype(column.dtype)
+def _plain(rows: Array, column: Column) -> Array:
+    if rows.dtype == column.dtype:
+        return rows
+    return np.char.decode(rows, "utf-8").astype(column.dtype)

@@ -30,8 +30,8 @@ from jobrun.formats.npy_header import npz_members, open_zip, read_npy_header
 
 HDF5 = frozenset({".h5", ".hdf5"})
 
-# A dtype as ``numpy.dtype.str`` has it, or the text of its ``descr``; and the lengths of the axes.
-Form = tuple[str, tuple[int, ...]]
+# A dtype (``numpy.dtype.str``, or the text of its ``descr``) and a shape.
+TypedShape = tuple[str, tuple[int, ...]]
 
 
 def require_file(path: str) -> None:
@@ -46,7 +46,7 @@ def require_file(path: str) -> None:
         raise faults.missing_file(path) from error
     except OSError as error:
         raise faults.unreadable(path, error.strerror or error) from error
-    # A pipe would never answer; a folder is a slip of the pen.
+    # Opening a pipe would block forever, and a folder is most likely a typing error.
     if not stat.S_ISREG(mode):
         raise faults.unreadable(path, "it is not a regular file")
 
@@ -67,8 +67,8 @@ def members(path: str) -> tuple[str, ...]:
         case suffix if suffix in DELIMITERS:
             return csv_columns(path) or ()
         case suffix if known := format_of(suffix):
-            found: tuple[str, ...] = format_module(known).members(path)
-            return found
+            names: tuple[str, ...] = format_module(known).members(path)
+            return names
         case _:
             raise faults.no_format(path)
 
@@ -90,11 +90,11 @@ def describe(path: str, member: str = "") -> MemberInfo:
         return describe_member(path, member)
     except EnvironmentFaultError as error:
         base, fields = split_field_name(path, member, error)
-        form = _form_of(path, base)
-        found = None if form is None else field_form(form, fields)
-        if found is None:
+        typed_shape = _typed_shape_of(path, base)
+        field_type = None if typed_shape is None else field_dtype(typed_shape, fields)
+        if field_type is None:
             raise
-        return MemberInfo(*found)
+        return MemberInfo(*field_type)
 
 
 def resolve_member(
@@ -127,18 +127,18 @@ def split_field_name(
     if error.faults[0].code != "E281" or not member or kind not in {".npy", ".npz", *HDF5}:
         raise error
     alone = kind == ".npy"
-    found = locate_field(member, lambda base: _form_of(path, base), alone=alone)
-    if found is not None:
-        return found
+    location = locate_field(member, lambda base: _typed_shape_of(path, base), alone=alone)
+    if location is not None:
+        return location
     for base, _ in name_splits(member, alone=alone):
-        form = _form_of(path, base)
-        names = () if form is None else field_names(base, form)
+        typed_shape = _typed_shape_of(path, base)
+        names = () if typed_shape is None else field_names(base, typed_shape)
         if names:
             raise faults.missing_member(path, member, names) from error
     raise error
 
 
-def _form_of(path: str, member: str) -> Form | None:
+def _typed_shape_of(path: str, member: str) -> TypedShape | None:
     try:
         info = describe_member(path, member)
     except EnvironmentFaultError:
@@ -242,43 +242,43 @@ def name_splits(member: str, *, alone: bool) -> Iterator[tuple[str, tuple[str, .
         yield "", tuple(parts)
 
 
-def field_form(form: Form, fields: tuple[str, ...]) -> Form | None:
+def field_dtype(typed_shape: TypedShape, fields: tuple[str, ...]) -> TypedShape | None:
     """Return a nested field's dtype and shape by the structured dtype in a header, or None."""
-    descr, shape = _descr(form[0]), form[1]
+    descr, shape = _descr(typed_shape[0]), typed_shape[1]
     for name in fields:
-        found = next((one for one in _fields(descr) if one[0] == name), None)
-        if found is None:
+        entry = next((candidate for candidate in _fields(descr) if candidate[0] == name), None)
+        if entry is None:
             return None
-        _, descr, more = found
+        _, descr, more = entry
         shape = (*shape, *more)
     return descr if isinstance(descr, str) else repr(descr), shape
 
 
-def field_names(member: str, form: Form) -> tuple[str, ...]:
+def field_names(member: str, typed_shape: TypedShape) -> tuple[str, ...]:
     """List the names of the innermost fields of the structured dtype in a data file's header."""
-    return tuple(f"{member}/{name}" if member else name for name in _leaves(_descr(form[0])))
+    return tuple(f"{member}/{name}" if member else name for name in _leaves(_descr(typed_shape[0])))
 
 
 def locate_field(
-    member: str, form_of: Callable[[str], Form | None], *, alone: bool
+    member: str, typed_shape_of: Callable[[str], TypedShape | None], *, alone: bool
 ) -> tuple[str, tuple[str, ...]] | None:
     """Find which array in a data file's header, and which of its fields, a name means, or None.
 
     Args:
         member: The name.
-        form_of: The form of a member; None when there is none of that name.
+        typed_shape_of: The form of a member; None when there is none of that name.
         alone: The file is one array.
     """
     for base, fields in name_splits(member, alone=alone):
-        form = form_of(base)
-        if form is not None:
-            return (base, fields) if field_form(form, fields) is not None else None
+        typed_shape = typed_shape_of(base)
+        if typed_shape is not None:
+            return (base, fields) if field_dtype(typed_shape, fields) is not None else None
     return None
 
 
-def item_bytes(form: str) -> int | None:
+def item_bytes(dtype: str) -> int | None:
     """Return the size in bytes of the dtype that a header gives as text; None if unknown."""
-    return _item_bytes(_descr(form))
+    return _item_bytes(_descr(dtype))
 
 
 def _item_bytes(descr: Any) -> int | None:
@@ -287,17 +287,17 @@ def _item_bytes(descr: Any) -> int | None:
         width = 4 if descr[1:2] == "U" else 1
         return int(digits) * width if digits.isdigit() else None
     total = 0
-    for one in descr:
-        size = _item_bytes(one[1])
+    for field in descr:
+        size = _item_bytes(field[1])
         if size is None:
             return None
-        total += size * math.prod(one[2] if len(one) > 2 else ())
+        total += size * math.prod(field[2] if len(field) > 2 else ())
     return total
 
 
 def _leaves(descr: Any) -> Iterator[str]:
     for name, inner, _ in _fields(descr):
-        further = [f"{name}/{one}" for one in _leaves(inner)]
+        further = [f"{name}/{leaf}" for leaf in _leaves(inner)]
         yield from further or [name]
 
 
@@ -305,10 +305,10 @@ def _fields(descr: Any) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
     """Yield the name, dtype and shape of each field of a structured dtype in a file's header."""
     if isinstance(descr, str):
         return
-    for one in descr:
-        name = one[0] if isinstance(one[0], str) else one[0][1]
+    for field in descr:
+        name = field[0] if isinstance(field[0], str) else field[0][1]
         if name:
-            yield name, one[1], tuple(one[2]) if len(one) > 2 else ()
+            yield name, field[1], tuple(field[2]) if len(field) > 2 else ()
 
 
 def _descr(text: str) -> Any:

@@ -100,7 +100,7 @@ def write_members(path: str, values: Mapping[str, Value]) -> None:
     folder = Path(path).parent
     with disk_faults("E285", f"write {path}", place=str(folder), needed_bytes=needed):
         folder.mkdir(parents=True, exist_ok=True)
-        # It would be renamed over, which asks for no permission to write it.
+        # Replacing a file by a rename needs no permission to write it: check that here.
         if Path(path).exists() and not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         replace_file(path, partial(_write, path, suffix, held))

@@ -19,7 +19,7 @@ from jobrun.formats.npy_header import NpyHeader, descr, npz_members, open_zip, r
 from jobrun.formats.rows import Array, ArrayRows, Extent
 
 _SHORT_HEADER = 1 << 15
-# The oldest a zip file knows: equal values give equal bytes.
+# The oldest time stamp of a zip file. It is constant, so that equal values give equal bytes.
 NO_TIME = (1980, 1, 1, 0, 0, 0)
 MOST_COMPRESSED_BYTES = 1 << 30
 _LOCAL_HEADER_BYTES = 30
@@ -51,16 +51,16 @@ def read_npz(path: str, member: str) -> Array:
     with open_zip(path) as archive:
         known = npz_members(archive)
         name = choose_member(path, member, tuple(known))
-        what = f"{path}::{name}"
+        source = f"{path}::{name}"
         try:
             with archive.open(known[name]) as file:
-                header = read_npy_header(file, what)
+                header = read_npy_header(file, source)
             expect_data(path, name, header, known[name].file_size)
             with archive.open(known[name]) as file:
-                return _read_array(file, what)
+                return _read_array(file, source)
         # RuntimeError: encrypted, or compressed in a way that zipfile does not know.
         except (zipfile.BadZipFile, OSError, EOFError, RuntimeError) as error:
-            raise faults.unreadable(what, error) from error
+            raise faults.unreadable(source, error) from error
 
 
 def write_npy(file: IO[bytes], array: Array) -> None:
@@ -96,7 +96,7 @@ def open_file(path: str, members: tuple[str, ...]) -> ArrayRows:
 
 
 def _version(array: Array) -> tuple[int, int]:
-    # The oldest that can hold it; numpy, left to choose, warns of the others.
+    # The oldest version that can hold the dtype. When numpy chooses, it warns of newer versions.
     header = repr(np.lib.format.dtype_to_descr(array.dtype))
     if not header.isascii():
         return (3, 0)
@@ -117,22 +117,22 @@ def expect_data(path: str, member: str, header: NpyHeader, size: int) -> None:
     """
     if header.objects:
         raise faults.holds_objects(path, member)
-    what = f"{path}::{member}" if member else path
+    source = f"{path}::{member}" if member else path
     try:
         dtype = np.lib.format.descr_to_dtype(descr(header))
     except (ValueError, TypeError, SyntaxError) as error:
-        raise faults.unreadable(what, "its npy header is damaged") from error
-    # Before memory is asked for: a damaged header may promise terabytes.
+        raise faults.unreadable(source, "its npy header is damaged") from error
+    # Check before allocating: a damaged header may claim terabytes.
     expected = header.size + math.prod(header.shape) * dtype.itemsize
     if size < expected:
-        raise faults.unreadable(what, f"it is cut short: {size} bytes, expected {expected}")
+        raise faults.unreadable(source, f"it is cut short: {size} bytes, expected {expected}")
 
 
-def _read_array(file: Any, what: str) -> Array:
+def _read_array(file: Any, source: str) -> Array:
     try:
         array: Array = np.lib.format.read_array(file, allow_pickle=False)
     except (ValueError, TypeError, KeyError) as error:
-        raise faults.unreadable(what, error) from error
+        raise faults.unreadable(source, error) from error
     return array
 
 
@@ -151,16 +151,16 @@ def _npz_part(archive: zipfile.ZipFile, path: str, member: str) -> Extent | Arra
     known = npz_members(archive)
     name = choose_member(path, member, tuple(known))
     info = known[name]
-    what = f"{path}::{name}"
+    source = f"{path}::{name}"
     if info.compress_type != zipfile.ZIP_STORED:
         if info.file_size > MOST_COMPRESSED_BYTES:
             raise faults.too_large(path, name, info.file_size, MOST_COMPRESSED_BYTES)
         return read_npz(path, name)
     try:
         with archive.open(info) as file:
-            header, fortran = _header(file, what)
+            header, fortran = _header(file, source)
     except (zipfile.BadZipFile, OSError, EOFError, RuntimeError) as error:
-        raise faults.unreadable(what, error) from error
+        raise faults.unreadable(source, error) from error
     expect_data(path, name, header, info.file_size)
     return _extent(name, header, _data_offset(path, info) + header.size, fortran=fortran)
 
@@ -170,10 +170,10 @@ def _extent(member: str, header: NpyHeader, offset: int, *, fortran: bool) -> Ex
     return Extent(member, dtype, header.shape, offset, fortran)
 
 
-def _header(file: Any, what: str) -> tuple[NpyHeader, bool]:
-    kept = _RecordingFile(file)
-    header = read_npy_header(kept, what)  # type: ignore[arg-type]
-    fields = ast.literal_eval(kept.last.decode("latin1"))
+def _header(file: Any, source: str) -> tuple[NpyHeader, bool]:
+    recorder = _RecordingFile(file)
+    header = read_npy_header(recorder, source)  # type: ignore[arg-type]
+    fields = ast.literal_eval(recorder.last.decode("latin1"))
     return header, bool(fields.get("fortran_order"))
 
 

@@ -32,7 +32,7 @@ class NpyHeader:
     objects: bool
 
 
-def read_npy_header(file: IO[bytes], what: str) -> NpyHeader:
+def read_npy_header(file: IO[bytes], source: str) -> NpyHeader:
     """Read the header of an npy stream: dtype, shape, and whether Python objects follow.
 
     Raises:
@@ -40,21 +40,21 @@ def read_npy_header(file: IO[bytes], what: str) -> NpyHeader:
     """
     start = file.read(8)
     if len(start) < 8 or not start.startswith(NPY_MAGIC):
-        raise faults.unreadable(what, "it does not start as an npy file does")
-    width, form = (2, "<H") if start[6] == 1 else (4, "<I")
+        raise faults.unreadable(source, "it does not start as an npy file does")
+    width, length_format = (2, "<H") if start[6] == 1 else (4, "<I")
     raw = file.read(width)
-    length = struct.unpack(form, raw)[0] if len(raw) == width else 0
+    length = struct.unpack(length_format, raw)[0] if len(raw) == width else 0
     text = file.read(length) if length <= _MOST_HEADER_BYTES else b""
     if not length or len(text) != length:
-        raise faults.unreadable(what, "its npy header is cut short")
+        raise faults.unreadable(source, "its npy header is cut short")
     try:
         fields: Any = ast.literal_eval(text.decode("utf-8" if start[6] >= 3 else "latin1"))
         dtype, shape = _descr_text(fields["descr"]), tuple(fields["shape"])
         objects = _has_objects(fields["descr"])
     except (ValueError, SyntaxError, TypeError, LookupError, RecursionError, MemoryError) as error:
-        raise faults.unreadable(what, "its npy header is damaged") from error
+        raise faults.unreadable(source, "its npy header is damaged") from error
     if not all(type(length) is int and length >= 0 for length in shape):
-        raise faults.unreadable(what, "its npy header is damaged")
+        raise faults.unreadable(source, "its npy header is damaged")
     return NpyHeader(dtype, shape, 8 + width + length, objects)
 
 

@@ -17,7 +17,7 @@ from jobrun.formats import errors as faults
 from jobrun.formats.headers import MemberInfo
 from jobrun.formats.rows import Array, Column, Piece, restore_order, sort_rows
 
-# Row groups that are kept, at least one.
+# Bytes of row groups held in memory. At least one row group is held.
 _KEPT_BYTES = 256 << 20
 
 
@@ -70,12 +70,12 @@ def _opened(path: str) -> tuple[Any, Any]:
 
 def _names(arrow: Any, fields: Any, before: str = "") -> tuple[str, ...]:
     """Return the names of parquet columns, with each struct replaced by its fields."""
-    found: list[str] = []
+    names: list[str] = []
     for field in fields:
         name = f"{before}{field.name}"
         inner = arrow.types.is_struct(field.type)
-        found += _names(arrow, field.type, f"{name}/") if inner else [name]
-    return tuple(found)
+        names += _names(arrow, field.type, f"{name}/") if inner else [name]
+    return tuple(names)
 
 
 def _split_name(schema: Any, member: str) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ def _kind(arrow: Any, schema: Any, path: str, member: str) -> Any:
             raise faults.missing_member(path, member, _names(arrow, schema))
         kind = kind.field(name).type
     if arrow.types.is_struct(kind):
-        inner = [one for one in _names(arrow, schema) if one.startswith(f"{member}/")]
+        inner = [name for name in _names(arrow, schema) if name.startswith(f"{member}/")]
         raise faults.no_column(path, member, f"it has fields of its own: {', '.join(inner)}")
     return kind
 
@@ -112,7 +112,9 @@ class ParquetRows:
         counts = [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]
         self._ends = list(accumulate(counts))
         self._kept: OrderedDict[int, Piece] = OrderedDict()
-        self._widths = {one: self._text_width(one) for one in members if self._is_text(one)}
+        self._widths = {
+            member: self._text_width(member) for member in members if self._is_text(member)
+        }
         self._columns = tuple(self._column(member) for member in members)
 
     @property
@@ -137,14 +139,14 @@ class ParquetRows:
 
     def pick(self, rows: Array) -> Piece:
         """Read rows of a parquet file by row numbers, in the order given."""
-        ordered, place = sort_rows(rows)
+        ordered, positions = sort_rows(rows)
         groups = np.searchsorted(self._ends, ordered, side="right")
         pieces = []
         for group in np.unique(groups).tolist():
             first = self._ends[group - 1] if group else 0
             inside = ordered[groups == group] - first
             pieces.append(tuple(column[inside] for column in self._group(group)))
-        return restore_order(self._joined(pieces), place)
+        return restore_order(self._joined(pieces), positions)
 
     def close(self) -> None:
         """Close the parquet file whose rows were read."""
@@ -153,19 +155,19 @@ class ParquetRows:
 
     def _joined(self, pieces: list[Piece]) -> Piece:
         if not pieces:
-            return tuple(np.empty((0, *one.shape), one.dtype) for one in self._columns)
+            return tuple(np.empty((0, *column.shape), column.dtype) for column in self._columns)
         return tuple(np.concatenate(parts) for parts in zip(*pieces, strict=True))
 
     def _group(self, number: int) -> Piece:
-        found = self._kept.get(number)
-        if found is None:
+        piece = self._kept.get(number)
+        if piece is None:
             table = self._read(number, list(self._members))
-            found = tuple(self._array(table, member) for member in self._members)
-            self._kept[number] = found
+            piece = tuple(self._array(table, member) for member in self._members)
+            self._kept[number] = piece
             while len(self._kept) > 1 and self._kept_bytes() > _KEPT_BYTES:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(number)
-        return found
+        return piece
 
     def _kept_bytes(self) -> int:
         return sum(column.nbytes for piece in self._kept.values() for column in piece)
@@ -199,12 +201,12 @@ class ParquetRows:
         if column.null_count and not self._arrow.types.is_floating(column.type):
             why = f"{column.null_count} of its values are missing"
             raise faults.no_column(self._path, member, why)
-        found: Array = column.to_numpy(zero_copy_only=False)
+        values: Array = column.to_numpy(zero_copy_only=False)
         if member in self._widths:
-            return found.astype(f"<U{self._widths[member]}")
-        if found.dtype.hasobject:
+            return values.astype(f"<U{self._widths[member]}")
+        if values.dtype.hasobject:
             raise faults.no_column(self._path, member, f"it holds {column.type}")
-        return np.ascontiguousarray(found)
+        return np.ascontiguousarray(values)
 
     def _is_text(self, member: str) -> bool:
         types = self._arrow.types

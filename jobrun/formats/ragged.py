@@ -16,16 +16,16 @@ from jobrun.core.text.patterns import lazy_pattern
 from jobrun.formats import errors as faults
 from jobrun.formats.rows import Array, ArrayRows, Column, Rows, common_length, sort_rows
 
-# Opens members of one length; any number of times.
+# Opens members of equal length. It may be called several times.
 OpenMembers = Callable[[tuple[str, ...]], Rows]
 # Blocks of rows are measured by the mean row, or by this part of the longest, if that is more.
 _PART_OF_LONGEST = 16
-# Rows of as many values on average are copied one by one, shorter ones value by value.
+# Rows with at least this many values on average are copied row by row, shorter ones by one index.
 _LONG_ROW = 256
-# Of rows in any order these are read at once, with what lies between them, if that is no more.
+# Limits of one read of rows in any order: its bytes, and the unused bytes between two rows.
 _AT_ONCE_BYTES = 4 << 20
 _GAP_BYTES = 32 << 10
-# Ends of names that say what is counted.
+# Suffixes of the names of members that hold row lengths.
 _LENGTHS = lazy_pattern(r"(?:^|[^a-z])(?:lengths?|lens?)$")
 
 
@@ -53,7 +53,7 @@ class Runs:
         first, last, _ = at.indices(len(self))
         if not self._joined:
             return [self._values[bounds[row] : bounds[row + 1]] for row in range(first, last)]
-        # All of it is the array itself, which can be handed on without a copy.
+        # All values are the array itself: no copy is needed.
         whole = last - first == len(self)
         return self._values if whole else self._values[bounds[first] : bounds[last]]
 
@@ -82,7 +82,7 @@ class RaggedRows:
         self._order = tuple(order)
         self._joined = joined
         self._length = len(cuts[0][1]) - 1
-        columns = (() if plain is None else plain.columns, [_ragged(*one) for one in cuts])
+        columns = (() if plain is None else plain.columns, [_ragged(*cut) for cut in cuts])
         self.columns = tuple(columns[is_ragged][number] for is_ragged, number in order)
 
     def __len__(self) -> int:
@@ -103,8 +103,8 @@ class RaggedRows:
         plain = () if self._plain is None else self._plain.pick(rows)
         runs = []
         for values, bounds in self._cuts:
-            ends = np.concatenate(([0], np.cumsum(bounds[rows + 1] - bounds[rows])))
-            runs.append(self._runs(_picked(values, bounds, rows, ends), ends))
+            row_ends = np.concatenate(([0], np.cumsum(bounds[rows + 1] - bounds[rows])))
+            runs.append(self._runs(_picked(values, bounds, rows, row_ends), row_ends))
         return self._sorted(plain, runs)
 
     def close(self) -> None:
@@ -125,7 +125,7 @@ class RaggedRows:
 
 def open_ragged(
     open_members: OpenMembers,
-    what: str,
+    source: str,
     members: Sequence[tuple[str, str | None]],
     *,
     joined: bool,
@@ -135,7 +135,7 @@ def open_ragged(
 
     Args:
         open_members: Opens members of one length.
-        what: The source, for messages.
+        source: The source, for messages.
         members: For each column the member of its rows, and None; or the member of its values,
             and that of its lengths.
         joined: Several rows of a ragged column are one array; else a list of arrays.
@@ -149,8 +149,10 @@ def open_ragged(
     plain = tuple(name for name, lengths in members if lengths is None)
     if plain and len(members) > 1:
         used = {lengths for _, lengths in members}
-        found = [one for one in others if _LENGTHS.search(one.lower()) and one not in used]
-        _refuse_flat_values(open_members, what, plain, found)
+        candidates = [
+            member for member in others if _LENGTHS.search(member.lower()) and member not in used
+        ]
+        _refuse_flat_values(open_members, source, plain, candidates)
     if len(plain) == len(members):
         return open_members(plain)
     order: list[tuple[bool, int]] = []
@@ -173,15 +175,15 @@ def open_ragged(
                 with closing(open_members((lengths,))) as held:
                     known[lengths] = held.take(0, len(held))[0]
                 counts.append((lengths, len(known[lengths])))
-            cuts.append((values, _bounds(known[lengths], lengths, len(values), name, what)))
-        common_length(what, counts)
-        made = RaggedRows(rows, cuts, order, joined=joined)
+            cuts.append((values, _bounds(known[lengths], lengths, len(values), name, source)))
+        common_length(source, counts)
+        ragged = RaggedRows(rows, cuts, order, joined=joined)
         stack.pop_all()
-    return made
+    return ragged
 
 
 def _refuse_flat_values(
-    open_members: OpenMembers, what: str, plain: tuple[str, ...], lengths: Sequence[str]
+    open_members: OpenMembers, source: str, plain: tuple[str, ...], lengths: Sequence[str]
 ) -> None:
     """Refuse a spec that reads the values of ragged rows but not the rows' lengths (E515).
 
@@ -198,7 +200,7 @@ def _refuse_flat_values(
                 is_count = column.dtype.kind in "iu" and not column.shape
                 numbers = held.take(0, count)[0] if is_count and count else None
         except EnvironmentFaultError:
-            # What is not read need not be readable.
+            # A member that the job does not read may be damaged.
             continue
         if numbers is None or (numbers == 1).all() or (numbers < 0).any():
             continue
@@ -206,14 +208,14 @@ def _refuse_flat_values(
             continue
         with closing(open_members(plain)) as rows:
             columns = zip(plain, rows.columns, strict=True)
-            flat = [member for member, one in columns if not one.shape and member != name]
+            flat = [member for member, column in columns if not column.shape and member != name]
             if flat and len(rows) == count:
                 stem = _LENGTHS.sub("", name.lower())
-                near = [one for one in flat if stem and one.lower().startswith(stem)]
-                raise faults.flat_values(what, (near or flat)[0], name)
+                near = [member for member in flat if stem and member.lower().startswith(stem)]
+                raise faults.flat_values(source, (near or flat)[0], name)
 
 
-def _bounds(lengths: Array, name: str, count: int, values: str, what: str) -> Array:
+def _bounds(lengths: Array, name: str, count: int, values: str, source: str) -> Array:
     """Return where each ragged row begins in the array of values, and where the last row ends.
 
     Raises:
@@ -222,31 +224,33 @@ def _bounds(lengths: Array, name: str, count: int, values: str, what: str) -> Ar
     if lengths.dtype.kind not in "iu" or lengths.ndim != 1:
         shape = f"{lengths.dtype} of shape {lengths.shape}"
         mend = "make them integers, one for each record"
-        raise faults.lengths(what, name, f"is {shape}, and lengths are integers", mend)
+        raise faults.lengths(source, name, f"is {shape}, and lengths are integers", mend)
     if lengths.dtype.kind == "i" and len(lengths) and lengths.min() < 0:
         at = int(np.argmax(lengths < 0))
         mend = "see how it was made; a record without values has the length 0"
-        raise faults.lengths(what, name, f"is {lengths[at]} for record {at}", mend)
+        raise faults.lengths(source, name, f"is {lengths[at]} for record {at}", mend)
     total = sum(lengths.tolist())
     if total != count:
         mend = f"the lengths of all records together must be the length of '{values}'"
         why = f"adds up to {total}, and '{values}' has {count} values"
-        raise faults.lengths(what, name, why, mend)
+        raise faults.lengths(source, name, why, mend)
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)))
 
 
-def _picked(values: Rows, bounds: Array, rows: Array, ends: Array) -> Array:
-    """Read ragged rows in a given order into one array; ``ends`` says where each row ends."""
-    starts, total = bounds[rows], int(ends[-1])
+def _picked(values: Rows, bounds: Array, rows: Array, row_ends: Array) -> Array:
+    """Read ragged rows in a given order into one array; ``row_ends`` says where each row ends."""
+    starts, total = bounds[rows], int(row_ends[-1])
     if isinstance(values, ArrayRows) and values.is_indexable and total < _LONG_ROW * len(rows):
-        return values.pick(np.arange(total) + np.repeat(starts - ends[:-1], np.diff(ends)))[0]
+        return values.pick(np.arange(total) + np.repeat(starts - row_ends[:-1], np.diff(row_ends)))[
+            0
+        ]
     column = values.columns[0]
-    found = np.empty((total, *column.shape), column.dtype)
-    ordered, place = sort_rows(rows)
+    picked = np.empty((total, *column.shape), column.dtype)
+    ordered, positions = sort_rows(rows)
     begins, stops = bounds[ordered], bounds[ordered + 1]
-    # Where each row goes, in the order of the file.
-    targets = np.empty_like(place)
-    targets[place] = ends[:-1]
+    # The offset of each row in the output, in file order.
+    targets = np.empty_like(positions)
+    targets[positions] = row_ends[:-1]
     for first, last in _stretches(begins, stops, column.row_bytes):
         start = int(begins[first])
         values_here = values.take(start, int(stops[last - 1]))[0]
@@ -256,8 +260,8 @@ def _picked(values: Rows, bounds: Array, rows: Array, ends: Array) -> Array:
             targets[first:last].tolist(),
             strict=True,
         ):
-            found[to : to + stop - begin] = values_here[begin:stop]
-    return found
+            picked[to : to + stop - begin] = values_here[begin:stop]
+    return picked
 
 
 def _stretches(begins: Array, stops: Array, item_bytes: int) -> Iterator[tuple[int, int]]:

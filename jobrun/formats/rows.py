@@ -125,14 +125,14 @@ def common_length(path: str, lengths: Sequence[tuple[str, int]]) -> int:
 def sort_rows(rows: Array) -> tuple[Array, Array]:
     """Sort requested row numbers into file order; return them, and where each one went."""
     order = np.argsort(rows, kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return rows[order], place
+    positions = np.empty_like(order)
+    positions[order] = np.arange(len(order))
+    return rows[order], positions
 
 
-def restore_order(piece: Piece, place: Array) -> Piece:
+def restore_order(piece: Piece, positions: Array) -> Piece:
     """Reorder rows that were read in file order to the order in which they were requested."""
-    return tuple(column.take(place, axis=0) for column in piece)
+    return tuple(column.take(positions, axis=0) for column in piece)
 
 
 def open_fields(
@@ -237,7 +237,9 @@ class ArrayRows:
         self, path: str, parts: tuple[Extent | Array, ...], names: tuple[str, ...] = ()
     ) -> None:
         self._path = path
-        self._names = names or tuple(one.member if isinstance(one, Extent) else "" for one in parts)
+        self._names = names or tuple(
+            part.member if isinstance(part, Extent) else "" for part in parts
+        )
         for name, part in zip(self._names, parts, strict=True):
             if not part.shape:
                 raise faults.no_rows(path, name)
@@ -332,9 +334,9 @@ class _Extent:
     def take(self, start: int, stop: int) -> Array:
         """Read consecutive rows of an array that lies contiguously in a file."""
         if self._extent.fortran and len(self._extent.shape) > 1:
-            found = self._mapped()[start:stop].copy("C")
-            self._release_pages(found.nbytes)
-            return np.asarray(found)
+            mapped = self._mapped()[start:stop].copy("C")
+            self._release_pages(mapped.nbytes)
+            return np.asarray(mapped)
         extent = self._extent
         rows = np.empty((stop - start, *extent.shape[1:]), extent.dtype)
         if rows.nbytes:
@@ -346,22 +348,22 @@ class _Extent:
         extent = self._extent
         self._check_size()
         if extent.fortran and len(extent.shape) > 1:
-            found = np.ascontiguousarray(self._mapped()[rows])
+            picked = np.ascontiguousarray(self._mapped()[rows])
             self._release_pages(len(rows) * _AROUND_BYTES)
-            return found
-        found = np.empty((len(rows), *extent.shape[1:]), extent.dtype)
-        if found.nbytes:
-            self._gather(rows, _as_bytes(found))
-        return found
+            return picked
+        picked = np.empty((len(rows), *extent.shape[1:]), extent.dtype)
+        if picked.nbytes:
+            self._gather(rows, _as_bytes(picked))
+        return picked
 
     def _gather(self, rows: Array, target: Array) -> None:
         """Read rows of an array as bytes, by the offsets at which they begin in the file."""
         extent = self._extent
         if self.is_indexable:
-            # No row is out of bounds; to have that checked would take a copy.
+            # The rows are known to be in bounds. numpy's own check would make a copy.
             self._mapped().take(rows, axis=0, out=target, mode="clip")
             return
-        # Through the file once, each row to where it was asked for.
+        # Read the file once in its own order, and put each row where it was requested.
         order = np.argsort(rows, kind="stable")
         for at, row in zip(order.tolist(), rows[order].tolist(), strict=True):
             self._fill(target[at : at + 1], extent.offset + row * self._row_bytes)
@@ -370,8 +372,8 @@ class _Extent:
         """Release the memory mapping of an array whose rows were read from a file."""
         self._map = self._rows = None
 
-    def _fill(self, found: Array, offset: int) -> None:
-        view = _as_bytes(found).reshape(-1).data
+    def _fill(self, rows: Array, offset: int) -> None:
+        view = _as_bytes(rows).reshape(-1).data
         while view:
             count = read_into(self._file, [view], offset)
             if count == 0:
@@ -393,9 +395,9 @@ class _Extent:
             else:
                 shape = (extent.shape[0], self._row_bytes)
                 self._map = np.memmap(self._path, np.uint8, "r", extent.offset, shape)
-                # Rows will be asked for in any order: the disk had better give them in its own.
+                # Rows will be read in random order: prefetch the file in its own order.
                 self._map._mmap.madvise(mmap.MADV_WILLNEED)
-            # What is mapped, without what numpy's class for it costs at each use.
+            # A plain array over the mapping: each use of ``np.memmap`` costs more.
             self._rows = np.asarray(self._map)
         return self._rows
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.formats.headers import field_form, field_names, locate_field, name_splits
+from jobrun.formats.headers import field_dtype, field_names, locate_field, name_splits
 
 PEOPLE = np.dtype(
     {
@@ -31,20 +31,20 @@ FORM = (repr(PEOPLE.descr), (6,))
     ],
 )
 def test_a_field_has_a_dtype_and_the_axes_of_all_around_it(fields, form):
-    assert field_form(FORM, fields) == form
+    assert field_dtype(FORM, fields) == form
 
 
 def test_a_field_of_records_is_a_form_of_records():
-    form, shape = field_form(FORM, ("pos",))
-    assert (field_form((form, shape), ("y",)), shape) == (("<f4", (6, 2)), (6,))
+    form, shape = field_dtype(FORM, ("pos",))
+    assert (field_dtype((form, shape), ("y",)), shape) == (("<f4", (6, 2)), (6,))
 
 
 def test_a_title_is_not_the_name():
-    assert field_form((repr([(("title", "name"), "<f8")]), (2,)), ("name",)) == ("<f8", (2,))
+    assert field_dtype((repr([(("title", "name"), "<f8")]), (2,)), ("name",)) == ("<f8", (2,))
 
 
 def test_plain_numbers_have_no_fields():
-    assert field_form(("<f8", (3,)), ("x",)) is None
+    assert field_dtype(("<f8", (3,)), ("x",)) is None
     assert field_names("a", ("<f8", (3,))) == ()
 
 
