@@ -21,7 +21,7 @@ from jobrun.compile.checks.visibility import (
     check_tolerant_writes,
     note_problems,
 )
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, JobDraft, TaskDraft
 from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
@@ -63,8 +63,10 @@ class Analysis:
         """Check all groups' tasks for reads of deleted blobs or missing task outputs."""
         epoch = self._groups["epoch"]
         if not epoch.tasks:
-            place = Place("epoch", epoch.origin)
-            self._faults.error("E139", "'epoch' has no task", "add the work of one epoch", place)
+            spec_position = SpecPosition("epoch", epoch.origin)
+            self._faults.error(
+                "E139", "'epoch' has no task", "add the work of one epoch", spec_position
+            )
         for group in self._groups.values():
             check_tolerant_tasks(group, self._faults)
             self.outputs.check_setup_and_reports(group)
@@ -213,7 +215,7 @@ def _task(
         draft.hogwild,
         draft.rebuild,
         draft.path,
-        draft.place.origin,
+        draft.spec_position.origin,
         draft.timeout_s,
         draft.retry,
         draft.on_error,

@@ -11,8 +11,8 @@ from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin, SpecError
 
 
-class Place(NamedTuple):
-    """A place in a spec: the path of the value, and its file, line and column."""
+class SpecPosition(NamedTuple):
+    """A position in a spec: the path of the value, and its file, line and column."""
 
     path: str
     origin: Origin
@@ -33,14 +33,16 @@ class Faults:
         self._lines: dict[str, list[str]] = {}
         self._found: dict[tuple[str, str, Origin | None], Fault] = {}
 
-    def error(self, code: Code, message: str, mend: str, place: Place, name: str = "") -> None:
-        """Add an error to the compilation's faults, at a place or at a name within it."""
-        where = self._find_mention(place.origin, name) if name else place.origin
-        self._add(Fault(code, message, mend, where, place.path))
+    def error(
+        self, code: Code, message: str, mend: str, spec_position: SpecPosition, name: str = ""
+    ) -> None:
+        """Add an error to the compilation's faults, at a position or at a name within it."""
+        where = self._find_mention(spec_position.origin, name) if name else spec_position.origin
+        self._add(Fault(code, message, mend, where, spec_position.path))
 
-    def warn(self, code: Code, message: str, mend: str, place: Place) -> None:
+    def warn(self, code: Code, message: str, mend: str, spec_position: SpecPosition) -> None:
         """Add a warning of a probable mistake to the faults; the job compiles nevertheless."""
-        self._add(Fault(code, message, mend, place.origin, place.path, "warning"))
+        self._add(Fault(code, message, mend, spec_position.origin, spec_position.path, "warning"))
 
     def extend(self, faults: Iterable[Fault]) -> None:
         """Add faults found elsewhere to those that this compilation has collected."""

@@ -40,7 +40,7 @@ from jobrun.compile.analysis.state import (
 from jobrun.compile.checks.mid_epoch_saves import check_mid_epoch_saves
 from jobrun.compile.checks.saved_files import warn_of_replaced_files
 from jobrun.compile.checks.warnings import warn_of_mistakes
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.tasks_and_groups import JobDraft
 from jobrun.compile.lowering.job import lower_spec
 from jobrun.compile.types.job_types import Types
@@ -101,7 +101,7 @@ def _compile(draft: JobDraft, faults: Faults) -> Compiled:
     conditions = _resolve_conditions(draft, analysed, faults)
     faults.raise_if_any()
     job = _assemble(draft, analysed, conditions)
-    check_mid_epoch_saves(job, Place("checkpoint.every", draft.every_at), faults)
+    check_mid_epoch_saves(job, SpecPosition("checkpoint.every", draft.every_at), faults)
     # Types that need the header of a data file are checked in preflight.
     types = check_types(job, faults)
     faults.raise_if_any()

@@ -17,10 +17,10 @@ from jobrun.compile.analysis.state import (
 )
 from jobrun.compile.expressions.calls import check_call, check_draw
 from jobrun.compile.expressions.refusals import find_name_refusal
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.job_draft.node_names import NodeNames
-from jobrun.compile.job_draft.task_order import PlaceOfNeed, resolve_needs
+from jobrun.compile.job_draft.task_order import PositionOfNeed, resolve_needs
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, JobDraft, Records, TaskDraft
 from jobrun.compile.lowering.checkpoint import (
     add_manifest_upload,
@@ -116,27 +116,27 @@ class _Lowering:
 
     def _check_parts(self) -> None:
         faults = self._faults
-        check_file_name(self._job.name, "job", Place("name", NOWHERE), faults)
+        check_file_name(self._job.name, "job", SpecPosition("name", NOWHERE), faults)
         seen: set[str] = set()
         for node in self._job.cluster:
-            place = Place(f"nodes.{node.name}", node.origin)
-            check_file_name(node.name, "node", place, faults)
+            spec_position = SpecPosition(f"nodes.{node.name}", node.origin)
+            check_file_name(node.name, "node", spec_position, faults)
             if node.name in seen:
                 faults.error(
                     "E197",
                     f"there are two nodes '{node.name}'",
                     "give each node a unique name",
-                    place,
+                    spec_position,
                 )
             seen.add(node.name)
         for group in self._groups.values():
             for task in group.tasks:
-                place = Place(task.path, task.origin)
-                check_file_name(task.name, "task", place, faults)
+                spec_position = SpecPosition(task.path, task.origin)
+                check_file_name(task.name, "task", spec_position, faults)
                 check_task(task, self._params, faults)
                 check_settings(task, faults)
                 if task.node not in self._nodes:
-                    self._nodes.note_unknown(task.node, place, faults)
+                    self._nodes.note_unknown(task.node, spec_position, faults)
             self._check_setup_and_reports(group)
         self._check_task_names()
 
@@ -145,13 +145,13 @@ class _Lowering:
         parts: tuple[NodeSetup | NodeReport, ...] = (*group.setup, *group.reports)
         for net in group.remote:
             if net.node not in self._nodes:
-                self._nodes.note_unknown(net.node, Place(net.path, net.origin), self._faults)
+                self._nodes.note_unknown(net.node, SpecPosition(net.path, net.origin), self._faults)
             check_remote_reads(net, self._faults)
             check_steps(net.steps, self._params, self._faults)
         for one in parts:
             if isinstance(one, NodeReport):
                 check_report(
-                    one.report, Place(one.report.path, NOWHERE), self._params, self._faults
+                    one.report, SpecPosition(one.report.path, NOWHERE), self._params, self._faults
                 )
             else:
                 check_steps((*one.nets.init, *one.nets.exit), self._params, self._faults)
@@ -159,7 +159,7 @@ class _Lowering:
                 path = one.report.path if isinstance(one, NodeReport) else one.nets.name
                 message = f"this never runs: no task of '{group.name}' is on node '{one.node}'"
                 self._faults.error(
-                    "E169", message, "name a node of the group's tasks", Place(path, NOWHERE)
+                    "E169", message, "name a node of the group's tasks", SpecPosition(path, NOWHERE)
                 )
 
     def _check_task_names(self) -> None:
@@ -167,7 +167,7 @@ class _Lowering:
         for name, group in self._groups.items():
             nodes: set[str] = set()
             for task in group.tasks:
-                place = Place(task.path, task.origin)
+                spec_position = SpecPosition(task.path, task.origin)
                 other_group, other = taken.setdefault(task.name.casefold(), (name, task))
                 if other_group != name or other.name != task.name or task.full_name in nodes:
                     where = f"in '{other_group}'" if other_group != name else "on this node"
@@ -175,7 +175,7 @@ class _Lowering:
                         "E174",
                         f"'{task.name}' is already a task, {where} as '{other.name}'",
                         "give each task of the job a unique name",
-                        place,
+                        spec_position,
                     )
                 elif _common_part(task, other.node) != _common_part(other, other.node):
                     message = (
@@ -183,7 +183,7 @@ class _Lowering:
                         f"'{other.node}'"
                     )
                     mend = "give different tasks different names"
-                    self._faults.error("E197", message, mend, place)
+                    self._faults.error("E197", message, mend, spec_position)
                 nodes.add(task.full_name)
 
     def _draft(self, group: TaskGroup, name: GroupName) -> GroupDraft:
@@ -209,7 +209,7 @@ class _Lowering:
         owners = {task.name: name for name, one in drafts.items() for task in one.tasks}
         found = {}
         for name, group in drafts.items():
-            table = {task.name: (task.needs, _place_of(task)) for task in group.tasks}
+            table = {task.name: (task.needs, _position_of(task)) for task in group.tasks}
             elsewhere = {task: owner for task, owner in owners.items() if owner != name}
             order = resolve_needs(table, elsewhere, self._faults)
             found[name] = replace(group, order=order)
@@ -227,30 +227,34 @@ class _Lowering:
                         "E164",
                         message,
                         "remove it, or move the task to init",
-                        Place(task.path, task.origin),
+                        SpecPosition(task.path, task.origin),
                     )
         for task in self._groups["init"].tasks:
             for need in task.needs if task.rebuild else ():
                 if rebuilt.get(need) is False:
                     message = f"'{task.name}' runs again on resume, but '{need}' does not"
                     mend = f"give '{need}' rebuild=True too, or remove the need"
-                    self._faults.error("E140", message, mend, Place(task.path, task.origin))
+                    self._faults.error("E140", message, mend, SpecPosition(task.path, task.origin))
 
     def _policy(self) -> CheckpointPolicy:
         policy = self._job.checkpoint
         for index, node in enumerate(policy.nodes):
             if node not in self._nodes:
-                place = Place(f"checkpoint.nodes[{index}]", NOWHERE)
-                self._nodes.note_unknown(node, place, self._faults)
+                spec_position = SpecPosition(f"checkpoint.nodes[{index}]", NOWHERE)
+                self._nodes.note_unknown(node, spec_position, self._faults)
         metric = policy.keep_best[0]
         if metric:
-            place = Place("checkpoint.keep_best", NOWHERE)
-            check_metric(metric, dict(self._job.metrics), place, self._faults)
+            spec_position = SpecPosition("checkpoint.keep_best", NOWHERE)
+            check_metric(metric, dict(self._job.metrics), spec_position, self._faults)
         if policy.upload is not None:
-            place = Place("checkpoint.upload.to", NOWHERE)
-            policy = replace(policy, upload=resolve_upload(policy.upload, place, self._faults))
-        place, at = (Place(f"checkpoint.{one}", NOWHERE) for one in ("node_dir", "collect_to"))
-        check_collection(policy, place, at, self._faults)
+            spec_position = SpecPosition("checkpoint.upload.to", NOWHERE)
+            policy = replace(
+                policy, upload=resolve_upload(policy.upload, spec_position, self._faults)
+            )
+        spec_position, at = (
+            SpecPosition(f"checkpoint.{one}", NOWHERE) for one in ("node_dir", "collect_to")
+        )
+        check_collection(policy, spec_position, at, self._faults)
         if policy.collect_to:
             policy = add_manifest_upload(policy, NOWHERE)
         return policy
@@ -261,15 +265,15 @@ class _Lowering:
                 "E137",
                 "the job has no 'stop', so it would never end",
                 "use for example stop=(StopAfterEpochs(10),), or (Endless(),)",
-                Place("stop", NOWHERE),
+                SpecPosition("stop", NOWHERE),
             )
         found = []
         for index, condition in enumerate(self._job.stop):
             path = condition.path or f"stop[{index}]"
             check_stop(condition, path, self._faults)
             if isinstance(condition, StopWithoutImprovement):
-                place = Place(path, NOWHERE)
-                check_metric(condition.metric, dict(self._job.metrics), place, self._faults)
+                spec_position = SpecPosition(path, NOWHERE)
+                check_metric(condition.metric, dict(self._job.metrics), spec_position, self._faults)
             found.append(replace(condition, path=path))
         return tuple(found)
 
@@ -314,11 +318,11 @@ def _build_draft(
 ) -> TaskDraft:
     """Lower a task of a Python job, given once for each of its nodes, to a ``TaskDraft``."""
     task = tasks[0]
-    place = Place(task.path, task.origin)
+    spec_position = SpecPosition(task.path, task.origin)
     return TaskDraft(
         name=task.name,
-        place=place,
-        find_needs=lambda: place,
+        spec_position=spec_position,
+        find_needs=lambda: spec_position,
         group=group,
         position=position,
         nodes=tuple(one.node for one in tasks),
@@ -343,141 +347,147 @@ def build_records(task: Task) -> Records:
     """Build, for a task of a Python job, the ``Records`` of what it reads and writes."""
     return Records(
         task.read,
-        Place(f"{task.path}/read", task.origin),
+        SpecPosition(f"{task.path}/read", task.origin),
         task.write,
-        tuple(Place(f"{task.path}/write.{one.queue.name}", task.origin) for one in task.write),
+        tuple(
+            SpecPosition(f"{task.path}/write.{one.queue.name}", task.origin) for one in task.write
+        ),
         is_loop=task.read is not None,
     )
 
 
-def _place_of(task: TaskDraft) -> PlaceOfNeed:
-    return lambda _index: task.place
+def _position_of(task: TaskDraft) -> PositionOfNeed:
+    return lambda _index: task.spec_position
 
 
-def check_file_name(name: str, what: str, place: Place, faults: Faults) -> None:
+def check_file_name(name: str, what: str, spec_position: SpecPosition, faults: Faults) -> None:
     """Validate the name of a job, a node or a task that was built in Python."""
     if not FILE_NAME.fullmatch(name):
         faults.error(
             "E196",
             f"'{name}' is not a valid name of a {what}: it becomes part of file names",
             "use letters, digits, '_', '.' and '-', at most 64, not starting with '.' or '-'",
-            place,
+            spec_position,
         )
 
 
 def check_task(task: Task, params: Mapping[str, object], faults: Faults) -> None:
     """Validate a task built in Python: its instances, reports, set-up, steps and outputs."""
-    place = Place(task.path, task.origin)
+    spec_position = SpecPosition(task.path, task.origin)
     if task.instances < 1:
         faults.error(
-            "E198", f"invalid number of instances: {task.instances}", "use 1 or more", place
+            "E198", f"invalid number of instances: {task.instances}", "use 1 or more", spec_position
         )
     for report in task.reports:
-        check_report(report, Place(report.path, task.origin), params, faults)
+        check_report(report, SpecPosition(report.path, task.origin), params, faults)
     for nets in (*task.setup, *task.instance_setup):
         check_steps((*nets.init, *nets.exit), params, faults)
     check_steps(task.steps, params, faults)
     for output in task.outputs:
-        _check_words((output.value,), Place(f"{task.path}.{output.name}", task.origin), faults)
+        _check_words(
+            (output.value,), SpecPosition(f"{task.path}.{output.name}", task.origin), faults
+        )
 
 
 def check_report(
-    report: Report, place: Place, params: Mapping[str, object], faults: Faults
+    report: Report, spec_position: SpecPosition, params: Mapping[str, object], faults: Faults
 ) -> None:
     """Validate the interval and the steps of a periodic ``Report`` in a job built in Python."""
     if not 0 < report.interval_s < math.inf:
         message = f"a report's interval must be longer than 0, and is {report.interval_s:g} s"
-        faults.error("E163", message, "use for example 1.0 (seconds)", place)
+        faults.error("E163", message, "use for example 1.0 (seconds)", spec_position)
     check_steps(report.steps, params, faults)
 
 
 def check_stop(condition: StopCondition, path: str, faults: Faults) -> None:
     """Validate the numbers in a stop condition that was built in Python."""
-    place = Place(path, NOWHERE)
+    spec_position = SpecPosition(path, NOWHERE)
     if isinstance(condition, StopAfterEpochs | StopWithoutImprovement):
         epochs: object = condition.epochs
         if not isinstance(epochs, int) or epochs < 1:
             message = f"invalid number of epochs: {epochs!r}"
-            faults.error("E198", message, "use an integer of 1 or more", place)
+            faults.error("E198", message, "use an integer of 1 or more", spec_position)
     if isinstance(condition, StopAfterTime) and not 0 < condition.seconds < math.inf:
         message = f"invalid time limit of {condition.seconds:g} s"
-        faults.error("E198", message, "use a number of seconds greater than 0", place)
+        faults.error("E198", message, "use a number of seconds greater than 0", spec_position)
 
 
 def check_steps(steps: tuple[Step, ...], params: Mapping[str, object], faults: Faults) -> None:
     """Validate steps built in Python: they use only known functions and valid blob names."""
     for step in walk(steps):
-        place = Place(step.path, step.origin)
-        _check_words(expressions(step), place, faults)
+        spec_position = SpecPosition(step.path, step.origin)
+        _check_words(expressions(step), spec_position, faults)
         folders: tuple[str, ...] = ()
         if isinstance(step, RunProgram) and step.state_dir:
             folders = step.folders
-            check_file_name(step.state_dir, "state_dir", place, faults)
+            check_file_name(step.state_dir, "state_dir", spec_position, faults)
         for name in FINDER.of_step(step).binds:
             if name in folders:
                 continue
-            # Names of a compiled net carry the place of its use before a colon.
+            # Names of a compiled net carry the position of its use before a colon.
             own = name.rpartition(":")[2]
             refused = find_name_refusal(own, params)
             if refused is not None:
-                faults.error(refused.code, refused.message, refused.mend, place)
+                faults.error(refused.code, refused.message, refused.mend, spec_position)
             elif not BLOB_NAME.fullmatch(own):
                 faults.error(
                     "E151",
                     f"'{own}' is not a valid name of a blob",
                     "use letters, digits and '_', not starting with a digit",
-                    place,
+                    spec_position,
                 )
 
 
-def _check_words(exprs: Iterable[Expr], place: Place, faults: Faults) -> None:
+def _check_words(exprs: Iterable[Expr], spec_position: SpecPosition, faults: Faults) -> None:
     for expr in exprs:
         for part in walk_expr(expr):
             if isinstance(part, Call | Draw):
-                _check_call(part, place, faults)
+                _check_call(part, spec_position, faults)
             elif isinstance(part, Builtin) and part.name not in BUILTINS:
-                _note_unknown("word", part.name, BUILTINS, place, faults)
+                _note_unknown("word", part.name, BUILTINS, spec_position, faults)
             elif isinstance(part, Dtype) and part.name not in DTYPES:
-                _note_unknown("dtype", part.name, DTYPES, place, faults)
+                _note_unknown("dtype", part.name, DTYPES, spec_position, faults)
 
 
-def _check_call(call: Call | Draw, place: Place, faults: Faults) -> None:
+def _check_call(call: Call | Draw, spec_position: SpecPosition, faults: Faults) -> None:
     """Validate a call in a job built in Python: function and arguments."""
     if isinstance(call, Draw):
         draw = DRAWS.get(call.method)
         if draw is None:
-            _note_unknown("method of rng", call.method, DRAWS, place, faults)
+            _note_unknown("method of rng", call.method, DRAWS, spec_position, faults)
             return
         problems = check_draw(call, draw)[1]
     else:
         operator = find_operator(call.function)
         if operator is None:
-            _note_unknown("function", call.function, OPERATORS, place, faults)
+            _note_unknown("function", call.function, OPERATORS, spec_position, faults)
             return
         problems = check_call(call, operator)[1]
     for one in problems:
-        faults.error(one.code, one.message, one.mend, place)
+        faults.error(one.code, one.message, one.mend, spec_position)
 
 
-def _note_unknown(what: str, word: str, known: Iterable[str], place: Place, faults: Faults) -> None:
-    faults.error("E199", f"unknown {what} '{word}'", did_you_mean(word, known), place)
+def _note_unknown(
+    what: str, word: str, known: Iterable[str], spec_position: SpecPosition, faults: Faults
+) -> None:
+    faults.error("E199", f"unknown {what} '{word}'", did_you_mean(word, known), spec_position)
 
 
 def check_settings(task: Task, faults: Faults) -> None:
     """Validate the time limit and the retry of a task built in Python."""
-    place = Place(task.path, task.origin)
+    spec_position = SpecPosition(task.path, task.origin)
     if not 0 <= task.timeout_s < math.inf:
         message = f"invalid time limit of {task.timeout_s:g} s"
-        faults.error("E123", message, "use a number of seconds, or 0 for none", place)
+        faults.error("E123", message, "use a number of seconds, or 0 for none", spec_position)
     if task.retry is not None and not (
         task.retry.most >= 1 and 0 <= task.retry.backoff_s < math.inf
     ):
         message = f"invalid retry: {task.retry.most} times after {task.retry.backoff_s:g} s"
-        faults.error("E123", message, "use Retry(1), or None for no retry", place)
+        faults.error("E123", message, "use Retry(1), or None for no retry", spec_position)
     if task.retry is not None and task.on_error == "warn":
         faults.error(
             "E124",
             "'retry' has no effect with 'on_error: warn', which never fails the group",
             "remove one of the two",
-            place,
+            spec_position,
         )

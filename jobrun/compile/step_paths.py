@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.expressions import Expr, LoopIndex
 from jobrun.graph.query import expressions
@@ -185,14 +185,14 @@ class PathAssignment:
                 f"{', '.join(around.blocks)}"
             )
             message = f"no enclosing block has the path '{step.target}'"
-            self._faults.error("E156", message, mend, Place(path, step.origin))
+            self._faults.error("E156", message, mend, SpecPosition(path, step.origin))
         return step.target or around.blocks[-1]
 
     def _resolve_indices(self, part: _Part, step: Step, path: str, around: _Blocks) -> _Part:
         """Set in each loop index (``iter``) of a step the path of the loop that it counts."""
         if not any(_uses_index(expr) for expr in expressions(step)):
             return part
-        place = Place(path, step.origin)
+        spec_position = SpecPosition(path, step.origin)
 
         def named(index: LoopIndex) -> LoopIndex:
             if index.loop in around.loops:
@@ -202,7 +202,7 @@ class PathAssignment:
                     "E154",
                     "'iter' is used outside a loop",
                     "use it inside 'loop' or 'while'",
-                    place,
+                    spec_position,
                 )
                 return index
             return LoopIndex(around.loops[-1])

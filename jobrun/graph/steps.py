@@ -274,7 +274,7 @@ class DataFile:
     member: str = ""
     folder: str = ""
 
-    def place(self) -> str:
+    def location_text(self) -> str:
         """Return the file of a ``load`` or ``save`` step as text: ``path::member``."""
         member = f"::{self.member}" if self.member else ""
         return f"{render_text(self.path)}{member}"
@@ -307,7 +307,7 @@ class Load(Effect):
         return tuple(file.blob for file in self.files)
 
     def line(self) -> str:
-        return f"load {', '.join(f'{one.blob} <- {one.place()}' for one in self.files)}"
+        return f"load {', '.join(f'{file.blob} <- {file.location_text()}' for file in self.files)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +322,7 @@ class Save(Effect):
         return tuple(file.blob for file in self.files)
 
     def line(self) -> str:
-        return f"save {', '.join(f'{one.blob} -> {one.place()}' for one in self.files)}"
+        return f"save {', '.join(f'{file.blob} -> {file.location_text()}' for file in self.files)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.core.errors import Fault, Origin, SpecError
 
-HERE = Place("epoch/t/steps[0]", Origin("job.yaml", 3, 5))
+HERE = SpecPosition("epoch/t/steps[0]", Origin("job.yaml", 3, 5))
 
 
 def test_all_errors_are_raised_as_one_in_their_order():
@@ -35,7 +35,7 @@ def test_warnings_alone_raise_nothing():
 def test_the_same_fault_at_the_same_place_is_told_once():
     faults = Faults()
     for path in ("epoch/a/steps[0].f[0]", "epoch/b/steps[0].f[0]"):
-        faults.error("E180", "unknown blob 'x'", "make it first", Place(path, HERE.origin))
+        faults.error("E180", "unknown blob 'x'", "make it first", SpecPosition(path, HERE.origin))
 
     with pytest.raises(SpecError) as caught:
         faults.raise_if_any()
@@ -46,7 +46,9 @@ def test_the_same_fault_at_the_same_place_is_told_once():
 def test_without_a_line_the_path_tells_faults_apart():
     faults = Faults()
     for path in ("a", "b"):
-        faults.error("E180", "unknown blob 'x'", "make it first", Place(path, Origin("--set #1")))
+        faults.error(
+            "E180", "unknown blob 'x'", "make it first", SpecPosition(path, Origin("--set #1"))
+        )
 
     with pytest.raises(SpecError) as caught:
         faults.raise_if_any()
@@ -67,10 +69,10 @@ def test_faults_that_others_raise_are_collected():
 def test_a_fault_about_a_name_points_at_its_first_mention():
     text = "epoch:\n  - y = max(x.T) + ax + x * xs\n"
     faults = Faults({"job.yaml": text})
-    place = Place("epoch/t/steps[0]", Origin("job.yaml", 2, 5, 25))
+    spec_position = SpecPosition("epoch/t/steps[0]", Origin("job.yaml", 2, 5, 25))
 
-    faults.error("E180", "unknown blob 'x'", "", place, "x")
-    faults.error("E180", "unknown blob 'q'", "", place, "q")
+    faults.error("E180", "unknown blob 'x'", "", spec_position, "x")
+    faults.error("E180", "unknown blob 'q'", "", spec_position, "q")
 
     with pytest.raises(SpecError) as raised:
         faults.raise_if_any()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobrun.api import expression, steps
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.pipeline import compile_job, complete
 from jobrun.compile.python_jobs import (
     check_file_name,
@@ -279,11 +279,11 @@ def _code(vet, *arguments):
 
 @pytest.mark.parametrize("name", ["", "../a", ".a", "-a", "a/b", "a b", "a" * 65])
 def test_a_name_that_cannot_be_a_files_is_refused(name):
-    assert _code(check_file_name, name, "task", Place("x", NOWHERE)) == "E196"
+    assert _code(check_file_name, name, "task", SpecPosition("x", NOWHERE)) == "E196"
 
 
 def test_a_plain_name_is_a_name():
-    assert _code(check_file_name, "trainer_0", "node", Place("x", NOWHERE)) is None
+    assert _code(check_file_name, "trainer_0", "node", SpecPosition("x", NOWHERE)) is None
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_a_task_is_vetted_as_a_whole(task, code):
 @pytest.mark.parametrize("interval_s", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_report_needs_an_interval_that_passes(interval_s):
     report = Report(interval_s, _assign("x"))
-    assert _code(check_report, report, Place("x", NOWHERE), {}) == "E163"
+    assert _code(check_report, report, SpecPosition("x", NOWHERE), {}) == "E163"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 
 from jobrun.compile.analysis.missing_blobs import suggest_state
 from jobrun.compile.analysis.outputs import OutputTable
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FINDER, FlowAnalysis
 from jobrun.compile.job_draft.node_names import NodeNames
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, Groups, JobDraft, walk_readers
@@ -139,16 +139,20 @@ class ProbeResolver:
 
     def resolve(self, probe: Probe, path: str) -> Probe | None:
         """Set the node of each blob in a condition or metric; return None if invalid."""
-        place = Place(probe.path or path, probe.origin)
+        spec_position = SpecPosition(probe.path or path, probe.origin)
         parts: list[Expr] = []
         for expr in probe.parts:
-            part = self._resolve(expr, place) if self._is_readable(expr, place) else None
+            part = (
+                self._resolve(expr, spec_position)
+                if self._is_readable(expr, spec_position)
+                else None
+            )
             if part is None:
                 return None
             parts.append(part)
         return replace(probe, parts=tuple(parts), path=probe.path or path)
 
-    def _is_readable(self, expr: Expr, place: Place) -> bool:
+    def _is_readable(self, expr: Expr, spec_position: SpecPosition) -> bool:
         """Return whether a condition or metric can be evaluated outside any task."""
         for part in walk_expr(expr):
             if isinstance(part, Draw):
@@ -156,7 +160,7 @@ class ProbeResolver:
                     "E130",
                     "there is no random stream between epochs",
                     "draw in a task, and read the blob",
-                    place,
+                    spec_position,
                 )
                 return False
             if isinstance(part, LoopIndex) or (
@@ -164,7 +168,10 @@ class ProbeResolver:
             ):
                 name = part.name if isinstance(part, Builtin) else "iter"
                 self._faults.error(
-                    "E131", f"'{name}' has no value between epochs", _builtin_mend(name), place
+                    "E131",
+                    f"'{name}' has no value between epochs",
+                    _builtin_mend(name),
+                    spec_position,
                 )
                 return False
         # An operator that changes its argument changes the blob of any node.
@@ -175,22 +182,22 @@ class ProbeResolver:
                 "E132",
                 f"a metric or condition cannot change '{changed[0]}'",
                 "change it in a task",
-                place,
+                spec_position,
             )
             return False
         return True
 
-    def _resolve(self, expr: Expr, place: Place) -> Expr | None:
+    def _resolve(self, expr: Expr, spec_position: SpecPosition) -> Expr | None:
         faulty: list[Expr] = []
 
         def leaf(part: Expr) -> Expr:
             found: Expr | None = part
             if isinstance(part, Name):
-                found = self._resolve_blob(part.name, None, place)
+                found = self._resolve_blob(part.name, None, spec_position)
             elif isinstance(part, NodeBlob):
-                found = self._resolve_blob(part.name, part.node, place)
+                found = self._resolve_blob(part.name, part.node, spec_position)
             elif isinstance(part, OutputRead):
-                found = self._resolve_dotted(part, part.node or None, place)
+                found = self._resolve_dotted(part, part.node or None, spec_position)
             if found is None:
                 faulty.append(part)
                 return part
@@ -199,13 +206,18 @@ class ProbeResolver:
         resolved = map_expr(expr, leaf)
         return None if faulty else resolved
 
-    def _resolve_blob(self, name: str, node: str | None, place: Place) -> Expr | None:
+    def _resolve_blob(
+        self, name: str, node: str | None, spec_position: SpecPosition
+    ) -> Expr | None:
         owners = self._owners.get(name, [])
         if node is not None:
             if node in owners:
                 return NodeBlob(node, name)
             self._note_unknown(
-                name, self._readable.names.get(node, frozenset()), f" on node '{node}'", place
+                name,
+                self._readable.names.get(node, frozenset()),
+                f" on node '{node}'",
+                spec_position,
             )
             return None
         if len(owners) == 1:
@@ -214,36 +226,40 @@ class ProbeResolver:
             shown = ", ".join(f"{owner}.{name}" for owner in owners[:3])
             message = f"'{name}' is on {len(owners)} nodes"
             mend = f"write {shown}, or {{of: {name}, nodes: …, reduce: …}}"
-            self._faults.error("E133", message, mend, place)
+            self._faults.error("E133", message, mend, spec_position)
             return None
-        self._note_unknown(name, self._owners, "", place)
+        self._note_unknown(name, self._owners, "", spec_position)
         return None
 
-    def _resolve_dotted(self, read: OutputRead, node: str | None, place: Place) -> Expr | None:
+    def _resolve_dotted(
+        self, read: OutputRead, node: str | None, spec_position: SpecPosition
+    ) -> Expr | None:
         """Resolve the ``task.output`` or ``node.blob`` that a condition or metric reads."""
         if self._outputs.has_task(read.task):
-            return self._outputs.resolve(read, node, self._readable.groups, place, in_probe=True)
+            return self._outputs.resolve(
+                read, node, self._readable.groups, spec_position, in_probe=True
+            )
         nodes = self._nodes.find(read.task)
         if len(nodes) == 1:
             names = self._readable.names.get(nodes[0], frozenset())
             if read.output in names:
                 return NodeBlob(nodes[0], read.output)
-            self._note_unknown(read.output, names, f" on node '{nodes[0]}'", place)
+            self._note_unknown(read.output, names, f" on node '{nodes[0]}'", spec_position)
         elif nodes:
             message = f"'{read.task}' is {len(nodes)} nodes"
             mend = f"write {{of: {read.output}, nodes: {read.task}, reduce: …}}, or name one node"
-            self._faults.error("E133", message, mend, place)
+            self._faults.error("E133", message, mend, spec_position)
         else:
             known = [*self._nodes.names[:100], *self._outputs.task_names()]
             self._faults.error(
                 "E134",
                 f"'{read.task}' is neither a node nor a task",
                 did_you_mean(read.task, known),
-                place,
+                spec_position,
             )
         return None
 
-    def _note_unknown(self, name: str, known: Any, where: str, place: Place) -> None:
+    def _note_unknown(self, name: str, known: Any, where: str, spec_position: SpecPosition) -> None:
         tasks = (task for group in self._groups.values() for task in group.tasks)
         task = next((one for one in tasks if name in one.flow.made()), None)
         owners = self._owners.get(name)
@@ -260,7 +276,7 @@ class ProbeResolver:
         else:
             message = f"unknown blob '{name}'{where}"
             mend = did_you_mean(name, known)
-        self._faults.error("E135", message, mend, place, name)
+        self._faults.error("E135", message, mend, spec_position, name)
 
 
 def _builtin_mend(name: str) -> str:
@@ -303,7 +319,7 @@ def warn_of_idle_epochs(groups: Groups, stop: Sequence[StopCondition], faults: F
         f"the data of '{reader.name}' may end before the last epoch; epochs without a record "
         f"follow, which run setups and reports only",
         f"add {{data_finished: {reader.name}}} to 'stop' to end the job there",
-        Place(reader.path, reader.origin),
+        SpecPosition(reader.path, reader.origin),
     )
 
 
@@ -315,14 +331,14 @@ def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Fau
     named = {part for one in stop if isinstance(one, StopWhen) for part in one.probe.parts}
     for top, task in walk_readers({"epoch": groups["epoch"]}):
         for reader in readers_in(top):
-            place = Place(reader.path, reader.origin)
+            spec_position = SpecPosition(reader.path, reader.origin)
             if reader.limit == 0:
                 faults.error(
                     "E512",
                     f"reader '{reader.name}' has limit: 0, so no epoch reads a record, "
                     f"and there is no other stop condition",
                     f"use a limit of 1 or more; or {mend}",
-                    place,
+                    spec_position,
                 )
             elif (
                 isinstance(reader.source, CounterSource)
@@ -334,7 +350,7 @@ def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Fau
                     f"reader '{reader.name}' has no stop, so its data are never finished, and "
                     f"there is no other stop condition",
                     f"add a stop to the counter; or {mend}",
-                    place,
+                    spec_position,
                 )
 
 
@@ -370,7 +386,7 @@ def check_conditions_change(
             f"when the data of '{name}' have ended, no epoch changes whether "
             f"'{conditions[0].probe.text}' holds, and there is no other stop condition",
             f"add {{data_finished: {name}}} to 'stop'; or {_ENDLESS_MEND}",
-            Place(conditions[0].path, conditions[0].probe.origin),
+            SpecPosition(conditions[0].path, conditions[0].probe.origin),
         )
         return
     for one in conditions:
@@ -384,7 +400,7 @@ def check_conditions_change(
             f"no epoch changes whether '{one.probe.text}' holds{why}, and there is no other "
             f"stop condition",
             f"{change}{_ENDLESS_MEND}",
-            Place(one.path, one.probe.origin),
+            SpecPosition(one.path, one.probe.origin),
         )
 
 

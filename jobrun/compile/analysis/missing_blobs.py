@@ -7,7 +7,7 @@ from functools import cached_property
 
 from jobrun.compile.analysis.queues import must_run_concurrently
 from jobrun.compile.analysis.scopes import NodeView
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FAILED
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.core.codes import Code
@@ -44,22 +44,26 @@ class MissingBlobs:
         self._groups = groups
         self._params = params
         self._faults = faults
-        self._reported: set[tuple[str, Place]] = set()
+        self._reported: set[tuple[str, SpecPosition]] = set()
         # Task paths and names that have a fault already: no race is reported for them.
         self.unordered: set[tuple[str, str]] = set()
         # Node → state that is not checkpointed there; filled in once that is known.
         self.dropped: dict[str, frozenset[str]] = {}
 
-    def report(self, view: NodeView, position: int | None, name: str, place: Place) -> None:
-        """Report that the blob ``name``, read at ``place`` in the spec, is missing.
+    def report(
+        self, view: NodeView, position: int | None, name: str, spec_position: SpecPosition
+    ) -> None:
+        """Report that the blob ``name``, read at ``spec_position`` in the spec, is missing.
 
         ``position`` is that of the reading task; None for set-up and reports of the group.
         """
         task = view.tasks[position] if position is not None else None
-        if (name, place) in self._reported or (task is not None and task.records.are_unknown):
+        if (name, spec_position) in self._reported or (
+            task is not None and task.records.are_unknown
+        ):
             # One fault for all nodes, and none where a record might bind the name.
             return
-        self._reported.add((name, place))
+        self._reported.add((name, spec_position))
         if name in self._made_on_no_node:
             # Its task has no node, which is reported already; fixing that fixes this.
             return
@@ -75,7 +79,11 @@ class MissingBlobs:
         if explanation.code == "E182" and task is not None:
             self.unordered.add((task.path, name))
         self._faults.error(
-            explanation.code, explanation.message, explanation.mend, place, name.rsplit(":", 1)[-1]
+            explanation.code,
+            explanation.message,
+            explanation.mend,
+            spec_position,
+            name.rsplit(":", 1)[-1],
         )
 
     def _explain_special(self, view: NodeView, name: str) -> _Explanation | None:
@@ -105,7 +113,7 @@ class MissingBlobs:
     def _explain_own_task(task: TaskDraft | None, name: str) -> _Explanation | None:
         if task is None or name not in task.flow.made():
             return None
-        made = task.find_write_place(name)
+        made = task.find_write_position(name)
         return _Explanation(
             "E181",
             f"'{name}' may be read before it is assigned; the task assigns it at {made.path}",

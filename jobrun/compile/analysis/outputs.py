@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from jobrun.compile.analysis.queues import must_run_concurrently
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FlowAnalysis
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.core.lazy_dataclass import replace
@@ -50,7 +50,7 @@ class OutputTable:
         read: OutputRead,
         node: str | None,
         groups: tuple[GroupName, ...],
-        place: Place,
+        spec_position: SpecPosition,
         *,
         in_probe: bool = False,
     ) -> OutputRead | None:
@@ -60,7 +60,7 @@ class OutputTable:
             read: The read, as written.
             node: The node that reads: it means its own task's output where there is one.
             groups: The groups that have ended when the output is read.
-            place: The place of the read.
+            spec_position: The position of the read.
             in_probe: The runner reads it, and not a task.
         """
         task = self._tasks[read.task]
@@ -70,7 +70,7 @@ class OutputTable:
                 mend = f"write outputs: [{read.output}] in task '{read.task}'; "
                 mend += _quoting_mend(read.task, read.output)
             self._faults.error(
-                "E148", f"task '{read.task}' has no output '{read.output}'", mend, place
+                "E148", f"task '{read.task}' has no output '{read.output}'", mend, spec_position
             )
             return None
         if task.group not in groups:
@@ -78,7 +78,7 @@ class OutputTable:
                 "E149",
                 f"task '{read.task}' is in '{task.group}', which has not run yet",
                 "read an output of an earlier group",
-                place,
+                spec_position,
             )
             return None
         if node in task.nodes:
@@ -90,26 +90,28 @@ class OutputTable:
             mend = over if in_probe and node is None else f"run '{read.task}' on one node"
             several = f"task '{read.task}' runs on {len(task.nodes)} nodes"
             message = f"{several}, so '{read.task}.{read.output}' has several values"
-            self._faults.error("E133", message, mend, place)
+            self._faults.error("E133", message, mend, spec_position)
         return None
 
     def check_reads(self, reader: TaskDraft, nodes: Iterable[str]) -> None:
         """Check that the outputs that a task reads exist, and are of earlier tasks."""
-        for (name, output), place in self._output_reads(reader).items():
-            if not self._check_task_exists(name, output, place):
+        for (name, output), spec_position in self._output_reads(reader).items():
+            if not self._check_task_exists(name, output, spec_position):
                 continue
             other = self._tasks[name]
-            if output in self._outputs[name] and not self._check_ordered(reader, other, place):
+            if output in self._outputs[name] and not self._check_ordered(
+                reader, other, spec_position
+            ):
                 continue
             ended = GROUPS[: GROUPS.index(reader.group) + 1]
             for node in nodes:
-                self.resolve(OutputRead(name, output), node, ended, place)
+                self.resolve(OutputRead(name, output), node, ended, spec_position)
 
     def check_setup_and_reports(self, group: GroupDraft) -> None:
         """Check that the task outputs read in a group's set-up and reports exist in time."""
-        reads: dict[int, dict[tuple[str, str], Place]] = {}
+        reads: dict[int, dict[tuple[str, str], SpecPosition]] = {}
 
-        def read_by(steps: tuple[Step, ...], path: str) -> dict[tuple[str, str], Place]:
+        def read_by(steps: tuple[Step, ...], path: str) -> dict[tuple[str, str], SpecPosition]:
             # Nodes share their set-up, so it is scanned once.
             if id(steps) not in reads:
                 finder = FlowAnalysis()
@@ -126,23 +128,28 @@ class OutputTable:
                 self._check_outside(read_by(report.steps, report.path), node, group, at_end=False)
 
     def _check_outside(
-        self, reads: Mapping[tuple[str, str], Place], node: str, group: GroupDraft, *, at_end: bool
+        self,
+        reads: Mapping[tuple[str, str], SpecPosition],
+        node: str,
+        group: GroupDraft,
+        *,
+        at_end: bool,
     ) -> None:
         """Check that task outputs read in set-ups and reports are of tasks that have ended."""
         earlier = GROUPS[: GROUPS.index(group.name)]
-        for (name, output), place in reads.items():
-            if not self._check_task_exists(name, output, place):
+        for (name, output), spec_position in reads.items():
+            if not self._check_task_exists(name, output, spec_position):
                 continue
             other = self._tasks[name]
             if output not in self._outputs[name] or other.group != group.name:
-                self.resolve(OutputRead(name, output), node, earlier, place)
+                self.resolve(OutputRead(name, output), node, earlier, spec_position)
             elif not at_end:
                 self._faults.error(
                     "E149",
                     f"task '{name}' may not have ended when this is read",
                     "read an output of an earlier group, or the blob itself; the exit of a set-up "
                     "may read it",
-                    place,
+                    spec_position,
                 )
             elif node not in other.nodes and other.nodes:
                 self._faults.error(
@@ -150,14 +157,14 @@ class OutputTable:
                     f"task '{name}' runs on '{other.nodes[0]}', and may not have ended "
                     f"when those of '{node}' have",
                     "read it on its own node, or in a later group",
-                    place,
+                    spec_position,
                 )
             elif not other.rebuild and self._is_rebuilt(group, node):
                 self._faults.error(
                     "E149",
                     f"this runs again on resume, but task '{name}' does not",
                     f"give '{name}' 'rebuild: true' too, or read it in a later group",
-                    place,
+                    spec_position,
                 )
 
     @staticmethod
@@ -167,7 +174,7 @@ class OutputTable:
             task.rebuild and node in task.nodes for task in group.tasks
         )
 
-    def _check_task_exists(self, name: str, output: str, place: Place) -> bool:
+    def _check_task_exists(self, name: str, output: str, spec_position: SpecPosition) -> bool:
         if self.has_task(name):
             return True
         mend = did_you_mean(name, list(self.task_names()))
@@ -178,7 +185,9 @@ class OutputTable:
             mend = f"a param is read by its name alone: write '{output}'"
         elif name not in self._nodes and not mend.startswith("did you mean"):
             mend = f"{mend}; {_quoting_mend(name, output)}"
-        self._faults.error("E170", f"unknown task '{name}' in '{name}.{output}'", mend, place)
+        self._faults.error(
+            "E170", f"unknown task '{name}' in '{name}.{output}'", mend, spec_position
+        )
         return False
 
     def bind_nodes(self, graph: _Graph, node: str) -> _Graph:
@@ -192,7 +201,7 @@ class OutputTable:
         return replace(read, node=node if node in task.nodes else task.nodes[0])
 
     @staticmethod
-    def _output_reads(task: TaskDraft) -> dict[tuple[str, str], Place]:
+    def _output_reads(task: TaskDraft) -> dict[tuple[str, str], SpecPosition]:
         flow = task.flow
         return {**flow.reporting.outputs, **flow.inner.outputs, **flow.once.outputs}
 
@@ -201,7 +210,9 @@ class OutputTable:
         flow = task.flow
         return bool(flow.inner.outputs or flow.once.outputs or flow.reporting.outputs)
 
-    def _check_ordered(self, reader: TaskDraft, other: TaskDraft, place: Place) -> bool:
+    def _check_ordered(
+        self, reader: TaskDraft, other: TaskDraft, spec_position: SpecPosition
+    ) -> bool:
         if other.group != reader.group:
             return True
         name = other.name
@@ -210,7 +221,7 @@ class OutputTable:
                 "E149",
                 "a task cannot read its own output, which is taken when it ends",
                 "read the blob itself",
-                place,
+                spec_position,
             )
             return False
         order = self._groups[reader.group].order
@@ -223,7 +234,7 @@ class OutputTable:
                     "as a field"
                 )
             self._faults.error(
-                "E149", f"task '{name}' may not have ended when this is read", mend, place
+                "E149", f"task '{name}' may not have ended when this is read", mend, spec_position
             )
             return False
         return True

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.task_order import sort_topologically
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.core.lazy_dataclass import dataclass
@@ -23,8 +23,8 @@ class QueueEnds:
     """The tasks that write to and read from a queue in one group, in the order of the spec."""
 
     queue: Queue
-    writers: list[tuple[TaskDraft, WriteQueue, Place]] = field(default_factory=list)
-    readers: list[tuple[TaskDraft, Place]] = field(default_factory=list)
+    writers: list[tuple[TaskDraft, WriteQueue, SpecPosition]] = field(default_factory=list)
+    readers: list[tuple[TaskDraft, SpecPosition]] = field(default_factory=list)
 
 
 def find_queue_ends(group: GroupDraft) -> dict[str, QueueEnds]:
@@ -32,9 +32,9 @@ def find_queue_ends(group: GroupDraft) -> dict[str, QueueEnds]:
     found: dict[str, QueueEnds] = {}
     for task in group.tasks:
         records = task.records
-        for one, place in zip(records.write, records.write_at, strict=True):
+        for one, spec_position in zip(records.write, records.write_at, strict=True):
             found.setdefault(one.queue.name, QueueEnds(one.queue)).writers.append(
-                (task, one, place)
+                (task, one, spec_position)
             )
         if isinstance(records.read, ReadQueue):
             queue = records.read.queue
@@ -60,7 +60,7 @@ def check_queues(
                 f"no task writes to queue '{queue.name}' or reads from it",
                 f"write to it with write: {{{queue.name}: [x]}} and read it with read: "
                 f"{queue.name}, or remove it",
-                Place(queue.path, queue.origin),
+                SpecPosition(queue.path, queue.origin),
             )
     for name, group in groups.items():
         elsewhere = {one: other for other, found in ends.items() if other != name for one in found}
@@ -89,14 +89,14 @@ def _check_ends(
     ]
     for key, verb, missing, here, there in sides:
         if here and not there:
-            task, place = here[0]
+            task, spec_position = here[0]
             other = elsewhere.get(name)
             within = f" in '{group}'" if other else ""
             message = f"task '{task.name}' {verb} queue '{name}', and no task{within} {missing} it"
             mend = f"{_other_end(key, name)} in another task of '{group}'"
             if other:
                 mend += f"; each group has its own queue, so '{other}' does not count"
-            faults.error("E192", message, mend, place)
+            faults.error("E192", message, mend, spec_position)
         elif not ends.queue.shared:
             _check_nodes(name, verb, missing, here, there, faults)
 
@@ -109,12 +109,12 @@ def _check_nodes(
     name: str,
     verb: str,
     missing: str,
-    here: list[tuple[TaskDraft, Place]],
+    here: list[tuple[TaskDraft, SpecPosition]],
     there: list[TaskDraft],
     faults: Faults,
 ) -> None:
     nodes = {node for task in there for node in task.nodes}
-    for task, place in here:
+    for task, spec_position in here:
         alone = next((node for node in task.nodes if node not in nodes), None)
         if alone is not None:
             faults.error(
@@ -123,7 +123,7 @@ def _check_nodes(
                 f"there {missing} it",
                 f"run '{there[0].name}' on that node too, or set "
                 f"'shared: true' to use one queue for all nodes",
-                place,
+                spec_position,
             )
             return
 
@@ -133,7 +133,7 @@ def _check_same_names(ends: QueueEnds, faults: Faults) -> None:
     if not ends.writers:
         return
     first, sent, at = ends.writers[0]
-    for task, one, place in ends.writers[1:]:
+    for task, one, spec_position in ends.writers[1:]:
         if one.names != sent.names:
             faults.error(
                 "E193",
@@ -141,10 +141,10 @@ def _check_same_names(ends: QueueEnds, faults: Faults) -> None:
                 f"'{ends.queue.name}', and task '{first.name}' sends {', '.join(sent.names)}, at "
                 f"{at.origin}",
                 "send the same blobs in the same order, or use two queues",
-                place,
+                spec_position,
             )
 
-    for task, place in ends.readers:
+    for task, spec_position in ends.readers:
         read = task.records.read
         if isinstance(read, ReadQueue) and read.names not in ((), sent.names):
             faults.error(
@@ -152,7 +152,7 @@ def _check_same_names(ends: QueueEnds, faults: Faults) -> None:
                 f"task '{task.name}' reads {', '.join(read.names)} from queue "
                 f"'{ends.queue.name}', and task '{first.name}' sends {', '.join(sent.names)}",
                 "read the blobs that are sent, in the same order",
-                place,
+                spec_position,
             )
 
 
@@ -161,7 +161,7 @@ def _check_order(ends: QueueEnds, faults: Faults) -> None:
     queue = ends.queue
     if not queue.ordered or not ends.writers:
         return
-    task, _, place = ends.writers[-1]
+    task, _, spec_position = ends.writers[-1]
     read = task.records.read
     if len(ends.writers) > 1:
         message = f"task '{ends.writers[0][0].name}' also writes to it"
@@ -178,7 +178,7 @@ def _check_order(ends: QueueEnds, faults: Faults) -> None:
         "E124",
         f"queue '{queue.name}' is ordered, but {message}: the order of their records is undefined",
         mend,
-        place,
+        spec_position,
     )
 
 
@@ -196,7 +196,7 @@ def _check_on_error(task: TaskDraft, faults: Faults) -> None:
             f"after a failure, the tasks at the other end would have processed only some "
             f"of the records",
             "remove 'on_error': if one task of a pipeline fails, all of it fails",
-            task.place,
+            task.spec_position,
         )
 
 

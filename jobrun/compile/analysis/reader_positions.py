@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jobrun.compile.analysis.state import KeptNames
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, Groups, TaskDraft, walk_readers
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import replace
@@ -71,7 +71,7 @@ def check_saved_positions(
                 f"'{node}' holds the position of reader '{next(iter(shares))}', "
                 f"but is not checkpointed",
                 f"add '{node}'",
-                Place("checkpoint.nodes", saved_at),
+                SpecPosition("checkpoint.nodes", saved_at),
             )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from jobrun.compile.analysis.scopes import NodeView
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.definite_assignment import Status
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, Groups, walk_readers
 from jobrun.compile.types.job_types import Types, infer_job_types
@@ -55,8 +55,8 @@ class _Name:
     """The status of one name after the steps of init that were walked through."""
 
     status: Status
-    rebuilt: Place | None = None
-    made: Place | None = None
+    rebuilt: SpecPosition | None = None
+    made: SpecPosition | None = None
     is_called: bool = True
 
 
@@ -96,14 +96,14 @@ def _classify(view: NodeView, faults: Faults) -> KeptNames:
     constants: list[str] = []
     names = _walk_tasks(view)
     for name, one in names.items():
-        place = one.made or one.rebuilt
-        if one.status is Status.MAYBE and place is not None:
+        spec_position = one.made or one.rebuilt
+        if one.status is Status.MAYBE and spec_position is not None:
             faults.error(
                 "E179",
                 f"'{name}' may not exist after init, but state must always exist",
                 "make it on every path: in each branch, and before a loop that may have no "
                 "iteration; or set 'workspace: private' on the task if it is not state",
-                place,
+                spec_position,
             )
         elif one.status is Status.SET and one.rebuilt is not None and one.made is not None:
             faults.error(
@@ -136,18 +136,18 @@ def _walk_tasks(view: NodeView) -> dict[str, _Name]:
             one = _touch(names, name, task.flow.total.end.get(name))
             one.is_called = one.is_called and task.flow.is_only("called", name)
             if task.rebuild:
-                one.rebuilt = one.rebuilt or task.find_write_place(name)
+                one.rebuilt = one.rebuilt or task.find_write_position(name)
             else:
-                one.made = one.made or task.find_write_place(name)
+                one.made = one.made or task.find_write_position(name)
     _walk_setup(view, view.exit.end, names)
     return names
 
 
 def _walk_setup(view: NodeView, end: Mapping[str, Status], names: dict[str, _Name]) -> None:
-    for name, place in view.around.writes.items():
+    for name, spec_position in view.around.writes.items():
         if name in end and view.shared_scope(name) is Scope.NODE:
             one = _touch(names, name, end[name])
-            one.made = one.made or place
+            one.made = one.made or spec_position
 
 
 def _is_made_by_callables(known: _Name | None) -> bool:
@@ -185,7 +185,7 @@ def check_layouts(
         if one.name not in names:
             mend = did_you_mean(one.name, names) if names else "make it in init, or remove it"
             message = f"'{one.name}' is not state: no task of init makes it, or it is not saved"
-            faults.error("E044", message, mend, Place(one.path, one.origin))
+            faults.error("E044", message, mend, SpecPosition(one.path, one.origin))
 
 
 def check_types(job: Job, faults: Faults) -> Types:
@@ -203,7 +203,7 @@ def check_types(job: Job, faults: Faults) -> Types:
                 "E045",
                 f"'{one.name}' on node '{flat[0]}' is a scalar, which has no rows",
                 "declare it replicated if all nodes have the same value, or keep it in an array",
-                Place(one.path, one.origin),
+                SpecPosition(one.path, one.origin),
             )
     faults.extend(types.faults)
     return types
@@ -258,7 +258,7 @@ def check_state_dirs(
                 "E120",
                 f"'{node}' holds the 'state_dir' {name} of a program, but is not checkpointed",
                 f"add '{node}'",
-                Place("checkpoint.nodes", saved_at),
+                SpecPosition("checkpoint.nodes", saved_at),
             )
 
 

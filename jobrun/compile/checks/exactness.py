@@ -1,4 +1,4 @@
-"""Find the places in a job because of which a resumed run may be inexact: differ in its bits."""
+"""Find the parts of a job because of which a resumed run may be inexact: differ in its bits."""
 
 from __future__ import annotations
 
@@ -120,9 +120,9 @@ def _report_reasons(task: TaskDraft, view: NodeView) -> Iterator[tuple[str, str]
     """Yield why a task is not exact: a timed report writes a blob that other steps use."""
     flow = task.flow
     used = {*flow.inner.names(), *flow.once.names(), *flow.outputs}
-    for name, place in {**flow.reporting.atomic, **flow.reporting.writes}.items():
+    for name, spec_position in {**flow.reporting.atomic, **flow.reporting.writes}.items():
         if view.shared_scope(name) is not None or name in used:
-            yield place.path, f"a timed report writes '{strip_prefix(name)}'"
+            yield spec_position.path, f"a timed report writes '{strip_prefix(name)}'"
 
 
 def _find_counting_tasks(view: NodeView) -> dict[str, int]:
@@ -182,9 +182,9 @@ def _used_expressions(step: Step) -> Iterator[tuple[Expr, str]]:
 
 def _group_report_reasons(report: Report, view: NodeView) -> Iterator[tuple[str, str]]:
     uses = view.report_uses(report)
-    for name, place in {**uses.atomic, **uses.writes}.items():
+    for name, spec_position in {**uses.atomic, **uses.writes}.items():
         if view.shared_scope(name) is not None:
-            yield place.path, f"a timed report writes '{strip_prefix(name)}'"
+            yield spec_position.path, f"a timed report writes '{strip_prefix(name)}'"
 
 
 @cache
@@ -236,9 +236,9 @@ def _queue_reader_reasons(ends: QueueEnds) -> Reasons:
     """Yield why a resumed run may read other records from a queue, and so is not exact."""
     queue = ends.queue
     if len(ends.readers) > 1 or any(queue.shared and len(t.nodes) > 1 for t, _ in ends.readers):
-        task, place = ends.readers[-1]
+        task, spec_position = ends.readers[-1]
         yield (
-            place.path,
+            spec_position.path,
             f"which records task '{task.name}' gets from queue '{queue.name}' depends on timing",
         )
     varies = "depends on timing"
@@ -254,9 +254,12 @@ def _queue_reader_reasons(ends: QueueEnds) -> Reasons:
 def _instance_reasons(task: TaskDraft, view: NodeView) -> Reasons:
     """Yield why ``instances`` make a task inexact: timing decides which gets a record."""
     gets = "which instance gets which record depends on timing"
-    for name, place in task.flow.carried.items():
+    for name, spec_position in task.flow.carried.items():
         if view.scope(task, name) is Scope.INSTANCE:
-            yield place.path, f"{gets}, and '{strip_prefix(name)}' is what the last one wrote"
+            yield (
+                spec_position.path,
+                f"{gets}, and '{strip_prefix(name)}' is what the last one wrote",
+            )
     for step, reason in _find_distinguishing_steps(task):
         yield step.path, f"{gets}, and {reason}"
     if task.outputs:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.graph.expressions import Name
 from jobrun.graph.readers import (
     BlobSource,
@@ -28,12 +28,12 @@ _MEND = "use epochs such as 1ep, or a duration such as 10m"
 Obstacle = tuple[str, str]
 
 
-def check_mid_epoch_saves(job: Job, place: Place, faults: Faults) -> None:
+def check_mid_epoch_saves(job: Job, spec_position: SpecPosition, faults: Faults) -> None:
     """Check that a job with ``checkpoint.every: N records`` can be saved between records.
 
     Args:
         job: The job.
-        place: The place of ``checkpoint.every``.
+        spec_position: The position of ``checkpoint.every``.
         faults: Collects what is wrong.
     """
     if job.checkpoint.every_records:
@@ -43,11 +43,11 @@ def check_mid_epoch_saves(job: Job, place: Place, faults: Faults) -> None:
                 "only complete epochs are uploaded: saves within an epoch stay in the "
                 "directory of the run",
                 "save complete epochs more often if the copy must be more recent",
-                place,
+                spec_position,
             )
         for message, mend in find_obstacles(job):
             text = f"checkpoints within an epoch are not supported {message}"
-            note_unsupported(faults, text, f"{mend}, or {_MEND}", place)
+            note_unsupported(faults, text, f"{mend}, or {_MEND}", spec_position)
 
 
 def find_obstacles(job: Job) -> Iterator[Obstacle]:
@@ -133,6 +133,6 @@ def _walk_values(thing: Any) -> Iterator[Any]:
             yield from _walk_values(getattr(thing, item.name))
 
 
-def note_unsupported(faults: Faults, message: str, mend: str, place: Place) -> None:
+def note_unsupported(faults: Faults, message: str, mend: str, spec_position: SpecPosition) -> None:
     """Add the fault that a feature of a job does not permit mid-epoch saves."""
-    faults.error("E190", message, mend, place)
+    faults.error("E190", message, mend, spec_position)

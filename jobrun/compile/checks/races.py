@@ -12,7 +12,7 @@ from collections.abc import Container, Iterator, Mapping
 from jobrun.compile.analysis.queues import must_run_concurrently
 from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.checks.visibility import strip_prefix
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.query import walk
@@ -21,8 +21,8 @@ from jobrun.graph.types import Scope
 
 _READS, _COUNTS, _WRITES = "reads", "counts in", "writes"
 
-# A blob, the nodes it is pulled from, and the place of the pull.
-_Pulled = tuple[str, tuple[str, ...], Place]
+# A blob, the nodes it is pulled from, and the position of the pull.
+_Pulled = tuple[str, tuple[str, ...], SpecPosition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class _Use:
 
     position: int
     kind: str
-    place: Place
+    spec_position: SpecPosition
 
 
 def check_races(view: NodeView, reported: Container[tuple[str, str]], faults: Faults) -> None:
@@ -50,8 +50,8 @@ def check_races(view: NodeView, reported: Container[tuple[str, str]], faults: Fa
             continue
         if task.instances > 1:
             _check_instances(view, task, faults)
-        for name, (kind, place) in _find_uses(view, task).items():
-            uses.setdefault(name, []).append(_Use(position, kind, place))
+        for name, (kind, spec_position) in _find_uses(view, task).items():
+            uses.setdefault(name, []).append(_Use(position, kind, spec_position))
     for name, found in uses.items():
         if (
             len(found) > 1
@@ -77,12 +77,12 @@ def check_pulls(
     """
     around = [steps for one in group.setups.values() for s in one for steps in (s.init, s.exit)]
     around += [report.steps for one in group.reports.values() for report in one]
-    for _, _, place in dict.fromkeys(read for steps in around for read in _pulls(steps)):
-        _note_setup_pull(place, faults)
+    for _, _, spec_position in dict.fromkeys(read for steps in around for read in _pulls(steps)):
+        _note_setup_pull(spec_position, faults)
     for position, task in enumerate(group.tasks):
         if task.has_operators_only:
             continue
-        for name, nodes, place in _task_pulls(task):
+        for name, nodes, spec_position in _task_pulls(task):
             missing = []
             for node in nodes:
                 view = views.get(node)
@@ -91,12 +91,12 @@ def check_pulls(
                 ):
                     missing.append(node)
                 elif view is not None:
-                    _check_race(view, position, name, place, faults)
+                    _check_race(view, position, name, spec_position, faults)
             if missing:
-                _note_missing(name, missing, place, faults)
+                _note_missing(name, missing, spec_position, faults)
 
 
-def _find_uses(view: NodeView, task: TaskDraft) -> dict[str, tuple[str, Place]]:
+def _find_uses(view: NodeView, task: TaskDraft) -> dict[str, tuple[str, SpecPosition]]:
     """Map each blob that tasks share to one task's most race-prone use of it: write or read."""
     flow, shared = task.flow, view.shared
     reads, atomic, writes = flow.inner.reads, flow.inner.atomic, flow.inner.writes
@@ -104,14 +104,16 @@ def _find_uses(view: NodeView, task: TaskDraft) -> dict[str, tuple[str, Place]]:
         reads = {**reads, **flow.once.reads}
         atomic = {**flow.reporting.atomic, **atomic, **flow.once.atomic}
         writes = {**flow.reporting.writes, **writes, **flow.once.writes}
-    uses = {name: (_READS, place) for name, place in reads.items() if name in shared}
-    for name, place in atomic.items():
+    uses = {
+        name: (_READS, spec_position) for name, spec_position in reads.items() if name in shared
+    }
+    for name, spec_position in atomic.items():
         if name in shared:
             # A plain read of a counter is not protected by atomic updates.
-            uses[name] = (_WRITES if name in reads else _COUNTS, place)
-    for name, place in writes.items():
+            uses[name] = (_WRITES if name in reads else _COUNTS, spec_position)
+    for name, spec_position in writes.items():
         if name in shared:
-            uses[name] = (_WRITES, place)
+            uses[name] = (_WRITES, spec_position)
     return uses
 
 
@@ -146,8 +148,8 @@ def _report_race(view: NodeView, name: str, one: _Use, two: _Use, faults: Faults
     verb = {_READS: "reads", _COUNTS: "changes", _WRITES: "writes"}
     message = (
         f"tasks '{first.name}' and '{second.name}' race on '{strip_prefix(name)}': the one "
-        f"{verb[one.kind]} it at {one.place.path} ({one.place.origin}), the other "
-        f"{verb[two.kind]} it at {two.place.path}"
+        f"{verb[one.kind]} it at {one.spec_position.path} ({one.spec_position.origin}), the other "
+        f"{verb[two.kind]} it at {two.spec_position.path}"
     )
     mend = f"order them, for example with needs: [{first.name}] in '{second.name}'"
     if must_run_concurrently(view.group, one.position, two.position):
@@ -156,15 +158,17 @@ def _report_race(view: NodeView, name: str, one: _Use, two: _Use, faults: Faults
             f"queues connect them, so neither can wait for the other: use '{strip_prefix(name)}' "
             f"in only one of them, and send what the other needs as a field of the records"
         )
-    faults.error("E177", message, mend, two.place)
+    faults.error("E177", message, mend, two.spec_position)
 
 
 def _check_instances(view: NodeView, task: TaskDraft, faults: Faults) -> None:
     flow = task.flow
     writes = {**flow.reporting.writes, **flow.inner.writes}
     counts = {**flow.reporting.atomic, **flow.inner.atomic}
-    mixed = {name: place for name, place in counts.items() if name in flow.inner.reads}
-    for name, place in {**mixed, **writes}.items():
+    mixed = {
+        name: spec_position for name, spec_position in counts.items() if name in flow.inner.reads
+    }
+    for name, spec_position in {**mixed, **writes}.items():
         scope = view.scope(task, name)
         if scope is Scope.INSTANCE:
             continue
@@ -174,7 +178,7 @@ def _check_instances(view: NodeView, task: TaskDraft, faults: Faults) -> None:
             f"a blob of {owner[scope]}"
         )
         mend = "use an atomic operator, collect an output per instance, or write hogwild: true"
-        faults.error("E178", message, mend, place)
+        faults.error("E178", message, mend, spec_position)
 
 
 def _task_pulls(task: TaskDraft) -> Iterator[_Pulled]:
@@ -191,7 +195,7 @@ def _pulls(steps: tuple[Step, ...]) -> Iterator[_Pulled]:
     for step in walk(steps):
         if isinstance(step, Pull):
             for one in step.blobs:
-                yield one.name, one.nodes, Place(step.path, step.origin)
+                yield one.name, one.nodes, SpecPosition(step.path, step.origin)
 
 
 def _is_made_before(view: NodeView, position: int, name: str, reader: TaskDraft) -> bool:
@@ -206,7 +210,9 @@ def _is_made_before(view: NodeView, position: int, name: str, reader: TaskDraft)
     )
 
 
-def _check_race(view: NodeView, position: int, name: str, place: Place, faults: Faults) -> None:
+def _check_race(
+    view: NodeView, position: int, name: str, spec_position: SpecPosition, faults: Faults
+) -> None:
     order = view.group.order
     reader = view.group.tasks[position]
     if not order.is_sound or reader.hogwild:
@@ -217,43 +223,43 @@ def _check_race(view: NodeView, position: int, name: str, place: Place, faults: 
             continue
         if other == position and reader.nodes == (view.node,):
             message = f"task '{task.name}' writes '{name}', and pulls it from its own node"
-            faults.error("E272", message, f"read '{name}' itself", place)
+            faults.error("E272", message, f"read '{name}' itself", spec_position)
         elif other == position:
             message = (
                 f"task '{task.name}' races with itself on '{name}': on one node it writes it at "
-                f"{task.find_write_place(name).path}, while on another it pulls it from there"
+                f"{task.find_write_position(name).path}, while on another it pulls it from there"
             )
             mend = (
                 "pull it in a separate task that returns it as an output, and let this task need it"
             )
-            faults.error("E272", message, mend, place)
+            faults.error("E272", message, mend, spec_position)
         elif not (order.is_before(other, position) or order.is_before(position, other)):
             message = (
                 f"tasks '{task.name}' and '{reader.name}' race on '{name}' of node '{view.node}': "
-                f"the one writes it at {task.find_write_place(name).path}, the other pulls it"
+                f"the one writes it at {task.find_write_position(name).path}, the other pulls it"
             )
             mend = f"order them, for example with needs: [{task.name}]"
-            faults.error("E272", message, mend, place)
+            faults.error("E272", message, mend, spec_position)
             return
     if name in view.around.writes:
         message = f"set-up of node '{view.node}' writes '{name}', and the two are not ordered"
-        faults.error("E272", message, "write it in a task that this one needs", place)
+        faults.error("E272", message, "write it in a task that this one needs", spec_position)
 
 
-def _note_missing(name: str, nodes: list[str], place: Place, faults: Faults) -> None:
+def _note_missing(name: str, nodes: list[str], spec_position: SpecPosition, faults: Faults) -> None:
     shown = ", ".join(f"'{node}'" for node in nodes[:3]) + (" …" if len(nodes) > 3 else "")
     faults.error(
         "E273",
         f"the global blob '{name}' may not exist on {shown} when it is pulled",
         "make it in init, or in a task of a global group that this one needs",
-        place,
+        spec_position,
     )
 
 
-def _note_setup_pull(place: Place, faults: Faults) -> None:
+def _note_setup_pull(spec_position: SpecPosition, faults: Faults) -> None:
     faults.error(
         "E272",
         "set-up around all tasks of a node cannot pull: tasks of other nodes do not wait for it",
         "pull in a task",
-        place,
+        spec_position,
     )

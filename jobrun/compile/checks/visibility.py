@@ -14,7 +14,7 @@ from functools import cached_property
 
 from jobrun.compile.analysis.missing_blobs import MissingBlobs
 from jobrun.compile.analysis.scopes import NodeView
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FAILED, FlowAnalysis, FlowProblem, Status
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft, TaskFlow
 from jobrun.core.lazy_dataclass import dataclass
@@ -134,18 +134,18 @@ class VisibilityCheck:
             self._written_names(flow) if self.owned.constants else {},
             {**flow.inner.deletes, **flow.once.deletes, **flow.reporting.deletes},
         )
-        for name, place in flow.exit_needs.items():
+        for name, spec_position in flow.exit_needs.items():
             if self.view.scope(task, name) is Scope.INSTANCE:
                 self.faults.error(
                     "E187",
                     f"'{name}' belongs to one instance, and no longer exists when the "
                     f"task's exit runs",
                     "read it in the exit of 'instance', or make it in the init of 'task'",
-                    place,
+                    spec_position,
                 )
 
-    def _written_names(self, flow: TaskFlow) -> dict[str, Place]:
-        """Map each blob that a task writes to the place in the spec, to check its visibility.
+    def _written_names(self, flow: TaskFlow) -> dict[str, SpecPosition]:
+        """Map each blob that a task writes to the position in the spec, to check its visibility.
 
         To lend is to pass to a callable, which may change an object that ``init`` left.
         """
@@ -157,8 +157,8 @@ class VisibilityCheck:
             **flow.once.writes,
         }
         return {
-            name: place
-            for name, place in written.items()
+            name: spec_position
+            for name, spec_position in written.items()
             if not (name in self.owned.callables and flow.is_only("lent", name))
         }
 
@@ -176,7 +176,7 @@ class VisibilityCheck:
                 key = "blobs" if isinstance(reader.source, BlobSource) else "fields"
                 source = f" of reader '{reader.name}'"
                 mend = f"rename the field, for example {key}: {{{name}_row: …}}"
-                where = Place(reader.path, reader.origin)
+                where = SpecPosition(reader.path, reader.origin)
             elif read is not None:
                 source = f" from queue '{read.queue.name}'"
             # A race on the same name would be a second fault with the same cause.
@@ -192,13 +192,18 @@ class VisibilityCheck:
             )
 
     def _check_needs(
-        self, needs: Mapping[str, Place], position: int | None, is_there: Callable[[str], bool]
+        self,
+        needs: Mapping[str, SpecPosition],
+        position: int | None,
+        is_there: Callable[[str], bool],
     ) -> None:
-        for name, place in needs.items():
+        for name, spec_position in needs.items():
             if not is_there(name):
-                self.missing.report(self.view, position, name, place)
+                self.missing.report(self.view, position, name, spec_position)
 
-    def _check_protected(self, writes: Mapping[str, Place], deletes: Mapping[str, Place]) -> None:
+    def _check_protected(
+        self, writes: Mapping[str, SpecPosition], deletes: Mapping[str, SpecPosition]
+    ) -> None:
         # Looked up by name: a job may have far more state than one task touches.
         constants, state = self.owned.constants, self.owned.state
         for name in sorted(constants.intersection(writes)):
@@ -239,7 +244,7 @@ def check_tolerant_writes(view: NodeView, faults: Faults) -> None:
                     f"'{strip_prefix(name)}', {_OWNERS[scope]}: a failure could leave "
                     f"it incomplete",
                     "use another blob name in a private workspace, or remove 'on_error'",
-                    task.find_write_place(name),
+                    task.find_write_position(name),
                 )
 
 
@@ -253,7 +258,7 @@ def check_tolerant_tasks(group: GroupDraft, faults: Faults) -> None:
                 f"task '{task.name}' has 'on_error: warn', so its output "
                 f"'{task.outputs[0].name}' may not exist",
                 "remove the outputs, or 'on_error'",
-                Place(task.path, task.place.origin),
+                SpecPosition(task.path, task.spec_position.origin),
             )
         for need in task.needs:
             if need in tolerant:
@@ -262,7 +267,7 @@ def check_tolerant_tasks(group: GroupDraft, faults: Faults) -> None:
                     f"task '{task.name}' needs '{need}', which has 'on_error: warn' and "
                     "may have failed",
                     f"remove the need, or 'on_error' of '{need}'",
-                    Place(task.path, task.place.origin),
+                    SpecPosition(task.path, task.spec_position.origin),
                 )
 
 
@@ -280,33 +285,33 @@ def note_problems(problems: list[FlowProblem], faults: Faults, *, hogwild: bool)
     """Add faults about visibility in steps: deleted blobs read, protected blobs written."""
     for problem in problems:
         name = strip_prefix(problem.name)
-        kind, place = problem.kind, problem.place
+        kind, spec_position = problem.kind, problem.spec_position
         if kind == "deleted":
             faults.error(
                 "E188",
                 f"'{name}' may have been deleted before it is read here",
                 "delete it later, or assign it again before",
-                place,
+                spec_position,
             )
         elif kind == "endless":
             faults.error(
                 "E189",
                 "this loop never ends: it contains no stop",
                 "add a 'stop_if', or a count",
-                place,
+                spec_position,
             )
         elif kind == "unreachable":
             faults.warn(
                 "W131",
                 "this step is unreachable: the one before it always leaves",
                 "remove it, or make the stop conditional",
-                place,
+                spec_position,
             )
         elif not hogwild:
-            other = problem.other or place
+            other = problem.other or spec_position
             faults.error(
                 "E185",
-                f"branches of 'parallel' race on '{name}': it is written at {place.path} "
+                f"branches of 'parallel' race on '{name}': it is written at {spec_position.path} "
                 f"and used at {other.path}",
                 "use a separate blob in each branch, and combine them afterwards",
                 other,

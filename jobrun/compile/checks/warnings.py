@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from jobrun.compile.analysis.state import KeptNames
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.tasks_and_groups import Groups, JobDraft, TaskDraft
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
@@ -33,13 +33,13 @@ def warn_of_mistakes(
     groups = draft.groups
     lent = {name for task in groups["epoch"].tasks for name in task.flow.lent()}
     if policy.enabled and not any(one.state or lent & {*one.callables} for one in kept.values()):
-        place = Place("init", groups["init"].origin)
+        spec_position = SpecPosition("init", groups["init"].origin)
         faults.warn(
             "W132",
             "init makes no state, so checkpoints are empty and a resumed run starts without data",
             "make the blobs that change between epochs in a task of init, "
             "or write checkpoint: none",
-            place,
+            spec_position,
         )
     for task in groups["download"].tasks:
         if any(_fetches(task)):
@@ -48,7 +48,7 @@ def warn_of_mistakes(
                 f"task '{task.name}' seems to fetch data, but 'download' runs once, "
                 f"after the last epoch",
                 "move the task to init; 'download' collects results",
-                task.place,
+                task.spec_position,
             )
     if policy.node_dir:
         _warn_of_remote_results(groups, faults)
@@ -64,7 +64,7 @@ def _warn_of_remote_results(groups: Groups, faults: Faults) -> None:
                 f"task '{task.name}' writes into ${{run.dir}}, which with 'node_dir' "
                 f"may be a local directory on the node's machine",
                 "save on a node on the master's machine, and pull the values there",
-                task.place,
+                task.spec_position,
             )
 
 
@@ -107,10 +107,10 @@ def _warn_of_unused_nodes(draft: JobDraft, faults: Faults) -> None:
         families.setdefault(node.family, []).append(node)
     for family, members in families.items():
         if used.isdisjoint(node.name for node in members):
-            place = Place(f"nodes.{family}", members[0].origin)
+            spec_position = SpecPosition(f"nodes.{family}", members[0].origin)
             faults.warn(
                 "W133",
                 f"no task runs on node '{family}'",
                 f"remove it, or write node: {family} in a task",
-                place,
+                spec_position,
             )

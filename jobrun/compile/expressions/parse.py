@@ -59,7 +59,7 @@ def parse_expression(value: Any, origin: Origin, path: str, params: Params) -> E
     Args:
         value: Text is read as an expression; a bool, number or None is itself; a list or
             tuple is a list of expressions.
-        origin: Its place in the spec; faults point into it.
+        origin: Its position in the spec; faults point into it.
         path: Its path in the spec, for faults.
         params: The params, which are replaced by their values.
 
@@ -91,7 +91,7 @@ def parse_statement(text: str, origin: Origin, path: str, params: Params) -> Op:
 
     Args:
         text: The statement.
-        origin: Its place in the spec, also the operator's; faults point into it.
+        origin: Its position in the spec, also the operator's; faults point into it.
         path: The step's path, which becomes that of the operator.
         params: The params, which are replaced by their values.
 
@@ -119,7 +119,7 @@ def _parse_items(
         raise SpecError.of("E108", message, "load them from a file", where=origin, path=path)
     items: list[Expr] = []
     faults: list[Fault] = []
-    # The place of an item is not known here; its offsets would point to wrong columns.
+    # The position of an item is not known here; its offsets would point to wrong columns.
     whole = Origin(origin.file, origin.line, origin.column, origin.length)
     for value in values:
         try:

@@ -1,4 +1,4 @@
-"""Hold the source text of an expression: find places in it, split it at placeholders."""
+"""Hold the source text of an expression: find positions in it, split it at placeholders."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _PLACEHOLDER = lazy_pattern(r"\$\$|\$\{([^{}]*)(\}?)")
 
 @dataclass(frozen=True, slots=True)
 class SourceText:
-    """The text of one expression or statement of a spec, with its place.
+    """The text of one expression or statement of a spec, with its position.
 
     Attributes:
         text: The text.
-        origin: Its place in the spec.
+        origin: Its position in the spec.
         path: Its path in the spec, for faults.
     """
 
@@ -80,7 +80,7 @@ class Findings:
     def add(
         self, code: Code, message: str, mend: str, node: ast.expr | ast.stmt | ast.keyword | None
     ) -> None:
-        """Add a fault to those of a source text, at the place of a Python ``ast`` node."""
+        """Add a fault to those of a source text, at the position of a Python ``ast`` node."""
         at = None if node is None else self.scalar.at(node)
         length = 1 if node is None else self.scalar.length(node)
         self.faults.append(self.scalar.fault(code, message, mend, at, length))

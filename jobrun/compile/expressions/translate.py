@@ -135,8 +135,8 @@ class Translator:
 
     def _refuse(self, node: ast.AST) -> Expr:
         refusal = UNSUPPORTED_FORMS.get(type(node), OTHER_FORM)
-        place = node if isinstance(node, ast.expr) else None
-        self.findings.add("E102", *refusal, place)
+        expression = node if isinstance(node, ast.expr) else None
+        self.findings.add("E102", *refusal, expression)
         return UNREADABLE
 
     def _give_up(self, message: str, node: ast.expr) -> None:
@@ -145,8 +145,8 @@ class Translator:
 
     def _add_faults(self, faults: list[CallFault], node: ast.Call) -> None:
         for fault in faults:
-            place = _faulty_argument(node, fault.argument)
-            self.findings.add(fault.code, fault.message, fault.mend, place)
+            culprit = _faulty_argument(node, fault.argument)
+            self.findings.add(fault.code, fault.message, fault.mend, culprit)
 
     def _constant(self, node: ast.Constant) -> Expr:
         value = node.value

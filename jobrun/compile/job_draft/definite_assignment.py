@@ -1,7 +1,7 @@
 """Analyse definite assignment: the blobs that steps need, bind and delete on every path.
 
 Each block is analysed once, from an unknown start, and summarised relative to it; the summary
-is then applied at the place of the block. So the work is linear in the number of steps, also for
+is then applied at the position of the block. So the work is linear in the number of steps, also for
 nested loops, and one summary of a task serves all its nodes. Of tasks whose steps differ in names
 only, the first is analysed: what steps do to names does not depend on what these are, but on which
 of them are the same.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Literal, assert_never
 
-from jobrun.compile.faults import Place
+from jobrun.compile.faults import SpecPosition
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.blob_access import Access, AccessFinder
 from jobrun.graph.effects import Effect
@@ -44,7 +44,7 @@ _State = dict[str, Status]
 
 @dataclass(slots=True)
 class NameUses:
-    """The places where steps first use each name, by kind of use, in the order of the text.
+    """The positions where steps first use each name, by kind of use, in the order of the text.
 
     Attributes:
         called: The writes that bind what a callable returns.
@@ -53,51 +53,51 @@ class NameUses:
         functions: The operators that are called.
     """
 
-    reads: dict[str, Place] = field(default_factory=dict)
-    writes: dict[str, Place] = field(default_factory=dict)
-    atomic: dict[str, Place] = field(default_factory=dict)
-    deletes: dict[str, Place] = field(default_factory=dict)
-    outputs: dict[tuple[str, str], Place] = field(default_factory=dict)
-    called: dict[str, Place] = field(default_factory=dict)
-    lent: dict[str, Place] = field(default_factory=dict)
-    firm: dict[str, Place] = field(default_factory=dict)
+    reads: dict[str, SpecPosition] = field(default_factory=dict)
+    writes: dict[str, SpecPosition] = field(default_factory=dict)
+    atomic: dict[str, SpecPosition] = field(default_factory=dict)
+    deletes: dict[str, SpecPosition] = field(default_factory=dict)
+    outputs: dict[tuple[str, str], SpecPosition] = field(default_factory=dict)
+    called: dict[str, SpecPosition] = field(default_factory=dict)
+    lent: dict[str, SpecPosition] = field(default_factory=dict)
+    firm: dict[str, SpecPosition] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
 
-    def note(self, access: Access, place: Place) -> None:
+    def note(self, access: Access, spec_position: SpecPosition) -> None:
         """Add the names that a step reads, assigns or deletes, for definite assignment."""
         reads, writes, firm = self.reads, self.writes, self.firm
         for name in access.reads:
             if name not in reads:
-                reads[name] = place
+                reads[name] = spec_position
         written = access.binds
         if access.changes or access.deletes:
             written = [*written, *access.changes, *access.deletes]
         is_sorted = access.called or access.lent
         for name in written:
             if name not in writes:
-                writes[name] = place
+                writes[name] = spec_position
             if not is_sorted and name not in firm:
-                firm[name] = place
+                firm[name] = spec_position
         if is_sorted:
-            self._sort(access, place)
+            self._sort(access, spec_position)
         if access.atomic:
             for name in access.atomic:
-                self.atomic.setdefault(name, place)
+                self.atomic.setdefault(name, spec_position)
         if access.deletes:
             for name in access.deletes:
-                self.deletes.setdefault(name, place)
+                self.deletes.setdefault(name, spec_position)
         if access.outputs:
             for read in access.outputs:
-                self.outputs.setdefault((read.task, read.output), place)
+                self.outputs.setdefault((read.task, read.output), spec_position)
         if access.functions:
             self.functions.update(access.functions)
 
-    def _sort(self, access: Access, place: Place) -> None:
+    def _sort(self, access: Access, spec_position: SpecPosition) -> None:
         firm = {*access.binds, *access.changes, *access.deletes} - {*access.called, *access.lent}
         kinds = ((self.called, access.called), (self.lent, access.lent), (self.firm, firm))
         for into, names in kinds:
             for name in names:
-                into.setdefault(name, place)
+                into.setdefault(name, spec_position)
 
     def add(self, other: NameUses) -> None:
         """Merge other steps' uses of names into these, to analyse definite assignment."""
@@ -122,8 +122,8 @@ class FlowProblem:
 
     kind: str
     name: str
-    place: Place
-    other: Place | None = None
+    spec_position: SpecPosition
+    other: SpecPosition | None = None
 
 
 @dataclass(slots=True)
@@ -137,20 +137,22 @@ class Summary:
         dead: The end is never reached.
     """
 
-    needs: dict[str, Place] = field(default_factory=dict)
+    needs: dict[str, SpecPosition] = field(default_factory=dict)
     end: _State = field(default_factory=dict)
     stops: dict[str, _State] = field(default_factory=dict)
     dead: bool = False
 
-    def read(self, names: Iterable[str], place: Place, problems: list[FlowProblem]) -> None:
+    def read(
+        self, names: Iterable[str], spec_position: SpecPosition, problems: list[FlowProblem]
+    ) -> None:
         """Add names that steps read: unassigned ones to the needs, deleted to the problems."""
         find = self.end.get
         for name in names:
             status = find(name)
             if status is None:
-                self.needs.setdefault(name, place)
+                self.needs.setdefault(name, spec_position)
             elif status is not Status.SET:
-                problems.append(FlowProblem("deleted", name, place))
+                problems.append(FlowProblem("deleted", name, spec_position))
 
     def stop(self, target: str, state: _State) -> None:
         """Record which names are definitely assigned where a ``stop`` leaves a block."""
@@ -159,8 +161,8 @@ class Summary:
 
     def then(self, other: Summary, problems: list[FlowProblem]) -> None:
         """Append the next block of steps: what this one assigns, the next need not find there."""
-        for name, place in other.needs.items():
-            self.read((name,), place, problems)
+        for name, spec_position in other.needs.items():
+            self.read((name,), spec_position, problems)
         self.take_stops(other)
         self.end.update(other.end)
         self.dead = other.dead
@@ -202,7 +204,7 @@ class FlowAnalysis:
     def __init__(self) -> None:
         self.uses = NameUses()
         self.problems: list[FlowProblem] = []
-        self.carried: dict[str, Place] = {}
+        self.carried: dict[str, SpecPosition] = {}
 
     def block(self, steps: tuple[Step, ...], path: str) -> Summary:
         """Summarise which names a block of steps needs, definitely assigns and deletes."""
@@ -215,8 +217,8 @@ class FlowAnalysis:
         self,
         steps: tuple[Step, ...],
         path: str,
-        fields: Mapping[str, Place] | None = None,
-        sent: Iterable[tuple[str, Place]] = (),
+        fields: Mapping[str, SpecPosition] | None = None,
+        sent: Iterable[tuple[str, SpecPosition]] = (),
     ) -> Summary:
         """Summarise which names a task's steps and records need, definitely assign and delete.
 
@@ -244,7 +246,9 @@ class FlowAnalysis:
         own, self.uses = self.uses, outer
         outer.add(own)
         touched = {**own.writes, **own.atomic}
-        self.carried = {name: place for name, place in one.needs.items() if name in touched}
+        self.carried = {
+            name: spec_position for name, spec_position in one.needs.items() if name in touched
+        }
         whole = Summary()
         paths = [{}, *self._passes(one, one.needs.items())]
         self._join(one, [*paths, *filter(None, [one.stops.pop(path, None)])], whole)
@@ -266,7 +270,9 @@ class FlowAnalysis:
     def _steps(self, steps: tuple[Step, ...], into: Summary) -> None:
         for step in steps:
             if into.dead:
-                self.problems.append(FlowProblem("unreachable", "", Place(step.path, step.origin)))
+                self.problems.append(
+                    FlowProblem("unreachable", "", SpecPosition(step.path, step.origin))
+                )
                 return
             self._step(step, into)
 
@@ -274,48 +280,48 @@ class FlowAnalysis:
         if isinstance(step, Net):
             find, touch = FINDER.of_op, self._touch
             for op in step.ops:
-                touch(find(op), Place(op.path, op.origin), into)
+                touch(find(op), SpecPosition(op.path, op.origin), into)
             return
-        place = Place(step.path, step.origin)
+        spec_position = SpecPosition(step.path, step.origin)
         match step:
             case UseNet(steps=steps):
                 self._steps(steps, into)
             case Loop() | While():
-                self._loop(step, place, into)
+                self._loop(step, spec_position, into)
             case If():
-                self._if(step, place, into)
+                self._if(step, spec_position, into)
             case Guard():
                 into.then(self.block(step.steps, step.path), self.problems)
-                self._touch(FINDER.of_step(step), place, into)
+                self._touch(FINDER.of_step(step), spec_position, into)
             case Parallel():
                 self._parallel(step, into)
             case Stop():
-                self._touch(FINDER.of_step(step), place, into)
+                self._touch(FINDER.of_step(step), spec_position, into)
                 into.stop(step.target, into.end)
                 into.dead = step.condition is None
             case Effect():
-                self._touch(FINDER.of_step(step), place, into)
+                self._touch(FINDER.of_step(step), spec_position, into)
             case _:
                 assert_never(step)
 
-    def _touch(self, access: Access, place: Place, into: Summary) -> None:
-        self.uses.note(access, place)
+    def _touch(self, access: Access, spec_position: SpecPosition, into: Summary) -> None:
+        self.uses.note(access, spec_position)
         if access.reads:
-            into.read(access.reads, place, self.problems)
+            into.read(access.reads, spec_position, self.problems)
         if access.atomic:
-            into.read(access.atomic, place, self.problems)
+            into.read(access.atomic, spec_position, self.problems)
         end = into.end
         for name in access.binds:
             end[name] = Status.SET
         for name in access.deletes:
             end[name] = Status.GONE
 
-    def _loop(self, step: Loop | While, place: Place, into: Summary) -> None:
+    def _loop(self, step: Loop | While, spec_position: SpecPosition, into: Summary) -> None:
         head = FINDER.of_step(step)
-        self._touch(head, place, into)
+        self._touch(head, spec_position, into)
         body = Summary()
         self._steps(step.steps, body)
-        again = (*body.needs.items(), *((name, place) for name in head.reads))
+        again = (*body.needs.items(), *((name, spec_position) for name in head.reads))
         ends = self._passes(body, again)
         paths = [] if _is_endless(step) else ends
         if not _passes(step):
@@ -324,10 +330,10 @@ class FlowAnalysis:
         if own is not None:
             paths.append(own)
         if _is_endless(step) and own is None and not body.stops and not body.dead:
-            self.problems.append(FlowProblem("endless", "", place))
+            self.problems.append(FlowProblem("endless", "", spec_position))
         self._join(body, paths, into)
 
-    def _passes(self, body: Summary, again: Iterable[tuple[str, Place]]) -> list[_State]:
+    def _passes(self, body: Summary, again: Iterable[tuple[str, SpecPosition]]) -> list[_State]:
         """Return what a loop's pass assigns; add a problem if the next reads a deleted name."""
         if body.dead:
             return []
@@ -340,8 +346,8 @@ class FlowAnalysis:
             state.update({name: one for name, one in gone.items() if name not in state})
         return [body.end]
 
-    def _if(self, step: If, place: Place, into: Summary) -> None:
-        self._touch(FINDER.of_step(step), place, into)
+    def _if(self, step: If, spec_position: SpecPosition, into: Summary) -> None:
+        self._touch(FINDER.of_step(step), spec_position, into)
         paths: list[_State] = []
         for branch in (*(then for _, then in step.branches), step.otherwise):
             summary = Summary()
@@ -392,8 +398,8 @@ class FlowAnalysis:
 
 def _find_races(branches: list[NameUses]) -> list[FlowProblem]:
     """Analyse assignments in ``parallel``: find names of one branch that another uses."""
-    writers: dict[str, tuple[int, Place]] = {}
-    counters: dict[str, tuple[int, Place]] = {}
+    writers: dict[str, tuple[int, SpecPosition]] = {}
+    counters: dict[str, tuple[int, SpecPosition]] = {}
     for index, uses in enumerate(branches):
         for name, where in uses.writes.items():
             writers.setdefault(name, (index, where))
@@ -443,75 +449,75 @@ class FlowShape:
     """The flow of the drafts of all tasks with steps that differ in names only.
 
     Attributes:
-        make: Makes it from the names in the steps, and the place of each step; None if there has
-            been no task yet, or if its flow has more than names and places.
+        make: Makes it from the names in the steps, and the position of each step; None if there has
+            been no task yet, or if its flow has more than names and positions.
         is_tried: There has been one.
     """
 
-    make: Callable[[Sequence[str], Sequence[Place]], _Made] | None = None
+    make: Callable[[Sequence[str], Sequence[SpecPosition]], _Made] | None = None
     is_tried: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatedFlow:
-    """The names and places of the steps in a task's draft, from which its flow follows.
+    """The names and positions of the steps in a task's draft, from which its flow follows.
 
     Attributes:
         shape: What is known of the flow of other tasks with such steps.
         names: The words of the steps, in their order; a name may occur several times.
-        places: Those of the steps.
+        positions: Those of the steps.
     """
 
     shape: FlowShape
     names: Sequence[str]
-    places: Sequence[Place]
+    positions: Sequence[SpecPosition]
 
     def find(self) -> _Made | None:
         """Copy an equal task's definite-assignment analysis with new names; None without one."""
         make = self.shape.make
-        return make(self.names, self.places) if make is not None else None
+        return make(self.names, self.positions) if make is not None else None
 
     def learn(self, total: Summary, uses: NameUses) -> None:
         """Store a task's definite-assignment analysis, for tasks with other names."""
         if not self.shape.is_tried:
             self.shape.is_tried = True
             if not (total.stops or total.dead or uses.outputs):
-                self.shape.make = _learn(total, uses, self.names, self.places)
+                self.shape.make = _learn(total, uses, self.names, self.positions)
 
 
 def _learn(
-    total: Summary, uses: NameUses, names: Sequence[str], places: Sequence[Place]
-) -> Callable[[Sequence[str], Sequence[Place]], _Made] | None:
+    total: Summary, uses: NameUses, names: Sequence[str], positions: Sequence[SpecPosition]
+) -> Callable[[Sequence[str], Sequence[SpecPosition]], _Made] | None:
     """Build the function that copies a definite-assignment analysis, with other names."""
     numbers = {name: names.index(name) for name in names}
-    steps = {place: number for number, place in enumerate(places)}
+    steps = {spec_position: number for number, spec_position in enumerate(positions)}
     kinds = (uses.reads, uses.writes, uses.atomic, uses.deletes, uses.called, uses.lent, uses.firm)
     if not numbers.keys() >= {*total.needs, *total.end}.union(*kinds):
         return None
     if not steps.keys() >= {*total.needs.values()}.union(*(one.values() for one in kinds)):
         return None
 
-    def numbered(found: Mapping[str, Place]) -> _Numbers:
-        return tuple((numbers[name], steps[place]) for name, place in found.items())
+    def numbered(found: Mapping[str, SpecPosition]) -> _Numbers:
+        return tuple((numbers[name], steps[spec_position]) for name, spec_position in found.items())
 
     needs, ends = numbered(total.needs), [(numbers[name], one) for name, one in total.end.items()]
     reads, writes, atomic, deletes, called, lent, firm = map(numbered, kinds)
     functions, is_firm = uses.functions, firm == writes
 
-    def make(names: Sequence[str], places: Sequence[Place]) -> _Made:
-        def placed(found: _Numbers) -> dict[str, Place]:
-            return {names[one]: places[step] for one, step in found} if found else {}
+    def make(names: Sequence[str], positions: Sequence[SpecPosition]) -> _Made:
+        def at_positions(found: _Numbers) -> dict[str, SpecPosition]:
+            return {names[one]: positions[step] for one, step in found} if found else {}
 
-        written = placed(writes)
-        return Summary(placed(needs), {names[one]: status for one, status in ends}), NameUses(
-            placed(reads),
+        written = at_positions(writes)
+        return Summary(at_positions(needs), {names[one]: status for one, status in ends}), NameUses(
+            at_positions(reads),
             written,
-            placed(atomic),
-            placed(deletes),
+            at_positions(atomic),
+            at_positions(deletes),
             {},
-            placed(called),
-            placed(lent),
-            written.copy() if is_firm else placed(firm),
+            at_positions(called),
+            at_positions(lent),
+            written.copy() if is_firm else at_positions(firm),
             functions.copy(),
         )
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.core.text.names import did_you_mean
 
-# Finds the place of a need by its number in the list: few are asked for, of faults.
-PlaceOfNeed = Callable[[int], Place]
+# Finds the position of a need by its number in the list: few are asked for, of faults.
+PositionOfNeed = Callable[[int], SpecPosition]
 
 
 class TaskOrder:
@@ -112,14 +112,14 @@ def sort_topologically(needs: Sequence[tuple[int, ...]]) -> tuple[list[int], lis
 
 
 def resolve_needs(
-    tasks: Mapping[str, tuple[tuple[str, ...], PlaceOfNeed]],
+    tasks: Mapping[str, tuple[tuple[str, ...], PositionOfNeed]],
     elsewhere: Mapping[str, str],
     faults: Faults,
 ) -> TaskOrder:
     """Resolve the ``needs`` of tasks to a ``TaskOrder``; add faults of wrong names, cycles.
 
     Args:
-        tasks: For each task in spec order the names it needs, and what finds the place of one.
+        tasks: For each task in spec order the names it needs, and what finds the position of one.
         elsewhere: Tasks of the other groups, and their groups.
         faults: Collects unknown names and cycles.
 
@@ -129,15 +129,15 @@ def resolve_needs(
     position = {name: index for index, name in enumerate(tasks)}
     resolved: list[tuple[int, ...]] = []
     is_sound = True
-    for name, (needs, place_of) in tasks.items():
+    for name, (needs, position_of) in tasks.items():
         found = []
         for index, need in enumerate(needs):
             if need == name:
-                faults.error("E171", f"task '{name}' needs itself", "remove it", place_of(index))
+                faults.error("E171", f"task '{name}' needs itself", "remove it", position_of(index))
             elif need in position:
                 found.append(position[need])
             else:
-                _note_unknown(need, position, elsewhere, place_of(index), faults)
+                _note_unknown(need, position, elsewhere, position_of(index), faults)
         is_sound = is_sound and len(found) == len(needs)
         resolved.append(tuple(dict.fromkeys(found)))
     is_sound = _break_cycles(tasks, resolved, faults) and is_sound
@@ -148,20 +148,20 @@ def _note_unknown(
     need: str,
     known: Mapping[str, int],
     elsewhere: Mapping[str, str],
-    place: Place,
+    spec_position: SpecPosition,
     faults: Faults,
 ) -> None:
     other = elsewhere.get(need)
     if other is not None:
         message = f"task '{need}' is in the group '{other}', but 'needs' orders tasks of one group"
         mend = "remove it: the groups run one after the other"
-        faults.error("E172", message, mend, place)
+        faults.error("E172", message, mend, spec_position)
     else:
-        faults.error("E170", f"unknown task '{need}'", did_you_mean(need, known), place)
+        faults.error("E170", f"unknown task '{need}'", did_you_mean(need, known), spec_position)
 
 
 def _break_cycles(
-    tasks: Mapping[str, tuple[tuple[str, ...], PlaceOfNeed]],
+    tasks: Mapping[str, tuple[tuple[str, ...], PositionOfNeed]],
     needs: list[tuple[int, ...]],
     faults: Faults,
 ) -> bool:
@@ -173,12 +173,12 @@ def _break_cycles(
         cycle = _find_cycle(needs, left)
         shown = " -> ".join(names[task] for task in cycle)
         first, second = cycle[0], cycle[1]
-        written, place_of = tasks[names[first]]
+        written, position_of = tasks[names[first]]
         faults.error(
             "E173",
             f"circular dependency: {shown}",
             "remove one of these needs",
-            place_of(written.index(names[second])),
+            position_of(written.index(names[second])),
         )
         needs[first] = tuple(need for need in needs[first] if need != second)
         # All other edges among these tasks are removed too: one fault per group of cycles.

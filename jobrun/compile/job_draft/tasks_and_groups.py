@@ -10,7 +10,7 @@ from dataclasses import field
 from functools import cached_property
 from typing import Literal
 
-from jobrun.compile.faults import Place
+from jobrun.compile.faults import SpecPosition
 from jobrun.compile.job_draft.definite_assignment import (
     FAILED,
     FINDER,
@@ -46,7 +46,7 @@ from jobrun.graph.types import (
 Workspace = Literal["private", "global"]
 # Of all tasks without the part that would use names; never changed.
 _NO_USES = NameUses()
-_NO_PLACE = Place("", NOWHERE)
+_NO_PLACE = SpecPosition("", NOWHERE)
 
 
 @dataclass(slots=True)
@@ -66,14 +66,14 @@ class TaskFlow:
     """
 
     total: Summary
-    reports: dict[str, Place]
-    outputs: dict[str, Place]
-    exit_needs: dict[str, Place]
+    reports: dict[str, SpecPosition]
+    outputs: dict[str, SpecPosition]
+    exit_needs: dict[str, SpecPosition]
     once: NameUses
     inner: NameUses
     reporting: NameUses
     problems: list[FlowProblem]
-    carried: dict[str, Place] = field(default_factory=dict)
+    carried: dict[str, SpecPosition] = field(default_factory=dict)
 
     @property
     def has_body_only(self) -> bool:
@@ -127,18 +127,18 @@ class Records:
 
     Attributes:
         read: The source of the records; None: the steps run once, or it is not known.
-        read_at: The place of ``read``.
+        read_at: The position of ``read``.
         write: What is sent, in the order of sending.
-        write_at: The place of each.
-        sent_at: The places of the names in each, by queue and name, where known.
+        write_at: The position of each.
+        sent_at: The positions of the names in each, by queue and name, where known.
         is_loop: The steps run once for each record.
     """
 
     read: ReadRecords | ReadQueue | None = None
-    read_at: Place = _NO_PLACE
+    read_at: SpecPosition = _NO_PLACE
     write: tuple[WriteQueue, ...] = ()
-    write_at: tuple[Place, ...] = ()
-    sent_at: Mapping[tuple[str, str], Place] = field(default_factory=dict)
+    write_at: tuple[SpecPosition, ...] = ()
+    sent_at: Mapping[tuple[str, str], SpecPosition] = field(default_factory=dict)
     is_loop: bool = False
 
     @property
@@ -157,11 +157,11 @@ class Records:
         """Return whether a task reads records of unknown fields, from an invalid reader."""
         return self.is_loop and not self.fields
 
-    def sent(self) -> Iterator[tuple[str, Place]]:
-        """Yield the name of each blob that a task sends to queues, with its place."""
-        for sent, place in zip(self.write, self.write_at, strict=True):
+    def sent(self) -> Iterator[tuple[str, SpecPosition]]:
+        """Yield the name of each blob that a task sends to queues, with its position."""
+        for sent, spec_position in zip(self.write, self.write_at, strict=True):
             for name in sent.names:
-                yield name, self.sent_at.get((sent.queue.name, name), place)
+                yield name, self.sent_at.get((sent.queue.name, name), spec_position)
 
     def names(self) -> set[str]:
         """Return the names of all fields of the records read, and of all blobs sent."""
@@ -176,8 +176,8 @@ class TaskDraft:
     """The draft of a task as declared, before there is one task for each of its nodes.
 
     Attributes:
-        place: The place of the task.
-        find_needs: Finds the place of its needs for a message; that of the task if they have none.
+        spec_position: The position of the task.
+        find_needs: Finds the position of its needs for a message; the task's if it has none.
         position: Its number in the group.
         nodes: The nodes on which it runs; empty after a fault.
         is_global: The names that it makes outlive the group.
@@ -187,8 +187,8 @@ class TaskDraft:
     """
 
     name: str
-    place: Place
-    find_needs: Callable[[], Place]
+    spec_position: SpecPosition
+    find_needs: Callable[[], SpecPosition]
     group: GroupName
     position: int
     nodes: tuple[str, ...]
@@ -212,7 +212,7 @@ class TaskDraft:
     @property
     def path(self) -> str:
         """Return the path of the task, such as ``epoch/lloyd``."""
-        return self.place.path
+        return self.spec_position.path
 
     @property
     def has_operators_only(self) -> bool:
@@ -220,13 +220,13 @@ class TaskDraft:
         around = self.setup or self.instance_setup or self.reports
         return not around and {Net}.issuperset(map(type, self.steps))
 
-    def find_write_place(self, name: str) -> Place:
-        """Return the place in the spec where a task first writes a name; else its own."""
+    def find_write_position(self, name: str) -> SpecPosition:
+        """Return the position in the spec where a task first writes a name; else its own."""
         for uses in (self.flow.once, self.flow.inner, self.flow.reporting):
-            place = uses.writes.get(name) or uses.atomic.get(name)
-            if place is not None:
-                return place
-        return self.place
+            spec_position = uses.writes.get(name) or uses.atomic.get(name)
+            if spec_position is not None:
+                return spec_position
+        return self.spec_position
 
     @cached_property
     def flow(self) -> TaskFlow:
@@ -274,8 +274,8 @@ class JobDraft:
         groups: All four groups.
         params: The params by name, with secret values.
         saved_nodes: The nodes to checkpoint; None for all that hold state.
-        saved_nodes_at: The place of ``checkpoint.nodes``.
-        every_at: The place of ``checkpoint.every``.
+        saved_nodes_at: The position of ``checkpoint.nodes``.
+        every_at: The position of ``checkpoint.every``.
         stop_is_whole: No stop condition was left out because of a fault.
     """
 
@@ -323,8 +323,8 @@ def _analyse_flow(task: TaskDraft) -> TaskFlow:
     for part in (inits, begun, instance, exits):
         total.then(part, problems)
     exit_needs = {
-        name: place
-        for name, place in exits.needs.items()
+        name: spec_position
+        for name, spec_position in exits.needs.items()
         if name in instance.end and name not in inits.end
     }
     needs = Summary(end=dict(at_start.end))
@@ -336,9 +336,9 @@ def _analyse_flow(task: TaskDraft) -> TaskFlow:
     ends = Summary(end=dict(total.end))
     for output in task.outputs:
         access = FINDER.of_expr(output.value)
-        place = Place(f"{task.path}.{output.name}", task.place.origin)
-        once.uses.outputs |= {(read.task, read.output): place for read in access.outputs}
-        ends.read(access.reads, place, problems)
+        spec_position = SpecPosition(f"{task.path}.{output.name}", task.spec_position.origin)
+        once.uses.outputs |= {(read.task, read.output): spec_position for read in access.outputs}
+        ends.read(access.reads, spec_position, problems)
     problems = [*once.problems, *inner.problems, *reporting.problems, *problems]
     return TaskFlow(
         total,

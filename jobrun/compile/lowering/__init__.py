@@ -4,5 +4,5 @@
 - ``groups``, ``steps``: the body of a job. ``nets``: named lists of steps, and their uses.
   ``repeated_steps``: lists that differ in names only, lowered once.
 - ``readers``, ``queues``: data. ``checkpoint``, ``conditions``: what is saved, metrics, ends.
-- ``expressions``: expressions and texts, in the place where they are written.
+- ``expressions``: expressions and texts, where they are written.
 """

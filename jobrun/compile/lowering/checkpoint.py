@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.lowering.context import Context
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import replace
@@ -31,8 +31,8 @@ def lower_saved_nodes(spec: JobSpec, context: Context) -> tuple[str, ...] | None
         return None
     found: list[str] = []
     for index, name in enumerate(written.nodes):
-        place = context.at("checkpoint", "nodes", index)
-        found += context.nodes.resolve(name, place, context.faults)
+        spec_position = context.at("checkpoint", "nodes", index)
+        found += context.nodes.resolve(name, spec_position, context.faults)
     # Of nodes that are not known, one fault is enough: the others are as without the key.
     return tuple(dict.fromkeys(found)) if len(found) >= len(written.nodes) else None
 
@@ -73,9 +73,12 @@ def _keep_every(keep: KeepSpec | None, context: Context) -> int:
     if keep is None or keep.every is None:
         return 0
     if keep.every.unit != "epochs":
-        place = context.at("checkpoint", "keep", "every")
+        spec_position = context.at("checkpoint", "keep", "every")
         context.faults.error(
-            "E136", "'keep.every' must be a number of epochs", "write for example 10ep", place
+            "E136",
+            "'keep.every' must be a number of epochs",
+            "write for example 10ep",
+            spec_position,
         )
         return 0
     return int(keep.every.amount)
@@ -86,16 +89,18 @@ def _keep_best(
 ) -> tuple[str, Literal["min", "max"], int]:
     if keep is None or keep.best is None:
         return CheckpointPolicy().keep_best
-    place = context.at("checkpoint", "keep", "best", "metric")
-    check_metric(keep.best.metric, metrics, place, context.faults)
+    spec_position = context.at("checkpoint", "keep", "best", "metric")
+    check_metric(keep.best.metric, metrics, spec_position, context.faults)
     return (keep.best.metric, keep.best.mode, keep.best.n)
 
 
-def check_metric(name: str, metrics: Collection[str], place: Place, faults: Faults) -> None:
+def check_metric(
+    name: str, metrics: Collection[str], spec_position: SpecPosition, faults: Faults
+) -> None:
     """Check that the metric of ``checkpoint.keep``, or of ``patience``, is declared."""
     if name not in metrics:
         mend = did_you_mean(name, metrics) if metrics else f"write metrics: {{{name}: …}}"
-        faults.error("E138", f"unknown metric '{name}'", mend, place)
+        faults.error("E138", f"unknown metric '{name}'", mend, spec_position)
 
 
 _FILE = "file://"
@@ -108,10 +113,14 @@ def lower_upload(written: UploadSpec | None, context: Context) -> UploadPolicy |
         return None
     at = ("checkpoint", "upload", "to")
     policy = UploadPolicy(written.to, written.when, written.required)
-    return resolve_upload(policy, Place(path_text(at), context.source.at(at)), context.faults)
+    return resolve_upload(
+        policy, SpecPosition(path_text(at), context.source.at(at)), context.faults
+    )
 
 
-def resolve_upload(policy: UploadPolicy, place: Place, faults: Faults) -> UploadPolicy | None:
+def resolve_upload(
+    policy: UploadPolicy, spec_position: SpecPosition, faults: Faults
+) -> UploadPolicy | None:
     """Lower ``checkpoint.upload`` to a normalised local path, or the URL of an object store.
 
     A destination that is not supported is a fault.
@@ -121,7 +130,7 @@ def resolve_upload(policy: UploadPolicy, place: Place, faults: Faults) -> Upload
             return replace(policy, to=str(parse_object_url(policy.to)))
         return replace(policy, to=local_directory(policy.to))
     except ValueError as error:
-        faults.error("E127", str(error), _MEND, place)
+        faults.error("E127", str(error), _MEND, spec_position)
         return None
 
 
@@ -175,17 +184,19 @@ def lower_node_dir(
     return add_manifest_upload(policy, context.source.at(_COLLECT)) if url else policy
 
 
-def check_collection(policy: CheckpointPolicy, place: Place, at: Place, faults: Faults) -> None:
+def check_collection(
+    policy: CheckpointPolicy, spec_position: SpecPosition, at: SpecPosition, faults: Faults
+) -> None:
     """Check that the spec's ``checkpoint.collect`` fits ``node_dir`` and ``upload``.
 
     Args:
         policy: The policy, as written.
-        place: The place of ``node_dir``.
-        at: The place of ``collect``.
+        spec_position: The position of ``node_dir``.
+        at: The position of ``collect``.
         faults: Collects what is wrong.
     """
     if policy.node_dir and not policy.node_dir.startswith("/"):
-        _note_relative(policy.node_dir, place, faults)
+        _note_relative(policy.node_dir, spec_position, faults)
     if policy.collect_to:
         _check_store(policy, at, faults)
     elif policy.node_dir and policy.upload is not None and not is_object_url(policy.upload.to):
@@ -194,7 +205,7 @@ def check_collection(policy: CheckpointPolicy, place: Place, at: Place, faults: 
             "have no access with 'node_dir'"
         )
         mend = "upload to an object store (s3://bucket/runs), or set 'dir' to that directory"
-        faults.error("E127", message, mend, place)
+        faults.error("E127", message, mend, spec_position)
 
 
 def add_manifest_upload(policy: CheckpointPolicy, at: Origin) -> CheckpointPolicy:
@@ -211,7 +222,7 @@ def _normalise_url(collect: str) -> str:
         return collect
 
 
-def _check_store(policy: CheckpointPolicy, at: Place, faults: Faults) -> None:
+def _check_store(policy: CheckpointPolicy, at: SpecPosition, faults: Faults) -> None:
     mend = "write collect: master, or a URL such as s3://bucket/runs"
     try:
         if parse_object_url(policy.collect_to).scheme == "memory":
@@ -233,6 +244,6 @@ def _check_store(policy: CheckpointPolicy, at: Place, faults: Faults) -> None:
         faults.error("E127", message, mend, at)
 
 
-def _note_relative(node_dir: str, place: Place, faults: Faults) -> None:
+def _note_relative(node_dir: str, spec_position: SpecPosition, faults: Faults) -> None:
     message = f"'{node_dir}' is not an absolute path, and every node has another working directory"
-    faults.error("E127", message, "write for example /var/tmp", place)
+    faults.error("E127", message, "write for example /var/tmp", spec_position)

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from jobrun.compile.expressions.translate import UNREADABLE
-from jobrun.compile.faults import Place
+from jobrun.compile.faults import SpecPosition
 from jobrun.compile.job_draft.tasks_and_groups import Groups, walk_readers
 from jobrun.compile.lowering.checkpoint import check_metric
 from jobrun.compile.lowering.context import Context, Env
@@ -61,9 +61,11 @@ class ConditionLowering:
     def stop(self, spec: JobSpec) -> tuple[StopCondition, ...]:
         """Lower the stop conditions of a spec, in order; add a fault if there is none."""
         if not spec.stop:
-            place = Place("stop", self._context.source.key(()))
+            spec_position = SpecPosition("stop", self._context.source.key(()))
             mend = "write for example stop: [{epochs: 10}], or [{endless: true}]"
-            self._faults.error("E137", "the job has no 'stop', so it would never end", mend, place)
+            self._faults.error(
+                "E137", "the job has no 'stop', so it would never end", mend, spec_position
+            )
         found = [
             self._condition(stop, ("stop", index), spec) for index, stop in enumerate(spec.stop)
         ]
@@ -99,8 +101,8 @@ class ConditionLowering:
         if stop.no_improvement is not None:
             patience = stop.no_improvement
             of = (*at, "no_improvement", "of")
-            place = Place(path_text(of), self._context.source.at(of))
-            check_metric(patience.of, spec.metrics, place, self._faults)
+            spec_position = SpecPosition(path_text(of), self._context.source.at(of))
+            check_metric(patience.of, spec.metrics, spec_position, self._faults)
             return StopWithoutImprovement(
                 patience.of, patience.epochs, patience.mode, patience.min_delta, path
             )
@@ -108,25 +110,31 @@ class ConditionLowering:
 
     def _data_finished(self, name: str, at: Path) -> Probe | None:
         """Lower the condition ``data_finished``: a named reader has no record left."""
-        place = Place(path_text(at), self._context.source.at(at))
+        spec_position = SpecPosition(path_text(at), self._context.source.at(at))
         reader = self._readers.get(name)
         if reader is None:
             message = f"no task of 'epoch' reads '{name}', so its data are never finished"
             mend = did_you_mean(name, self._readers)
             if name in self._others or not self._readers:
                 mend = f"write read: {name} in a task of 'epoch'"
-            self._faults.error("E121", message, mend, place)
+            self._faults.error("E121", message, mend, spec_position)
             return None
         if reader.restart == "epoch":
             self._faults.error(
                 "E121",
                 f"reader '{name}' restarts in every epoch, so 'data_finished' would always hold",
                 f"give '{name}' restart: never, or use epochs in 'stop'",
-                place,
+                spec_position,
             )
             return None
         parts = tuple(has_finished(node, reader) for node in self._nodes[name])
-        return Probe(f"the data of '{name}' have ended", parts, "all", place.path, place.origin)
+        return Probe(
+            f"the data of '{name}' have ended",
+            parts,
+            "all",
+            spec_position.path,
+            spec_position.origin,
+        )
 
     def _probe(self, spec: Any, at: Path, *, is_condition: bool) -> Probe | None:
         path = path_text(at)
@@ -140,14 +148,14 @@ class ConditionLowering:
     def _over_nodes(
         self, spec: OverNodes, at: Path, path: str, *, is_condition: bool
     ) -> Probe | None:
-        nodes_place = self._context.place(path, *at, "nodes")
-        nodes = self._context.nodes.resolve(spec.nodes, nodes_place, self._faults)
+        nodes_position = self._context.spec_position(path, *at, "nodes")
+        nodes = self._context.nodes.resolve(spec.nodes, nodes_position, self._faults)
         boolean = is_condition and spec.reduce in ("any", "all")
         expr = self._expression(spec.of, (*at, "of"), path, is_condition=boolean)
         if is_condition and spec.reduce in _NUMBERS:
-            place = self._context.place(path, *at, "reduce")
+            spec_position = self._context.spec_position(path, *at, "reduce")
             message = f"'{spec.reduce}' gives a number, but a condition must be true or false"
-            self._faults.error("E152", message, "write any or all", place)
+            self._faults.error("E152", message, "write any or all", spec_position)
             return None
         if expr is None or not nodes:
             return None
@@ -165,12 +173,12 @@ def lower_deadline(spec: JobSpec, context: Context) -> Deadline | None:
     """Lower ``deadline`` and ``margin`` of a spec: conditions on an invocation's time."""
     if spec.deadline is None:
         if spec.margin is not None:
-            place = Place("margin", context.source.key(("margin",)))
+            spec_position = SpecPosition("margin", context.source.key(("margin",)))
             context.faults.error(
                 "E124",
                 "'margin' has no effect without 'deadline'",
                 "add deadline: auto, or remove it",
-                place,
+                spec_position,
             )
         return None
     if not _is_time(spec.deadline):
@@ -178,7 +186,7 @@ def lower_deadline(spec: JobSpec, context: Context) -> Deadline | None:
             "E126",
             f"'{spec.deadline}' is not a valid time",
             "write auto, or a time such as 2026-11-21T18:30 or 2026-11-21T18:30+01:00",
-            Place("deadline", context.source.at(("deadline",))),
+            SpecPosition("deadline", context.source.at(("deadline",))),
         )
     margin_s = Deadline("").margin_s if spec.margin is None else spec.margin
     return Deadline(spec.deadline, margin_s)

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from jobrun.compile.expressions.refusals import find_name_refusal
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.node_names import NodeNames
 from jobrun.compile.lowering.queues import QueueTable
 from jobrun.core.lazy_dataclass import dataclass, replace
@@ -57,19 +57,19 @@ class Context:
     queues: QueueTable = field(default_factory=QueueTable)
     nodes: NodeNames = field(default_factory=lambda: NodeNames(Cluster(())))
 
-    def place(self, path: str, *spec_path: str | int) -> Place:
-        """Return the ``Place`` of a step being lowered: its path and position in the spec."""
-        return Place(path, self.source.at(spec_path))
+    def spec_position(self, path: str, *spec_path: str | int) -> SpecPosition:
+        """Return the position of a step being lowered: its path, and its origin in the spec."""
+        return SpecPosition(path, self.source.at(spec_path))
 
-    def at(self, *spec_path: str | int) -> Place:
-        """Return the ``Place`` (path, line and column) of a spec's key, for lowering."""
-        return Place(path_text(spec_path), self.source.at(spec_path))
+    def at(self, *spec_path: str | int) -> SpecPosition:
+        """Return the position (path, line and column) of a spec's key, for lowering."""
+        return SpecPosition(path_text(spec_path), self.source.at(spec_path))
 
-    def check_blob_name(self, name: str, place: Place) -> None:
+    def check_blob_name(self, name: str, spec_position: SpecPosition) -> None:
         """Check while lowering that a blob's name is not a param's, and not reserved."""
         refused = find_name_refusal(name, self.params)
         if refused is not None:
-            self.faults.error(refused.code, refused.message, refused.mend, place)
+            self.faults.error(refused.code, refused.message, refused.mend, spec_position)
 
 
 @dataclass(frozen=True, slots=True)

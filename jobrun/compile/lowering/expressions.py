@@ -14,7 +14,7 @@ from jobrun.compile.expressions.parse import parse_expression
 from jobrun.compile.expressions.repeated_texts import RepeatedTexts
 from jobrun.compile.expressions.source_text import Part, SourceText, split_placeholders
 from jobrun.compile.expressions.translate import UNREADABLE, Params
-from jobrun.compile.faults import Place
+from jobrun.compile.faults import SpecPosition
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.core.lazy_dataclass import replace
@@ -70,7 +70,7 @@ class ExpressionLowering:
         """Lower the expression at a key of the spec, for the step of a given path."""
         expr = self._parser.known(value)
         if expr is not None and not _needs_resolving(value, env):
-            # Without its place: a large spec has hundreds of thousands of names and numbers.
+            # Without its position: a large spec has hundreds of thousands of names and numbers.
             return expr
         origin = self._context.source.at(at)
         try:
@@ -78,20 +78,20 @@ class ExpressionLowering:
         except SpecError as error:
             self._faults.extend(error.faults)
             return UNREADABLE
-        return self._resolve(expr, value, Place(path, origin), env)
+        return self._resolve(expr, value, SpecPosition(path, origin), env)
 
     def condition(self, value: Any, at: Path, path: str, env: Env) -> Expr:
         """Lower an expression that has to be a bool; add a fault if it obviously is none."""
         expr = self.expression(value, at, path, env)
         if expr is not UNREADABLE:
-            self.check_bool(expr, Place(path, self._context.source.at(at)))
+            self.check_bool(expr, SpecPosition(path, self._context.source.at(at)))
         return expr
 
-    def check_bool(self, expr: Expr, place: Place) -> None:
+    def check_bool(self, expr: Expr, spec_position: SpecPosition) -> None:
         """Add a fault if a lowered expression, used as a condition, can never be a bool."""
         if is_never_bool(expr):
             mend = "write a comparison, such as 'x > 0'; any(…) and all(…) reduce an array of bools"
-            self._faults.error("E152", "a condition must be true or false", mend, place)
+            self._faults.error("E152", "a condition must be true or false", mend, spec_position)
 
     def text(self, value: str, at: Path, path: str, env: Env, *, holes: bool) -> Text:
         """Lower a text template: lower each expression in ``{}`` that it contains."""
@@ -103,12 +103,12 @@ class ExpressionLowering:
             return Text((value,))
         if not holes:
             return text
-        resolved = self._resolve(text, value, Place(path, origin), env)
+        resolved = self._resolve(text, value, SpecPosition(path, origin), env)
         return resolved if isinstance(resolved, Text) else text
 
-    def statement(self, value: str, at: Path, place: Place, env: Env) -> Op:
+    def statement(self, value: str, at: Path, spec_position: SpecPosition, env: Env) -> Op:
         """Lower a statement's text to an ``Op``: rename blobs of nets, resolve loop indices."""
-        path, origin = place
+        path, origin = spec_position
         op = self._statements.get(at) if env.nets else None
         if op is not None:
             op = replace(op, path=path, origin=origin)
@@ -129,31 +129,31 @@ class ExpressionLowering:
 
     def resolve_op(self, op: Op, written: Any, env: Env) -> Op:
         """Rename the blobs, and resolve the loop indices, in a statement's expressions."""
-        place = Place(op.path, op.origin)
+        spec_position = SpecPosition(op.path, op.origin)
         for name in _bound_names(op):
-            self._context.check_blob_name(name, place)
+            self._context.check_blob_name(name, spec_position)
             if env.indices and name in env.indices:
                 message = f"'{name}' is the loop variable, which is read-only"
-                self._faults.error("E153", message, "use another blob name", place)
+                self._faults.error("E153", message, "use another blob name", spec_position)
         if not _needs_resolving(written, env):
             return op
-        return self._resolve_names(op, place, env)
+        return self._resolve_names(op, spec_position, env)
 
-    def blob(self, name: str, place: Place, env: Env) -> str:
+    def blob(self, name: str, spec_position: SpecPosition, env: Env) -> str:
         """Lower the name of an assigned blob in an expression: check it, rename it in nets."""
-        self._context.check_blob_name(name, place)
+        self._context.check_blob_name(name, spec_position)
         return self.name(name, env)
 
     def name(self, name: str, env: Env) -> str:
         """Return a blob's name for a lowered expression: as written, or renamed in a net."""
         return env.rename(name) if env.rename is not None else name
 
-    def _resolve(self, expr: Expr, written: Any, place: Place, env: Env) -> Expr:
+    def _resolve(self, expr: Expr, written: Any, spec_position: SpecPosition, env: Env) -> Expr:
         if not _needs_resolving(written, env):
             return expr
-        return map_expr(expr, lambda part: self._leaf(part, place, env))
+        return map_expr(expr, lambda part: self._leaf(part, spec_position, env))
 
-    def _leaf(self, expr: Expr, place: Place, env: Env) -> Expr:
+    def _leaf(self, expr: Expr, spec_position: SpecPosition, env: Env) -> Expr:
         if isinstance(expr, Name):
             loop = env.indices.get(expr.name)
             if loop is not None:
@@ -163,13 +163,16 @@ class ExpressionLowering:
             if env.loops:
                 return LoopIndex(env.loops[-1])
             self._faults.error(
-                "E154", "'iter' is used outside a loop", "use it inside 'loop' or 'while'", place
+                "E154",
+                "'iter' is used outside a loop",
+                "use it inside 'loop' or 'while'",
+                spec_position,
             )
         return expr
 
-    def _resolve_names(self, op: Op, place: Place, env: Env) -> Op:
+    def _resolve_names(self, op: Op, spec_position: SpecPosition, env: Env) -> Op:
         def leaf(expr: Expr) -> Expr:
-            return self._leaf(expr, place, env)
+            return self._leaf(expr, spec_position, env)
 
         def target(old: Target) -> Target:
             if isinstance(old, NameTarget):

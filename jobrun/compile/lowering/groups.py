@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from jobrun.compile.faults import Faults, Place
-from jobrun.compile.job_draft.task_order import PlaceOfNeed, TaskOrder, resolve_needs
+from jobrun.compile.faults import Faults, SpecPosition
+from jobrun.compile.job_draft.task_order import PositionOfNeed, TaskOrder, resolve_needs
 from jobrun.compile.job_draft.tasks_and_groups import (
     NO_RECORDS,
     GroupDraft,
@@ -74,10 +74,10 @@ class GroupLowering:
             for index, need in enumerate(task.needs if task.rebuild else ()):
                 if rebuilt.get(need) is False:
                     at = (*self._paths[task], "needs", index)
-                    place = self._context.place(task.path, *at)
+                    spec_position = self._context.spec_position(task.path, *at)
                     message = f"'{task.name}' runs again on resume, but '{need}' does not"
                     mend = f"give '{need}' 'rebuild: true' too, or remove the need"
-                    self._context.faults.error("E140", message, mend, place)
+                    self._context.faults.error("E140", message, mend, spec_position)
 
     def _group(self, name: GroupName, written: tuple[TaskSpec, ...] | GroupSpec) -> GroupDraft:
         spec = None if isinstance(written, tuple) else written
@@ -108,12 +108,12 @@ class GroupLowering:
         if spec is None or None in (workspace, spec.workspace) or workspace == spec.workspace:
             return
         other = self._context.source.at((at[0], "workspace"))
-        place = self._context.place(path, *at, "workspace")
+        spec_position = self._context.spec_position(path, *at, "workspace")
         self._context.faults.error(
             "E167",
             f"workspace '{workspace}' here, but '{spec.workspace}' on the group at {other}",
             "remove one of the two",
-            place,
+            spec_position,
         )
 
     def _around(self, spec: GroupSpec | None, group: GroupDraft) -> tuple[_Setups, _Reports]:
@@ -164,26 +164,29 @@ class GroupLowering:
                     "E168",
                     message,
                     "use the net in a task, or move its set-up to the node",
-                    Place(group.name, group.origin),
+                    SpecPosition(group.name, group.origin),
                 )
 
     def _nodes_of(
         self, node: str | None, group: GroupDraft, at: Path, path: str
     ) -> tuple[str, ...]:
         used = group.nodes()
-        place = Place(path, self._context.source.at(at))
+        spec_position = SpecPosition(path, self._context.source.at(at))
         if node is None:
             if not used:
                 self._context.faults.error(
-                    "E169", f"this never runs: '{group.name}' has no task", "add a task", place
+                    "E169",
+                    f"this never runs: '{group.name}' has no task",
+                    "add a task",
+                    spec_position,
                 )
             return used
-        found = self._nodes.resolve(node, place, self._context.faults)
+        found = self._nodes.resolve(node, spec_position, self._context.faults)
         idle = [name for name in found if name not in set(used)]
         if idle:
             message = f"this never runs: no task of '{group.name}' is on node '{idle[0]}'"
             mend = f"the nodes of '{group.name}' are: {', '.join(used[:8])}"
-            self._context.faults.error("E169", message, mend, place)
+            self._context.faults.error("E169", message, mend, spec_position)
         # After an unknown node it counts as being on all nodes: one fault, not many.
         return found or used
 
@@ -200,27 +203,29 @@ class GroupLowering:
                     if other.name == task.name
                     else f"differs from '{other.name}' only in case"
                 )
-                place = Place(task.path, self._context.source.at((*self._paths[task], "task")))
+                spec_position = SpecPosition(
+                    task.path, self._context.source.at((*self._paths[task], "task"))
+                )
                 self._context.faults.error(
                     "E174",
-                    f"'{task.name}' {same}, at {other.place.origin}",
+                    f"'{task.name}' {same}, at {other.spec_position.origin}",
                     "give each task of the job a unique name",
-                    place,
+                    spec_position,
                 )
 
     def _resolve_needs(
         self, name: GroupName, tasks: tuple[TaskDraft, ...], owners: dict[str, GroupName]
     ) -> TaskOrder:
-        table: dict[str, tuple[tuple[str, ...], PlaceOfNeed]] = {}
+        table: dict[str, tuple[tuple[str, ...], PositionOfNeed]] = {}
         for task in tasks:
             # Of two tasks of one name the second has a fault already.
             key = task.name if task.name not in table else f"{task.name} at {self._paths[task]}"
-            table[key] = (task.needs, partial(self._place_of_need, task))
+            table[key] = (task.needs, partial(self._position_of_need, task))
         elsewhere = {task: group for task, group in owners.items() if group != name}
         return resolve_needs(table, elsewhere, self._context.faults)
 
-    def _place_of_need(self, task: TaskDraft, index: int) -> Place:
-        return self._context.place(task.path, *self._paths[task], "needs", index)
+    def _position_of_need(self, task: TaskDraft, index: int) -> SpecPosition:
+        return self._context.spec_position(task.path, *self._paths[task], "needs", index)
 
 
 def _frozen(lists: dict[str, list[_Part]]) -> dict[str, tuple[_Part, ...]]:
@@ -241,12 +246,12 @@ class TaskLowering:
     ) -> TaskDraft:
         """Lower one task of a group of the spec to a ``TaskDraft``."""
         path = f"{group}/{spec.task}"
-        place = self._context.place(path, *at)
-        self._check(spec, at, place, group)
+        spec_position = self._context.spec_position(path, *at)
+        self._check(spec, at, spec_position, group)
         nodes = self._nodes.find(spec.node)
         if not nodes:
-            node_place = self._context.place(path, *at, "node")
-            self._nodes.note_unknown(spec.node, node_place, self._context.faults)
+            node_position = self._context.spec_position(path, *at, "node")
+            self._nodes.note_unknown(spec.node, node_position, self._context.faults)
         used: dict[str, None] = {}
         records = self._records(spec, at, path, group)
         blocks: tuple[tuple[str, str], ...] = (("task", path),)
@@ -263,8 +268,8 @@ class TaskLowering:
         setups = self._setups(spec, at, path, used)
         return TaskDraft(
             name=spec.task,
-            place=place,
-            find_needs=lambda: Place(path, self._context.source.key((*at, "needs"))),
+            spec_position=spec_position,
+            find_needs=lambda: SpecPosition(path, self._context.source.key((*at, "needs"))),
             group=group,
             position=position,
             nodes=nodes,
@@ -290,24 +295,24 @@ class TaskLowering:
         context, queues = self._context, self._context.queues
         if spec.read is None and not spec.write:
             return NO_RECORDS
-        write, places = queues.lower_writes(spec, at, path, context.source, context.faults)
-        sent = queues.find_sent_places(spec, at, path, context.source)
+        write, write_positions = queues.lower_writes(spec, at, path, context.source, context.faults)
+        sent = queues.find_sent_positions(spec, at, path, context.source)
         if spec.read is None:
-            return Records(write=write, write_at=places, sent_at=sent)
-        place = context.place(f"{path}/read", *at, "read")
-        queues.check_read(spec.read, place, context.faults)
+            return Records(write=write, write_at=write_positions, sent_at=sent)
+        spec_position = context.spec_position(f"{path}/read", *at, "read")
+        queues.check_read(spec.read, spec_position, context.faults)
         read = self._readers.read(spec.read) or queues.read(spec.read, group)
-        return Records(read, place, write, places, sent, is_loop=True)
+        return Records(read, spec_position, write, write_positions, sent, is_loop=True)
 
     def report(self, spec: ReportSpec, at: Path, path: str, used: dict[str, None]) -> Report:
         """Lower a ``report`` of a group, whose steps run at an interval."""
         if spec.every <= 0:
-            place = self._context.place(path, *at, "every")
+            spec_position = self._context.spec_position(path, *at, "every")
             self._context.faults.error(
                 "E163",
                 "a report's interval must be longer than 0",
                 "use a duration such as 1s",
-                place,
+                spec_position,
             )
         env = Env((("", path),), used=used)
         steps = self._steps.steps(spec.steps, (*at, "steps"), f"{path}.steps", env)
@@ -332,10 +337,12 @@ class TaskLowering:
             for level in ("node", "task", "instance")
         }
 
-    def _check(self, spec: TaskSpec, at: Path, place: Place, group: str) -> None:
-        check_task_settings(spec, at, place.path, self._context.source, self._context.faults)
+    def _check(self, spec: TaskSpec, at: Path, spec_position: SpecPosition, group: str) -> None:
+        check_task_settings(
+            spec, at, spec_position.path, self._context.source, self._context.faults
+        )
         if spec.rebuild and group != "init":
-            where = Place(place.path, self._context.source.key((*at, "rebuild")))
+            where = SpecPosition(spec_position.path, self._context.source.key((*at, "rebuild")))
             self._context.faults.error(
                 "E164",
                 f"'rebuild' is only for tasks of init, but this one is in '{group}'",
@@ -344,7 +351,9 @@ class TaskLowering:
             )
         for index, report in enumerate(spec.report):
             if report.node is not None:
-                where = Place(place.path, self._context.source.key((*at, "report", index, "node")))
+                where = SpecPosition(
+                    spec_position.path, self._context.source.key((*at, "report", index, "node"))
+                )
                 self._context.faults.error(
                     "E165",
                     "the report of a task runs on its node, and takes no 'node'",
@@ -362,7 +371,7 @@ class TaskLowering:
             where = (*at, "outputs", index)
             for name, value in pairs.items():
                 self._check_output(
-                    name, spec.task, name in found, self._context.place(path, *where)
+                    name, spec.task, name in found, self._context.spec_position(path, *where)
                 )
                 expr: Expr = Name(name)
                 if isinstance(written, dict):
@@ -372,13 +381,17 @@ class TaskLowering:
                 found[name] = Output(name, expr)
         return tuple(found.values())
 
-    def _check_output(self, name: str, task: str, is_taken: bool, place: Place) -> None:
+    def _check_output(
+        self, name: str, task: str, is_taken: bool, spec_position: SpecPosition
+    ) -> None:
         if name in ATTRIBUTES:
             message = f"'{task}.{name}' would mean the {name} of a blob '{task}'"
-            self._context.faults.error("E191", message, f"write for example {{{name}_: …}}", place)
+            self._context.faults.error(
+                "E191", message, f"write for example {{{name}_: …}}", spec_position
+            )
         if is_taken:
             message = f"duplicate output '{name}'"
-            self._context.faults.error("E166", message, "rename it", place)
+            self._context.faults.error("E166", message, "rename it", spec_position)
 
 
 def check_task_settings(
@@ -390,14 +403,14 @@ def check_task_settings(
             "E123",
             "a time limit must be longer than 0",
             "use a duration such as 30m, or remove it",
-            Place(path, source.at((*at, "timeout"))),
+            SpecPosition(path, source.at((*at, "timeout"))),
         )
     if task.retry is not None and task.on_error == "warn":
         faults.error(
             "E124",
             "'retry' has no effect with 'on_error: warn', which never fails the group",
             "remove one of the two",
-            Place(path, source.key((*at, "retry"))),
+            SpecPosition(path, source.key((*at, "retry"))),
         )
 
 

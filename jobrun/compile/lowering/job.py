@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.node_names import NodeNames
 from jobrun.compile.job_draft.tasks_and_groups import Groups, JobDraft, walk_readers
 from jobrun.compile.lowering.checkpoint import lower_checkpoint, lower_saved_nodes
@@ -87,12 +87,12 @@ def _check_readers_used(spec: JobSpec, groups: Groups, source: SourceMap, faults
     used = {one.name for reader, _ in walk_readers(groups) for one in readers_in(reader)}
     for name in spec.readers:
         if name not in used:
-            place = Place(f"readers.{name}", source.key(("readers", name)))
+            spec_position = SpecPosition(f"readers.{name}", source.key(("readers", name)))
             faults.warn(
                 "W137",
                 f"reader '{name}' is never read",
                 f"remove it, or write read: {name} in a task",
-                place,
+                spec_position,
             )
 
 
@@ -168,15 +168,15 @@ def check_node_settings(spec: JobSpec, source: SourceMap, faults: Faults) -> Non
         at: Path = ("nodes", name)
         found = [*_bad_amounts(node, at), *_conflicts(node, at)]
         for code, path, message, mend in found:
-            faults.error(code, message, mend, Place(path_text(path), source.at(path)))
+            faults.error(code, message, mend, SpecPosition(path_text(path), source.at(path)))
         for key in ("host", "resources"):
             if not found and getattr(node, key):
-                place = Place(path_text((*at, key)), source.key((*at, key)))
+                spec_position = SpecPosition(path_text((*at, key)), source.key((*at, key)))
                 faults.warn(
                     "W135",
                     f"'{key}' of node '{name}' has an effect only in the session 'ray'",
                     "run with --session ray, or remove it",
-                    place,
+                    spec_position,
                 )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.lowering.context import Context, Env, NetDef
 from jobrun.compile.lowering.expressions import ExpressionLowering
@@ -51,12 +51,12 @@ def build_net_table(spec: JobSpec, source: SourceMap, faults: Faults) -> dict[st
     order, cycles = _sort_inner_first(used)
     for cycle in cycles:
         shown = " -> ".join(cycle)
-        place = Place(path_text(("nets", cycle[0])), source.key(("nets", cycle[0])))
+        spec_position = SpecPosition(path_text(("nets", cycle[0])), source.key(("nets", cycle[0])))
         faults.error(
             "E143",
             f"net '{cycle[0]}' uses itself: {shown}",
             "use a loop: a net cannot be recursive",
-            place,
+            spec_position,
         )
     unsound = {name for cycle in cycles for name in cycle}
     table: dict[str, NetDef] = {}
@@ -175,13 +175,13 @@ class Parameters:
         names: Name in the steps → parameter.
         counted: Those that are passed to operators on counters.
         changed: Those whose value is changed in place, with the place.
-        bound: Those that are bound again, with the last place; None if that value is read.
+        bound: Those that are bound again, with the last position; None if that value is read.
     """
 
     names: Mapping[str, str]
     counted: set[str] = field(default_factory=set)
-    changed: dict[str, Place] = field(default_factory=dict)
-    bound: dict[str, Place | None] = field(default_factory=dict)
+    changed: dict[str, SpecPosition] = field(default_factory=dict)
+    bound: dict[str, SpecPosition | None] = field(default_factory=dict)
 
     def scan(self, steps: tuple[Step, ...]) -> set[str]:
         """Scan a net's lowered steps for the parameters that they read before binding."""
@@ -201,15 +201,15 @@ class Parameters:
         is_step = not isinstance(part, Op)
         access = FINDER.of_step(part) if is_step else FINDER.of_op(part)  # type: ignore[arg-type]
         exprs = expressions(part) if is_step else op_expressions(part)  # type: ignore[arg-type]
-        place = Place(part.path, part.origin)
+        spec_position = SpecPosition(part.path, part.origin)
         bound = {*access.binds, *access.deletes}
         names = {self.names[name] for name in {*access.reads} - bound if name in self.names}
         changed = {self.names[one] for one in {*access.changes} - bound if one in self.names}
         self._read(names - changed)
         for name in changed:
-            self.changed.setdefault(name, place)
+            self.changed.setdefault(name, spec_position)
         for name in bound & self.names.keys():
-            self.bound[self.names[name]] = place
+            self.bound[self.names[name]] = spec_position
         for expr in exprs:
             for one in walk_expr(expr):
                 if isinstance(one, Call) and one.function in _COUNTING and one.args:
@@ -227,9 +227,13 @@ class Parameters:
         """Return a net's parameters used as counters only, which are not copied."""
         return self.counted - self.changed.keys() - self.bound.keys()
 
-    def dropped(self) -> dict[str, Place]:
+    def dropped(self) -> dict[str, SpecPosition]:
         """Map each parameter that a net assigns and then never reads to the last assignment."""
-        return {name: place for name, place in self.bound.items() if place is not None}
+        return {
+            name: spec_position
+            for name, spec_position in self.bound.items()
+            if spec_position is not None
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,17 +320,17 @@ class NetLowering:
         return self._shared[net.name]
 
     def use(
-        self, spec: models.NetStep, at: Path, place: Place, origin: Origin, env: Env
+        self, spec: models.NetStep, at: Path, spec_position: SpecPosition, origin: Origin, env: Env
     ) -> Step | None:
         """Lower a step that uses a net to the net's steps; return None after a fault."""
         net = self._context.nets.get(spec.net)
         if net is None:
             mend = did_you_mean(spec.net, self._context.nets)
-            where = Place(place.path, self._context.source.at((*at, "net")))
+            where = SpecPosition(spec_position.path, self._context.source.at((*at, "net")))
             self._faults.error("E145", f"unknown net '{spec.net}'", mend, where)
             return None
         self._used.add(net.name)
-        if not net.sound or not self._check_interface(spec, net, place):
+        if not net.sound or not self._check_interface(spec, net, spec_position):
             return None
         self._expanded += net.size
         if self._expanded > _MAX_STEPS:
@@ -334,11 +338,11 @@ class NetLowering:
                 "E146",
                 f"the nets expand to more than {_MAX_STEPS:,} steps",
                 "use a loop instead of nested nets",
-                place,
+                spec_position,
             )
             return None
         self._note_use(net, env)
-        return self._inline(spec, net, at, place, origin, env)
+        return self._inline(spec, net, at, spec_position, origin, env)
 
     def check_all(self) -> None:
         """Check that all nets (named lists of steps) are used, and name valid parameters."""
@@ -346,12 +350,14 @@ class NetLowering:
         for name, net in self._context.nets.items():
             for key, declared in (("in", net.inputs), ("out", net.outputs)):
                 for index, one in enumerate(declared):
-                    place = self._context.place(f"nets.{name}", *_path(net), key, index)
-                    self._context.check_blob_name(one, place)
+                    spec_position = self._context.spec_position(
+                        f"nets.{name}", *_path(net), key, index
+                    )
+                    self._context.check_blob_name(one, spec_position)
             if name not in self._used and name not in inner and net.sound:
-                place = Place(f"nets.{name}", self._context.source.key(_path(net)))
+                spec_position = SpecPosition(f"nets.{name}", self._context.source.key(_path(net)))
                 mend = f"remove it, or use it: {{net: {name}}}"
-                self._faults.warn("W134", f"net '{name}' is unused", mend, place)
+                self._faults.warn("W134", f"net '{name}' is unused", mend, spec_position)
                 self._read_unused(net)
 
     def _read_unused(self, net: NetDef) -> None:
@@ -373,13 +379,13 @@ class NetLowering:
     def _remote_entry(self, entry: RemoteSpec, at: Path, path: str) -> list[RemoteNet]:
         source, faults = self._context.source, self._context.faults
         nodes = self._context.nodes.resolve(
-            entry.node, Place(path, source.at((*at, "node"))), faults
+            entry.node, SpecPosition(path, source.at((*at, "node"))), faults
         )
-        place = Place(path, source.at((*at, "net")))
+        spec_position = SpecPosition(path, source.at((*at, "net")))
         net = self._context.nets.get(entry.net)
         if net is None:
             mend = did_you_mean(entry.net, self._context.nets)
-            faults.error("E145", f"unknown net '{entry.net}'", mend, place)
+            faults.error("E145", f"unknown net '{entry.net}'", mend, spec_position)
             return []
         self._used.add(net.name)
         if not net.sound:
@@ -402,7 +408,7 @@ class NetLowering:
             "W136",
             f"the remote net '{net.name}' does not run in the session 'threads'",
             "use a session whose nodes answer requests, or use the net in a task",
-            place,
+            spec_position,
         )
         return nets
 
@@ -415,9 +421,15 @@ class NetLowering:
                 env.used.setdefault(other)
 
     def _inline(
-        self, spec: models.NetStep, net: NetDef, at: Path, place: Place, origin: Origin, env: Env
+        self,
+        spec: models.NetStep,
+        net: NetDef,
+        at: Path,
+        spec_position: SpecPosition,
+        origin: Origin,
+        env: Env,
     ) -> Step:
-        path = place.path
+        path = spec_position.path
         if not net.own_names:
             steps = self._steps.steps(
                 net.steps, net.steps_path, f"{path}.{net.name}", env.net(net.name, None)
@@ -434,7 +446,7 @@ class NetLowering:
             if name in parameters.counters and isinstance(value, Name)
         }
         rename = NetRenaming(net.name, path, self._shared_names(net), counters)
-        self._check_received(spec, given, parameters, place)
+        self._check_received(spec, given, parameters, spec_position)
         before = [
             Assign((NameTarget(rename(name)),), value, path, origin)
             for name, value in given.items()
@@ -444,7 +456,7 @@ class NetLowering:
         steps = self._steps.steps(net.steps, net.steps_path, prefix, env.net(net.name, rename))
         after = []
         for name, blob in spec.outputs.items():
-            target = self._read.blob(blob, place, env)
+            target = self._read.blob(blob, spec_position, env)
             if target != rename(name):
                 after.append(Assign((NameTarget(target),), Name(rename(name)), path, origin))
         return UseNet(net.name, _surround(before, steps, after), path, origin)
@@ -468,7 +480,11 @@ class NetLowering:
         return found
 
     def _check_received(
-        self, spec: models.NetStep, given: dict[str, Expr], parameters: Parameters, place: Place
+        self,
+        spec: models.NetStep,
+        given: dict[str, Expr],
+        parameters: Parameters,
+        spec_position: SpecPosition,
     ) -> None:
         """Check that a step that uses a net takes back in ``out`` what the net changes."""
         # A view of a blob would change the blob.
@@ -487,16 +503,18 @@ class NetLowering:
                     f"add '{name}' to the net's 'out', and out: {{{name}: {blob}}} here; or make "
                     "the net a plain list of steps, which uses the blobs of the caller; or "
                     "change a copy",
-                    place,
+                    spec_position,
                 )
 
-    def _check_interface(self, spec: models.NetStep, net: NetDef, place: Place) -> bool:
+    def _check_interface(
+        self, spec: models.NetStep, net: NetDef, spec_position: SpecPosition
+    ) -> bool:
         name = net.name
         if not net.own_names:
             if spec.inputs or spec.outputs:
                 mend = f"write {{net: {name}}}, or declare 'in' and 'out' on the net"
                 message = f"net '{name}' uses the blobs of the caller and takes no 'in' or 'out'"
-                self._faults.error("E147", message, mend, place)
+                self._faults.error("E147", message, mend, spec_position)
                 return False
             return True
         sound = True
@@ -510,7 +528,7 @@ class NetLowering:
                         "E147",
                         f"net '{name}' has no {what} '{one}'",
                         did_you_mean(one, declared),
-                        place,
+                        spec_position,
                     )
                     sound = False
         for one in net.inputs:
@@ -519,7 +537,7 @@ class NetLowering:
                     "E147",
                     f"net '{name}' is missing a value for parameter '{one}'",
                     f"write in: {{{one}: …}}",
-                    place,
+                    spec_position,
                 )
                 sound = False
         return sound
@@ -549,7 +567,7 @@ def check_remote_reads(net: RemoteNet, faults: Faults) -> None:
                 "E125",
                 f"a remote net cannot read the output '{read.task}.{read.output}'",
                 "read a blob of the node instead",
-                Place(step.path, step.origin),
+                SpecPosition(step.path, step.origin),
             )
 
 

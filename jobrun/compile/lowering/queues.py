@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
@@ -38,53 +38,58 @@ class QueueTable:
         queue = self.queues.get(name)
         return None if queue is None else ReadQueue(queue, self.sent.get((group, name), ()))
 
-    def check_read(self, name: str, place: Place, faults: Faults) -> None:
+    def check_read(self, name: str, spec_position: SpecPosition, faults: Faults) -> None:
         """Check that a lowered ``read`` names a queue, or a reader, of the spec."""
         if name not in self.queues and name not in self.readers:
             known = {**dict.fromkeys(self.readers), **self.queues}
             faults.error(
-                "E192", f"unknown reader or queue '{name}'", did_you_mean(name, known), place
+                "E192",
+                f"unknown reader or queue '{name}'",
+                did_you_mean(name, known),
+                spec_position,
             )
 
     def lower_writes(
         self, spec: TaskSpec, at: Path, path: str, source: SourceMap, faults: Faults
-    ) -> tuple[tuple[WriteQueue, ...], tuple[Place, ...]]:
+    ) -> tuple[tuple[WriteQueue, ...], tuple[SpecPosition, ...]]:
         """Lower what a task writes to queues, with spec positions; refuse unknown queues."""
         found: list[WriteQueue] = []
-        places: list[Place] = []
+        positions: list[SpecPosition] = []
         for name, names in spec.write.items():
-            place = Place(f"{path}/write.{name}", source.key((*at, "write", name)))
+            spec_position = SpecPosition(f"{path}/write.{name}", source.key((*at, "write", name)))
             if name in self.queues:
-                check_names(name, names, place, faults)
+                check_names(name, names, spec_position, faults)
                 found.append(WriteQueue(self.queues[name], tuple(dict.fromkeys(names))))
-                places.append(place)
+                positions.append(spec_position)
             else:
-                self._note_unknown(name, place, faults)
-        return tuple(found), tuple(places)
+                self._note_unknown(name, spec_position, faults)
+        return tuple(found), tuple(positions)
 
-    def find_sent_places(
+    def find_sent_positions(
         self, spec: TaskSpec, at: Path, path: str, source: SourceMap
-    ) -> dict[tuple[str, str], Place]:
+    ) -> dict[tuple[str, str], SpecPosition]:
         """Map each pair (queue, blob) in a task's ``write`` to the blob's place in the spec."""
         return {
-            (queue, name): Place(f"{path}/write.{queue}", source.at((*at, "write", queue, number)))
+            (queue, name): SpecPosition(
+                f"{path}/write.{queue}", source.at((*at, "write", queue, number))
+            )
             for queue, names in spec.write.items()
             for number, name in reversed(tuple(enumerate(names)))
         }
 
-    def _note_unknown(self, name: str, place: Place, faults: Faults) -> None:
+    def _note_unknown(self, name: str, spec_position: SpecPosition, faults: Faults) -> None:
         if name in self.readers:
             faults.error(
                 "E192",
                 f"'{name}' is a reader; only queues can be written to",
                 "write to a queue, or save the values with a 'save' step",
-                place,
+                spec_position,
             )
         else:
             mend = did_you_mean(name, self.queues)
             if not self.queues:
                 mend = f"declare it at the top of the spec: queues: {{{name}: {{}}}}"
-            faults.error("E192", f"unknown queue '{name}'", mend, place)
+            faults.error("E192", f"unknown queue '{name}'", mend, spec_position)
 
 
 def build_queue_table(spec: JobSpec, source: SourceMap, faults: Faults) -> QueueTable:
@@ -102,7 +107,7 @@ def build_queue_table(spec: JobSpec, source: SourceMap, faults: Faults) -> Queue
                 f"'{name}' is also a reader, at {source.key(('readers', name))}, so "
                 f"'read' would be ambiguous",
                 "rename one of them",
-                Place(path, origin),
+                SpecPosition(path, origin),
             )
     sent: dict[tuple[GroupName, str], tuple[str, ...]] = {}
     for group, task in _walk_tasks(spec):
@@ -115,7 +120,7 @@ def collect_queues(groups: Iterable[TaskGroup], faults: Faults) -> tuple[Queue, 
     """Collect the queues that tasks name in ``read`` and ``write``; check settings."""
     found: dict[str, Queue] = {}
     for task in (task for group in groups for task in group.tasks):
-        place = Place(task.path, task.origin)
+        spec_position = SpecPosition(task.path, task.origin)
         ends: list[WriteQueue | ReadQueue] = [*task.write]
         if isinstance(task.read, ReadQueue):
             ends.append(task.read)
@@ -124,31 +129,33 @@ def collect_queues(groups: Iterable[TaskGroup], faults: Faults) -> tuple[Queue, 
             if queue.name not in found and (queue.capacity < 1 or queue.batch < 0):
                 message = f"a capacity of {queue.capacity} and a batch of {queue.batch}"
                 mend = "use a capacity of 1 or more, and 0 for no batch"
-                faults.error("E123", f"queue '{queue.name}' has {message}", mend, place)
+                faults.error("E123", f"queue '{queue.name}' has {message}", mend, spec_position)
             if found.setdefault(queue.name, queue) != queue:
                 faults.error(
                     "E197",
                     f"there are two different queues '{queue.name}'",
                     "rename one of them",
-                    place,
+                    spec_position,
                 )
-            check_names(queue.name, one.names, place, faults)
+            check_names(queue.name, one.names, spec_position, faults)
     return tuple(found.values())
 
 
-def check_names(queue: str, names: tuple[str, ...], place: Place, faults: Faults) -> None:
+def check_names(
+    queue: str, names: tuple[str, ...], spec_position: SpecPosition, faults: Faults
+) -> None:
     """Check that a ``write`` to a queue names blobs, and none of them twice."""
     if not names:
         faults.error(
             "E193",
             f"a record of queue '{queue}' would be empty",
             f"name the blobs to send, for example {queue}: [x]",
-            place,
+            spec_position,
         )
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         faults.error(
-            "E193", f"'{twice[0]}' would be sent twice in one record", "name it once", place
+            "E193", f"'{twice[0]}' would be sent twice in one record", "name it once", spec_position
         )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from jobrun.compile.faults import Place
+from jobrun.compile.faults import SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.expressions import ExpressionLowering
@@ -96,11 +96,11 @@ class _ReaderLowering:
         before = len(self._faults)
         kind = spec.kind
         at: Path = ("readers", name)
-        place = self._place(at)
+        spec_position = self._position(at)
         self._check_keys(spec, kind, at)
-        source = self._source(spec, kind, at, place)
+        source = self._source(spec, kind, at, spec_position)
         fields = self._fields(spec, kind, source, at)
-        made = _reader(name, spec, source, fields, place)
+        made = _reader(name, spec, source, fields, spec_position)
         self._check_whole(made, at)
         return made if len(self._faults) == before else None
 
@@ -136,7 +136,7 @@ class _ReaderLowering:
         self._check_alike(found, (*at, "zip"))
         source = ZipSource(tuple(found))
         fields = self._fields(spec, "zip", source, at)
-        made = _reader(name, spec, source, fields, self._place(at))
+        made = _reader(name, spec, source, fields, self._position(at))
         if len(self._faults) > before:
             return None
         return replace(made, restart=found[0].restart, shard=found[0].shard)
@@ -168,7 +168,7 @@ class _ReaderLowering:
                     at,
                 )
 
-    def _source(self, spec: ReaderSpec, kind: str, at: Path, place: Place) -> Source:
+    def _source(self, spec: ReaderSpec, kind: str, at: Path, spec_position: SpecPosition) -> Source:
         env = Env(())
         if kind in FILE_FORMATS:
             path = str(getattr(spec, kind))
@@ -178,16 +178,18 @@ class _ReaderLowering:
                     "write only the path, and fields: {x: member}",
                     (*at, kind),
                 )
-            text = self._read.text(path, (*at, kind), place.path, env, holes=False)
+            text = self._read.text(path, (*at, kind), spec_position.path, env, holes=False)
             if "::" not in path:
                 self._check_ending(kind, text, (*at, kind))
             return FileSource(kind, text)
         if kind == "blobs":
-            return BlobSource(self._values(spec.blobs or {}, (*at, "blobs"), place.path))
+            return BlobSource(self._values(spec.blobs or {}, (*at, "blobs"), spec_position.path))
         if kind == "counter":
             given = {str(key): value for key, value in (spec.counter or {}).items()}
             return self._counter(CounterSource(**given), at)
-        return CallSource(str(spec.call), self._values(spec.arguments, (*at, "with"), place.path))
+        return CallSource(
+            str(spec.call), self._values(spec.arguments, (*at, "with"), spec_position.path)
+        )
 
     def _check_ending(self, kind: str, text: Text, at: Path) -> None:
         last = text.parts[-1] if text.parts else ""
@@ -242,24 +244,26 @@ class _ReaderLowering:
             )
             return ()
         at = (*at, "fields")
-        places: dict[Path, str] = {}
+        spec_paths: dict[Path, str] = {}
         if isinstance(written, tuple):
             found = tuple(Field(name, "" if single else name) for name in written)
-            places = {(*at, number): name for number, name in enumerate(written)}
+            spec_paths = {(*at, number): name for number, name in enumerate(written)}
         else:
             found = tuple(_field(name, one) for name, one in written.items())
             for name, one in written.items():
                 if not isinstance(one, str):
-                    places[*at, name, "values"] = one.values
-                    places[*at, name, "lengths"] = one.lengths
+                    spec_paths[*at, name, "values"] = one.values
+                    spec_paths[*at, name, "lengths"] = one.lengths
                 else:
-                    places[*at, name] = one
+                    spec_paths[*at, name] = one
         if single and len(found) > 1:
             self._error(f"{kind} has one column, but 'fields' names {len(found)}", "name one", at)
-        for place, member in places.items() if known is not None else ():
+        for spec_path, member in spec_paths.items() if known is not None else ():
             if known is not None and member not in known:
                 self._error(
-                    f"reader '{at[1]}' has no member '{member}'", did_you_mean(member, known), place
+                    f"reader '{at[1]}' has no member '{member}'",
+                    did_you_mean(member, known),
+                    spec_path,
                 )
         self._check_ragged(found, kind, at)
         return self._check_fields(found, at)
@@ -305,9 +309,9 @@ class _ReaderLowering:
                 self._error(message, mend, at, "E515")
 
     def _check_fields(self, fields: tuple[Field, ...], at: Path) -> tuple[Field, ...]:
-        place = self._place(at)
+        spec_position = self._position(at)
         for one in fields:
-            self._context.check_blob_name(one.name, place)
+            self._context.check_blob_name(one.name, spec_position)
         twice = [name for name, n in Counter(one.name for one in fields).items() if n > 1]
         if twice:
             self._error(
@@ -356,11 +360,11 @@ class _ReaderLowering:
                         (*at, "with", name),
                     )
 
-    def _place(self, at: Path) -> Place:
-        return Place(f"readers.{at[1]}", self._context.source.key(at))
+    def _position(self, at: Path) -> SpecPosition:
+        return SpecPosition(f"readers.{at[1]}", self._context.source.key(at))
 
     def _error(self, message: str, mend: str, at: Path, code: Code = "E119") -> None:
-        self._faults.error(code, message, mend, self._place(at))
+        self._faults.error(code, message, mend, self._position(at))
 
 
 def _field(name: str, written: str | RaggedField) -> Field:
@@ -381,7 +385,11 @@ def _members(source: Source) -> tuple[str, ...] | None:
 
 
 def _reader(
-    name: str, spec: ReaderSpec, source: Source, fields: tuple[Field, ...], place: Place
+    name: str,
+    spec: ReaderSpec,
+    source: Source,
+    fields: tuple[Field, ...],
+    spec_position: SpecPosition,
 ) -> Reader:
     return Reader(
         name,
@@ -395,8 +403,8 @@ def _reader(
         spec.time_limit or 0.0,
         spec.delay or 0.0,
         spec.shard or "none",
-        place.path,
-        place.origin,
+        spec_position.path,
+        spec_position.origin,
     )
 
 

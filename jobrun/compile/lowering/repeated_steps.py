@@ -12,7 +12,7 @@ from typing import Any
 
 from jobrun.compile.expressions.refusals import MEANINGFUL
 from jobrun.compile.expressions.repeated_texts import Constant, Learner, Make, TextShapes, tuple_of
-from jobrun.compile.faults import Place
+from jobrun.compile.faults import SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FlowShape, RepeatedFlow
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
@@ -42,14 +42,14 @@ class RepeatedBody:
         self, words: tuple[str, ...], origins: Sequence[Origin], prefix: str
     ) -> tuple[tuple[Step, ...], RepeatedFlow]:
         """Lower repeated steps: copy those lowered for an earlier task, with new names."""
-        places = [Place(f"{prefix}[{at}]", origin) for at, origin in enumerate(origins)]
+        positions = [SpecPosition(f"{prefix}[{at}]", origin) for at, origin in enumerate(origins)]
         ops = tuple(
             [
-                kind(*make(words, ()), *place)
-                for (kind, make), place in zip(self.ops, places, strict=True)
+                kind(*make(words, ()), *spec_position)
+                for (kind, make), spec_position in zip(self.ops, positions, strict=True)
             ]
         )
-        return (Net(ops, *places[0]),), RepeatedFlow(self.flow, words, places)
+        return (Net(ops, *positions[0]),), RepeatedFlow(self.flow, words, positions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from jobrun.compile.expressions.calls import require_valid_call
 from jobrun.compile.expressions.translate import UNREADABLE
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.definite_assignment import RepeatedFlow
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.expressions import ExpressionLowering
@@ -105,7 +105,7 @@ class StepLowering:
         run: list[Op] = []
         origins = self._context.source.items(at, len(specs)) if specs else ()
         for index, (spec, origin) in enumerate(zip(specs, origins, strict=True)):
-            step = self._step(spec, (*at, index), Place(f"{prefix}[{index}]", origin), env)
+            step = self._step(spec, (*at, index), SpecPosition(f"{prefix}[{index}]", origin), env)
             if isinstance(step, Op):
                 run.append(step)
                 continue
@@ -152,78 +152,95 @@ class StepLowering:
             parts.append(self.steps(steps, (*at, part), block, inner))
         return SetupNets(parts[0], parts[1], path)
 
-    def _step(self, spec: models.Step, at: Path, place: Place, env: Env) -> Step | Op | None:
+    def _step(
+        self, spec: models.Step, at: Path, spec_position: SpecPosition, env: Env
+    ) -> Step | Op | None:
         if isinstance(spec, str) and spec.strip() != "stop":
             # First, because most steps are statements.
-            return self.read.statement(spec, at, place, env)
-        path, origin = place
+            return self.read.statement(spec, at, spec_position, env)
+        path, origin = spec_position
         if env.depth > _MAX_DEPTH:
             self._faults.error(
                 "E144",
                 f"more than {_MAX_DEPTH} levels of nested steps",
                 "move inner steps out",
-                place,
+                spec_position,
             )
             return None
         match spec:
             case str():
-                return self._stop(None, None, place, origin, env)
+                return self._stop(None, None, spec_position, origin, env)
             case models.OpStep():
-                return self._effects.operator(spec, at, place, env)
+                return self._effects.operator(spec, at, spec_position, env)
             case models.NetStep():
-                return self.nets.use(spec, at, place, origin, env)
+                return self.nets.use(spec, at, spec_position, origin, env)
             case models.EffectStep():
-                return self._effects.step(spec, at, place, env)
+                return self._effects.step(spec, at, spec_position, env)
             case control_flow.LoopStep():
-                return self._loop(spec, at, place, origin, env)
+                return self._loop(spec, at, spec_position, origin, env)
             case control_flow.WhileStep():
-                return self._while(spec, at, place, origin, env)
+                return self._while(spec, at, spec_position, origin, env)
             case control_flow.IfStep():
                 return self._if(spec, at, path, origin, env)
             case control_flow.GuardStep():
-                return self._guard(spec, at, place, origin, env)
+                return self._guard(spec, at, spec_position, origin, env)
             case control_flow.ParallelStep():
                 return self._parallel(spec, at, path, origin, env)
             case control_flow.StopIfStep():
                 condition = self.read.condition(spec.stop_if, (*at, "stop_if"), path, env)
-                return self._stop(spec.block, condition, place, origin, env)
+                return self._stop(spec.block, condition, spec_position, origin, env)
             case control_flow.StopStep():
-                return self._stop(spec.stop, None, place, origin, env)
+                return self._stop(spec.stop, None, spec_position, origin, env)
             case _:
                 assert_never(spec)
 
     def _loop(
-        self, spec: control_flow.LoopStep, at: Path, place: Place, origin: Origin, env: Env
+        self,
+        spec: control_flow.LoopStep,
+        at: Path,
+        spec_position: SpecPosition,
+        origin: Origin,
+        env: Env,
     ) -> Step:
-        path = place.path
+        path = spec_position.path
         count: Expr | None = None
         if spec.loop != "forever":
             count = self.read.expression(spec.loop, (*at, "loop"), path, env)
             if isinstance(count, Const) and type(count.value) not in (int, NoneType):
                 message = f"the count of a loop must be an integer, not {count.value!r}"
-                self._faults.error("E155", message, "use an integer, or 'forever'", place)
-        self._check_name(spec.name, place, env)
-        inner = env.loop(spec.name, path, self._index(spec.index, place, env))
+                self._faults.error("E155", message, "use an integer, or 'forever'", spec_position)
+        self._check_name(spec.name, spec_position, env)
+        inner = env.loop(spec.name, path, self._index(spec.index, spec_position, env))
         body = self.steps(spec.steps, (*at, "steps"), f"{path}.steps", inner)
         return Loop(count, body, path, origin)
 
     def _while(
-        self, spec: control_flow.WhileStep, at: Path, place: Place, origin: Origin, env: Env
+        self,
+        spec: control_flow.WhileStep,
+        at: Path,
+        spec_position: SpecPosition,
+        origin: Origin,
+        env: Env,
     ) -> Step:
-        path = place.path
+        path = spec_position.path
         condition = self.read.condition(spec.condition, (*at, "while"), path, env)
-        self._check_name(spec.name, place, env)
-        inner = env.loop(spec.name, path, self._index(spec.index, place, env))
+        self._check_name(spec.name, spec_position, env)
+        inner = env.loop(spec.name, path, self._index(spec.index, spec_position, env))
         body = self.steps(spec.steps, (*at, "steps"), f"{path}.steps", inner)
         return While(condition, body, path, origin)
 
     def _guard(
-        self, spec: control_flow.GuardStep, at: Path, place: Place, origin: Origin, env: Env
+        self,
+        spec: control_flow.GuardStep,
+        at: Path,
+        spec_position: SpecPosition,
+        origin: Origin,
+        env: Env,
     ) -> Step:
-        path = place.path
+        path = spec_position.path
         name = spec.name or spec.guard
-        self._check_name(name, place, env)
-        flag = self.read.blob(spec.guard, place, env)
+        self._check_name(name, spec_position, env)
+        flag = self.read.blob(spec.guard, spec_position, env)
         body = self.steps(spec.steps, (*at, "steps"), f"{path}.steps", env.block(name, path))
         return Guard(flag, body, path, origin)
 
@@ -254,7 +271,12 @@ class StepLowering:
         return Parallel(branches, path, origin)
 
     def _stop(
-        self, name: str | None, condition: Expr | None, place: Place, origin: Origin, env: Env
+        self,
+        name: str | None,
+        condition: Expr | None,
+        spec_position: SpecPosition,
+        origin: Origin,
+        env: Env,
     ) -> Step | None:
         target = env.target(name)
         if target is None and env.is_loose:
@@ -265,31 +287,31 @@ class StepLowering:
                 "E156",
                 f"no enclosing block is named '{name}'",
                 did_you_mean(str(name), known),
-                place,
+                spec_position,
             )
             return None
-        return Stop(condition, target, place.path, origin)
+        return Stop(condition, target, spec_position.path, origin)
 
-    def _index(self, index: str | None, place: Place, env: Env) -> str | None:
+    def _index(self, index: str | None, spec_position: SpecPosition, env: Env) -> str | None:
         if index is not None:
-            self._context.check_blob_name(index, place)
+            self._context.check_blob_name(index, spec_position)
             if index in env.indices:
                 self._faults.error(
                     "E157",
                     f"an outer loop already uses the variable '{index}'",
                     "rename one of the two",
-                    place,
+                    spec_position,
                 )
         return index
 
-    def _check_name(self, name: str | None, place: Place, env: Env) -> None:
+    def _check_name(self, name: str | None, spec_position: SpecPosition, env: Env) -> None:
         taken = [given for given, _ in env.blocks]
         if name is not None and (name in taken or name == "task"):
             self._faults.error(
                 "E157",
                 f"an enclosing block is already named '{name}'",
                 "rename one of the two",
-                place,
+                spec_position,
             )
 
 
@@ -307,36 +329,42 @@ class EffectLowering:
         # The calls without a fault, by the kinds of their arguments.
         self._valid: set[tuple[object, ...]] = set()
 
-    def step(self, spec: models.EffectStep, at: Path, place: Place, env: Env) -> Step:
+    def step(
+        self, spec: models.EffectStep, at: Path, spec_position: SpecPosition, env: Env
+    ) -> Step:
         """Lower an effect, a step without inner steps: ``call``, ``run``, ``load``, …."""
         lower = _LOWERING.get(type(spec).__name__, EffectLowering._declared)
-        return lower(self, spec, at, place, env)
+        return lower(self, spec, at, spec_position, env)
 
-    def _load(self, spec: models.LoadStep, at: Path, place: Place, env: Env) -> Step:
+    def _load(self, spec: models.LoadStep, at: Path, spec_position: SpecPosition, env: Env) -> Step:
         for blob in spec.load:
-            self._context.check_blob_name(blob, place)
-        files = self._files(spec.load, (*at, "load"), place, env, writes=False)
-        return Load(files, place.path, place.origin)
+            self._context.check_blob_name(blob, spec_position)
+        files = self._files(spec.load, (*at, "load"), spec_position, env, writes=False)
+        return Load(files, spec_position.path, spec_position.origin)
 
-    def _save(self, spec: models.SaveStep, at: Path, place: Place, env: Env) -> Step:
-        files = self._files(spec.save, (*at, "save"), place, env, writes=True)
-        self._check_distinct(files, (*at, "save"), place)
-        return Save(files, place.path, place.origin)
+    def _save(self, spec: models.SaveStep, at: Path, spec_position: SpecPosition, env: Env) -> Step:
+        files = self._files(spec.save, (*at, "save"), spec_position, env, writes=True)
+        self._check_distinct(files, (*at, "save"), spec_position)
+        return Save(files, spec_position.path, spec_position.origin)
 
-    def _check_distinct(self, files: tuple[DataFile, ...], at: Path, place: Place) -> None:
+    def _check_distinct(
+        self, files: tuple[DataFile, ...], at: Path, spec_position: SpecPosition
+    ) -> None:
         """Refuse a ``save`` step in which two blobs are one member of one file."""
         blobs: dict[str, str] = {}
         for file in files:
-            other = blobs.setdefault(file.place(), file.blob)
+            other = blobs.setdefault(file.location_text(), file.blob)
             if other != file.blob:
                 self._faults.error(
                     "E227",
-                    f"'{other}' and '{file.blob}' are both to be saved to {file.place()}",
+                    f"'{other}' and '{file.blob}' are both to be saved to {file.location_text()}",
                     "give each a file, or a member, of its own",
-                    Place(place.path, self._context.source.at((*at, file.blob))),
+                    SpecPosition(spec_position.path, self._context.source.at((*at, file.blob))),
                 )
 
-    def _declared(self, spec: models.EffectStep, at: Path, place: Place, env: Env) -> Step:
+    def _declared(
+        self, spec: models.EffectStep, at: Path, spec_position: SpecPosition, env: Env
+    ) -> Step:
         """Lower a step such as ``log`` by the keys that its effect class declares."""
         kind: Any = models.DECLARED_MODELS[type(spec)]
         given: dict[str, Any] = {
@@ -346,21 +374,21 @@ class EffectLowering:
             value, where = getattr(spec, name), (*at, key.name)
             match key.kind:
                 case "text":
-                    given[name] = self._read.text(value, where, place.path, env, holes=True)
+                    given[name] = self._read.text(value, where, spec_position.path, env, holes=True)
                 case "condition":
-                    given[name] = self._read.condition(value, where, place.path, env)
+                    given[name] = self._read.condition(value, where, spec_position.path, env)
                 case "numbers":
-                    given[name] = self._values(value, where, place.path, env)
+                    given[name] = self._values(value, where, spec_position.path, env)
                 case "duration":
                     given[name] = value
                 case _:
                     assert_never(key.kind)
-        step: Step = kind(**given, path=place.path, origin=place.origin)
+        step: Step = kind(**given, path=spec_position.path, origin=spec_position.origin)
         return step
 
-    def operator(self, spec: models.OpStep, at: Path, place: Place, env: Env) -> Op:
+    def operator(self, spec: models.OpStep, at: Path, spec_position: SpecPosition, env: Env) -> Op:
         """Lower an operator step in its long form, ``{op: …}``, to an ``Op``."""
-        path, origin = place
+        path, origin = spec_position
         outputs = _as_tuple(spec.out)
         read = self._read.expression
         args = tuple(
@@ -373,29 +401,29 @@ class EffectLowering:
             ]
         )
         for name in outputs:
-            self._context.check_blob_name(name, place)
+            self._context.check_blob_name(name, spec_position)
         targets = tuple(NameTarget(self._read.name(name, env)) for name in outputs)
         definition = find_operator(spec.op)
         value: Expr = UNREADABLE
         if definition is None:
-            where = Place(path, self._context.source.at((*at, "op")))
+            where = SpecPosition(path, self._context.source.at((*at, "op")))
             self._faults.error(
                 "E158", f"unknown operator '{spec.op}'", did_you_mean(spec.op, OPERATORS), where
             )
-        elif self._check_outputs(definition, outputs, place):
+        elif self._check_outputs(definition, outputs, spec_position):
             given = (*args, *[argument for _, argument in kwargs])
             if not any(map(partial(is_, UNREADABLE), given)):
-                value = self._checked(Call(spec.op, args, kwargs), definition, place)
+                value = self._checked(Call(spec.op, args, kwargs), definition, spec_position)
         return Assign(targets, value, path, origin) if targets else Perform(value, path, origin)
 
-    def _checked(self, call: Call, definition: OpDef, place: Place) -> Expr:
+    def _checked(self, call: Call, definition: OpDef, spec_position: SpecPosition) -> Expr:
         """Check the arguments of a lowered operator step, once for all with equal kinds."""
         key = _kinds_of_arguments(call)
         if key in self._valid:
             return call
         value: Expr = UNREADABLE
         with self._faults.collecting():
-            value = require_valid_call(call, definition, place.origin, place.path)
+            value = require_valid_call(call, definition, spec_position.origin, spec_position.path)
         if key is not None and value is call:
             self._valid.add(key)
         return value
@@ -405,38 +433,42 @@ class EffectLowering:
             return Const(None)
         return self._read.expression(_frozen(value), at, path, env)
 
-    def _check_outputs(self, op: OpDef, outputs: tuple[str, ...], place: Place) -> bool:
+    def _check_outputs(
+        self, op: OpDef, outputs: tuple[str, ...], spec_position: SpecPosition
+    ) -> bool:
         if not outputs and not op.mutates:
             self._faults.error(
                 "E159",
                 f"the result of '{op.name}' is lost",
                 "assign it to a blob: out: NAME",
-                place,
+                spec_position,
             )
             return False
         if outputs and op.results not in (MANY, len(outputs)):
             results = {0: "no result", 1: "1 result"}.get(op.results, f"{op.results} results")
             message = f"'{op.name}' has {results}, but 'out' names {len(outputs)}"
-            self._faults.error("E159", message, f"name {op.results} in 'out'", place)
+            self._faults.error("E159", message, f"name {op.results} in 'out'", spec_position)
             return False
         return True
 
-    def _call(self, spec: models.CallStep, at: Path, place: Place, env: Env) -> Step:
-        path = place.path
+    def _call(self, spec: models.CallStep, at: Path, spec_position: SpecPosition, env: Env) -> Step:
+        path = spec_position.path
         arguments = dict(self._values(spec.arguments, (*at, "with"), path, env))
         writable = []
         for blob in spec.inout:
-            here = self._read.blob(blob, place, env)
+            here = self._read.blob(blob, spec_position, env)
             names = [name for name, value in arguments.items() if value == Name(here)]
             if not names and blob in arguments:
                 message = f"'{blob}' is in 'inout', so its value in 'with' must be a blob"
-                self._faults.error("E160", message, f"write with: {{{blob}: {blob}}}", place)
+                self._faults.error(
+                    "E160", message, f"write with: {{{blob}: {blob}}}", spec_position
+                )
             elif not names:
                 # Named only in 'inout': passed under its own name.
                 arguments[blob] = Name(here)
                 names = [blob]
             writable += names
-        outputs = tuple(self._read.blob(name, place, env) for name in _as_tuple(spec.out))
+        outputs = tuple(self._read.blob(name, spec_position, env) for name in _as_tuple(spec.out))
         return CallPython(
             spec.call,
             tuple(arguments.items()),
@@ -444,24 +476,24 @@ class EffectLowering:
             outputs,
             deterministic=spec.deterministic,
             path=path,
-            origin=place.origin,
+            origin=spec_position.origin,
         )
 
-    def _run(self, spec: models.RunStep, at: Path, place: Place, env: Env) -> Step:
-        path = place.path
+    def _run(self, spec: models.RunStep, at: Path, spec_position: SpecPosition, env: Env) -> Step:
+        path = spec_position.path
         written = (spec.run,) if isinstance(spec.run, str) else spec.run
         shell = isinstance(spec.run, str)
         if not shell and not written:
             self._faults.error(
-                "E161", "'run' does not name a program", "write [prog, arg, …]", place
+                "E161", "'run' does not name a program", "write [prog, arg, …]", spec_position
             )
         command = tuple(
             self._read.text(one, (*at, "run") if shell else (*at, "run", i), path, env, holes=False)
             for i, one in enumerate(written)
         )
         for blob in spec.out:
-            self._context.check_blob_name(blob, place)
-        results = self._files(spec.out, (*at, "out"), place, env, writes=False)
+            self._context.check_blob_name(blob, spec_position)
+        results = self._files(spec.out, (*at, "out"), spec_position, env, writes=False)
         name, most_bytes = (
             (spec.state_dir, 0)
             if spec.state_dir is None or isinstance(spec.state_dir, str)
@@ -475,19 +507,21 @@ class EffectLowering:
             tuple((file.blob, file.path, file.member) for file in results),
             deterministic=spec.deterministic,
             path=path,
-            origin=place.origin,
+            origin=spec_position.origin,
             state_dir=name or "",
             state_dir_most_bytes=most_bytes or 0,
         )
 
-    def _pull(self, spec: models.PullStep, at: Path, place: Place, env: Env) -> Step:
+    def _pull(self, spec: models.PullStep, at: Path, spec_position: SpecPosition, env: Env) -> Step:
         pulled = []
         for name, one in spec.pull.items():
-            blob = self._read.blob(name, place, env)
-            where = Place(place.path, self._context.source.at((*at, "pull", name, "from")))
+            blob = self._read.blob(name, spec_position, env)
+            where = SpecPosition(
+                spec_position.path, self._context.source.at((*at, "pull", name, "from"))
+            )
             nodes = self._context.nodes.resolve(one.source, where, self._faults)
             pulled.append(PulledBlob(blob, nodes, one.blob, one.reduce))
-        return Pull(tuple(pulled), place.path, place.origin)
+        return Pull(tuple(pulled), spec_position.path, spec_position.origin)
 
     def _values(
         self, values: dict[str, Any], at: Path, path: str, env: Env
@@ -498,25 +532,31 @@ class EffectLowering:
         )
 
     def _files(
-        self, files: dict[str, str], at: Path, place: Place, env: Env, *, writes: bool
+        self,
+        files: dict[str, str],
+        at: Path,
+        spec_position: SpecPosition,
+        env: Env,
+        *,
+        writes: bool,
     ) -> tuple[DataFile, ...]:
         """Lower the files of a step that loads or saves: blob, path and member of each."""
         found = []
         for blob, written in files.items():
             path, _, member = written.partition("::")
             if "${" in member:
-                where = Place(place.path, self._context.source.at((*at, blob)))
+                where = SpecPosition(spec_position.path, self._context.source.at((*at, blob)))
                 self._faults.error(
                     "E162",
                     "the name of a member cannot contain '${…}'",
                     "put the variable part into the path",
                     where,
                 )
-            text = self._read.text(path, (*at, blob), place.path, env, holes=False)
+            text = self._read.text(path, (*at, blob), spec_position.path, env, holes=False)
             file = DataFile(self._read.name(blob, env), text, member.replace("$$", "$"))
             misfit = find_misfit(render_text(text), file.member, writes=writes)
             if misfit is not None and _has_known_ending(text):
-                where = Place(place.path, self._context.source.at((*at, blob)))
+                where = SpecPosition(spec_position.path, self._context.source.at((*at, blob)))
                 self._faults.error(misfit.code, misfit.message, misfit.mend, where)
             found.append(file)
         return tuple(found)
@@ -529,7 +569,7 @@ def _has_known_ending(path: Text) -> bool:
 
 
 # One row for each kind of effect that is not declared, by the name of its model.
-_LOWERING: Mapping[str, Callable[[EffectLowering, Any, Path, Place, Env], Step]] = {
+_LOWERING: Mapping[str, Callable[[EffectLowering, Any, Path, SpecPosition, Env], Step]] = {
     "CallStep": EffectLowering._call,
     "LoadStep": EffectLowering._load,
     "PullStep": EffectLowering._pull,

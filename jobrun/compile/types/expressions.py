@@ -1,6 +1,6 @@
 """Infer dtype, shape and value of expressions from those of blobs, without numpy.
 
-Types that do not fit become faults, with their places in the text.
+Types that do not fit become faults, with their positions in the text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import assert_never
 
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.types.arithmetic import (
     infer_binary,
     infer_comparison,
@@ -406,18 +406,23 @@ class TypeFaults:
 
     def add_misfit(self, misfit: Misfit, path: str, origin: Origin) -> None:
         """Add a fault for a part of an expression whose type does not fit."""
-        place = Place(path, _find_place(misfit.expr, origin))
+        spec_position = SpecPosition(path, _find_origin(misfit.expr, origin))
         self.add(
-            misfit.error, f"in {render_short(misfit.expr)}: ", place, perhaps=misfit.is_perhaps
+            misfit.error,
+            f"in {render_short(misfit.expr)}: ",
+            spec_position,
+            perhaps=misfit.is_perhaps,
         )
 
-    def add(self, error: MisfitError, before: str, place: Place, *, perhaps: bool = False) -> None:
+    def add(
+        self, error: MisfitError, before: str, spec_position: SpecPosition, *, perhaps: bool = False
+    ) -> None:
         """Add the fault of an expression whose type does not fit, found in a step."""
         message = f"{before}{error.message}"
         if self.doubt or perhaps:
-            self.faults.warn("W138", f"{message}, if this is reached", error.mend, place)
+            self.faults.warn("W138", f"{message}, if this is reached", error.mend, spec_position)
         else:
-            self.faults.error(error.code, message, error.mend, place)
+            self.faults.error(error.code, message, error.mend, spec_position)
 
 
 def render_short(expr: Expr) -> str:
@@ -426,8 +431,8 @@ def render_short(expr: Expr) -> str:
     return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"
 
 
-def _find_place(expr: Expr, origin: Origin) -> Origin:
-    """Return the place of an expression's type fault: its first name or call."""
+def _find_origin(expr: Expr, origin: Origin) -> Origin:
+    """Return the position of an expression's type fault: its first name or call."""
     for part in walk_expr(expr):
         match part:
             case Name(name=name) if part.at:

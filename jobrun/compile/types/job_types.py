@@ -2,7 +2,7 @@
 
 An abstract interpreter: it walks through init's tasks in order, through epochs until nothing
 changes, then through download and exit, and follows what is ``Known`` of each blob. What cannot
-be computed, whatever the values are, is noted with its place.
+be computed, whatever the values are, is noted with its position.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.types.arithmetic import require_truth_value
 from jobrun.compile.types.expressions import (
     RuleCache,
@@ -131,7 +131,9 @@ class _JobInference:
             owned |= {
                 (node.name, name): names.get(name, UNKNOWN) for name in self._owned(node.name)
             }
-        seen_from_outside = {blob_key(*place): known for place, known in owned.items()}
+        seen_from_outside = {
+            blob_key(*owner_and_name): known for owner_and_name, known in owned.items()
+        }
         check_probes(self._job, {**self._outputs, **seen_from_outside}, self._faults)
         return Types(owned, self._made, self._faults.faults.all())
 
@@ -335,7 +337,7 @@ def _check_probe(
             else:
                 _require_scalar(known)
         except MisfitError as error:
-            faults.add(error, f"{what}: ", Place(probe.path, probe.origin))
+            faults.add(error, f"{what}: ", SpecPosition(probe.path, probe.origin))
             # One fault is enough: the same is wrong on all nodes.
             return
 

@@ -8,7 +8,7 @@ from graphlib import CycleError
 from itertools import combinations
 from types import MappingProxyType
 
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.task_order import sort_topologically
 from jobrun.compile.types.expressions import infer_expression
 from jobrun.core.lazy_dataclass import dataclass
@@ -172,8 +172,8 @@ def _check_same_type(queue: Queue, name: str, sent: Sent, faults: Faults) -> Non
                 f"{_type_text(one)} from task '{task.name}' at {task.origin}"
             )
             mend = "send the same dtype and number of axes from both; astype converts"
-            place = Place(f"{other.path}/write.{queue.name}", other.origin)
-            faults.error("E294", message, mend, place)
+            spec_position = SpecPosition(f"{other.path}/write.{queue.name}", other.origin)
+            faults.error("E294", message, mend, spec_position)
 
 
 def _compared_part(queue: Queue, known: Known) -> object:

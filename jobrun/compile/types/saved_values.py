@@ -24,7 +24,9 @@ def find_unsavable(step: Save, names: Mapping[str, Known]) -> Iterator[MisfitErr
         reason = _describe_misfit(file, known, is_table=is_table)
         if reason:
             mend = "save it to an .npy or .h5 file" if is_table else "make an array of it: array(x)"
-            yield MisfitError(_CODE, f"cannot save '{file.blob}' to {file.place()}: {reason}", mend)
+            yield MisfitError(
+                _CODE, f"cannot save '{file.blob}' to {file.location_text()}: {reason}", mend
+            )
         elif is_table and known.shape is not None:
             length = known.shape[0] if known.shape else 1
             other, before = lengths.setdefault(path, (file.blob, length))

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import assert_never
 
-from jobrun.compile.faults import Place
+from jobrun.compile.faults import SpecPosition
 from jobrun.compile.types.arithmetic import infer_binary, require_in_place
 from jobrun.compile.types.expressions import (
     ExpressionInference,
@@ -269,7 +269,7 @@ class StepInference:
                 return True
             case Save():
                 for error in find_unsavable(step, self.names):
-                    self._faults.add(error, "", Place(step.path, step.origin))
+                    self._faults.add(error, "", SpecPosition(step.path, step.origin))
                 return True
             case Effect():
                 for expr in step.expressions():
@@ -314,7 +314,7 @@ class StepInference:
             message = f"a condition must be one bool, but {render_short(condition)} is {what}"
             mend = "compare it with something, or reduce it with any() or all()"
             error = MisfitError(KINDS, message, mend)
-            self._faults.add(error, "", Place(step.path, step.origin))
+            self._faults.add(error, "", SpecPosition(step.path, step.origin))
             return None
         return None if known.value is None else bool(known.value)
 
@@ -346,7 +346,7 @@ class StepInference:
                 f"{known.dtype}"
             )
             error = MisfitError(KINDS, message, "divide with //, or write int(x)")
-            self._faults.add(error, "", Place(step.path, step.origin))
+            self._faults.add(error, "", SpecPosition(step.path, step.origin))
             return None
         return None if not isinstance(known.value, int) else known.value > 0
 
@@ -404,7 +404,7 @@ class StepInference:
         if items is not None and len(items) != len(targets):
             message = f"{len(items)} values cannot be assigned to {len(targets)} names"
             error = MisfitError(SHAPES, message, "use one name for each value")
-            self._faults.add(error, "", Place(op.path, op.origin))
+            self._faults.add(error, "", SpecPosition(op.path, op.origin))
             items = None
         for target, one in zip(targets, items or (UNKNOWN,) * len(targets), strict=True):
             self._assign_target(op, target, one)
@@ -430,18 +430,18 @@ class StepInference:
             return
         if array.weak:
             raise MisfitError(KINDS, "a scalar cannot be indexed", "make an array: zeros(n)")
-        place = infer_index(array, target.index, lambda expr: self.value(expr, op)).shape
-        if place is None or value.shape is None:
+        selected = infer_index(array, target.index, lambda expr: self.value(expr, op)).shape
+        if selected is None or value.shape is None:
             return
         shape = value.shape
         # As numpy does; a length that is not known before the run may be 1.
-        while len(shape) > len(place) and shape[0] in {1, None}:
+        while len(shape) > len(selected) and shape[0] in {1, None}:
             shape = shape[1:]
-        together = broadcast(shape, place)
-        if together is None or len(together) > len(place):
+        together = broadcast(shape, selected)
+        if together is None or len(together) > len(selected):
             message = f"a value of shape {shape_text(value.shape)} does not fit into "
             raise MisfitError(
-                SHAPES, f"{message}{shape_text(place)}", "assign one value, or one per item"
+                SHAPES, f"{message}{shape_text(selected)}", "assign one value, or one per item"
             )
 
     def _augment(self, op: Augment) -> None:

@@ -108,7 +108,7 @@ class _IndexedShape:
         spare = len(self._whole) - self._count_axes(parts, found)
         has_arrays = any(one is not None and one.shape for one in found)
         together: Shape = ()
-        places: list[int] = []
+        list_axes: list[int] = []
         start = 0
         for number, (part, one) in enumerate(zip(parts, found, strict=True)):
             if one is None:
@@ -116,12 +116,12 @@ class _IndexedShape:
                 continue
             self._require_valid(one, has_arrays=has_arrays)
             together = joint_shape(together, one.result_shape)
-            start = start if places else len(self._lengths)
-            places.append(number)
+            start = start if list_axes else len(self._lengths)
+            list_axes.append(number)
             self._at += one.axes
         rest = [*self._lengths, *self._whole[self._at :]]
         # Index arrays that are not adjacent put their axes first.
-        is_apart = bool(places) and places[-1] - places[0] >= len(places)
+        is_apart = bool(list_axes) and list_axes[-1] - list_axes[0] >= len(list_axes)
         before = 0 if is_apart else start
         return (*rest[:before], *together, *rest[before:])
 

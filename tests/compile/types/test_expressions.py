@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jobrun.compile.expressions.parse import parse_expression
-from jobrun.compile.faults import Faults, Place
+from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.types import expressions
 from jobrun.compile.types.expressions import (
     ExpressionInference,
@@ -315,9 +315,9 @@ def test_a_misfit_stands_at_its_first_word():
 def test_in_doubt_it_is_a_warning():
     judge = TypeFaults(Faults(), doubt=1)
 
-    judge.add(ERROR, "", Place("e", AT))
+    judge.add(ERROR, "", SpecPosition("e", AT))
     judge.doubt = 0
-    judge.add(ERROR, "other: ", Place("e", AT), perhaps=True)
+    judge.add(ERROR, "other: ", SpecPosition("e", AT), perhaps=True)
 
     assert [(one.code, one.severity) for one in judge.faults.all()] == [("W138", "warning")] * 2
 
