@@ -125,8 +125,8 @@ def inspect_state(path: str) -> FileFacts:
 
 
 def _require_identity(path: str, header: Header, node: str, epoch: int, run_id: str) -> None:
-    found = (header.node, header.epoch, header.run_id)
-    if found != (node, epoch, run_id):
+    identity = (header.node, header.epoch, header.run_id)
+    if identity != (node, epoch, run_id):
         raise CheckpointError.of(
             "E304",
             f"{path} belongs to node {header.node}, epoch {header.epoch}, run {header.run_id}; "

@@ -33,14 +33,14 @@ class SavePause:
     """How long the run paused for a save, before the first byte was written.
 
     Attributes:
-        hold_s: To begin it.
-        wait_s: For the save before it.
-        beside: The run continues while it is written.
+        hold_s: To begin the save.
+        wait_s: To wait for the save before it.
+        in_background: The run continues while it is written.
     """
 
     hold_s: float = 0.0
     wait_s: float = 0.0
-    beside: bool = False
+    in_background: bool = False
 
 
 def build_times(action: str, epoch: int, files: Iterable[StoredFile]) -> CheckpointTimes:
@@ -58,7 +58,7 @@ def build_times(action: str, epoch: int, files: Iterable[StoredFile]) -> Checkpo
 
 
 def build_save_times(
-    epoch: int, saves: Iterable[NodeSave], still: SavePause, commit_s: float
+    epoch: int, saves: Iterable[NodeSave], pause: SavePause, commit_s: float
 ) -> CheckpointTimes:
     """Build the event ``CheckpointTimes`` of a save, with the times of its phases by node."""
     nodes = [
@@ -76,7 +76,7 @@ def build_save_times(
     ]
     size_bytes, seconds, speed, slowest, times = _summarise(nodes)
     gate_s = max([node.gate_s for node in nodes], default=0.0)
-    stood_s = gate_s if still.beside else seconds + commit_s
+    stood_s = gate_s if pause.in_background else seconds + commit_s
     return CheckpointTimes(
         "save",
         epoch,
@@ -85,11 +85,11 @@ def build_save_times(
         speed,
         slowest,
         times,
-        hold_s=round(still.hold_s, _DIGITS),
-        wait_s=round(still.wait_s, _DIGITS),
+        hold_s=round(pause.hold_s, _DIGITS),
+        wait_s=round(pause.wait_s, _DIGITS),
         commit_s=round(commit_s, _DIGITS),
-        beside=still.beside,
-        stall_s=round(still.hold_s + still.wait_s + stood_s, _DIGITS),
+        beside=pause.in_background,
+        stall_s=round(pause.hold_s + pause.wait_s + stood_s, _DIGITS),
         written_bytes=sum([node.written_bytes for node in nodes]),
     )
 
@@ -115,7 +115,7 @@ def save_phases(times: CheckpointTimes) -> tuple[tuple[str, float], ...]:
     ``wait`` is for the save before, ``hold`` to begin, ``gate`` what tasks waited for copies,
     ``commit`` from the last file to an epoch that is there to stay.
     """
-    node = next((one for one in times.nodes if one.node == times.slowest), None)
+    node = next((node_time for node_time in times.nodes if node_time.node == times.slowest), None)
     if node is None:
         return ()
     parts = {

@@ -154,9 +154,9 @@ def describe_format() -> str:
 def _attributes(cls: type) -> str:
     """Render the docstring's text on each field of a class, to describe the file format."""
     text = inspect.cleandoc(cls.__doc__ or "").partition("Attributes:")[2]
-    found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE)
-    texts = {name: " ".join(words.split()) for name, words in found}
-    lines = [_item(one.name, texts[one.name].rstrip(".")) for one in fields(cls)]
+    matches = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE)
+    texts = {name: " ".join(words.split()) for name, words in matches}
+    lines = [_item(field.name, texts[field.name].rstrip(".")) for field in fields(cls)]
     return "\n".join(lines).replace("``", "'")
 
 
@@ -171,11 +171,11 @@ def _columns(dtype: object) -> str:
 
 def _storage() -> str:
     text = inspect.cleandoc(dtypes.storage_dtype.__doc__ or "")
-    found = re.findall(r"^(?!=)(\S.*?) {2,}(\S.*)$", text.replace("``", ""), re.MULTILINE)
+    matches = re.findall(r"^(?!=)(\S.*?) {2,}(\S.*)$", text.replace("``", ""), re.MULTILINE)
     rows = [
-        *found,
+        *matches,
         ("Python int", "int64; beyond that, hexadecimal text"),
         ("text", "bytes of UTF-8, in which half a surrogate pair has its three bytes"),
         ("counter", "like an int"),
     ]
-    return "\n".join(f"  {left:<24} {right}" for left, right in rows)
+    return "\n".join(f"  {kind:<24} {storage}" for kind, storage in rows)

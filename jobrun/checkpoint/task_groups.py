@@ -81,8 +81,12 @@ def _origins(tasks: Sequence[Task], names: tuple[str, ...]) -> tuple[tuple[str, 
         tasks: Those of init on a node.
         names: Of blobs of the node.
     """
-    found = makers(tasks)
-    return tuple((name, found[name][0]) for name in names if name in found and found[name][0])
+    makers_by_name = makers(tasks)
+    return tuple(
+        (name, makers_by_name[name][0])
+        for name in names
+        if name in makers_by_name and makers_by_name[name][0]
+    )
 
 
 def save_group(job: Job, run_id: str) -> TaskGroup:
@@ -189,7 +193,7 @@ def partial_group(
             name=ADOPT_TASK,
             node=node,
             steps=(AdoptState(names, path=ADOPT_TASK),),
-            # On all their nodes, which is what makes the whole of it one step.
+            # Waits for loading on all nodes, so that loading takes effect as one step.
             needs=(LOAD_TASK,),
             path=ADOPT_TASK,
         )

@@ -34,7 +34,7 @@ class ResumePreview:
     """What a resume would find, before anything is changed.
 
     Attributes:
-        own: The run's own metadata handler; ``own.recovery`` is the plan.
+        run_metadata: The run's own metadata handler; ``run_metadata.recovery`` is the plan.
         other: The handler from outside, if there is one.
         chosen: The epoch, and why.
         changes: All that drifted, whether it is allowed or not.
@@ -44,7 +44,7 @@ class ResumePreview:
     """
 
     store: CheckpointStore
-    own: RunMetadata
+    run_metadata: RunMetadata
     other: CheckedHandler | None
     chosen: Chosen
     changes: tuple[Change, ...]
@@ -60,7 +60,7 @@ class ResumePreview:
     @property
     def plan(self) -> RecoveryPlan:
         """Return the recovery plan that the checked resume would apply."""
-        return self.own.recovery
+        return self.run_metadata.recovery
 
 
 def preview_resume(run: Run, present: Authored, job: Job, options: RunOptions) -> ResumePreview:
@@ -72,7 +72,7 @@ def preview_resume(run: Run, present: Authored, job: Job, options: RunOptions) -
     """
     folder = Path(present.folder)
     store = open_store(run, job, folder)
-    own = RunMetadata(
+    run_metadata = RunMetadata(
         store,
         run.path,
         run.record.run_id,
@@ -81,25 +81,25 @@ def preview_resume(run: Run, present: Authored, job: Job, options: RunOptions) -
         recorded=run.epoch_without_journal,
     )
     other = CheckedHandler(options.metadata) if options.metadata else None
-    chosen = choose_epoch(own, other, options.epoch)
-    begun = own.recovery.epoch != FROM_INIT
+    chosen = choose_epoch(run_metadata, other, options.epoch)
+    begun = run_metadata.recovery.epoch != FROM_INIT
     if not begun:
         require_parent(run)
-    # Nothing was saved: there is nothing that another spec would not explain.
+    # Without a saved epoch nothing has to be explained by the recorded spec.
     code = digest_code(job, folder)
     changes = find_changes(run, present, job, code) if begun else ()
-    resized = _plan_resize(own, store, job) if begun else ResizePlan()
-    changes = mark_safe_counts(changes, {one.name for one in resized.families})
-    # Of init, only what is rebuilt runs.
+    resized = _plan_resize(run_metadata, store, job) if begun else ResizePlan()
+    changes = mark_safe_counts(changes, {family.name for family in resized.families})
+    # Only the part of init that is rebuilt on resume runs.
     later = replace(job, init=rebuild_group(job.init)) if begun else job
     faults = preflight(later, folder, options.listeners, imports=options.imports)
     faults += check_upload(later)
     faults += check_file_system(run.path, find_file_system(run.path))
     faults = (*check_record(present, run), *faults)
-    return ResumePreview(store, own, other, chosen, changes, faults, resized, code)
+    return ResumePreview(store, run_metadata, other, chosen, changes, faults, resized, code)
 
 
-def _plan_resize(own: RunMetadata, store: CheckpointStore, job: Job) -> ResizePlan:
-    epoch = own.recovery.epoch
-    found = plan_resize(job, store.manifest(epoch), store.path(epoch), compare=True)
-    return refuse_mid_epoch(found, own.entry.epoch) if own.entry.records else found
+def _plan_resize(run_metadata: RunMetadata, store: CheckpointStore, job: Job) -> ResizePlan:
+    epoch = run_metadata.recovery.epoch
+    plan = plan_resize(job, store.manifest(epoch), store.path(epoch), compare=True)
+    return refuse_mid_epoch(plan, run_metadata.entry.epoch) if run_metadata.entry.records else plan

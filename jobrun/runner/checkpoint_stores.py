@@ -33,9 +33,9 @@ def open_store(run: Run, job: Job, folder: Path) -> CheckpointStore:
     """
     if not job.checkpoint.directory:
         return DirectoryStore(str(run.path / "checkpoints"))
-    root = _run_place(run, folder / job.checkpoint.directory)
+    root = _run_directory(run, folder / job.checkpoint.directory)
     with disk_faults("E354", f"make {root}"):
-        # Of the job, and of the run: see below.
+        # Up to three levels are new: the directory itself, the job's and the run's in it.
         make_directory(root, own=3)
     return DirectoryStore(str(root))
 
@@ -46,17 +46,17 @@ def node_files(job: Job, store: CheckpointStore, run: Run) -> NodeFiles:
     if not policy.enabled:
         return NodeFiles()
     if policy.node_dir:
-        # Of this run alone: what a killed node leaves there belongs to no other run.
-        own = str(Path(policy.node_dir) / f"jobrun-{run.record.run_id}")
+        # A directory for this run only: no other run may find files left by a killed node.
+        node_dir = str(Path(policy.node_dir) / f"jobrun-{run.record.run_id}")
         objects = ""
         if policy.collect_to:
-            # Only who uploads needs these; so below.
+            # Lazy, as the imports below: only uploads need them.
             from jobrun.runner.saving.upload_to_object_store import generation_url  # noqa: PLC0415
 
             objects = str(
                 generation_url(find_objects(run, policy.collect_to), run.record.generation)
             )
-        return NodeFiles(policy.nodes, node_dir=own, objects=objects)
+        return NodeFiles(policy.nodes, node_dir=node_dir, objects=objects)
     return NodeFiles(policy.nodes, epochs_dir=str(Path(store.path(0)).parent))
 
 
@@ -87,7 +87,7 @@ def open_upload(
         )
     from jobrun.runner.saving.upload_to_directory import DirectoryUpload  # noqa: PLC0415
 
-    return DirectoryUpload(str(_run_place(run, folder / policy.to)), job.cluster.nodes[0].name)
+    return DirectoryUpload(str(_run_directory(run, folder / policy.to)), job.cluster.nodes[0].name)
 
 
 def find_objects(run: Run, to: str) -> ObjectUrl:
@@ -95,6 +95,6 @@ def find_objects(run: Run, to: str) -> ObjectUrl:
     return parse_object_url(to) / run.record.job / run.path.name
 
 
-def _run_place(run: Run, place: Path) -> Path:
-    # Under the run's name: two runs never share a place.
-    return place / run.record.job / run.path.name
+def _run_directory(run: Run, directory: Path) -> Path:
+    # Under the run's name: two runs never share a directory.
+    return directory / run.record.job / run.path.name

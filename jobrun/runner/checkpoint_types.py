@@ -70,7 +70,7 @@ def _types_in(path: Path) -> dict[str, BlobType]:
 def _fits(stored: BlobType, known: Known) -> bool:
     if stored.kind not in _ARRAYS or known.weak is not False or known.dtype is None:
         return True
-    # The byte order of a file's data is kept; types of a job do not have one.
+    # Only data from files keep their byte order; the types of a job have none.
     if parse_dtype(stored.dtype).name != known.dtype:
         return False
     if known.shape is None:

@@ -76,13 +76,13 @@ def fork_run(
     job = compile_authored(present)
     match_hash_seed(fork.run, options)
     set_blas_threads(job.blas_threads)
-    # Brings numpy in, which must come after the number of threads.
+    # Imports numpy, which must happen after the number of BLAS threads is set.
     from jobrun.runner import fork_first_state as fork_start  # noqa: PLC0415
 
     store = _store(fork.run)
-    own = _metadata(fork.run, store)
+    run_metadata = _metadata(fork.run, store)
     try:
-        epoch = _epoch(fork, own)
+        epoch = _epoch(fork, run_metadata)
         there = fork_start.read_stored_names(store, epoch)
         name = f"epoch {epoch} of {fork.run.name}"
         if fork.blobs:
@@ -94,17 +94,17 @@ def fork_run(
         _expect_kept(job, name)
 
         def listen(event: Event) -> None:
-            # What is saved here does not need the parent any more.
+            # Once this run has saved an epoch, it no longer needs the parent's.
             if isinstance(event, CheckpointCommitted):
-                own.release()
+                run_metadata.release()
             listener(event)
 
-        notes = _describe_skipped(fork.run, own.recovery)
+        notes = _describe_skipped(fork.run, run_metadata.recovery)
         notes += _differences(fork, present, job, options)
         parent = _parent(fork, store, epoch)
         return start_run(present, job, options, listen, parent=parent, notes=notes)
     finally:
-        own.release()
+        run_metadata.release()
 
 
 def _describe_skipped(run: Run, recovery: RecoveryPlan) -> tuple[Fault, ...]:
@@ -128,7 +128,7 @@ def _differences(fork: Fork, present: Authored, job: Job, options: RunOptions) -
     Raises:
         DriftError: Code, data or versions differ, and ``options.strict`` is set.
     """
-    # Brings numpy in.
+    # Lazy: imports numpy.
     from jobrun.runner.identity.present_changes import find_surrounding_changes  # noqa: PLC0415
 
     code = digest_code(job, Path(present.folder))
@@ -184,8 +184,8 @@ def _metadata(run: Run, store: CheckpointStore) -> RunMetadata:
     )
 
 
-def _epoch(fork: Fork, own: RunMetadata) -> int:
-    chosen = own.last_epoch(fork.epoch).epoch
+def _epoch(fork: Fork, run_metadata: RunMetadata) -> int:
+    chosen = run_metadata.last_epoch(fork.epoch).epoch
     if chosen < 0:
         raise CheckpointError.of(
             "E359",
@@ -215,7 +215,7 @@ def _parent(fork: Fork, store: CheckpointStore, epoch: int) -> Parent:
             "generation": store.manifest(epoch).generation,
             "spec_digest": record.spec_digest,
             "blobs": list(fork.blobs),
-            # Relative, as all paths in run.json are: both may move together.
+            # Relative, as all paths in run.json are, so that both runs can be moved together.
             "checkpoints": os.path.relpath(Path(store.path(epoch)).parent, path),
         }
 

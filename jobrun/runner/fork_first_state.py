@@ -26,7 +26,7 @@ from jobrun.runner.resume.recovery import epoch_inspector
 from jobrun.runner.resume.resize import plan_resize, restore_progress
 from jobrun.runner.rundir.run_directories import Run
 
-# Its constants are made again, by another spec perhaps: that is what a fork is for.
+# A fork computes constants again, perhaps by another spec, which is its purpose.
 _ACCEPTED = ("constants",)
 
 
@@ -70,17 +70,17 @@ def fork_start(run: Run, job: Job) -> ResumePoint | None:
         return None
     store, epoch = _open_parent_store(run), manifest.epoch
     progress, load, _ = restore_progress(job, manifest, store.path(epoch))
-    kept = outputs_read_later(job)
+    read_later = outputs_read_later(job)
     progress = replace(
         progress,
         elapsed_s=0.0,
         scores=(),
         stopping=(),
         failed_saves=0,
-        outputs={ref: value for ref, value in progress.outputs.items() if ref in kept},
+        outputs={ref: value for ref, value in progress.outputs.items() if ref in read_later},
     )
-    found = plan_resize(job, manifest, store.path(epoch))
-    require_stored_types(job, run.folder, store, epoch, found.types, found.nodes)
+    resize_plan = plan_resize(job, manifest, store.path(epoch))
+    require_stored_types(job, run.folder, store, epoch, resize_plan.types, resize_plan.nodes)
     return ResumePoint(progress, load, _ACCEPTED, adopted=True)
 
 
@@ -113,7 +113,7 @@ def match_blobs(
         UsageError: E382, a pattern means none.
     """
     constants = dict(job.constants)
-    # Of constants the checkpoint has only the objects.
+    # Checkpoints contain only those constants that are objects.
     both = {
         node: [n for n in (*names, *constants.get(node, ())) if n in there.get(node, ())]
         for node, names in checkpointed_blobs(job).items()
@@ -128,7 +128,7 @@ def match_blobs(
                 did_you_mean(pattern.rpartition(".")[2], known),
             )
     wanted = {
-        node: tuple(n for n in names if any(_matches(one, node, n) for one in patterns))
+        node: tuple(n for n in names if any(_matches(pattern, node, n) for pattern in patterns))
         for node, names in both.items()
     }
     return {node: names for node, names in wanted.items() if names}
@@ -140,10 +140,12 @@ def require_resizable(job: Job, store: CheckpointStore, epoch: int) -> frozenset
     Raises:
         DriftError: E387, E388, some of what the job declares cannot be.
     """
-    found = plan_resize(job, store.manifest(epoch), store.path(epoch), compare=True)
-    if job.layouts and found.faults:
-        raise DriftError(*dict.fromkeys(one for faults in found.faults.values() for one in faults))
-    return found.nodes
+    resize_plan = plan_resize(job, store.manifest(epoch), store.path(epoch), compare=True)
+    if job.layouts and resize_plan.faults:
+        raise DriftError(
+            *dict.fromkeys(fault for faults in resize_plan.faults.values() for fault in faults)
+        )
+    return resize_plan.nodes
 
 
 def require_full_state(
@@ -176,14 +178,14 @@ def read_stored_names(store: CheckpointStore, epoch: int) -> dict[str, tuple[str
     Raises:
         CheckpointError: A file is not there, or damaged.
     """
-    # Brings h5py in.
+    # Lazy: imports h5py.
     from jobrun.checkpoint.checkpoint_file import inspect_state  # noqa: PLC0415
 
-    found = {}
+    names = {}
     for file in store.manifest(epoch).files:
         facts = inspect_state(str(Path(store.path(epoch), file.name)))
-        found[file.node] = facts.names
-    return found
+        names[file.node] = facts.names
+    return names
 
 
 def _open_parent_store(run: Run) -> CheckpointStore:

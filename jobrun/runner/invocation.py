@@ -158,19 +158,19 @@ def _run_recorded(
             raise
         finally:
             work.account.switch("startup")
-        # Finished before, and no epoch was added: the code is what it was.
+        # It was finished before, and no epoch was added: the exit code stays.
         code = work.ended_code if progress.epoch == epoch else 0
         reason = "; ".join(progress.stopping)
         result = RunResult(code, str(work.run.path), progress.epoch, reason)
         try:
-            # That takes a while where nodes have processes of their own: it is a part of the run.
+            # Closing a session with processes takes a while, which counts as part of the run.
             session.close()
         finally:
             _record_end(work, "finished", result, started)
     return result
 
 
-# So many starts after one epoch are no accident.
+# This many starts after the same epoch are no accident.
 _STUCK_STARTS = 3
 
 
@@ -213,13 +213,13 @@ def _deadline_s(work: Invocation) -> float | None:
     deadline = work.job.deadline
     if deadline is None:
         return None
-    left = time_left(deadline, os.environ, time.time())
-    if left is None:
+    remaining = time_left(deadline, os.environ, time.time())
+    if remaining is None:
         work.listen(Noted("deadline: auto: no batch system reports one, so there is no deadline"))
         return None
-    text = f"deadline: {left.seconds:.0f} s left ({left.source}), all saved by "
+    text = f"deadline: {remaining.seconds:.0f} s left ({remaining.source}), all saved by "
     work.listen(Noted(f"{text}{deadline.margin_s:g} s before"))
-    return max(0.0, left.seconds - deadline.margin_s)
+    return max(0.0, remaining.seconds - deadline.margin_s)
 
 
 def _run_loop(
@@ -278,13 +278,13 @@ def _build_saver(
     if not handlers:
         return NoSaver()
     builder = work.options.upload or open_upload(work.run, work.job, work.folder, requests)
-    place = CheckpointTarget(work.store, handlers, work.lock, builder, work.run.path)
+    target = CheckpointTarget(work.store, handlers, work.lock, builder, work.run.path)
     if isinstance(handlers[0], RunMetadata):
-        place = replace(place, record_deletions=handlers[0].record_deletions)
+        target = replace(target, record_deletions=handlers[0].record_deletions)
     return CheckpointSaver(
         work.job,
         session,
-        place,
+        target,
         _run_identity(work),
         work.listen,
         saved,
@@ -294,8 +294,10 @@ def _build_saver(
 
 
 def _run_identity(work: Invocation) -> RunIdentity:
-    one = work.run.record
-    return RunIdentity(one.run_id, one.generation, one.spec_digest, dict(one.environment))
+    record = work.run.record
+    return RunIdentity(
+        record.run_id, record.generation, record.spec_digest, dict(record.environment)
+    )
 
 
 def _build_mid_epoch_saver(
@@ -306,14 +308,14 @@ def _build_mid_epoch_saver(
     entry: SafePoint | None,
 ) -> mid_epoch_saver.MidEpochSaver | None:
     """Build an invocation's mid-epoch saver; return None if its job saves only whole epochs."""
-    own = next(iter(handlers), None)
-    if not (isinstance(own, RunMetadata) and (work.job.checkpoint.every_records or entry)):
+    run_metadata = next(iter(handlers), None)
+    if not (isinstance(run_metadata, RunMetadata) and (work.job.checkpoint.every_records or entry)):
         return None
-    place = CheckpointTarget(work.store, handlers, work.lock, None, work.run.path)
+    target = CheckpointTarget(work.store, handlers, work.lock, None, work.run.path)
     hooks = mid_epoch_saver.MidEpochHooks(
-        saver, own.written_within, requests, work.listen, work.account
+        saver, run_metadata.written_within, requests, work.listen, work.account
     )
-    return mid_epoch_saver.MidEpochSaver(work.job, place, _run_identity(work), hooks, entry)
+    return mid_epoch_saver.MidEpochSaver(work.job, target, _run_identity(work), hooks, entry)
 
 
 def _result(work: Invocation, code: int, saved: int, faults: tuple[Fault, ...]) -> RunResult:
@@ -349,7 +351,7 @@ def _seed_group(work: Invocation) -> TaskGroup | None:
 
 def _count_starts(before: RunRecord, plan: RecoveryPlan) -> int:
     """Count this invocation and those before it that started from the same epoch and died."""
-    # A run that ended in good order has done what it was asked for.
+    # A run that ended in good order has fulfilled its stop requests.
     died = before.status in ("running", "failed")
     return before.starts + 1 if died and before.started_after == plan.epoch else 1
 
@@ -380,7 +382,7 @@ def record_start(
         spec_digest=digest_authored(present),
         params=recordable_params(present),
         seed=job.seed,
-        # What a recorded spec has is no default of its author.
+        # Values given at an earlier start stay given, even when the recorded spec contains them.
         given=tuple(dict.fromkeys((*run.record.given, *list_given(present)))),
         resolved_digest=recorded,
         limit_epochs=options.epochs or run.record.limit_epochs,
@@ -406,12 +408,12 @@ MOST_TASKS = 500
 
 def task_facts(job: Job) -> tuple[TaskFacts, ...]:
     """Describe each task (group, name, node, needs) for the event that starts an invocation."""
-    found = tuple(
+    tasks = tuple(
         TaskFacts(group.name, task.name, task.node, task.needs)
         for group in job.groups
         for task in group.tasks
     )
-    return found if len(found) <= MOST_TASKS else ()
+    return tasks if len(tasks) <= MOST_TASKS else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,7 +460,7 @@ def fan_out_events(
         logs = stack.enter_context(contextlib.closing(RunLogs(run.path, job, generation)))
         sinks: list[Callable[[Event], list[str]]] = []
         if names:
-            # Most jobs have none.
+            # Lazy: most jobs have none.
             from jobrun.runner.listeners.listener_processes import ListenerFanOut  # noqa: PLC0415
 
             facts = {
@@ -467,8 +469,8 @@ def fan_out_events(
                 "run_id": run.record.run_id,
                 "params": dict(job.params),
             }
-            made = ListenerFanOut(run.path, names, facts, options.keep)
-            sinks.append(stack.enter_context(contextlib.closing(made)))
+            listeners = ListenerFanOut(run.path, names, facts, options.keep)
+            sinks.append(stack.enter_context(contextlib.closing(listeners)))
         yield EventFanOut(logs, sinks, [listener])
 
 

@@ -16,12 +16,12 @@ from jobrun.graph.query import makers, walk
 from jobrun.graph.steps import Assign, CallPython, Load, Net, Step
 from jobrun.graph.types import Job
 
-# Faults of values between groups; others that have no place are not about blobs.
+# Codes of faults about blobs; other faults without a position are not about blobs.
 _OF_BLOBS = frozenset({
     "E202", "E216", "E240", "E241", "E242", "E246", "E247", "E256", "E257", "E258", "E337"
 })  # fmt: skip
 _OF_TWO = frozenset({"E256", "E257"})
-# A blob, or a place inside one: 'k', 'k'.rng, 'k/0'.
+# A blob, or a path inside one: 'k', 'k'.rng, 'k/0'.
 _NAMED = lazy_pattern(r"'([^'/\s]+)[/']")
 
 
@@ -34,8 +34,8 @@ def locate_faults(error: JobrunError, job: Job) -> JobrunError:
     if all(fault.where or fault.code not in _OF_BLOBS for fault in error.faults):
         return error
     groups = (job.init, job.epoch)
-    made = makers(chain.from_iterable(group.tasks for group in groups))
-    faults = [_locate(fault, made) for fault in error.faults]
+    makers_by_name = makers(chain.from_iterable(group.tasks for group in groups))
+    faults = [_locate(fault, makers_by_name) for fault in error.faults]
     placed = type(error)(*faults)
     placed.tasks = error.tasks
     for note in getattr(error, "__notes__", ()):
@@ -43,13 +43,15 @@ def locate_faults(error: JobrunError, job: Job) -> JobrunError:
     return placed
 
 
-def _locate(fault: Fault, made: dict[str, tuple[str, Origin]]) -> Fault:
+def _locate(fault: Fault, makers_by_name: dict[str, tuple[str, Origin]]) -> Fault:
     if fault.where or fault.code not in _OF_BLOBS:
         return fault
-    names = list(dict.fromkeys(name for name in _NAMED.findall(fault.message) if name in made))
+    names = list(
+        dict.fromkeys(name for name in _NAMED.findall(fault.message) if name in makers_by_name)
+    )
     if not names:
         return fault
-    (path, origin), *others = (made[name] for name in names)
+    (path, origin), *others = (makers_by_name[name] for name in names)
     message = fault.message
     if fault.code in _OF_TWO and others and others[0][1] != origin and others[0][1].line:
         message += f"; '{names[1]}' is made at {others[0][1]}"
@@ -70,10 +72,10 @@ def _bound(step: Step) -> Iterator[tuple[str, str, Origin]]:
         case Net():
             for op in step.ops:
                 if isinstance(op, Assign):
-                    yield from ((one.name, op.path, op.origin) for one in op.targets)
+                    yield from ((target.name, op.path, op.origin) for target in op.targets)
         case CallPython():
-            yield from ((one, step.path, step.origin) for one in step.outputs)
+            yield from ((name, step.path, step.origin) for name in step.outputs)
         case Load():
-            yield from ((one.blob, step.path, step.origin) for one in step.files)
+            yield from ((file.blob, step.path, step.origin) for file in step.files)
         case _:
             pass

@@ -38,8 +38,8 @@ class RunOptions:
         epoch: (resume) Continue from exactly this epoch; None for the newest good one.
         strict: (resume) Refuse other numerics instead of warning.
         accept: (resume) Fields whose drift is accepted; a field includes those below it.
-        given: (resume) The words of the command line that say what is run, for messages, such as
-            ``--spec kmeans.yaml``.
+        command_words: (resume) The words of the command line that say what is run, for messages,
+            such as ``--spec kmeans.yaml``.
         allow_lost: (resume) Continue from an older epoch when the newest that was saved is gone.
         trust: Work in a run although others may write into it.
         imports: Import callables before the start, not only look for their files.
@@ -72,7 +72,7 @@ class RunOptions:
     epoch: int | None = None
     strict: bool = False
     accept: tuple[str, ...] = ()
-    given: tuple[str, ...] = ()
+    command_words: tuple[str, ...] = ()
     allow_lost: bool = False
     trust: bool = False
     imports: bool = False
@@ -109,7 +109,7 @@ class RunResult:
     faults: tuple[Fault, ...] = ()
 
 
-def parse_node_map(cluster: Cluster, given: Sequence[str]) -> dict[str, str]:
+def parse_node_map(cluster: Cluster, texts: Sequence[str]) -> dict[str, str]:
     """Parse ``--map A=B`` options, by which node A runs in node B's process, into a dict.
 
     The nodes stay what they are, with their names, counts, random streams and files; only where
@@ -117,31 +117,31 @@ def parse_node_map(cluster: Cluster, given: Sequence[str]) -> dict[str, str]:
 
     Args:
         cluster: The nodes of the job.
-        given: ``trainer_1=trainer_0`` each.
+        texts: ``trainer_1=trainer_0`` each.
 
     Raises:
         UsageError: E403, one of them is not two nodes, or they contradict each other.
     """
     names = [node.name for node in cluster]
-    found: dict[str, str] = {}
-    for text in given:
-        node, equals, place = text.partition("=")
+    node_map: dict[str, str] = {}
+    for text in texts:
+        node, equals, host = text.partition("=")
         if not equals:
             raise _map_error(text, "it is not NODE=NODE", f"write --map {names[-1]}={names[0]}")
-        for name in (node, place):
+        for name in (node, host):
             if name not in names:
                 raise _map_error(text, f"there is no node '{name}'", did_you_mean(name, names))
-        if node == place:
+        if node == host:
             raise _map_error(text, "a node is in its own place already", "leave it out")
-        if found.setdefault(node, place) != place:
-            raise _map_error(text, f"'{node}' is in the place of '{found[node]}'", "choose one")
-    for node, place in found.items():
-        if place in found:
-            further = found[place]
+        if node_map.setdefault(node, host) != host:
+            raise _map_error(text, f"'{node}' is in the place of '{node_map[node]}'", "choose one")
+    for node, host in node_map.items():
+        if host in node_map:
+            further = node_map[host]
             mend = f"write --map {node}={further}" if further != node else "leave one of them out"
-            why = f"'{place}' is itself in the place of '{further}'"
-            raise _map_error(f"{node}={place}", why, mend)
-    return found
+            why = f"'{host}' is itself in the place of '{further}'"
+            raise _map_error(f"{node}={host}", why, mend)
+    return node_map
 
 
 def _map_error(text: str, why: str, mend: str) -> UsageError:

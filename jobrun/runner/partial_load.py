@@ -86,14 +86,14 @@ def _store(source: Source, epoch: int) -> CheckpointStore:
         inside = DirectoryStore(str(source.path / "checkpoints"))
         if inside.epochs():
             return inside
-        # Only what was run knows of another place.
+        # Only the compiled job knows whether its checkpoints are elsewhere.
         present = load_recorded(source)
         return open_store(source, compile_authored(present), Path(present.folder))
     return source
 
 
 def _remote_store(text: str, epoch: int) -> CheckpointStore:
-    # Only who has checkpoints there needs these.
+    # Lazy: only checkpoints in an object store need these.
     from jobrun.checkpoint.stores.object_store import ObjectStore  # noqa: PLC0415
     from jobrun.runner.rundir.object_store_run import epochs_below, parse_run_url  # noqa: PLC0415
 

@@ -72,7 +72,7 @@ class RunMetadata:
         self._allow_lost = allow_lost
         self._recorded = recorded
         self._inspect = epoch_inspector(store, run_id)
-        self._said = JournalContents()
+        self._journal_contents = JournalContents()
         self._journal_is_damaged = False
         self._journal: Journal | None = None
         self._listen: Listener = ignore
@@ -91,7 +91,11 @@ class RunMetadata:
         self.release()
         self.recovery = self._planned(wanted)
         self.entry = plan_entry(
-            self.root, self.recovery, self._said, self._run_id, allow_lost=self._allow_lost
+            self.root,
+            self.recovery,
+            self._journal_contents,
+            self._run_id,
+            allow_lost=self._allow_lost,
         )
         return Chosen(self.recovery.epoch, _reason(self.recovery, wanted))
 
@@ -152,7 +156,7 @@ class RunMetadata:
         with contextlib.closing(Journal.open(self._run, self._run_id)) as journal:
             self._journal, self._listen = journal, listen
             self._count_metrics = count_metrics
-            if self._said.torn_bytes:
+            if self._journal_contents.torn_bytes:
                 listen(Noted("the last line of committed.jsonl was torn by a crash and is dropped"))
             yield self
             self._journal = None
@@ -178,19 +182,21 @@ class RunMetadata:
         """
         epoch, generation = self.recovery.epoch, self.recovery.generation
         if self._journal is not None and epoch != FROM_INIT:
-            found = restore_metrics(self._run, self._store, self._said, epoch, self._listen)
-            if found is not None:
-                self._journal.acknowledge(epoch, generation, metrics=found)
+            restored = restore_metrics(
+                self._run, self._store, self._journal_contents, epoch, self._listen
+            )
+            if restored is not None:
+                self._journal.acknowledge(epoch, generation, metrics=restored)
 
     def _planned(self, wanted: int | None) -> RecoveryPlan:
         """Plan which epoch the run's own metadata handler resumes; retry if it was deleted."""
         gone: set[int] = set()
         for _ in retry_attempts():
-            self._said = self._acknowledged(wanted)
+            self._journal_contents = self._acknowledged(wanted)
             try:
                 return plan_recovery(
                     self._store.epochs(),
-                    self._said,
+                    self._journal_contents,
                     self._held_and_inspected,
                     generation_reader(self._store),
                     self._generation,
@@ -234,17 +240,17 @@ class CheckedHandler:
 
     def last_epoch(self, wanted: int | None) -> Chosen | None:
         """Ask the user's metadata handler which epoch to resume; check the answer's type."""
-        said = self._ask("last_epoch", lambda: self._handler.last_epoch(wanted))
-        if said is None or (isinstance(said, Chosen) and type(said.epoch) is int):
-            return said
-        raise self._odd("last_epoch", f"it answered {said!r:.80}")
+        answer = self._ask("last_epoch", lambda: self._handler.last_epoch(wanted))
+        if answer is None or (isinstance(answer, Chosen) and type(answer.epoch) is int):
+            return answer
+        raise self._odd("last_epoch", f"it answered {answer!r:.80}")
 
     def accessible(self, epoch: int | None) -> bool:
         """Ask the user's metadata handler whether it can read an epoch; raise if not a bool."""
-        said = self._ask("accessible", lambda: self._handler.accessible(epoch))
-        if isinstance(said, bool):
-            return said
-        raise self._odd("accessible", f"it answered {said!r:.80}")
+        answer = self._ask("accessible", lambda: self._handler.accessible(epoch))
+        if isinstance(answer, bool):
+            return answer
+        raise self._odd("accessible", f"it answered {answer!r:.80}")
 
     def written(self, epoch: int, generation: int) -> None:
         """Notify the user's metadata handler that an epoch's checkpoint is durable."""
@@ -254,23 +260,25 @@ class CheckedHandler:
         """Call the user's metadata handler with how long a save, load or upload took."""
         self._ask("report", lambda: self._handler.report(times))
 
-    def _ask(self, what: str, call: Callable[[], _T]) -> _T:
+    def _ask(self, method: str, call: Callable[[], _T]) -> _T:
         try:
             return call()
         except JobrunError:
             raise
         except Exception as error:
-            raise self._odd(what, f"{type(error).__name__}: {error}") from error
+            raise self._odd(method, f"{type(error).__name__}: {error}") from error
 
-    def _odd(self, what: str, how: str) -> EnvironmentFaultError:
+    def _odd(self, method: str, reason: str) -> EnvironmentFaultError:
         return EnvironmentFaultError.of(
             "E322",
-            f"the metadata handler {self.name} failed at '{what}': {how}",
+            f"the metadata handler {self.name} failed at '{method}': {reason}",
             "fix the handler, then resume",
         )
 
 
-def choose_epoch(own: RunMetadata, other: CheckedHandler | None, wanted: int | None) -> Chosen:
+def choose_epoch(
+    run_metadata: RunMetadata, other: CheckedHandler | None, wanted: int | None
+) -> Chosen:
     """Choose the epoch to resume by asking the user's ``MetadataHandler``, then the run's own.
 
     Another handler's word counts before the user's, and both before the run's own; the run's
@@ -279,18 +287,18 @@ def choose_epoch(own: RunMetadata, other: CheckedHandler | None, wanted: int | N
     Raises:
         CheckpointError: There is none that can be used.
     """
-    said = other.last_epoch(wanted) if other else None
-    if said is None or other is None:
-        return own.last_epoch(wanted)
-    if not (wanted is None and _find_newest(own) == said.epoch):
-        if said.epoch == FROM_INIT:
+    answer = other.last_epoch(wanted) if other else None
+    if answer is None or other is None:
+        return run_metadata.last_epoch(wanted)
+    if not (wanted is None and _find_newest(run_metadata) == answer.epoch):
+        if answer.epoch == FROM_INIT:
             raise CheckpointError.of(
                 "E323",
                 f"the metadata handler {other.name} wants to start from init, and there are epochs",
                 "start a new run with 'jobrun run SPEC --resume never'",
             )
-        own.last_epoch(said.epoch)
-    return Chosen(said.epoch, f"{other.name} says: {said.reason}")
+        run_metadata.last_epoch(answer.epoch)
+    return Chosen(answer.epoch, f"{other.name} says: {answer.reason}")
 
 
 def require_new_run(handler: MetadataHandler) -> None:
@@ -300,22 +308,22 @@ def require_new_run(handler: MetadataHandler) -> None:
         CheckpointError: It names an epoch.
     """
     other = CheckedHandler(handler)
-    said = other.last_epoch(None)
-    if said is not None and said.epoch != FROM_INIT:
+    answer = other.last_epoch(None)
+    if answer is not None and answer.epoch != FROM_INIT:
         raise CheckpointError.of(
             "E323",
-            f"the metadata handler {other.name} wants to continue from epoch {said.epoch}, and a "
+            f"the metadata handler {other.name} wants to continue from epoch {answer.epoch}, and a "
             "new run has none",
             "resume the run that has it, or let last_epoch answer None for a new run",
         )
 
 
-def _find_newest(own: RunMetadata) -> int | None:
+def _find_newest(run_metadata: RunMetadata) -> int | None:
     """Return the epoch that the run's own metadata handler would resume, if it finds one."""
     try:
-        return own.last_epoch(None).epoch
+        return run_metadata.last_epoch(None).epoch
     except CheckpointError:
-        # A named epoch makes up for what is lost or damaged.
+        # Lost or damaged epochs do not matter if the handler names an epoch.
         return None
 
 

@@ -26,7 +26,7 @@ from jobrun.values.container_flattening import flatten, is_tree, unflatten
 
 Scalar = float | int | bool | str
 
-# The most that one array may have in a manifest.
+# The most bytes of an array in a manifest.
 LIMIT_BYTES = 1 << 20
 
 
@@ -85,8 +85,12 @@ def to_json(progress: Progress) -> dict[str, Any]:
         "elapsed_s": progress.elapsed_s,
         "epoch_s": progress.epoch_s,
         "patience": [
-            [one.condition, encode_json(one.best, one.condition), one.waited_epochs]
-            for one in progress.patience
+            [
+                patience.condition,
+                encode_json(patience.best, patience.condition),
+                patience.waited_epochs,
+            ]
+            for patience in progress.patience
         ],
         "metrics": [[name, encode_json(value, name)] for name, value in progress.metrics],
         "scores": [[epoch, encode_json(value, "keep.best")] for epoch, value in progress.scores],
@@ -100,7 +104,7 @@ def to_json(progress: Progress) -> dict[str, Any]:
     }
 
 
-def from_json(form: Mapping[str, Any]) -> Progress:
+def from_json(content: Mapping[str, Any]) -> Progress:
     """Rebuild a run's progress (epoch, metrics, patience) from the JSON that a manifest saved.
 
     Raises:
@@ -108,22 +112,22 @@ def from_json(form: Mapping[str, Any]) -> Progress:
     """
     try:
         return Progress(
-            epoch=form["epoch"],
-            elapsed_s=form["elapsed_s"],
-            epoch_s=form["epoch_s"],
+            epoch=content["epoch"],
+            elapsed_s=content["elapsed_s"],
+            epoch_s=content["epoch_s"],
             patience=tuple(
                 Patience(condition, decode_json(best), waited)
-                for condition, best, waited in form["patience"]
+                for condition, best, waited in content["patience"]
             ),
-            metrics=tuple((name, decode_json(value)) for name, value in form["metrics"]),
-            scores=tuple((epoch, decode_json(value)) for epoch, value in form["scores"]),
+            metrics=tuple((name, decode_json(value)) for name, value in content["metrics"]),
+            scores=tuple((epoch, decode_json(value)) for epoch, value in content["scores"]),
             outputs={
                 OutputRef(task, node, output): decode_json(value)
-                for task, node, output, value in form["outputs"]
+                for task, node, output, value in content["outputs"]
             },
-            stopping=tuple(form["stopping"]),
-            constants=dict(form["constants"]),
-            failed_saves=form["failed_saves"],
+            stopping=tuple(content["stopping"]),
+            constants=dict(content["constants"]),
+            failed_saves=content["failed_saves"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError.of(
@@ -138,12 +142,12 @@ def _ref_key(item: tuple[OutputRef, Any]) -> tuple[str, str, str]:
     return (ref.task, ref.node, ref.output)
 
 
-def encode_json(value: Any, what: str) -> Any:
+def encode_json(value: Any, subject: str) -> Any:
     """Encode a metric or output of a run's progress as JSON, so that no bit is lost.
 
     Args:
         value: A Python or numpy scalar, text, None, an array, or a container of these.
-        what: What it is, for the error: ``output lloyd.shift``.
+        subject: What it is, for the error: ``output lloyd.shift``.
 
     Raises:
         TaskFailedError: It is of another kind, or larger than 1 MiB.
@@ -151,7 +155,7 @@ def encode_json(value: Any, what: str) -> Any:
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, np.generic | np.ndarray):
-        return _encode_array(value, what)
+        return _encode_array(value, subject)
     if isinstance(value, int):
         return {"kind": "int", "value": hex(value)} if is_long(value) else value
     if isinstance(value, float):
@@ -160,48 +164,48 @@ def encode_json(value: Any, what: str) -> Any:
     if isinstance(value, complex):
         return {
             "kind": "complex",
-            "value": [encode_json(value.real, what), encode_json(value.imag, what)],
+            "value": [encode_json(value.real, subject), encode_json(value.imag, subject)],
         }
     if is_tree(value) and not _is_flat(value):
         try:
             parts = flatten(value)
         except UnsavableError as error:
-            raise _unstorable_error(what, f"holds {error.what}") from error
-        leaves = [[list(path), encode_json(leaf, what)] for path, leaf in parts.leaves.items()]
+            raise _unstorable_error(subject, f"holds {error.what}") from error
+        leaves = [[list(path), encode_json(leaf, subject)] for path, leaf in parts.leaves.items()]
         return {"kind": "tree", "structure": parts.structure, "leaves": leaves}
     if isinstance(value, list | tuple):
-        form = "list" if isinstance(value, list) else "tuple"
-        return {"kind": form, "items": [encode_json(item, what) for item in value]}
-    raise _unstorable_error(what, f"is a {type(value).__name__}")
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {"kind": kind, "items": [encode_json(item, subject) for item in value]}
+    raise _unstorable_error(subject, f"is a {type(value).__name__}")
 
 
-def decode_json(form: Any) -> Any:
+def decode_json(encoded: Any) -> Any:
     """Decode a metric or output of saved progress from JSON to the original value, bit for bit.
 
     Raises:
         ValueError: It is the form of nothing.
     """
-    if not isinstance(form, dict):
-        return form
-    match form.get("kind"):
+    if not isinstance(encoded, dict):
+        return encoded
+    match encoded.get("kind"):
         case "int":
-            return int(form["value"], 16)
+            return int(encoded["value"], 16)
         case "float":
-            return float(form["value"])
+            return float(encoded["value"])
         case "complex":
-            real, imaginary = form["value"]
+            real, imaginary = encoded["value"]
             return complex(decode_json(real), decode_json(imaginary))
         case "list":
-            return [decode_json(item) for item in form["items"]]
+            return [decode_json(item) for item in encoded["items"]]
         case "tuple":
-            return tuple(decode_json(item) for item in form["items"])
+            return tuple(decode_json(item) for item in encoded["items"])
         case "tree":
-            leaves = {tuple(path): decode_json(leaf) for path, leaf in form["leaves"]}
-            return unflatten(form["structure"], leaves)
+            leaves = {tuple(path): decode_json(leaf) for path, leaf in encoded["leaves"]}
+            return unflatten(encoded["structure"], leaves)
         case "array" | "scalar":
-            data = io.BytesIO(base64.b64decode(form["npy"]))
+            data = io.BytesIO(base64.b64decode(encoded["npy"]))
             array = np.lib.format.read_array(data, allow_pickle=False)
-            return array if form["kind"] == "array" else array[()]
+            return array if encoded["kind"] == "array" else array[()]
         case kind:
             raise ValueError(f"no value has the kind {kind!r}")
 
@@ -210,25 +214,26 @@ def _is_flat(value: Any) -> bool:
     """Return whether a list in saved progress has no list or dict in it, and no array twice."""
     if type(value) not in (list, tuple) or any(map(is_tree, value)):
         return False
-    arrays = [id(one) for one in value if isinstance(one, np.ndarray)]
+    arrays = [id(part) for part in value if isinstance(part, np.ndarray)]
     return len(set(arrays)) == len(arrays)
 
 
-def _encode_array(value: np.generic | np.ndarray[Any, Any], what: str) -> dict[str, str]:
+def _encode_array(value: np.generic | np.ndarray[Any, Any], subject: str) -> dict[str, str]:
     array = np.asarray(value)
     if array.dtype.hasobject:
-        raise _unstorable_error(what, "holds Python objects")
+        raise _unstorable_error(subject, "holds Python objects")
     if array.nbytes > LIMIT_BYTES:
-        raise _unstorable_error(what, f"has {array.nbytes} bytes, and {LIMIT_BYTES} is the most")
+        raise _unstorable_error(subject, f"has {array.nbytes} bytes, and {LIMIT_BYTES} is the most")
     data = io.BytesIO()
     np.lib.format.write_array(data, array, allow_pickle=False)
     kind = "array" if isinstance(value, np.ndarray) else "scalar"
     return {"kind": kind, "npy": base64.b64encode(data.getvalue()).decode("ascii")}
 
 
-def _unstorable_error(what: str, why: str) -> TaskFailedError:
+def _unstorable_error(subject: str, why: str) -> TaskFailedError:
     return TaskFailedError.of(
         "E368",
-        f"{what} is read after its group ended, so it is stored with each checkpoint, but it {why}",
+        f"{subject} is read after its group ended, so it is stored with each checkpoint, "
+        f"but it {why}",
         "give out something smaller, or make it a state blob in init",
     )

@@ -101,13 +101,13 @@ if TYPE_CHECKING:
     from jobrun.runner.resume.recovery import RecoveryPlan
     from jobrun.runtime.context.safe_point import SafePoint
 else:
-    # Their imports bring numpy in.
+    # Lazy: they import numpy.
     checkpoint_stores = lazy_module("jobrun.runner.checkpoint_stores")
     run_metadata_handler = lazy_module("jobrun.runner.run_metadata_handler")
     invocation = lazy_module("jobrun.runner.invocation")
     finished = lazy_module("jobrun.runner.resume.finished")
 
-# Of a new run's directory, what its ``run.json`` says of its parent.
+# Returns the parent's record for the ``run.json`` of a new run directory.
 Parent = Callable[[Path], dict[str, Any]]
 
 
@@ -147,8 +147,8 @@ def start_run(
             try:
                 return _run_new(new, job, options, listener)
             except (CheckpointError, UsageError):
-                # The parent's epoch cannot be had, or has nothing left to run: nothing was begun
-                # that could be continued.
+                # The parent's epoch is not available, or has nothing left to run: there is no run
+                # to continue.
                 if parent and not new.run.has_saved:
                     _discard(new.run, options.run_dir)
                 raise
@@ -173,11 +173,11 @@ def _start_or_continue(
     with exit_on_early_signal():
         warnings = _check_start(loaded, job, options)
         with _lock_starts(job, options):
-            made = choose() or _make_run(loaded, job, options, warnings)
-        if isinstance(made, _NewRun):
-            with made.lock:
-                return _run_new(made, job, options, listener)
-    return resume_run(made, options, listener, loaded=loaded)
+            chosen = choose() or _make_run(loaded, job, options, warnings)
+        if isinstance(chosen, _NewRun):
+            with chosen.lock:
+                return _run_new(chosen, job, options, listener)
+    return resume_run(chosen, options, listener, loaded=loaded)
 
 
 def _check_start(
@@ -196,8 +196,8 @@ def _check_start(
     warnings = (*check_record(loaded), *notes, *warnings, *require_locked(loaded, job))
     warnings += _hash_seed_warning(job)
     if not options.trust:
-        for place in (options.run_dir, options.run_dir / job.name):
-            require_own_parent(place)
+        for directory in (options.run_dir, options.run_dir / job.name):
+            require_own_parent(directory)
     if options.metadata is not None:
         run_metadata_handler.require_new_run(options.metadata)
     return warnings
@@ -261,7 +261,7 @@ def _run_new(new: _NewRun, job: Job, options: RunOptions, listener: Listener) ->
     run, lock = new.run, new.lock
     run = run.write(environment=describe_environment())
     store = checkpoint_stores.open_store(run, job, run.folder)
-    own = run_metadata_handler.RunMetadata(store, run.path, run.record.run_id)
+    run_metadata = run_metadata_handler.RunMetadata(store, run.path, run.record.run_id)
     with invocation.fan_out_events(run, job, listener, 0, options) as listen:
         invocation.report_warnings(new.warnings, listen)
         work = invocation.Invocation(
@@ -270,12 +270,12 @@ def _run_new(new: _NewRun, job: Job, options: RunOptions, listener: Listener) ->
         if not job.checkpoint.enabled:
             listen(Noted("checkpoint: none: this run cannot be resumed", "warning"))
             return invocation.run_invocation(work, (), None)
-        with own.opened(listen, listen.logs.count_metrics):
+        with run_metadata.opened(listen, listen.logs.count_metrics):
             if run.record.parent:
                 from jobrun.runner.fork_first_state import report_parent  # noqa: PLC0415
 
                 report_parent(run.record.parent, listen)
-            handlers: tuple[MetadataHandler, ...] = (own,)
+            handlers: tuple[MetadataHandler, ...] = (run_metadata,)
             if options.metadata:
                 handlers += (run_metadata_handler.CheckedHandler(options.metadata),)
             return invocation.run_invocation(work, handlers, _fork_start(work))
@@ -341,7 +341,7 @@ def resume_run(
     parse_node_map(job.cluster, options.places)
     set_blas_threads(job.blas_threads)
     with exit_on_early_signal(), RunLock.acquire(run.path) as lock:
-        # Read again: its holder may have come further since it was looked up.
+        # Read again: the process that held the lock may have made progress since the lookup.
         run = open_run(run.path)
         return _continue_run(run, present, job, lock, options, listener)
 
@@ -369,65 +369,67 @@ def _continue_run(
     """
     if not options.trust:
         require_own(run.path)
-    # A new run does without what only a resume needs; so below.
+    # Lazy, as the imports below: a new run does not need them.
     from jobrun.runner.check_resume import preview_resume  # noqa: PLC0415
     from jobrun.runner.resume.resize import list_resizes  # noqa: PLC0415
 
-    found = preview_resume(run, present, job, options)
-    plan, own, other = found.plan, found.own, found.other
+    preview = preview_resume(run, present, job, options)
+    plan, run_metadata, other = preview.plan, preview.run_metadata, preview.other
     accept = (*run.record.accepted, *options.accept)
     commands = _list_commands(run, options, present)
     require_no_drift(
-        found.changes,
+        preview.changes,
         strict=options.strict,
         accept=accept,
         commands=commands,
-        explained=found.explained,
+        explained=preview.explained,
     )
-    raise_errors(found.faults)
+    raise_errors(preview.faults)
     unpinned = require_locked(present, job)
-    is_whole = plan.epoch != FROM_INIT and not own.entry.records
+    is_whole = plan.epoch != FROM_INIT and not run_metadata.entry.records
     if is_whole and digest_authored(present) != run.record.spec_digest:
-        # Most starts are no resume with another spec, and need none of this.
+        # Lazy: only a resume with another spec needs this.
         from jobrun.runner.checkpoint_types import require_stored_types  # noqa: PLC0415
 
-        moved, nodes = found.resized.types, found.resized.nodes
-        require_stored_types(job, Path(present.folder), found.store, plan.epoch, moved, nodes)
-    warnings = found.faults + unpinned + probe_directory(run.path)
+        moved, nodes = preview.resized.types, preview.resized.nodes
+        require_stored_types(job, Path(present.folder), preview.store, plan.epoch, moved, nodes)
+    warnings = preview.faults + unpinned + probe_directory(run.path)
     with (
         invocation.fan_out_events(run, job, listener, plan.generation, options) as listen,
-        own.opened(listen, listen.logs.count_metrics),
+        run_metadata.opened(listen, listen.logs.count_metrics),
     ):
-        own.recover(listen)
-        listen(run_metadata_handler.build_choice_note(found.chosen))
-        invocation.report_changes(found.changes, listen, found.resized)
+        run_metadata.recover(listen)
+        listen(run_metadata_handler.build_choice_note(preview.chosen))
+        invocation.report_changes(preview.changes, listen, preview.resized)
         invocation.report_warnings(warnings, listen)
         before = run.record
         run = invocation.record_start(
-            run.write(resized=list_resizes(before.resized, plan.epoch, found.resized)),
+            run.write(resized=list_resizes(before.resized, plan.epoch, preview.resized)),
             present,
             job,
             plan,
             options,
-            found.code,
+            preview.code,
         )
-        if own.entry.records:
-            # What was saved within the epoch is progress.
+        if run_metadata.entry.records:
+            # A mid-epoch save counts as progress.
             run = run.write(starts=1)
-        # What runs after the last epoch runs again where it was mended.
-        ended = before.status == "finished" and not touches_end(found.changes)
+        # A finished run repeats the groups after its last epoch if they were changed.
+        ended = before.status == "finished" and not touches_end(preview.changes)
         ended_code = (before.exit_code or 0) if ended else 0
-        folder, store = Path(present.folder), found.store
+        folder, store = Path(present.folder), preview.store
         refresh_imported(run.path)
         work = invocation.Invocation(
-            run, job, folder, lock, options, store, listen, ended_code, code=found.code.files
+            run, job, folder, lock, options, store, listen, ended_code, code=preview.code.files
         )
-        resumed, entry = _build_resume_point(work, plan, own.entry, ended=ended)
-        own.restore_metrics()
+        resumed, entry = _build_resume_point(work, plan, run_metadata.entry, ended=ended)
+        run_metadata.restore_metrics()
         if other and resumed and not other.accessible(plan.epoch):
-            # A kill came between the save and this.
+            # A kill came between the save and this notification.
             other.written(plan.epoch, plan.generation)
-        return invocation.run_invocation(work, (own, other) if other else (own,), resumed, entry)
+        return invocation.run_invocation(
+            work, (run_metadata, other) if other else (run_metadata,), resumed, entry
+        )
 
 
 def _list_commands(run: Run, options: RunOptions, present: Authored | None) -> tuple[str, str]:
@@ -436,12 +438,14 @@ def _list_commands(run: Run, options: RunOptions, present: Authored | None) -> t
     Returns:
         Of ``resume``, and of ``fork``; for a run that has finished, of ``run``.
     """
-    words = options.given if present is None else hide_secrets(options.given, present)
+    words = (
+        options.command_words if present is None else hide_secrets(options.command_words, present)
+    )
     handle = run.handle(options.run_dir)
     spec = words[1:] if words[:1] == ("--spec",) else words
     other = ("fork", handle, *spec)
     if run.record.status == "finished":
-        # A fork of its end would run no epoch.
+        # A fork from the last epoch would run no epoch.
         other = (
             "run",
             *(spec if words[:1] == ("--spec",) else ("SPEC", *words)),
@@ -586,14 +590,14 @@ def _warn_of_moved_run(run_dir: Path, job: str, newest: Run | None, listener: Li
     """Warn at a run's start that the job's newest run was moved away or removed."""
     name = find_moved_latest(run_dir, job, newest)
     if name:
-        # Below another folder of the runs it is listed, and is not continued as a run of this job.
+        # In another folder of the runs it is listed, but not continued as a run of this job.
         here = [
             run for run in runs(run_dir) if run.record.job == job and run.path.parent.name != job
         ]
-        place = os.path.relpath(here[-1].path) if here else "PATH"
+        new_path = os.path.relpath(here[-1].path) if here else "PATH"
         text = (
             f"'{LATEST}' in {run_dir / job} points to run {name}, which is not there any more: it "
-            f"was moved or removed; to continue it, name its new place: jobrun resume {place}"
+            f"was moved or removed; to continue it, name its new place: jobrun resume {new_path}"
         )
         listener(Noted(text, "warning"))
 
@@ -665,16 +669,16 @@ def _would_lose_work(run: Run) -> bool:
 
 
 def _unfinished_error(run: Run, options: RunOptions, loaded: Authored) -> UsageError:
-    how = f"held by {owner_of(run.path)}" if is_live(run.path) else run.record.status
-    if how == "running":
-        how = "killed"
-    # A job of Python has no file. The first is the one that was named; --set is none.
+    state = f"held by {owner_of(run.path)}" if is_live(run.path) else run.record.status
+    if state == "running":
+        state = "killed"
+    # The first file is the one named on the command line; --set is no file. A Python job has none.
     files = loaded.files if isinstance(loaded, LoadedSpec) else ()
     spec = next((name for name in files if not name.startswith("--")), "SPEC")
-    words = hide_secrets(options.given, loaded)
+    words = hide_secrets(options.command_words, loaded)
     again = shlex.join(("jobrun", "run", *(words[1:] or (spec,)), "--resume", "never"))
     return UsageError.of(
         "E352",
-        f"run {run.name} is unfinished ({how})",
+        f"run {run.name} is unfinished ({state})",
         f"continue it: jobrun resume {run.handle(options.run_dir)} · or start again: {again}",
     )

@@ -57,24 +57,24 @@ from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.conditions import Deadline
 
 _WAKE = 0  # no signal has this number
-# Added to the number of a signal for which our handler was called: larger than any number.
+# Added to a signal's number when our handler was called; larger than any signal number.
 _HANDLED = 128
 _REQUEST_POLL_S = 0.5
-# A cancel may fall between two groups, where there is nothing to cancel yet: say it again.
+# Interval at which a cancel is repeated: one between two groups has nothing to cancel.
 _REPEAT_S = 0.05
 _EPOCHS_SEEN = 8
-# A signal to a whole group of processes comes here twice, once passed on, so soon.
+# A signal to a process group arrives twice within this time: directly, and passed on.
 _SAME_S = 1.0
 REQUEST_NAME = "stop-request"
-# Beside it: 'jobrun stop' has sent the signal that comes.
+# Written next to the record by 'jobrun stop' when it sends the signal.
 SENDER_NAME = "stop-command"
 _BY_COMMAND = "asked by 'jobrun stop'"
-# The deadline that a user gives, and the longest wait for a command of the batch system.
+# The environment variable with a user's deadline; the longest wait for a batch system command.
 DEADLINE_VARIABLE = "JOBRUN_DEADLINE"
 _COMMAND_S = 10.0
 # [days-][[hours:]minutes:]seconds
 _CLOCK = lazy_pattern(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+)")
-# What a command of the batch system printed, or nothing.
+# Runs a command of the batch system; returns its output, or "".
 RunCommand = Callable[[list[str]], str]
 
 
@@ -160,8 +160,8 @@ class StopRequests:
     def expect(self, seconds: float | None) -> None:
         """Set when the epoch should be saved, by which a stop request keeps or drops it."""
         self._expected_end = None if seconds is None else time.monotonic() + seconds
-        # Set before the reason is read: the thread that notes a reason reads the end afterwards.
-        # Waking that thread at every epoch would cost more than a small epoch does.
+        # Set before the reason is read; the thread that notes a reason reads it afterwards. Waking
+        # that thread at every epoch would cost more than a small epoch.
         if self._reason:
             self._nudge()
 
@@ -177,11 +177,11 @@ class StopRequests:
         over_at = time.monotonic() + longest
         if self._reason or over_at <= min(self._deadline_at, self._time_at):
             return
-        what = "before the deadline"
+        limit = "before the deadline"
         if over_at <= self._deadline_at:
-            what = "within the time limit of this invocation"
+            limit = "within the time limit of this invocation"
         self._note(
-            f"the next epoch would not be saved {what}; one of the last took {longest:.3g} s"
+            f"the next epoch would not be saved {limit}; one of the last took {longest:.3g} s"
         )
 
     def ask(self, reason: str) -> None:
@@ -195,10 +195,20 @@ class StopRequests:
         os.set_blocking(self._write_fd, False)
         if threading.current_thread() is threading.main_thread():
             self._previous_fd = set_own_wakeup(self._write_fd)
-            # A function: a method has no attributes, by which it is known as ours.
+            # A function, because ``own_handler`` marks it by an attribute, which a method cannot
+            # have.
             self._previous = _install(own_handler(lambda number, _: self._handle(number)))
             self._requested = frozenset(
-                map(int, (*CLASSIC, *(MEANT.get(one, one) for one in self._previous)))
+                map(
+                    int,
+                    (
+                        *CLASSIC,
+                        *(
+                            MEANT.get(signal_number, signal_number)
+                            for signal_number in self._previous
+                        ),
+                    ),
+                )
             )
         self._thread.start()
         return self
@@ -234,7 +244,7 @@ class StopRequests:
                 os.write(self._write_fd, bytes([_HANDLED + number]))
 
     def _watch(self) -> None:
-        # Not select(), which knows no descriptor above 1023.
+        # Not select(), which is limited to descriptors below 1024.
         poll = select.poll()
         poll.register(self._read_fd, select.POLLIN)
         while not self._over:
@@ -392,11 +402,11 @@ def _ask_batch_system(environment: Mapping[str, str], ask: RunCommand) -> TimeLe
         return _left(_parse_number(ask(["flux", "job", "timeleft", job])), "flux job timeleft")
     if job := environment.get("LSB_JOBID"):
         # "1:30 L": hours and minutes; E follows an estimate, L a limit.
-        said = re.match(r"(\d+):(\d+) L", ask(["bjobs", "-noheader", "-o", "time_left", job]))
-        return _left(int(said[1]) * 3600.0 + int(said[2]) * 60 if said else None, "bjobs")
+        match = re.match(r"(\d+):(\d+) L", ask(["bjobs", "-noheader", "-o", "time_left", job]))
+        return _left(int(match[1]) * 3600.0 + int(match[2]) * 60 if match else None, "bjobs")
     if (job := environment.get("JOB_ID")) and environment.get("SGE_ROOT"):
-        said = re.search(r"\bh_rt=(\d+)", ask(["qstat", "-j", job]))
-        return _left(float(said[1]) - job_age_s("JOB_ID", job) if said else None, "qstat")
+        match = re.search(r"\bh_rt=(\d+)", ask(["qstat", "-j", job]))
+        return _left(float(match[1]) - job_age_s("JOB_ID", job) if match else None, "qstat")
     return None
 
 
@@ -406,11 +416,11 @@ def _left(seconds: float | None, source: str) -> TimeLeft | None:
 
 def _parse_number(text: str) -> float | None:
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
         return None
-    # Without a limit Flux says inf, or 0 in old versions.
-    return found if 0 < found < float("inf") else None
+    # Without a limit Flux prints inf, or 0 in old versions.
+    return number if 0 < number < float("inf") else None
 
 
 def _parse_own(text: str) -> float:

@@ -50,7 +50,7 @@ class TimeAccount:
         self._row: TimeRow = "startup"
         self._at = clock() if started is None else started
         self._spent: dict[TimeRow, float] = {"startup": 0.0, "computing": 0.0}
-        self._ends: list[tuple[str, str, float, float]] = []
+        self._ended: list[tuple[str, str, float, float]] = []
         self._waits: list[TaskWaited] = []
 
     def switch(self, row: TimeRow) -> TimeRow:
@@ -76,23 +76,23 @@ class TimeAccount:
         if isinstance(event, TaskWaited):
             self._waits.append(event)
         else:
-            self._ends.append((event.node, event.task, self._clock(), event.seconds))
+            self._ended.append((event.node, event.task, self._clock(), event.seconds))
 
     def begin_group(self) -> None:
         """Begin a task group in the time account: forget the times of earlier tasks."""
-        self._ends, self._waits = [], []
+        self._ended, self._waits = [], []
 
     def end_group(self, seconds: float) -> None:
         """Move seconds that a group's tasks waited out of the time account's ``computing``."""
-        ends, waits = self._ends, self._waits
-        if self._row != "computing" or (len(ends) == 1 and not waits):
+        ended, waits = self._ended, self._waits
+        if self._row != "computing" or (len(ended) == 1 and not waits):
             return
         nodes = dict[str, list[tuple[str, float, float]]]()
-        for node, task, at, taken_s in ends:
+        for node, task, at, taken_s in ended:
             nodes.setdefault(node, []).append((task, at, taken_s))
         waited = dict[str, dict[str, TaskWaited]]()
-        for one in waits:
-            waited.setdefault(one.node, {})[one.task] = one
+        for wait in waits:
+            waited.setdefault(wait.node, {})[wait.task] = wait
         data_s = nodes_s = 0.0
         for node, tasks in nodes.items():
             busy_s = min(seconds, _union_s((at - taken_s, at) for _, at, taken_s in tasks))
@@ -129,15 +129,15 @@ _NO_WAIT = TaskWaited("", "", 0)
 
 
 def _waiting_parts(
-    ends: list[tuple[str, float]], waits: dict[str, TaskWaited]
+    ended: list[tuple[str, float]], waits: dict[str, TaskWaited]
 ) -> tuple[float, float]:
     """Return the fractions of a node's time spent waiting for data and for other nodes.
 
     A thread that waits for another task of its node does not count: that one runs.
     """
-    whole = sum(seconds for task, seconds in ends if task not in waits)
+    whole = sum(seconds for task, seconds in ended if task not in waits)
     data = peers = 0.0
-    for task, seconds in ends:
+    for task, seconds in ended:
         waited = waits.get(task, _NO_WAIT)
         whole += max(0.0, seconds * waited.threads - waited.queue_s)
         data += waited.data_s
@@ -212,7 +212,7 @@ class UsageRecorder:
             began = self._budget.cost_clock()
             times = self._account.times()
             # trainer_2 before trainer_10.
-            others = sorted(self._others.items(), key=lambda one: (len(one[0]), one[0]))
+            others = sorted(self._others.items(), key=lambda entry: (len(entry[0]), entry[0]))
             processes = (measure_process(), *(use for _, use in others))
             self._emit(
                 UsageMeasured(
@@ -247,7 +247,7 @@ def advise(times: TimeUse, job: Job) -> str:
         "nodes": times.nodes,
         "upload": times.upload,
     }
-    row, lost_s = max(losses.items(), key=lambda one: one[1])
+    row, lost_s = max(losses.items(), key=lambda loss: loss[1])
     total_s = times.total_s
     if lost_s <= _LOST_PART * total_s or lost_s < _LOST_S:
         return ""
@@ -272,7 +272,9 @@ def _save_advice(job: Job, lost_s: float, total_s: float) -> str:
         return "write checkpoint: {every: auto}, which keeps it under 5 %"
     # It saves every 10 minutes whatever that costs, so a save takes more than 30 s.
     wanted_s = 600 * lost_s / (WAIT_SHARE * total_s)
-    every_s = next((one for one in _INTERVALS_S if one >= wanted_s), _INTERVALS_S[-1])
+    every_s = next(
+        (interval_s for interval_s in _INTERVALS_S if interval_s >= wanted_s), _INTERVALS_S[-1]
+    )
     every = f"{every_s // 3600}h" if every_s >= 3600 else f"{every_s // 60}m"
     return f"write checkpoint: {{every: {every}}}, so that a kill loses at most {every} of work"
 

@@ -53,7 +53,7 @@ BUILT_IN: dict[str, str] = {
     "processes": "jobrun.session.processes.session:ProcessesSession",
     "ray": "jobrun.session.ray.session:RaySession",
 }
-# Of those that have an address after their name; and what to install for each.
+# Sessions whose name may have an address (``ray:auto``), and the package that each needs.
 _ADDRESSED = {"ray": "jobrun[ray]"}
 
 
@@ -247,13 +247,13 @@ def open_session(name: str) -> Session:
         module, _, attribute = BUILT_IN[name].partition(":")
         built_in: Session = getattr(import_module(module), attribute)()
         return built_in
-    found = tuple(_entry_points().select(name=name))
-    if not found:
+    entry_points = tuple(_entry_points().select(name=name))
+    if not entry_points:
         raise UsageError.of(
             "E217", f"there is no session '{name}'", did_you_mean(name, session_names())
         )
     try:
-        other: Session = found[0].load()()
+        other: Session = entry_points[0].load()()
     except ImportError as error:
         raise EnvironmentFaultError.of(
             "E217",
@@ -264,7 +264,7 @@ def open_session(name: str) -> Session:
 
 
 def _entry_points() -> EntryPoints:
-    # It imports e-mail, archives and sockets, for sessions that hardly anyone has.
+    # Lazy: the module imports email, zipfile and socket, and few users have such a session.
     from importlib.metadata import entry_points  # noqa: PLC0415
 
     return entry_points(group=GROUP)
@@ -273,14 +273,14 @@ def _entry_points() -> EntryPoints:
 def _open_addressed(kind: str, address: str) -> Session:
     module, _, attribute = BUILT_IN[kind].partition(":")
     try:
-        made: Session = getattr(import_module(module), attribute)(address)
+        session: Session = getattr(import_module(module), attribute)(address)
     except ImportError as error:
         raise EnvironmentFaultError.of(
             "E217",
             f"the session '{kind}' needs a package that is not installed: {error}",
             f"pip install '{_ADDRESSED[kind]}'",
         ) from error
-    return made
+    return session
 
 
 class NodeLostError(EnvironmentFaultError):
@@ -293,11 +293,11 @@ class NodeLostError(EnvironmentFaultError):
     node: str = ""
 
     @classmethod
-    def of_node(cls, node: str, how: str) -> NodeLostError:
+    def of_node(cls, node: str, ending: str) -> NodeLostError:
         """Build error E395 of any kind of session: the process of a node has ended."""
         error = cls.of(
             "E395",
-            f"node '{node}' is lost: its process {how}",
+            f"node '{node}' is lost: its process {ending}",
             "see what ended it: lack of memory (dmesg | grep -i oom), a limit (ulimit -t), a "
             "crash, or kill; resume continues from the last saved epoch",
         )
@@ -335,8 +335,8 @@ def merge_errors(errors: Sequence[BaseException], tasks: Sequence[str] = ()) -> 
 
 
 def _merge(errors: Sequence[BaseException]) -> BaseException:
-    first = next((one for one in errors if not isinstance(one, JobrunError)), errors[0])
-    others = sorted((one for one in errors if one is not first), key=str)
+    first = next((error for error in errors if not isinstance(error, JobrunError)), errors[0])
+    others = sorted((error for error in errors if error is not first), key=str)
     if not isinstance(first, JobrunError):
         for other in others:
             first.add_note(f"also: {other}")
@@ -348,7 +348,7 @@ def _merge(errors: Sequence[BaseException]) -> BaseException:
         faults.update(dict.fromkeys(getattr(other, "faults", ())))
     whole: JobrunError = type(first)(*faults)
     whole.__cause__ = first.__cause__ or first
-    for one in (first, *others):
-        for note in getattr(one, "__notes__", ()):
+    for error in (first, *others):
+        for note in getattr(error, "__notes__", ()):
             whole.add_note(note)
     return whole

@@ -66,7 +66,7 @@ from jobrun.session.wire.partition_group import Partition
 from jobrun.session.wire.rpc import Reply, wait_all
 from jobrun.session.wire.worker_handle import WorkerHandle
 
-# So many files come at a time: with what is under way of each, that bounds the memory.
+# Files collected in parallel. With the chunks under way of each, this bounds the memory.
 CONCURRENT_FILES = 4
 _LOOK_S = 0.1
 _LOOKS = 20
@@ -88,19 +88,19 @@ def collect_from_nodes(
     """
     token = PurePath(directory).name
     links = {ticket: link(ticket.node) for ticket in tickets}
-    written = {one: links[one].rpc.call("persist", (one,), token) for one in tickets}
-    answers = {one: Reply() for one in tickets}
-    left = iter(tickets)
+    written = {ticket: links[ticket].rpc.call("persist", (ticket,), token) for ticket in tickets}
+    answers = {ticket: Reply() for ticket in tickets}
+    unclaimed = iter(tickets)
     turn, going = threading.Lock(), [min(CONCURRENT_FILES, len(tickets))]
 
     def work() -> None:
-        while (ticket := _take_ticket(left, turn)) is not None:
+        while (ticket := _take_ticket(unclaimed, turn)) is not None:
             _collect_file(links[ticket], written[ticket], directory, answers[ticket])
         with turn:
             going[0] -= 1
             is_last = not going[0]
-        for one in dict.fromkeys(links.values()) if is_last else ():
-            one.send("forget_save", token)
+        for worker in dict.fromkeys(links.values()) if is_last else ():
+            worker.send("forget_save", token)
 
     for _ in range(going[0]):
         threading.Thread(target=work, name="jobrun-collect", daemon=True).start()
@@ -125,41 +125,43 @@ def upload_from_nodes(
     # Lazy: only runs with an object store need it.
     from jobrun.checkpoint.stores.object_store import object_name, require_uploaded  # noqa: PLC0415
 
-    token, place = PurePath(directory).name, parse_object_url(objects)
+    token, url = PurePath(directory).name, parse_object_url(objects)
     links = {ticket: link(ticket.node) for ticket in tickets}
-    asked = {one: links[one].rpc.call("persist", (one,), token) for one in tickets}
+    asked = {ticket: links[ticket].rpc.call("persist", (ticket,), token) for ticket in tickets}
     try:
-        found = wait_all(asked)
+        uploads = wait_all(asked)
     finally:
-        for one in dict.fromkeys(links.values()):
-            one.send("forget_save", token)
-    saves = tuple(s for one in tickets for s in _require_from(found[one], token, links[one]))
+        for worker in dict.fromkeys(links.values()):
+            worker.send("forget_save", token)
+    saves = tuple(
+        s for ticket in tickets for s in _require_from(uploads[ticket], token, links[ticket])
+    )
     if saves:
-        require_uploaded(place, tickets[0].epoch, [save.file for save in saves])
+        require_uploaded(url, tickets[0].epoch, [save.file for save in saves])
     for save in saves:
         path = Path(directory, save.file.name)
         with disk_faults("E313", f"write {path}"):
-            write_reference(path, Reference(place, object_name(tickets[0].epoch, save.file)))
+            write_reference(path, Reference(url, object_name(tickets[0].epoch, save.file)))
         reach("collect.file-synced")
     return saves
 
 
 def _require_from(brought: UploadedSave, token: str, link: WorkerHandle) -> tuple[NodeSave, ...]:
     if (brought.token, brought.incarnation) != (token, link.incarnation):
-        how = f"it is of save {brought.token}, by incarnation {brought.incarnation}"
+        actual = f"it is of save {brought.token}, by incarnation {brought.incarnation}"
         wanted = f"and was to be of save {token}, by incarnation {link.incarnation}"
-        raise collection_error(f"the file of node '{link.node}'", f"{how}, {wanted}")
+        raise collection_error(f"the file of node '{link.node}'", f"{actual}, {wanted}")
     return brought.saves
 
 
-def _take_ticket(left: Iterator[Ticket], turn: threading.Lock) -> Ticket | None:
+def _take_ticket(unclaimed: Iterator[Ticket], turn: threading.Lock) -> Ticket | None:
     with turn:
-        return next(left, None)
+        return next(unclaimed, None)
 
 
 def _collect_file(link: WorkerHandle, written: Reply, directory: str, answer: Reply) -> None:
     try:
-        saves = tuple(_collect_save(link, one, Path(directory)) for one in written.wait())
+        saves = tuple(_collect_save(link, save, Path(directory)) for save in written.wait())
     except BaseException as error:  # noqa: BLE001 - raised where the answer is waited for
         answer.put((False, error))
     else:
@@ -177,7 +179,7 @@ def _collect_save(link: WorkerHandle, save: NodeSave, directory: Path) -> NodeSa
     file, token = save.file, directory.name
     ask = partial(link.rpc.call, "chunk", token, file.name)
     with disk_faults("E313", f"replace {directory / file.name}"):
-        # A removed epoch's file, kept for one that a node writes here.
+        # The file of a removed epoch, spared so that a local node could overwrite it.
         (directory / file.name).unlink(missing_ok=True)
     write_chunks(directory / file.name, ask, token, link.incarnation, file.size_bytes)
     damage = find_damage(str(directory), file, whole=True)
@@ -208,13 +210,13 @@ def serve_reference(part: Partition, path: str) -> Reference | None:
 
 
 def _require_loaded(part: Partition, path: str) -> None:
-    steps = (one for task in part.group.tasks for one in walk(task.steps))
-    loads = (one for one in steps if isinstance(one, LoadState))
-    if not any(path in (one.file, *(part.file for part in one.parts)) for one in loads):
+    steps = (step for task in part.group.tasks for step in walk(task.steps))
+    loads = (step for step in steps if isinstance(step, LoadState))
+    if not any(path in (load.file, *(part.file for part in load.parts)) for load in loads):
         raise RuntimeError(f"node '{part.node}' does not load {path}")
 
 
-# What nodes ask for when they load, and who answers.
+# The functions that answer the requests of nodes that load.
 FILE_REQUESTS: dict[str, Callable[..., Any]] = {"file": serve_chunk, "where": serve_reference}
 
 
@@ -259,7 +261,7 @@ def require_visible(seen: Mapping[str, bool], directory: str) -> None:
     Raises:
         EnvironmentFaultError: E397.
     """
-    blind = [node for node, one in seen.items() if not one]
+    blind = [node for node, visible in seen.items() if not visible]
     if blind:
         raise EnvironmentFaultError.of(
             "E397",
@@ -334,18 +336,18 @@ class NodeDirectory:
         if self._objects is None:
             return saves
         uploaded = tuple(
-            self._bring(self._objects, self._staged(token), epoch, one) for one in saves
+            self._bring(self._objects, self._staged(token), epoch, save) for save in saves
         )
         return UploadedSave(Path(token).name, self._incarnation, uploaded)
 
-    def _bring(self, place: ObjectUrl, staged: Path, epoch: int, save: NodeSave) -> NodeSave:
+    def _bring(self, url: ObjectUrl, staged: Path, epoch: int, save: NodeSave) -> NodeSave:
         # Lazy: only runs with an object store need it.
         from jobrun.checkpoint.stores.object_store import upload_file  # noqa: PLC0415
 
         started = time.perf_counter()
         file, path = save.file, staged / save.file.name
         try:
-            upload_file(place, epoch, file, str(path))
+            upload_file(url, epoch, file, str(path))
         except CheckpointError as error:
             # The file has changed since it was written.
             raise collection_error(file.name, error.faults[0].message) from error
@@ -375,11 +377,11 @@ class NodeDirectory:
         if self._root is None:
             yield path
             return
-        place = self._root / f"in-{next(self._numbers)}"
-        with disk_faults("E313", f"make {place}"):
-            place.mkdir(mode=0o700)
+        directory = self._root / f"in-{next(self._numbers)}"
+        with disk_faults("E313", f"make {directory}"):
+            directory.mkdir(mode=0o700)
         try:
-            target = place / Path(path).name
+            target = directory / Path(path).name
             reference: Reference | None = where().wait()
             if reference is None:
                 write_chunks(target, ask)
@@ -387,7 +389,7 @@ class NodeDirectory:
                 fetch_object(reference, target)
             yield str(target)
         finally:
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
 
     def close(self) -> None:
         """Delete this node's local directory, and the directories above that are then empty."""
@@ -435,9 +437,9 @@ def _make_locked(root: Path) -> int:
 
 def _remove_abandoned(node: Path) -> None:
     """Remove local directories that earlier processes of a node, which have ended, have left."""
-    for left in node.iterdir():
-        if not is_locked(left):
-            shutil.rmtree(left, ignore_errors=True)
+    for directory in node.iterdir():
+        if not is_locked(directory):
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _remove_node(node: Path) -> None:
@@ -550,17 +552,21 @@ def _write_arriving(
 
 
 def _require_chunk(
-    chunk: FileChunk, of: tuple[str, int, str], offset: int, size: int, target: Path
+    chunk: FileChunk, expected: tuple[str, int, str], offset: int, size: int, target: Path
 ) -> None:
-    found = (chunk.token, chunk.incarnation, chunk.name)
-    if found != of:
-        how = f"it belongs to {_describe_source(*found)}, not to {_describe_source(*of)}"
-        raise collection_error(target.name, how)
+    source = (chunk.token, chunk.incarnation, chunk.name)
+    if source != expected:
+        difference = (
+            f"it belongs to {_describe_source(*source)}, not to {_describe_source(*expected)}"
+        )
+        raise collection_error(target.name, difference)
     length = max(0, min(CHUNK_BYTES, size - offset))
     if (chunk.offset, chunk.size_bytes, len(chunk.data)) != (offset, size, length):
-        how = f"{len(chunk.data)} bytes at offset {chunk.offset} of {chunk.size_bytes} arrived"
+        difference = (
+            f"{len(chunk.data)} bytes at offset {chunk.offset} of {chunk.size_bytes} arrived"
+        )
         raise collection_error(
-            target.name, f"{how}, expected {length} at offset {offset} of {size}"
+            target.name, f"{difference}, expected {length} at offset {offset} of {size}"
         )
 
 
@@ -569,10 +575,10 @@ def _describe_source(token: str, incarnation: int, name: str) -> str:
     return f"{name} of {save}, written by incarnation {incarnation}"
 
 
-def collection_error(name: str, how: str) -> EnvironmentFaultError:
+def collection_error(name: str, reason: str) -> EnvironmentFaultError:
     """Build error E327: a file that arrived in chunks differs from what the node wrote."""
     return EnvironmentFaultError.of(
         "E327",
-        f"{name} was damaged on its way from the node that wrote it: {how}",
+        f"{name} was damaged on its way from the node that wrote it: {reason}",
         "check the disks of both machines and the network between them, then resume",
     )

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from jobrun.core.text.patterns import lazy_pattern
 
-# Between the blob's name and each step of the path. No name of a spec can have it.
+# Separates the blob's name and the steps of the path; no name in a spec contains it.
 _STEP = "\0/"
-# A step without any letters, which HDF5 would pass over; alone it is no quoted name.
+# Stands for an empty step, which HDF5 would skip; no quoted name is a single ``%``.
 _NOTHING = "%"
-# The dataset of a group that describes how its parts belong together.
+# The dataset in a group that describes its structure.
 STRUCTURE = ":structure"
 _ODD = lazy_pattern("[\\x00-\\x1f%/\\x7f\\ud800-\\udfff]+")
 _QUOTED = lazy_pattern("(?:%[0-9A-F]{2})+")
@@ -30,7 +30,7 @@ def quote_name(name: str) -> str:
     """
     if name == ".":
         return "%2E"
-    return _ODD.sub(lambda found: _escaped(found[0]), name) if _ODD.search(name) else name
+    return _ODD.sub(lambda match: _escaped(match[0]), name) if _ODD.search(name) else name
 
 
 def part_name(blob: str, path: Iterable[str]) -> str:
@@ -80,7 +80,7 @@ def unquote_name(text: str) -> str:
     """Undo the ``%XX`` quoting of an HDF5 dataset's name; leave a name with a slash as it is."""
     if "%" not in text or "/" in text:
         return text
-    return _QUOTED.sub(lambda found: _plain(found[0]), text)
+    return _QUOTED.sub(lambda match: _plain(match[0]), text)
 
 
 def unquote_names(links: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -120,8 +120,8 @@ def blob_names(links: Iterable[str], quoted: Mapping[str, str] | None = None) ->
         quoted: Likewise, of those that stay quoted.
     """
     there = list(links)
-    ends = f"/{STRUCTURE}"
-    wholes = {link.partition("/")[0]: blob_of_link(link) for link in there if link.endswith(ends)}
+    suffix = f"/{STRUCTURE}"
+    wholes = {link.partition("/")[0]: blob_of_link(link) for link in there if link.endswith(suffix)}
     wholes |= {link: blob for blob, link in (quoted or {}).items()}
     names = (wholes.get(link.partition("/")[0], link) for link in there)
     return tuple(dict.fromkeys(names))
@@ -138,7 +138,7 @@ def group_links(links: Iterable[str]) -> dict[str, list[str]]:
     for link in links:
         if "/" in link:
             groups.setdefault(link.partition("/")[0], []).append(link)
-    # A blob alone may have a slash in its name, and before it what no quoted name has.
+    # A slash alone does not make a group: the name of a single blob may contain one.
     return {
         blob_of_link(quoted): group
         for quoted, group in groups.items()

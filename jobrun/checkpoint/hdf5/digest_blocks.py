@@ -20,7 +20,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 BLOCK_BYTES = 1 << 18
 DIGEST_BYTES = 16
 
-# Of anything with the buffer interface; lets other threads run meanwhile.
+# Digests any object with the buffer protocol; releases the GIL.
 digest: Callable[[Any], bytes] = xxhash.xxh3_128_digest
 
 

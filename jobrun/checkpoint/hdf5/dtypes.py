@@ -21,7 +21,7 @@ from jobrun.values.structured_dtypes import iterate_fields, same_dtype
 DType = np.dtype[Any]
 _SIMPLE = lazy_pattern(r"[<>|][biufcmMSUV][0-9]{1,9}(\[[0-9]{0,9}[A-Za-zμ]{1,7}\])?")
 _KINDS = frozenset("biufcmMSUV")
-# Those with whole bytes, which numpy can compare and HDF5 has no type for.
+# Custom dtypes of whole bytes that numpy can compare and for which HDF5 has no type.
 _CUSTOM = frozenset(
     f"ml_dtypes.{name}"
     for name in (
@@ -31,7 +31,7 @@ _CUSTOM = frozenset(
     )
 )  # fmt: skip
 _EMPTY = np.dtype(np.uint8)
-# Integers as wide as others, of classes of their own: numpy takes their dtypes for equal.
+# Integer classes that are as wide as another one; numpy treats the two dtypes as equal.
 _TWINS = {"longlong": np.longlong, "ulonglong": np.ulonglong}
 
 
@@ -48,8 +48,8 @@ def dtype_text(dtype: DType) -> str:
 
 @lru_cache(maxsize=256)
 def _simple_text(dtype: DType, _number: int) -> str:
-    # Equal dtypes of one number have equal texts here; records may differ in titles, and are not
-    # cached.
+    # Equal simple dtypes with equal numbers have equal texts. Equal records may differ in titles,
+    # so they are not cached.
     return _text(dtype)
 
 
@@ -57,8 +57,8 @@ def _text(dtype: DType) -> str:
     why = explain_unsavable_dtype(dtype)
     if why:
         raise ValueError(f"its dtype {dtype} has {why}")
-    form = _form(dtype)
-    text = json.dumps(form, sort_keys=True) if isinstance(form, dict) else form
+    description = _description(dtype)
+    text = json.dumps(description, sort_keys=True) if isinstance(description, dict) else description
     try:
         same = same_dtype(parse_dtype(text), dtype)
     except (ValueError, AttributeError):
@@ -131,7 +131,7 @@ def is_custom(dtype: DType) -> bool:
 
 def is_reinterpreted(dtype: DType) -> bool:
     """Return whether HDF5 stores a dtype's bits as another dtype, such as bfloat16 as uint16."""
-    # Metadata do not count where dtypes are compared.
+    # Tested here because metadata do not count when dtypes are compared.
     is_simple = dtype.names is None and dtype.subdtype is None and not dtype.metadata
     return is_simple and _keeps_its_bits(dtype)
 
@@ -142,64 +142,64 @@ def _keeps_its_bits(dtype: DType) -> bool:
     return is_number and dtype.itemsize > 0 and not is_longdouble(dtype)
 
 
-def _form(dtype: DType) -> Any:
+def _description(dtype: DType) -> Any:
     if dtype.metadata:
-        return {"dtype": _bare_form(dtype), "metadata": dict(dtype.metadata)}
-    return _bare_form(dtype)
+        return {"dtype": _bare_description(dtype), "metadata": dict(dtype.metadata)}
+    return _bare_description(dtype)
 
 
-def _bare_form(dtype: DType) -> Any:
+def _bare_description(dtype: DType) -> Any:
     if is_custom(dtype):
         if f"ml_dtypes.{dtype.name}" not in _CUSTOM:
             raise ValueError(f"dtype {dtype} is not a known one")
         return f"ml_dtypes.{dtype.name}"
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
-        return [_form(base), list(shape)]
+        return [_description(base), list(shape)]
     if dtype.names is None:
         is_twin = dtype.type in _TWINS.values() and np.dtype(dtype.str).type is not dtype.type
         return {"dtype": dtype.str, "class": dtype.type.__name__} if is_twin else dtype.str
     fields = list(iterate_fields(dtype))
-    form: dict[str, Any] = {
+    description: dict[str, Any] = {
         "names": list(dtype.names),
-        "formats": [_form(field) for field, _, _ in fields],
+        "formats": [_description(field) for field, _, _ in fields],
         "offsets": [offset for _, offset, _ in fields],
         "itemsize": dtype.itemsize,
     }
     titles = [title for _, _, title in fields]
     if any(title is not None for title in titles):
-        form["titles"] = titles
+        description["titles"] = titles
     if dtype.isalignedstruct:
-        form["align"] = True
+        description["align"] = True
     if dtype.type is np.record:
-        form["class"] = "record"
-    return form
+        description["class"] = "record"
+    return description
 
 
-def _dtype(form: Any) -> DType:
-    if isinstance(form, str):
-        if form in _CUSTOM:
-            return _custom(form)
-        if not _SIMPLE.fullmatch(form):
+def _dtype(description: Any) -> DType:
+    if isinstance(description, str):
+        if description in _CUSTOM:
+            return _custom(description)
+        if not _SIMPLE.fullmatch(description):
             raise TypeError
-        dtype = np.dtype(form)
-    elif isinstance(form, list):
-        base, shape = form
+        dtype = np.dtype(description)
+    elif isinstance(description, list):
+        base, shape = description
         dtype = np.dtype((_dtype(base), tuple(shape)))
-    elif "metadata" in form:
-        dtype = np.dtype(_dtype(form["dtype"]), metadata=form["metadata"])
-    elif form.keys() == {"dtype", "class"}:
-        bare = _dtype(form["dtype"])
-        dtype = np.dtype(_TWINS[form["class"]]).newbyteorder(bare.byteorder)
+    elif "metadata" in description:
+        dtype = np.dtype(_dtype(description["dtype"]), metadata=description["metadata"])
+    elif description.keys() == {"dtype", "class"}:
+        bare = _dtype(description["dtype"])
+        dtype = np.dtype(_TWINS[description["class"]]).newbyteorder(bare.byteorder)
         if dtype.str != bare.str:
             raise TypeError
     else:
-        parts: Any = {key: form[key] for key in ("names", "offsets", "itemsize")}
-        parts["formats"] = [_dtype(part) for part in form["formats"]]
-        parts |= {key: form[key] for key in form if key == "titles"}
-        # Only what is laid out so already may say that it is aligned.
-        dtype = np.dtype(parts, align=form.get("align") is True)
-        if form.get("class") == "record":
+        parts: Any = {key: description[key] for key in ("names", "offsets", "itemsize")}
+        parts["formats"] = [_dtype(part) for part in description["formats"]]
+        parts |= {key: description[key] for key in description if key == "titles"}
+        # numpy refuses ``align`` for offsets that are not aligned.
+        dtype = np.dtype(parts, align=description.get("align") is True)
+        if description.get("class") == "record":
             dtype = np.dtype((np.record, dtype))
     if dtype.kind not in _KINDS or dtype.hasobject:
         raise TypeError

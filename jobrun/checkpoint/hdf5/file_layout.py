@@ -96,8 +96,8 @@ class Layout:
     @cached_property
     def sizes(self) -> Numbers:
         """Return the size of each blob's data in the file layout; 0 for a compressed blob."""
-        found = (0 if one.packing else one.size_bytes for one in self.entries)
-        return np.fromiter(found, np.uint64, len(self.entries))
+        sizes = (0 if entry.packing else entry.size_bytes for entry in self.entries)
+        return np.fromiter(sizes, np.uint64, len(self.entries))
 
     @cached_property
     def order(self) -> list[int]:
@@ -111,27 +111,27 @@ class Layout:
     @cached_property
     def packed(self) -> list[int]:
         """Return the indexes of the compressed blobs, whose data the file layout puts last."""
-        return [index for index, one in enumerate(self.entries) if one.packing]
+        return [index for index, entry in enumerate(self.entries) if entry.packing]
 
     @cached_property
     def chunk_count(self) -> int:
         """Return how many chunks all compressed blobs of the file layout have together."""
-        return sum(one.packing.count for one in self.entries if one.packing)
+        return sum(entry.packing.count for entry in self.entries if entry.packing)
 
     @cached_property
     def text(self) -> bytes:
         """Return the file layout as JSON text: blob types, and how blobs are compressed."""
         packings = {
-            str(index): [one.packing.codec, list(one.packing.chunk), one.packing.count]
-            for index, one in enumerate(self.entries)
-            if one.packing
+            str(index): [entry.packing.codec, list(entry.packing.chunk), entry.packing.count]
+            for index, entry in enumerate(self.entries)
+            if entry.packing
         }
         types = [
             [kind, dtype, list(shape), *([list(order)] if order else [])]
             for kind, dtype, shape, order in self.types
         ]
-        form = {"chunked": packings, "types": types}
-        return json.dumps(form, sort_keys=True, separators=(",", ":")).encode("ascii")
+        content = {"chunked": packings, "types": types}
+        return json.dumps(content, sort_keys=True, separators=(",", ":")).encode("ascii")
 
     @cached_property
     def names_text(self) -> bytes:
@@ -141,14 +141,14 @@ class Layout:
     @cached_property
     def type_numbers(self) -> Numbers:
         """Return the position in ``types`` of each blob's type in the file layout."""
-        numbers = {one: number for number, one in enumerate(self.types)}
-        found = (numbers[_type_of(one)] for one in self.entries)
-        return np.fromiter(found, np.uint64, len(self.entries))
+        numbers = {blob_type: number for number, blob_type in enumerate(self.types)}
+        type_numbers = (numbers[_type_of(entry)] for entry in self.entries)
+        return np.fromiter(type_numbers, np.uint64, len(self.entries))
 
     @cached_property
     def digest(self) -> str:
         """Return the SHA-256 of a file layout: of the blobs' names, kinds, dtypes and shapes."""
-        about = [[one.role, one.origin] for one in self.entries]
+        about = [[entry.role, entry.origin] for entry in self.entries]
         roles = json.dumps(about, sort_keys=True) if any(map(_has_attributes, self.entries)) else ""
         digest = hashlib.sha256(b"\0".join([self.text, self.names_text, roles.encode()]))
         digest.update(self.type_numbers.tobytes())
@@ -183,16 +183,16 @@ def build_entries(
     return [
         Entry(
             name=name,
-            kind=one.kind,
-            dtype=one.dtype,
-            shape=one.array.shape,
-            size_bytes=one.array.nbytes,
+            kind=encoded.kind,
+            dtype=encoded.dtype,
+            shape=encoded.array.shape,
+            size_bytes=encoded.array.nbytes,
             role="reader" if name.startswith("readers/") else "state",
             origin=(origins or {}).get(root_blob(name), ""),
             packing=(packings or {}).get(name),
-            order=one.order,
+            order=encoded.order,
         )
-        for name, one in coded.items()
+        for name, encoded in coded.items()
     ]
 
 

@@ -25,7 +25,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Filter = tuple[int, str, tuple[int, ...]]
 _SHUFFLE, _DEFLATE = 2, 1
 _LEVEL = 1
-# hdf5plugin's classes, and what they are made with.
+# Classes of hdf5plugin, and their arguments.
 _PLUGINS: dict[str, tuple[str, dict[str, object]]] = {
     "bitshuffle": ("Bitshuffle", {"cname": "lz4"}),
     "blosc2": ("Blosc2", {"cname": "lz4"}),
@@ -113,8 +113,8 @@ def _deflate_functions() -> tuple[Callable[[Any, int], bytes], Callable[[bytes, 
     def decompress(data: bytes, most_bytes: int) -> bytes:
         state = module.decompressobj()
         try:
-            # One more than there may be, so that the end is seen.
-            made: bytes = state.decompress(data, most_bytes + 1)
+            # One byte more than allowed, so that an overlong chunk is recognized.
+            decompressed: bytes = state.decompress(data, most_bytes + 1)
         except Exception as error:
             # Each module has an error class of its own.
             if not isinstance(error, (zlib.error, getattr(module, "error", zlib.error))):
@@ -122,7 +122,7 @@ def _deflate_functions() -> tuple[Callable[[Any, int], bytes], Callable[[bytes, 
             raise ValueError("a chunk is not what deflate makes") from error
         if not state.eof or state.unused_data:
             raise ValueError("a chunk is not as long as it should be")
-        return made
+        return decompressed
 
     return module.compress, decompress
 
@@ -142,10 +142,10 @@ class _Plugin:
         self._dtype, self._chunk = dtype, chunk
         with self._scratch() as dataset:
             plist = dataset.id.get_create_plist()
-            found = [plist.get_filter(number) for number in range(plist.get_nfilters())]
+            filters = [plist.get_filter(number) for number in range(plist.get_nfilters())]
         self.filters: list[Filter] = [
             (number, name.decode() if number >= 256 else "", tuple(values))
-            for number, _, values, name in found
+            for number, _, values, name in filters
         ]
 
     def encode(self, chunk: Array) -> bytes:
@@ -175,7 +175,7 @@ class _Scratch:
     """A dataset of one chunk in a file that exists in memory only."""
 
     def __init__(self, dtype: DType, chunk: tuple[int, ...], filter_: Any) -> None:
-        # libhdf5 knows even files that are nowhere by their names.
+        # A unique name: libhdf5 identifies even files in memory by name.
         name = f"scratch-{secrets.token_hex(8)}"
         import h5py  # noqa: PLC0415 - only chunks of plug-ins need it
 

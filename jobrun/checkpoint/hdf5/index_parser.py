@@ -95,7 +95,10 @@ class Index:
     @property
     def digested(self) -> list[int]:
         """Return the rows of the values that have a digest of their own, beside the blocks'."""
-        bare = [is_bare(one.kind, one.logical, one.order, packed=False) for one in self.types]
+        bare = [
+            is_bare(blob_type.kind, blob_type.logical, blob_type.order, packed=False)
+            for blob_type in self.types
+        ]
         is_digested = ~np.array(bare, bool)[self.table["type"]]
         is_digested[list(self.packings)] = True
         rows: list[int] = np.flatnonzero(is_digested).tolist()
@@ -108,7 +111,7 @@ class Index:
         if b"%" in names or b"/" in names:
             texts = map(name_of_path, names.decode().split("\n"))
             names = "\n".join(texts).encode("utf-8", "surrogatepass")
-        # Texts of all lengths are one type in memory, and several in a file.
+        # Text of any length is one type in memory, but several types in a file.
         types: dict[TypeWords, int] = {}
         numbers = [types.setdefault(kind.words, len(types)) for kind in self.types]
         return digest_index(
@@ -125,7 +128,9 @@ class Index:
         """Return the names in the index as users see them: unquoted, unless two would be equal."""
         plain = {link: blob for blob, link in self.quoted.items()}
         shown = (plain.get(name, name) for name in self.names)
-        return [one if self.rows[one] == row else self.names[row] for row, one in enumerate(shown)]
+        return [
+            name if self.rows[name] == row else self.names[row] for row, name in enumerate(shown)
+        ]
 
     def blob_rows(self) -> dict[str, int]:
         """Map names of blobs, and of values inside blobs, to row numbers of the file's index."""
@@ -200,7 +205,7 @@ def parse_tail(data: bytes, header: Header, parts: Parts) -> Tail:
         raise StructureError(f"/_ck/epoch is {epoch}, and the header says {header.epoch}")
     chunks = np.frombuffer(data, CHUNKS_TYPE, parts.chunks, EPOCH_TYPE.itemsize)
     first = len(data) - (parts.values + parts.blocks) * DIGEST_BYTES
-    # A list made in C: a large file has thousands.
+    # Built in C: a large file has thousands.
     digests: list[bytes] = np.frombuffer(data, _DIGEST_TYPE, offset=first).tolist()
     return Tail(chunks, digests[: parts.values], digests[parts.values :], data)
 
@@ -214,16 +219,16 @@ def parse_index(data: bytes, parts: Parts, tail: Tail) -> Index:
     names_at = _padded(parts.layout_bytes)
     table_at = names_at + _padded(parts.names_bytes)
     try:
-        form = json.loads(data[: parts.layout_bytes])
-        # Hundreds of shapes have a few dtypes.
+        layout = json.loads(data[: parts.layout_bytes])
+        # Cached: hundreds of shapes have a few dtypes.
         parse = cache(_parse_stored_dtype)
-        types = [_parse_type(parse, *one) for one in form["types"]]
+        types = [_parse_type(parse, *fields) for fields in layout["types"]]
         links = data[names_at : names_at + parts.names_bytes]
         text = links.decode()
         names = text.split("\n") if parts.blobs else []
         names, quoted = unquote_names(names) if "%" in text else (names, {})
         table = np.frombuffer(data, BLOBS_TYPE, parts.blobs, table_at)
-        packings = _parse_packings(form["chunked"])
+        packings = _parse_packings(layout["chunked"])
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise StructureError(f"its index cannot be read ({error})") from error
     rows = dict(zip(names, range(len(names)), strict=True))
@@ -236,16 +241,16 @@ def parse_index(data: bytes, parts: Parts, tail: Tail) -> Index:
     return index
 
 
-def _parse_packings(form: dict[str, Any]) -> dict[int, tuple[Packing, int]]:
-    found: dict[int, tuple[Packing, int]] = {}
+def _parse_packings(stored: dict[str, Any]) -> dict[int, tuple[Packing, int]]:
+    packings: dict[int, tuple[Packing, int]] = {}
     first = 0
-    for row, (codec, chunk, count) in sorted((int(key), one) for key, one in form.items()):
+    for row, (codec, chunk, count) in sorted((int(key), fields) for key, fields in stored.items()):
         packing = Packing(codec, tuple(map(int, chunk)), int(count))
         if min((count, *packing.chunk), default=0) < 1:
             raise ValueError("a chunk has no size")
-        found[row] = (packing, first)
+        packings[row] = (packing, first)
         first += packing.count
-    return found
+    return packings
 
 
 def _parse_stored_dtype(dtype: str) -> tuple[DType, DType, bool]:
@@ -274,7 +279,7 @@ def _parse_type(
     if order and (kind != "array" or sorted(order) != list(range(len(shape)))):
         raise ValueError(f"{str(order)[:80]} is no order of the axes of {str(shape)[:80]}")
     is_plain = kind == "array" and is_same
-    # What has the same bits is read as what it is.
+    # Arrays with the same bits in the file are read directly with their own dtype.
     dtype_here = logical if is_plain else stored
     return BlobType(kind, dtype, tuple(shape), dtype_here, is_plain, logical, tuple(order))
 
@@ -285,7 +290,7 @@ def _require_table(index: Index, parts: Parts, tail: Tail) -> None:
         return
     if int(table["type"].max()) >= len(index.types):
         raise StructureError("its table names a type that is not there")
-    sizes = np.array([min(one.size_bytes, 1 << 63) for one in index.types], np.uint64)
+    sizes = np.array([min(blob_type.size_bytes, 1 << 63) for blob_type in index.types], np.uint64)
     if (sizes[table["type"]] != table["size"]).any():
         raise StructureError("a blob does not have the size of its dtype and shape")
     here = np.ones(len(table), bool)
@@ -294,7 +299,7 @@ def _require_table(index: Index, parts: Parts, tail: Tail) -> None:
     size = table["size"][here & (table["size"] > 0)]
     if ((begin < index_span(parts)[1]) | (begin > end) | (size > end - begin)).any():
         raise StructureError("a blob is not inside of the file")
-    # Else a short file could ask for endless memory.
+    # Otherwise a short file could request unbounded memory.
     order = np.argsort(begin)
     if (begin[order][1:] < (begin + size)[order][:-1]).any():
         raise StructureError("two blobs overlap")
@@ -315,7 +320,7 @@ def _require_chunks(index: Index, parts: Parts, tail: Tail) -> None:
     end = np.uint64(parts.tail)
     if count != parts.chunks or ((begin > end) | (size > end - begin)).any():
         raise StructureError("a chunk is not inside of the file")
-    # Else a short file could ask for endless work: each chunk is read, verified and unpacked.
+    # Otherwise a short file could cause unbounded work: each chunk is read, verified and unpacked.
     order = np.argsort(begin)
     if (begin[order][1:] < (begin + size)[order][:-1]).any():
         raise StructureError("two chunks overlap")

@@ -27,7 +27,7 @@ SUPERBLOCK_SIZE = 96
 SMALL_K = 4, 16
 # Nodes for many links: half as many as a node can hold, of symbol tables and of B-trees.
 LARGE_K = 128, 64
-# What libhdf5 takes a version-0 superblock to mean; it has no field for it.
+# The value that libhdf5 assumes for a version-0 superblock, which has no field for it.
 CHUNK_TREE_K = 32
 
 _GROUP_HEADER = struct.Struct("<BxHIIxxxx HHBxxx QQ")
@@ -43,7 +43,7 @@ _FILL_CONTIGUOUS = b"\x03\x05"
 _FILL_CHUNKED = b"\x03\x0b"
 _MOST_MESSAGE_BYTES = (1 << 16) - 1
 _INT8 = np.dtype(np.int8)
-# Of IEEE floats by size in bytes: bits of exponent and mantissa, and the bias of the exponent.
+# IEEE floats by size in bytes: bits of exponent and mantissa, and the bias of the exponent.
 _FLOATS = {2: (5, 10, 15), 4: (8, 23, 127), 8: (11, 52, 1023)}
 
 
@@ -104,8 +104,8 @@ def render_datatype(dtype: np.dtype[Any]) -> bytes:
         return render_number_type(dtype)
     from h5py import h5t  # noqa: PLC0415 - a run of numbers alone starts without
 
-    # Not cached: numpy takes text of the same width for equal, whatever h5py has noted of its
-    # encoding. Behind two bytes that say what follows and in which version.
+    # Not cached: numpy treats text dtypes of equal width as equal, whatever encoding h5py has
+    # noted in their metadata. The first two bytes are the type and version of the message.
     message: bytes = h5t.py_create(dtype, logical=True).encode()[2:]
     return message
 
@@ -293,7 +293,11 @@ def _render_symbol_nodes(
 
 
 def _render_tree(
-    kind: int, keys: Sequence[bytes], children: Sequence[int], address: int, form: tuple[int, int]
+    kind: int,
+    keys: Sequence[bytes],
+    children: Sequence[int],
+    address: int,
+    node_format: tuple[int, int],
 ) -> tuple[bytes, int]:
     """Render an HDF5 B-tree (version 1) from its leaves up; return bytes and the root's address.
 
@@ -302,17 +306,17 @@ def _render_tree(
         keys: One more than children.
         children: Their addresses.
         address: Of the first node.
-        form: Half as many children as a node can hold, and the bytes of a key.
+        node_format: Half as many children as a node can hold, and the bytes of a key.
     """
-    node_k, key_size = form
+    node_k, key_size = node_format
     size = _TREE.size + 2 * node_k * 8 + (2 * node_k + 1) * key_size
     parts: list[bytes] = []
     level = 0
     while True:
         most = 2 * node_k
         firsts = list(range(0, max(len(children), 1), most))
-        places = [address + index * size for index in range(len(firsts))]
-        siblings = [UNDEFINED, *places, UNDEFINED]
+        addresses = [address + index * size for index in range(len(firsts))]
+        siblings = [UNDEFINED, *addresses, UNDEFINED]
         for index, first in enumerate(firsts):
             part = children[first : first + most]
             head = _TREE.pack(b"TREE", kind, level, len(part), siblings[index], siblings[index + 2])
@@ -322,16 +326,16 @@ def _render_tree(
             )
             parts.append((head + links + keys[first + len(part)]).ljust(size, b"\0"))
         if len(firsts) == 1:
-            return b"".join(parts), places[0]
+            return b"".join(parts), addresses[0]
         keys = [keys[first] for first in firsts] + [keys[-1]]
-        children, address, level = places, address + len(firsts) * size, level + 1
+        children, address, level = addresses, address + len(firsts) * size, level + 1
 
 
 Words = np.ndarray[Any, np.dtype[np.uint32]]
 _MIX = (4, 6, 8, 16, 19, 4)
 _FINAL = (14, 11, 25, 16, 4, 14, 24)
 _MASK = 0xFFFFFFFF
-# Of fewer rows, calls of numpy cost more than Python's own numbers.
+# With fewer rows, numpy's calls cost more than Python's integers.
 _FEW = 8
 
 
@@ -345,7 +349,7 @@ def lookup3(rows: np.ndarray[Any, np.dtype[np.uint8]]) -> Words:
         uint32, shape (n,).
     """
     count, length = rows.shape
-    # The rest of a last word counts as zero.
+    # The last word is padded with zeros.
     padded = np.zeros((count, -(-length // 12) * 12), np.uint8)
     padded[:, :length] = rows
     start = (0xDEADBEEF + length) & _MASK
@@ -357,11 +361,11 @@ def lookup3(rows: np.ndarray[Any, np.dtype[np.uint8]]) -> Words:
 def _hash_many(words: Words, start: int) -> Words:
     a, b, c = registers = [np.full(len(words), start, np.uint32) for _ in range(3)]
     last = words.shape[1] - 3
-    for place in range(0, last + 1, 3):
-        a += words[:, place]
-        b += words[:, place + 1]
-        c += words[:, place + 2]
-        if place < last:
+    for position in range(0, last + 1, 3):
+        a += words[:, position]
+        b += words[:, position + 1]
+        c += words[:, position + 2]
+        if position < last:
             for step, bits in enumerate(_MIX):
                 first, second, third = (registers[(step + offset) % 3] for offset in range(3))
                 first -= third
@@ -379,10 +383,10 @@ def _hash_one(padded: bytes, start: int) -> int:
     words = struct.unpack(f"<{len(padded) // 4}I", padded)
     registers = [start, start, start]
     last = len(words) - 3
-    for place in range(0, last + 1, 3):
+    for position in range(0, last + 1, 3):
         for offset in range(3):
-            registers[offset] = (registers[offset] + words[place + offset]) & _MASK
-        if place < last:
+            registers[offset] = (registers[offset] + words[position + offset]) & _MASK
+        if position < last:
             for step, bits in enumerate(_MIX):
                 third = registers[(step + 2) % 3]
                 first = (registers[step % 3] - third) & _MASK

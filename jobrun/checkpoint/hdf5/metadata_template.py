@@ -25,10 +25,11 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 EPOCH_TYPE = np.dtype("<i8")
 BLOBS_TYPE = np.dtype([("type", "<u8"), ("offset", "<u8"), ("size", "<u8")])
 CHUNKS_TYPE = np.dtype([("offset", "<u8"), ("size", "<u8")])
-# From this many links on, nodes that hold more of them are worth their size, in so many groups.
+# Large B-tree nodes are worth their size when a group has more than _MANY links, and there are
+# at most _FEW groups.
 _MANY = 256
 _FEW = 16
-# A group: the number of a blob, or a group, by name.
+# A group: by name, the number of a blob, or a subgroup.
 _Tree = dict[bytes, "int | _Tree"]
 
 
@@ -107,8 +108,8 @@ class Template:
         headers_at = self._table_at + BLOBS_TYPE.itemsize * len(layout.entries) - USER_BLOCK
         self._alike, self._addresses, own_at = _place_headers(layout, headers_at)
         nowhere = Offsets(np.zeros(len(layout.entries), np.uint64), 0, values, 0, 0)
-        own = self._own_headers(nowhere)
-        self._groups, self._root, end = self._make_groups(own, own_at)
+        own_headers = self._own_headers(nowhere)
+        self._groups, self._root, end = self._make_groups(own_headers, own_at)
         self.size_bytes = USER_BLOCK + end
 
     def render(self, places: Offsets) -> Bytes:
@@ -138,7 +139,7 @@ class Template:
         return table
 
     def _own_headers(self, places: Offsets) -> dict[str, Bytes]:
-        return {one.name: _own_header(one) for one in self._own(places)}
+        return {dataset.name: _own_header(dataset) for dataset in self._own(places)}
 
     def _own(self, places: Offsets) -> list[_OwnDataset]:
         layout = self._layout
@@ -159,30 +160,30 @@ class Template:
             *([_own_numbers("values", byte, of_values, values_at)] if places.values else []),
         ]
 
-    def _make_groups(self, own: dict[str, Bytes], own_at: int) -> tuple[bytes, int, int]:
+    def _make_groups(self, own_headers: dict[str, Bytes], own_at: int) -> tuple[bytes, int, int]:
         """Render all HDF5 groups of the template; return bytes, root address, end address."""
         links: list[tuple[bytes, int]] = []
         end = own_at
-        for name, header in own.items():
+        for name, header in own_headers.items():
             links.append((name.encode(), end))
             end += len(header)
         table = h5parts.render_group(links, end, self._node_k)
-        made = [table]
-        blobs_at, root_at = self._make_group(self._tree, end + len(table), made)
+        rendered = [table]
+        blobs_at, root_at = self._make_group(self._tree, end + len(table), rendered)
         root = h5parts.render_group([(b"_ck", end), (b"blobs", blobs_at)], root_at, self._node_k)
-        return b"".join([*made, root]), root_at, root_at + len(root)
+        return b"".join([*rendered, root]), root_at, root_at + len(root)
 
-    def _make_group(self, tree: _Tree, begin: int, made: list[bytes]) -> tuple[int, int]:
+    def _make_group(self, tree: _Tree, begin: int, rendered: list[bytes]) -> tuple[int, int]:
         """Render one HDF5 group of the template, children first; return its address and end."""
         links: list[tuple[bytes, int]] = []
-        for name, one in tree.items():
-            if isinstance(one, int):
-                links.append((name, self._addresses[one]))
+        for name, child in tree.items():
+            if isinstance(child, int):
+                links.append((name, self._addresses[child]))
             else:
-                address, begin = self._make_group(one, begin, made)
+                address, begin = self._make_group(child, begin, rendered)
                 links.append((name, address))
-        made.append(h5parts.render_group(links, begin, self._node_k))
-        return begin, begin + len(made[-1])
+        rendered.append(h5parts.render_group(links, begin, self._node_k))
+        return begin, begin + len(rendered[-1])
 
 
 def _pad_text(text: bytes) -> bytes:
@@ -195,18 +196,19 @@ def _build_tree(layout: Layout) -> _Tree:
     tree: _Tree = {}
     for row, name in enumerate(layout.quoted_names):
         inside = tree
-        *around, last = name.split(b"/")
-        for step in around:
-            found = inside.setdefault(step, {})
-            assert isinstance(found, dict)  # noqa: S101 - a name is a blob's or a group's
-            inside = found
+        *group_names, last = name.split(b"/")
+        for group_name in group_names:
+            group = inside.setdefault(group_name, {})
+            assert isinstance(group, dict)  # noqa: S101 - a name is a blob's or a group's
+            inside = group
         inside[last] = row
-    return _ordered(tree) if any(isinstance(one, dict) for one in tree.values()) else tree
+    return _ordered(tree) if any(isinstance(child, dict) for child in tree.values()) else tree
 
 
 def _ordered(tree: _Tree) -> _Tree:
     return {
-        name: one if isinstance(one, int) else _ordered(one) for name, one in sorted(tree.items())
+        name: child if isinstance(child, int) else _ordered(child)
+        for name, child in sorted(tree.items())
     }
 
 
@@ -214,7 +216,7 @@ def _saves_space(tree: _Tree) -> bool:
     """Return whether large B-tree nodes make the template smaller: few groups, one large."""
     groups = [tree]
     for group in groups:
-        groups += [one for one in group.values() if isinstance(one, dict)]
+        groups += [child for child in group.values() if isinstance(child, dict)]
     return len(groups) <= _FEW and max(map(len, groups)) > _MANY
 
 
@@ -228,15 +230,15 @@ def _place_headers(layout: Layout, start: int) -> tuple[list[_HeaderBatch], list
         if key not in seen:
             seen[key] = _header_of(entry)
         members.setdefault(seen[key], []).append(index)
-    found: list[_HeaderBatch] = []
+    batches: list[_HeaderBatch] = []
     addresses = np.zeros(len(layout.entries), np.uint64)
     end = start
     for (header, at), same in members.items():
         size = h5parts.header_size(header)
-        found.append(_HeaderBatch(header, at, end, np.array(same, np.uint64)))
+        batches.append(_HeaderBatch(header, at, end, np.array(same, np.uint64)))
         addresses[same] = end + size * np.arange(len(same), dtype=np.uint64)
         end += size * len(same)
-    return found, addresses.tolist(), end
+    return batches, addresses.tolist(), end
 
 
 def _header_of(entry: Entry) -> tuple[bytes, int]:
@@ -284,13 +286,13 @@ def _own_text(name: str, text: bytes, offset: int) -> _OwnDataset:
     return _OwnDataset(name, h5parts.render_text_type(size), size, shape, offset)
 
 
-def _own_header(one: _OwnDataset) -> Bytes:
-    size = one.item_bytes * int(np.prod(one.shape, dtype=np.int64))
+def _own_header(dataset: _OwnDataset) -> Bytes:
+    size = dataset.item_bytes * int(np.prod(dataset.shape, dtype=np.int64))
     header, at = h5parts.render_dataset_header(
-        one.shape, one.datatype, h5parts.render_contiguous_layout(size), b""
+        dataset.shape, dataset.datatype, h5parts.render_contiguous_layout(size), b""
     )
-    address = one.offset - USER_BLOCK if size else h5parts.UNDEFINED
-    # Before anything has its place, only the size of the header counts.
-    place = np.array([max(address, 0)], np.uint64)
-    made: Bytes = h5parts.render_headers(header, at, place)[0]
-    return made
+    address = dataset.offset - USER_BLOCK if size else h5parts.UNDEFINED
+    # Without an address yet, only the size of the header matters.
+    addresses = np.array([max(address, 0)], np.uint64)
+    rendered: Bytes = h5parts.render_headers(header, at, addresses)[0]
+    return rendered

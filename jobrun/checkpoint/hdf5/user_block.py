@@ -23,7 +23,7 @@ from jobrun.core.text.patterns import lazy_pattern
 
 SIZE = 4096
 FORMAT = 3
-# Without digests of values; it is read as before.
+# Format 2 has no digests of values; it can still be read.
 OLDEST_FORMAT = 2
 MAGIC = b"jobrun checkpoint\n"
 _TEXT_SIZE = SIZE - 32
@@ -117,12 +117,12 @@ def _fields(header: Header) -> dict[str, Any]:
     return fields
 
 
-def decode(block: bytes | memoryview, what: str) -> Header:
+def decode(block: bytes | memoryview, file: str) -> Header:
     """Decode the user block in a file's first 4096 bytes, after verifying its checksum.
 
     Args:
         block: These bytes, or fewer when the file has no more.
-        what: The file, for messages.
+        file: The file, for messages.
 
     Raises:
         CheckpointError: It is no checkpoint, damaged, or of a newer format.
@@ -130,49 +130,49 @@ def decode(block: bytes | memoryview, what: str) -> Header:
     block = bytes(block[:SIZE])
     if not block.startswith(MAGIC):
         raise CheckpointError.of(
-            "E301", f"{what} is not a jobrun checkpoint", "name a file that jobrun has written"
+            "E301", f"{file} is not a jobrun checkpoint", "name a file that jobrun has written"
         )
     if len(block) < SIZE:
         raise CheckpointError.of(
             "E302",
-            f"{what} is truncated: it has {len(block)} bytes, and its header alone has {SIZE}",
+            f"{file} is truncated: it has {len(block)} bytes, and its header alone has {SIZE}",
             "use another epoch, or a copy of this one",
         )
     text = block[:_TEXT_SIZE]
     if hashlib.sha256(text).digest() != block[_TEXT_SIZE:]:
-        raise damaged_error(what, "its header's checksum does not match")
-    return _parse(text, what)
+        raise damaged_error(file, "its header's checksum does not match")
+    return _parse(text, file)
 
 
-def damaged_error(what: str, how: str) -> CheckpointError:
+def damaged_error(file: str, reason: str) -> CheckpointError:
     """Build error E303: a checkpoint file is damaged, for example in its user block."""
     return CheckpointError.of(
-        "E303", f"{what} is damaged: {how}", "use another epoch, or a copy of this one"
+        "E303", f"{file} is damaged: {reason}", "use another epoch, or a copy of this one"
     )
 
 
-def _parse(text: bytes, what: str) -> Header:
+def _parse(text: bytes, file: str) -> Header:
     try:
         fields: Any = json.loads(text[len(MAGIC) :].rstrip(b"\0"))
         version = fields["format"]
         if type(version) is int and not OLDEST_FORMAT <= version <= FORMAT:
-            raise unknown_format_error(what, version, FORMAT, OLDEST_FORMAT)
+            raise unknown_format_error(file, version, FORMAT, OLDEST_FORMAT)
         header = Header(**fields | {"parts": Parts(**fields["parts"])})
         written = encode(header)[:_TEXT_SIZE]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise damaged_error(what, "its header cannot be read") from error
+        raise damaged_error(file, "its header cannot be read") from error
     if written != text or not _is_plausible(header):
-        raise damaged_error(what, "its header cannot be read")
+        raise damaged_error(file, "its header cannot be read")
     return header
 
 
 def unknown_format_error(
-    what: str, version: int, known: int, oldest: int | None = None
+    file: str, version: int, known: int, oldest: int | None = None
 ) -> CheckpointError:
     """Build error E308: a user block has a format that this version of jobrun cannot read.
 
     Args:
-        what: The file.
+        file: The file.
         version: Its format.
         known: The newest format that is read.
         oldest: The oldest one; the same if None.
@@ -181,7 +181,7 @@ def unknown_format_error(
     formats = known if oldest is None else f"{oldest} to {known}"
     return CheckpointError.of(
         "E308",
-        f"{what} was written by {writer}: it has format {version}, this version reads {formats}",
+        f"{file} was written by {writer}: it has format {version}, this version reads {formats}",
         "use the version of jobrun that wrote it",
     )
 

@@ -26,7 +26,7 @@ from jobrun.values.copies import object_copy_error
 Array = np.ndarray[Any, Any]
 _KINDS = frozenset(get_args(Kind))
 _INT64 = np.iinfo(np.int64)
-# An x86 long double has 10 bytes of number, the rest is whatever was there.
+# An x86 long double has 10 bytes of number; the padding is undefined.
 _LONGDOUBLE_BYTES = 10 if np.finfo(np.longdouble).nmant == 63 else np.dtype("g").itemsize
 
 
@@ -126,7 +126,7 @@ def _encode_array(value: Array, kind: Kind) -> Coded:
 def _encode_numpy_scalar(value: Any) -> Coded:
     if not isinstance(value, np.bytes_ | np.str_):
         return _encode_array(np.asarray(value), "numpy")
-    # As an item of an array, text loses NULs at its end; the scalar has them.
+    # As an item of an array, text loses trailing NULs; the scalar keeps them.
     data = (
         bytes(value)
         if isinstance(value, np.bytes_)
@@ -227,7 +227,7 @@ def _restore(array: Array, target: Array) -> None:
 
 def _require_unicode(value: Array) -> Array:
     codes = np.array(value, order="C").reshape(-1).view(value.dtype.byteorder + "u4")
-    # Python cannot hold such a character, and numpy cannot show the array.
+    # Python has no such character (above U+10FFFF), and numpy could not print the array.
     if codes.max() > sys.maxunicode:
         raise ValueError(f"it holds a character beyond U+{sys.maxunicode:X}")
     return value

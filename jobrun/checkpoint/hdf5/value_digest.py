@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 DType = np.dtype[Any]
 # Kind, dtype in words, shape, axis order; the dtype is empty for values that have none.
 TypeWords = tuple[str, Any, tuple[int, ...], AxisOrder]
-# So many bytes of an array that has to be copied are digested at a time.
+# An array that has to be copied is digested in portions of this many bytes.
 _PORTION_BYTES = 1 << 22
 
 
@@ -70,7 +70,7 @@ def is_bare(kind: str, dtype: DType, order: AxisOrder, *, packed: bool) -> bool:
 def digest_value(value: Value) -> bytes:
     """Digest a value: its kind, dtype, shape, axis order, and all its bits but padding."""
     if type(value) in _SCALARS:
-        # Thousands of these may be in one container.
+        # Fast path: a container may hold thousands of scalars.
         words, encode = _SCALARS[type(value)]
         return xxhash.xxh3_128_digest(words + encode(value))
     content = xxhash.xxh3_128(repr(type_words(value)).encode("utf-8", "surrogatepass"))
@@ -106,7 +106,7 @@ def bytes_between(array: Array, begin: int, end: int) -> Any:
 def _pieces(value: Any) -> Iterator[Any]:
     """Yield the bytes of an array, or of a scalar of numpy's."""
     if isinstance(value, np.bytes_):
-        # As an item of an array, text loses NULs at its end.
+        # As an item of an array, text would lose trailing NULs.
         yield bytes(value)
     elif isinstance(value, np.str_):
         yield _utf8(value)
@@ -131,7 +131,7 @@ def _array_pieces(array: Array) -> Iterator[Array]:
     if array.dtype.names is None and array.flags.c_contiguous:
         yield from value_bytes(array)
         return
-    # Whatever lies between the items, the portions are the same.
+    # The portions do not depend on gaps between the items.
     array = array.reshape(1) if array.ndim == 0 else array
     rows = max(1, _PORTION_BYTES // max(1, array.nbytes // len(array)))
     for first in range(0, len(array), rows):
@@ -143,7 +143,7 @@ def _words_of(kind: Kind) -> bytes:
     return repr(words).encode()
 
 
-# By class: the words of its type, and what makes bytes of a value.
+# By class: the words of its type, and the function that encodes a value as bytes.
 _SCALARS: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
     bool: (_words_of("bool"), _hexadecimal),
     int: (_words_of("int"), _hexadecimal),

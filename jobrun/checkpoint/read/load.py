@@ -39,17 +39,17 @@ from jobrun.values.file_memory import find_file_memory, release_pages
 
 # Kind, dtype and shape; None where they do not matter.
 Expected = tuple[str | None, str | None, tuple[int, ...] | None]
-# Of blobs that are loaded together to be compared with what was saved.
+# Most bytes of the blobs that are loaded together for verification.
 _VERIFIED_BYTES = 1 << 26
-# More do not make a disk faster that two cannot keep busy.
+# More threads than this did not make a disk faster.
 MOST_THREADS = 4
-# Portions that are read while a thread is started.
+# Portions that can be read in the time that starting a thread takes.
 _WORTH_A_THREAD = 4
-# Chunks of a compressed blob that are read by one call.
+# Chunks of a compressed blob to read by one call.
 _MANY_CHUNKS = 8
-# In what one thread reads at a time.
+# From this many small blobs in a portion on, only one thread reads it.
 _MANY = 128
-# To copy less than this costs no more than a system call with another address.
+# Smaller blobs are copied: that is as fast as one more buffer in a system call.
 _LEAST_PLACED_BYTES = 1 << 10
 _FORM = attrgetter("dtype", "shape", "flags.c_contiguous")
 _BUFFERS = frozenset(np.typecodes["AllInteger"] + np.typecodes["AllFloat"] + "?")
@@ -107,7 +107,7 @@ def load(
     _require_fitting(file, targets)
     if names is None:
         values = _Loading(file, np.arange(len(wanted)), targets).run()
-        # Where all are the caller's arrays, their names are there, too.
+        # All arrays are the caller's: their dict has the names already.
         return dict(into if values is targets.arrays else zip(wanted, values, strict=True))
     rows = [index.rows[name] for name in wanted]
     values = _Loading(file, np.array(rows, np.int64), targets).run()
@@ -161,20 +161,22 @@ def _describe_type(kind: str | None, dtype: str | None, shape: tuple[int, ...] |
 def _find_targets(index: Index, into: Mapping[str, Array]) -> _Targets:
     """Match each array that a load is to fill with its blob's row in the file's index."""
     if list(into) == index.names:
-        # Usually there is one for each, and of ten thousand each look counts.
+        # Fast path: usually each blob has a target, and there may be ten thousand.
         return _Targets(np.arange(len(into)), list(into.values()))
-    found = {index.rows[name]: array for name, array in into.items() if name in index.rows}
-    return _Targets(np.array(list(found), np.int64), list(found.values()))
+    arrays = {index.rows[name]: array for name, array in into.items() if name in index.rows}
+    return _Targets(np.array(list(arrays), np.int64), list(arrays.values()))
 
 
 def _require_fitting(file: StateFile, targets: _Targets) -> None:
     index = file.index
     numbers = index.table["type"][targets.rows].tolist()
     forms = [
-        (one.stored, one.shape, True) if one.is_plain and not _has_twins(one.stored) else None
-        for one in index.types
+        (blob_type.stored, blob_type.shape, True)
+        if blob_type.is_plain and not _has_twins(blob_type.stored)
+        else None
+        for blob_type in index.types
     ]
-    # Usually all fit, and of ten thousand each step counts.
+    # Fast path: usually all fit, and there may be ten thousand.
     if all(map(eq, map(_FORM, targets.arrays), map(forms.__getitem__, numbers))):
         return
     doubtful = {
@@ -183,7 +185,7 @@ def _require_fitting(file: StateFile, targets: _Targets) -> None:
         if _FORM(array) != forms[number]
     }
     types: dict[str, Expected] = {
-        name: ("array", dtype_text(one.dtype), one.shape) for name, one in doubtful.items()
+        name: ("array", dtype_text(array.dtype), array.shape) for name, array in doubtful.items()
     }
     require_types(file, types)
     for name, array in doubtful.items():
@@ -214,15 +216,15 @@ class _Loading:
         index = file.index
         count = len(index.names)
         self._values: list[Value] = [None] * count
-        # Of each row, or of none.
+        # One entry for each row, or empty.
         self._targets: Sequence[Array | None] = []
-        is_plain = np.array([one.is_plain for one in index.types], bool)
+        is_plain = np.array([blob_type.is_plain for blob_type in index.types], bool)
         self._is_each_given = _are_all(targets.rows, count) and bool(is_plain.all())
         if _are_all(targets.rows, count):
             self._targets = targets.arrays
         elif targets.arrays:
-            given = dict(zip(targets.rows.tolist(), targets.arrays, strict=True))
-            self._targets = [given.get(row) for row in range(count)]
+            by_row = dict(zip(targets.rows.tolist(), targets.arrays, strict=True))
+            self._targets = [by_row.get(row) for row in range(count)]
         is_wanted = np.zeros(count, bool)
         is_wanted[wanted] = True
         rows = np.flatnonzero(is_wanted)
@@ -234,17 +236,17 @@ class _Loading:
         rows = rows[~is_packed[rows]]
         sizes = index.table["size"][rows]
         self._empty = rows[sizes == 0]
-        # These are what the file has, byte by byte.
-        values = is_plain & np.array([not one.order for one in index.types], bool)
+        # Types whose values are the file's bytes, unchanged.
+        values = is_plain & np.array([not blob_type.order for blob_type in index.types], bool)
         types = index.table["type"]
         is_placed = values[types[rows]] & (sizes >= _LEAST_PLACED_BYTES)
         is_placed |= sizes >= PAGED_BYTES
         self._placed = RowSpans(index, rows[is_placed])
         self._other = RowSpans(index, rows[~is_placed & (sizes > 0)])
-        buffers = np.array([_has_buffer(one.stored) for one in index.types], bool)
+        buffers = np.array([_has_buffer(blob_type.stored) for blob_type in index.types], bool)
         placed = self._placed.rows
         self._is_decoded = ~values[types[placed]]
-        # Large ones, too: they are cut where blocks end.
+        # Large ones, too: they are split at block ends.
         self._is_read_as_bytes = ~buffers[types[placed]] | (
             index.table["size"][placed] >= PAGED_BYTES
         )
@@ -256,7 +258,7 @@ class _Loading:
         """
         rows = self._placed.rows
         arrays = self._places(rows)
-        # By whole lists: of ten thousand blobs each step counts.
+        # Whole lists at a time: with ten thousand blobs a Python loop is slow.
         buffers = arrays
         if self._is_read_as_bytes.any():
             buffers = list(arrays)
@@ -268,14 +270,16 @@ class _Loading:
             buffers,
             self._other,
             self._take,
-            in_files=any(find_file_memory(one) for one in self._targets if one is not None),
+            in_files=any(
+                find_file_memory(target) for target in self._targets if target is not None
+            ),
         )
         parts = [part for blocks in self._blocks() for part in split_blocks(blocks)]
         if len(parts) > 1:
-            # Reading ahead while a portion is taken apart; threads alone would confuse it.
+            # The kernel reads ahead while a portion is decoded; several threads alone would confuse
+            # its read-ahead.
             advise_sequential(self._file.descriptor)
-        # To take apart thousands of small blobs is Python's work: two threads would only be in
-        # each other's way.
+        # Decoding thousands of small blobs holds the GIL: several threads would only contend.
         if len(self._other.rows) > _MANY:
             crowded = {part.start for part in parts if reading.count_other(part) > _MANY}
             for part in parts:
@@ -310,7 +314,7 @@ class _Loading:
         """Choose the 256 KiB blocks of the file to load: those that hold wanted blobs."""
         if self._is_whole:
             return [range(self._file.parts.blocks)]
-        # How many more blobs begin than end in each block.
+        # For each block, the blobs that begin in it minus those that ended before it.
         changes = np.zeros(self._file.parts.blocks + 2, np.int64)
         for spans in (self._other, self._placed):
             np.add.at(changes, (spans.begin - USER_BLOCK) // BLOCK_BYTES + 1, 1)
@@ -324,15 +328,15 @@ class _Loading:
         if self._is_each_given and _are_all(rows, len(index.names)):
             return cast("list[Array]", self._targets)
         numbers: list[int] = index.table["type"][rows].tolist()
-        forms = [(one.shape, one.stored) for one in index.types]
+        forms = [(blob_type.shape, blob_type.stored) for blob_type in index.types]
         if not self._targets:
             return list(starmap(np.empty, map(forms.__getitem__, numbers)))
-        found = [self._targets[row] for row in rows.tolist()]
+        targets = [self._targets[row] for row in rows.tolist()]
         return [
             array
             if array is not None and index.types[number].is_plain
             else np.empty(*forms[number])
-            for array, number in zip(found, numbers, strict=True)
+            for array, number in zip(targets, numbers, strict=True)
         ]
 
     def _take(self, rows: list[int], data: Bytes) -> None:
@@ -427,12 +431,12 @@ def in_threads(act: Callable[[Any], None], portions: Sequence[Any], least: int =
         for portion in portions:
             act(portion)
         return
-    left = iter(portions)
+    unread = iter(portions)
     errors: list[BaseException] = []
 
     def work() -> None:
         try:
-            for portion in left:
+            for portion in unread:
                 act(portion)
                 if errors:
                     return
@@ -514,16 +518,16 @@ def load_blobs(
     parts = group_links(index.names)
     if not parts:
         return load(file, wanted, partial=partial, into=into)
-    own = {name: parts.get(name) or [index.quoted.get(name, name)] for name in wanted}
-    links = [link for links in own.values() for link in links]
+    links_by_name = {name: parts.get(name) or [index.quoted.get(name, name)] for name in wanted}
+    links = [link for links in links_by_name.values() for link in links]
     values = load(file, links, partial=partial, into=into)
-    found: dict[str, Value] = {}
-    for name, links in own.items():
+    blobs: dict[str, Value] = {}
+    for name, links in links_by_name.items():
         if name in parts:
-            found[name] = _unflatten(file, name, {link: values[link] for link in links})
+            blobs[name] = _unflatten(file, name, {link: values[link] for link in links})
         elif links[0] in values:
-            found[name] = values[links[0]]
-    return found
+            blobs[name] = values[links[0]]
+    return blobs
 
 
 def require_saved_values(file: StateFile) -> None:
@@ -538,7 +542,7 @@ def require_saved_values(file: StateFile) -> None:
     sizes: list[int] = index.table["size"].tolist()
     parts = group_links(index.names)
     wholes = {name: sum(sizes[index.rows[link]] for link in parts[name]) for name in parts}
-    # Of a large one only the leaves: a load compares how they are put together.
+    # Of a large container only the leaves; loading verifies its structure.
     wholes = {name: size for name, size in wholes.items() if size <= _VERIFIED_BYTES}
     links = {link for name in wholes for link in parts[name]}
     leaves = {index.names[row]: sizes[row] for row in digested if index.names[row] not in links}

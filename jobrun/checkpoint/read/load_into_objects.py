@@ -34,7 +34,7 @@ from jobrun.values.object_state import ObjectState
 from jobrun.values.pytorch import GRADIENTS, are_same_memory, is_module, require_torch
 from jobrun.values.structured_dtypes import same_dtype
 
-# Where it comes from, a piece of memory, and the digest of what was loaded into it.
+# The name of the dataset, a piece of memory, and the digest of the bytes loaded into it.
 _Piece = tuple[str, Bytes, bytes]
 # Pieces for each thread, of 64 MiB at most. One thread digests these in 2 ms, in which a second one
 # may not have begun: measured on two cores with other work, two threads took 1.3 to 2.6 ms for 32
@@ -91,14 +91,14 @@ class InPlace:
             EnvironmentFaultError: E354, there is no room.
         """
         links = {name: index.quoted.get(name, name) for name in names if self._folder}
-        found: dict[str, Array] = {}
+        arrays: dict[str, Array] = {}
         for name, link in links.items():
             if not name.startswith(STATE_DIRS) or link not in index.rows:
                 continue
             size_bytes = int(index.type_of(index.rows[link]).shape[0])
             with disk_faults("E354", f"restore '{name}'", needed_bytes=size_bytes):
-                found[link] = allocate_in_file(self._folder, size_bytes)
-        return found
+                arrays[link] = allocate_in_file(self._folder, size_bytes)
+        return arrays
 
     def holds(self, name: str) -> bool:
         """Return whether an object's state was loaded into the object's own arrays."""
@@ -127,7 +127,7 @@ def takes_in_place(module: Value) -> bool:
         return False
     if type(module).load_state_dict is not require_torch().nn.Module.load_state_dict:
         return False
-    return all(one.device.type == "cpu" for one in (*module.parameters(), *module.buffers()))
+    return all(tensor.device.type == "cpu" for tensor in (*module.parameters(), *module.buffers()))
 
 
 def _fitting_arrays(
@@ -138,13 +138,15 @@ def _fitting_arrays(
     None where the object has other parts than the file: then it must stay as it is.
     """
     leaves = {dataset_path(part): leaf for part, leaf in flatten_value(name, state).items()}
-    own = {link: leaf for link, leaf in leaves.items() if _counts(link, name)}
+    object_leaves = {link: leaf for link, leaf in leaves.items() if _counts(link, name)}
     stored = {link: index.type_of(index.rows[link]) for link in links if _counts(link, name)}
-    if own.keys() != stored.keys() or not all(_is_alike(own[one], stored[one]) for one in own):
+    if object_leaves.keys() != stored.keys() or not all(
+        _is_alike(object_leaves[link], stored[link]) for link in object_leaves
+    ):
         return {}
     return {
         link: leaf
-        for link, leaf in own.items()
+        for link, leaf in object_leaves.items()
         if isinstance(leaf, np.ndarray)
         and index.rows[link] not in index.packings
         and stored[link].is_plain
@@ -155,13 +157,13 @@ def _fitting_arrays(
     }
 
 
-def _put_own_tensors(loaded: ObjectState, own: ObjectState) -> None:
+def _put_own_tensors(loaded: ObjectState, state: ObjectState) -> None:
     """Replace tensors in a loaded state by the object's own tensors that have the same memory.
 
     That a tensor is copied to itself PyTorch sees by its storage, not by the memory of that.
     """
-    if isinstance(loaded.tree, dict) and isinstance(own.tree, dict):
-        for key, tensor in own.tree.items():
+    if isinstance(loaded.tree, dict) and isinstance(state.tree, dict):
+        for key, tensor in state.tree.items():
             if are_same_memory(loaded.tree.get(key), tensor):
                 loaded.tree[key] = tensor
 
@@ -176,18 +178,18 @@ def _is_alike(leaf: Value, stored: BlobType) -> bool:
     kind = kind_of(leaf)
     if kind not in {"array", "numpy"}:
         return kind == stored.kind
-    form = kind, dtype_text(leaf.dtype), leaf.shape
-    return form == (stored.kind, stored.dtype, stored.shape)
+    signature = kind, dtype_text(leaf.dtype), leaf.shape
+    return signature == (stored.kind, stored.dtype, stored.shape)
 
 
 def _pieces(file: StateFile, link: str, array: Array) -> list[_Piece]:
     """Split an array loaded into an object at file block ends; return pieces and digests."""
     begin, end = file.index.span(file.index.rows[link])
-    memory, found = flat_memory(array), []
+    memory, pieces = flat_memory(array), []
     for number in blocks_holding(begin, end):
         first, last = block_span(number, file.parts.tail)
         piece = memory[max(first, begin) - begin : min(last, end) - begin]
-        # That of the block was compared when it was read.
+        # A whole block was verified when it was read.
         is_whole = piece.size == last - first
-        found.append((link, piece, file.tail.digests[number] if is_whole else digest(piece)))
-    return found
+        pieces.append((link, piece, file.tail.digests[number] if is_whole else digest(piece)))
+    return pieces

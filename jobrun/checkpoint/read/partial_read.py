@@ -39,8 +39,8 @@ class RowSpans:
     def are_touching(self, begin: Places, end: Places) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Return as bools for each byte range whether any blob of a partial read overlaps it."""
         low, high = np.searchsorted(self.end, begin, "right"), np.searchsorted(self.begin, end)
-        found: np.ndarray[Any, np.dtype[np.bool_]] = low < high
-        return found
+        touches: np.ndarray[Any, np.dtype[np.bool_]] = low < high
+        return touches
 
     def inside(self, begin: int, end: int) -> range:
         """Return which blobs of a partial read lie wholly between two offsets in the file."""
@@ -81,8 +81,8 @@ class PortionReader:
         self._file = file
         self._other = other
         self._take = take
-        # Where each piece of the file begins that has a place of its own: an array; or None, for
-        # what is between two of them.
+        # The file in pieces: one for each array that is read directly into its memory, and one
+        # for each gap between two of them.
         before = np.concatenate([[0], placed.end])
         after = np.concatenate([placed.begin, [file.parts.tail]])
         gaps = np.flatnonzero(before < after)
@@ -93,7 +93,7 @@ class PortionReader:
         self._arrays = arrays
         self._are_in_files = in_files
         self._lock = threading.Lock()
-        # Of other blobs that go over the end of a portion.
+        # By row, the bytes so far of blobs that cross the end of a portion.
         self._halves: dict[int, Bytes] = {}
 
     def count_other(self, blocks: range) -> int:
@@ -127,7 +127,7 @@ class PortionReader:
         low, high = bisect_right(self._starts, begin) - 1, bisect_left(self._starts, end)
         gaps = range(bisect_left(self._gaps, low), bisect_left(self._gaps, high))
         starts = self._starts[low:high]
-        # The arrays are those of all pieces but the gaps.
+        # All pieces but the gaps have an array.
         pieces = list(self._arrays[low - gaps.start : high - gaps.stop])
         between: list[tuple[int, Bytes]] = []
         for number in gaps:
@@ -152,19 +152,19 @@ class PortionReader:
     def _take_from(self, begin: int, data: Bytes) -> None:
         other, end = self._other, begin + data.size
         whole = other.inside(begin, end)
-        for places in other.runs(whole):
-            first, last = int(other.begin[places[0]]), int(other.end[places[-1]])
-            rows = other.rows[places.start : places.stop].tolist()
+        for run in other.runs(whole):
+            first, last = int(other.begin[run[0]]), int(other.end[run[-1]])
+            rows = other.rows[run.start : run.stop].tolist()
             self._take(rows, data[first - begin : last - begin])
-        for place in other.touching(begin, end):
-            if place not in whole:
-                self._take_half(place, begin, data)
+        for position in other.touching(begin, end):
+            if position not in whole:
+                self._take_half(position, begin, data)
 
-    def _take_half(self, place: int, begin: int, data: Bytes) -> None:
-        first, last = int(self._other.begin[place]), int(self._other.end[place])
+    def _take_half(self, position: int, begin: int, data: Bytes) -> None:
+        first, last = int(self._other.begin[position]), int(self._other.end[position])
         low, high = max(first, begin), min(last, begin + data.size)
         with self._lock:
-            row = int(self._other.rows[place])
+            row = int(self._other.rows[position])
             half = self._halves.setdefault(row, np.empty(last - first, np.uint8))
         half[low - first : high - first] = data[low - begin : high - begin]
 

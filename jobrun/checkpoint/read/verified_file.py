@@ -36,14 +36,14 @@ from jobrun.core.system_calls import read_into
 
 Array = np.ndarray[Any, Any]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-# Blocks that one thread reads by one system call, and verifies. Fewer would cost more turns at the
-# GIL; more would not be in the processor's cache any more when they are verified, and several
-# threads would read at places so far apart that the kernel does not see a file read in order.
+# Blocks that one thread reads by one system call, and then verifies. Fewer would need the GIL more
+# often. More would no longer be in the processor's cache when they are verified, and the threads
+# would read so far apart that the kernel does not recognize a sequential read.
 TOGETHER = 4
 _PIECE_BYTES = 1 << 22
-# Blobs that a message names.
+# The most blobs that a message names.
 _MOST_NAMES = 20
-# POSIX asks for 16 and Linux takes 1,024.
+# IOV_MAX is at least 16 (POSIX), and 1,024 on Linux.
 _MOST_BUFFERS = 512
 
 
@@ -137,8 +137,8 @@ class StateFile:
             return {}
         index = self.index
         if index.types_digest != self.header.types:
-            what = "names, kinds, dtypes, shapes or axis orders"
-            raise wrong_value_error(self.path, index.blobs, what)
+            aspects = "names, kinds, dtypes, shapes or axis orders"
+            raise wrong_value_error(self.path, index.blobs, aspects)
         rows = index.digested
         with self.structure():
             if len(rows) != len(self.tail.values):
@@ -190,7 +190,7 @@ class StateFile:
             with suppress(CheckpointError):
                 return self.index
             return None
-        # Of the names, and of nothing else, the verified user block has a digest.
+        # The verified user block has a digest of the names only.
         with suppress(StructureError, CheckpointError):
             index = parse_index(
                 bytes(self.pread(span[0], span[1] - span[0])), self.parts, self.tail
@@ -249,16 +249,16 @@ class StateFile:
         yield memoryview(tail.raw)
 
 
-def wrong_value_error(path: str, blobs: Sequence[str], what: str = "") -> CheckpointError:
+def wrong_value_error(path: str, blobs: Sequence[str], aspects: str = "") -> CheckpointError:
     """Build error E455: a verified file holds other values than were to be saved in it.
 
     Args:
         path: The file.
         blobs: Their names.
-        what: What of them is wrong; empty for the values.
+        aspects: What of them is wrong; empty for the values.
     """
-    verb = "are" if what or len(blobs) > 1 else "is"
-    subject = f"{what} of blobs" if what else "blobs" if len(blobs) > 1 else "blob"
+    verb = "are" if aspects or len(blobs) > 1 else "is"
+    subject = f"{aspects} of blobs" if aspects else "blobs" if len(blobs) > 1 else "blob"
     return CheckpointError.of(
         "E455",
         f"{subject} {list_names(blobs)} in {path} {verb} not what was in memory when the file was "
@@ -301,10 +301,10 @@ def open_state(path: str, *, at: str = "") -> Iterator[StateFile]:
 def _require_length(path: str, size_bytes: int, header: Header) -> None:
     expected = userblock.SIZE + header.length
     if size_bytes != expected:
-        how = "truncated" if size_bytes < expected else "longer than it was written"
+        fault = "truncated" if size_bytes < expected else "longer than it was written"
         raise CheckpointError.of(
             "E302",
-            f"{path} is {how}: it has {size_bytes} bytes, expected {expected}",
+            f"{path} is {fault}: it has {size_bytes} bytes, expected {expected}",
             "use another epoch, or a copy of this one",
         )
 
@@ -315,8 +315,8 @@ def _unfilled(buffers: Sequence[Any], count: int) -> list[Any]:
     while count >= buffers[first].nbytes:
         count -= buffers[first].nbytes
         first += 1
-    rest = [memoryview(buffers[first]).cast("B")[count:]] if count else [buffers[first]]
-    return [*rest, *buffers[first + 1 :]]
+    partial = [memoryview(buffers[first]).cast("B")[count:]] if count else [buffers[first]]
+    return [*partial, *buffers[first + 1 :]]
 
 
 def _digest_of(pieces: Sequence[Any]) -> bytes:
@@ -324,7 +324,7 @@ def _digest_of(pieces: Sequence[Any]) -> bytes:
     if len(pieces) == 1:
         return digest(pieces[0])
     state = xxhash.xxh3_128()
-    # A loop in C: of thousands of pieces each step counts.
+    # A loop in C: there may be thousands of pieces.
     deque(map(state.update, pieces), 0)
     return state.digest()
 
@@ -359,16 +359,16 @@ def _header(block: bytes, path: str) -> Header | None:
     try:
         return userblock.decode(block, path)
     except CheckpointError:
-        # Whatever it is, it may be what the manifest describes.
+        # A file without a checkpoint's header may still be what the manifest describes.
         return None
 
 
 def _read_digested(path: str, descriptor: int, digest: str) -> Iterator[memoryview]:
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     memory = bytearray(_PIECE_BYTES)
     view = memoryview(memory)
     while count := os.readv(descriptor, [memory]):
-        found.update(view[:count])
+        hasher.update(view[:count])
         yield view[:count]
-    if f"sha256:{found.hexdigest()}" != digest:
+    if f"sha256:{hasher.hexdigest()}" != digest:
         raise damaged_error(path, "its checksum is not the one in the manifest")

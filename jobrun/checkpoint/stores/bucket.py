@@ -21,7 +21,7 @@ from jobrun.core.files.disk import create_file, disk_faults, sync_file, write_al
 from jobrun.core.object_url import ObjectUrl
 from jobrun.core.text.patterns import lazy_pattern
 
-# Less is sent in one request; more in parts, each from memory.
+# Smaller objects are sent in one request, larger ones in parts of this size.
 PIECE_BYTES = 8 << 20
 _CLIENT = {"connect_timeout": "10s", "timeout": "120s"}
 _RETRIES: dict[str, Any] = {
@@ -38,11 +38,11 @@ _CODE = lazy_pattern(
     r"<Code>([^<]{1,80})</Code>(?:.*?<Message>([^<]{0,300})</Message>)?", re.DOTALL
 )
 _STATUS = lazy_pattern(r"Server returned non-2xx status code: ((\d{3})[A-Za-z ]*)")
-# Request Timeout, Conflict, Too Early, Too Many Requests: another time it may do so.
+# Request Timeout, Conflict, Too Early, Too Many Requests: a retry may succeed.
 _PASSING = {"408", "409", "425", "429"}
-# What a server that is no such store, or one of another region, gives.
+# Errors from a server that is no such store, or one of another region.
 _NO_STORE = ("Received redirect", "Unable to extract metadata")
-# What is in the memory of this process, by bucket.
+# Stores in the memory of this process (``memory://``), by bucket.
 _memory: dict[str, Any] = {}
 
 
@@ -63,7 +63,7 @@ class Bucket:
     def __init__(self, url: ObjectUrl) -> None:
         self.url = url
         self._api = _obstore()
-        # That of the URL is the store's own matter, except in memory.
+        # The library applies the prefix of the URL itself, except for stores in memory.
         self._prefix = f"{url.prefix}/" if url.scheme == "memory" and url.prefix else ""
         with self._store_errors("open"):
             self._store = _opened(url)
@@ -86,15 +86,15 @@ class Bucket:
             size_bytes: How much that is.
         """
         raised: list[BaseException] = []
-        given: Any = _remembering(pieces, raised)
+        content: Any = _remembering(pieces, raised)
         if size_bytes <= PIECE_BYTES:
-            given = b"".join(pieces)
+            content = b"".join(pieces)
         try:
             with self._store_errors("write", name, makes=True):
                 self._api.put(
                     self._store,
                     self._prefix + name,
-                    given,
+                    content,
                     chunk_size=PIECE_BYTES,
                     max_concurrency=4,
                 )
@@ -115,8 +115,8 @@ class Bucket:
         """Return when an object of the bucket was written, in seconds since 1970; 0 if missing."""
         try:
             with self._store_errors("look at", name):
-                found = self._api.head(self._store, self._prefix + name)
-                return float(found["last_modified"].timestamp())
+                metadata = self._api.head(self._store, self._prefix + name)
+                return float(metadata["last_modified"].timestamp())
         except FileNotFoundError:
             return 0.0
 
@@ -128,10 +128,10 @@ class Bucket:
         """
         try:
             with self._store_errors("read", name):
-                found = self._api.get(self._store, self._prefix + name)
-                if found.meta["size"] > most_bytes:
-                    raise ValueError(f"it has {found.meta['size']} bytes, far too many")
-                return bytes(found.bytes())
+                response = self._api.get(self._store, self._prefix + name)
+                if response.meta["size"] > most_bytes:
+                    raise ValueError(f"it has {response.meta['size']} bytes, far too many")
+                return bytes(response.bytes())
         except FileNotFoundError:
             return None
 
@@ -142,8 +142,8 @@ class Bucket:
             FileNotFoundError: There is none.
         """
         with self._store_errors("read", name):
-            found = self._api.get(self._store, self._prefix + name)
-            for piece in found.stream(min_chunk_size=1 << 20):
+            response = self._api.get(self._store, self._prefix + name)
+            for piece in response.stream(min_chunk_size=1 << 20):
                 yield bytes(piece)
 
     def download(
@@ -176,16 +176,18 @@ class Bucket:
     def list(self, prefix: str = "") -> dict[str, int]:
         """Map the name of each object in the bucket below ``prefix/`` to the object's length."""
         with self._store_errors("list", prefix):
-            found = self._api.list(self._store, (self._prefix + prefix) or None)
+            pages = self._api.list(self._store, (self._prefix + prefix) or None)
             cut = len(self._prefix)
-            return {str(one["path"])[cut:]: int(one["size"]) for some in found for one in some}
+            return {
+                str(entry["path"])[cut:]: int(entry["size"]) for page in pages for entry in page
+            }
 
     def folders(self) -> tuple[str, ...]:
         """List the bucket's folders: the parts of object names up to the first slash."""
         with self._store_errors("list"):
-            found = self._api.list_with_delimiter(self._store, self._prefix or None)
+            listing = self._api.list_with_delimiter(self._store, self._prefix or None)
             cut = len(self._prefix)
-            return tuple(str(one).rstrip("/")[cut:] for one in found["common_prefixes"])
+            return tuple(str(prefix).rstrip("/")[cut:] for prefix in listing["common_prefixes"])
 
     def copy(self, name: str, to: str) -> None:
         """Copy an object of the bucket to another name, inside the object store."""
@@ -202,7 +204,7 @@ class Bucket:
                 continue
 
     @contextmanager
-    def _store_errors(self, what: str, name: str = "", *, makes: bool = False) -> Iterator[None]:
+    def _store_errors(self, action: str, name: str = "", *, makes: bool = False) -> Iterator[None]:
         """Convert errors of the bucket's library to jobrun's, except ``FileNotFoundError``.
 
         Of a request that makes an object, 404 means that there is no such place.
@@ -212,16 +214,16 @@ class Bucket:
             yield
         except FileNotFoundError as error:
             if makes or _is_no_bucket(error):
-                raise self._failed(what, name, error) from None
+                raise self._failed(action, name, error) from None
             raise FileNotFoundError(name) from None
         except errors.AlreadyExistsError:
             raise _ObjectExistsError from None
         except (errors.BaseError, OSError, ValueError) as error:
-            # Not as its cause: what it says is long, and said below.
-            raise self._failed(what, name, error) from None
+            # ``from None``: the library's text is long, and summarized in the message.
+            raise self._failed(action, name, error) from None
 
-    def _failed(self, what: str, name: str, error: Exception) -> EnvironmentFaultError:
-        place = self.url / name if name else self.url
+    def _failed(self, action: str, name: str, error: Exception) -> EnvironmentFaultError:
+        location = self.url / name if name else self.url
         reason = summarize_error(error)
         code: Code = "E331"
         mend = "see whether it can be reached from here; then resume"
@@ -236,7 +238,7 @@ class Bucket:
                 f"see whether '{self.url}' is a name that the store allows, and the endpoint "
                 "and the region in the environment"
             )
-        return EnvironmentFaultError.of(code, f"cannot {what} {place}: {reason}", mend)
+        return EnvironmentFaultError.of(code, f"cannot {action} {location}: {reason}", mend)
 
 
 class _ObjectExistsError(Exception):
@@ -246,20 +248,20 @@ class _ObjectExistsError(Exception):
 def summarize_error(error: BaseException) -> str:
     """Return the error message of a bucket in one line, without request ids and internals."""
     text = str(error).partition("\n\nDebug source")[0]
-    if found := _CODE.search(text):
-        # The message may have lines, of which those after the first are ids and times.
-        said = " ".join((found[2] or "").strip().partition("\nRequestId")[0].split())
-        return f"{found[1]}: {said}".rstrip(": .")
-    if found := _STATUS.search(text):
-        return f"it answers {found[1].strip()}"
+    if match := _CODE.search(text):
+        # The lines after the first are request ids and times.
+        message = " ".join((match[2] or "").strip().partition("\nRequestId")[0].split())
+        return f"{match[1]}: {message}".rstrip(": .")
+    if match := _STATUS.search(text):
+        return f"it answers {match[1].strip()}"
     if "error sending request" in text or "Connect" in text:
         return "it does not answer"
     return text.splitlines()[0].rpartition(" - ")[2].strip() if text else type(error).__name__
 
 
 def _code_of(error: BaseException) -> str:
-    found = _CODE.search(str(error))
-    return found[1] if found else ""
+    match = _CODE.search(str(error))
+    return match[1] if match else ""
 
 
 def _is_no_bucket(error: BaseException) -> bool:
@@ -276,8 +278,8 @@ def _is_refusal(error: BaseException, reason: str) -> bool:
 def _is_for_good(error: Exception) -> bool:
     """Return whether a bucket's refusal of a request is permanent, so that no retry helps."""
     text = str(error)
-    if found := _STATUS.search(text):
-        return found[2][0] in "34" and found[2] not in _PASSING
+    if match := _STATUS.search(text):
+        return match[2][0] in "34" and match[2] not in _PASSING
     return any(words in text for words in _NO_STORE)
 
 
@@ -291,7 +293,7 @@ def _remembering(pieces: Iterable[bytes], raised: list[BaseException]) -> Iterat
 
 def _obstore() -> ModuleType:
     try:
-        # Only who keeps checkpoints in an object store needs it.
+        # Lazy: only runs with an object store need it.
         import obstore  # noqa: PLC0415
         import obstore.exceptions  # noqa: PLC0415
         import obstore.store  # noqa: PLC0415
@@ -313,9 +315,9 @@ def _opened(url: ObjectUrl) -> Any:
     if url.scheme in {"s3", "s3a"}:
         endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
         if endpoint:
-            # All tools of the store take these; the library knows only some of them.
+            # All tools of the store read these variables; the library knows only some of them.
             config["endpoint"] = endpoint
             options["allow_http"] = endpoint.startswith("http://")
     make: Callable[..., Any] = store.from_url
-    given: dict[str, Any] = {"config": config} if config else {}
-    return make(str(url), client_options=options, retry_config=_RETRIES, **given)
+    config_options: dict[str, Any] = {"config": config} if config else {}
+    return make(str(url), client_options=options, retry_config=_RETRIES, **config_options)

@@ -49,9 +49,9 @@ _LEFTOVER = lazy_pattern(r"\.(tmp|del)-epoch-[0-9]{6,18}-[0-9]+-[0-9a-f]{8}")
 _REMOVED = ".del-"
 # Others may read, whatever the umask says; only the owner may write.
 _DIRECTORY_MODE = 0o755
-# Of smaller epochs the removal is not worth a sync.
+# The removal of an epoch smaller than this is not worth a sync.
 _LEAST_SYNCED_BYTES = 1 << 20
-# How the names of files end that another epoch may overwrite.
+# Name endings of the files that another epoch may overwrite.
 _REUSABLE = (".h5", manifests.NAME)
 
 
@@ -60,7 +60,7 @@ class DirectoryStore:
 
     def __init__(self, root: str) -> None:
         self._root = Path(root)
-        # What is written for each epoch: a Path is converted at each use.
+        # As text for the calls of each epoch: a Path is converted at each use.
         self._path = str(self._root)
         self._known = _identity(self._path)
         # Directories of removed epochs: those whose new names the next sync makes durable, those
@@ -70,7 +70,7 @@ class DirectoryStore:
         self._spare: str | None = None
         # Files of a removed epoch in the newest staging directory: of no use until overwritten.
         self._reused: frozenset[str] = frozenset()
-        # Of the files of the newest epoch: as many the next one will have.
+        # Bytes in the newest epoch's files; the next one is expected to need as many.
         self._newest_bytes = 0
 
     def stage(self, epoch: int) -> str:
@@ -88,10 +88,10 @@ class DirectoryStore:
 
     def check(self) -> None:
         """Require that the store's directory was not replaced since its first use (E390)."""
-        found = _identity(self._path)
+        identity = _identity(self._path)
         if self._known is None:
-            self._known = found
-        if found != self._known:
+            self._known = identity
+        if identity != self._known:
             raise EnvironmentFaultError.of(
                 "E390",
                 f"the directory of checkpoints {self._root} was removed or replaced during the run",
@@ -187,11 +187,11 @@ class DirectoryStore:
         if not epochs:
             return
         with disk_faults("E313", f"move epochs from {self._root} to {where}"):
-            place = self._make_place(where)
+            directory = self._make_aside_directory(where)
             for epoch in sorted(epochs, reverse=True):
-                rename_noreplace(self.path(epoch), str(place / epoch_name(epoch)))
+                rename_noreplace(self.path(epoch), str(directory / epoch_name(epoch)))
                 reach("checkpoint.set-aside-renamed")
-            sync_directory(place)
+            sync_directory(directory)
             sync_directory(self._root)
         reach("checkpoint.set-aside")
 
@@ -241,9 +241,11 @@ class DirectoryStore:
     def sweep(self) -> tuple[str, ...]:
         """Remove leftovers of interrupted saves from the store's directory; no save may run."""
         with disk_faults("E313", f"remove leftovers in {self._root}"):
-            leftovers = [one for one in list_directory(self._root) if _LEFTOVER.fullmatch(one.name)]
+            leftovers = [
+                path for path in list_directory(self._root) if _LEFTOVER.fullmatch(path.name)
+            ]
             if any(path.name.startswith(_REMOVED) for path in leftovers):
-                # Whoever renamed them may have been killed before that was durable.
+                # The process that renamed them may have been killed before the rename was durable.
                 sync_directory(self._root)
             for path in leftovers:
                 _remove_tree(str(path))
@@ -260,7 +262,7 @@ class DirectoryStore:
 
     def _sync_names(self) -> None:
         """Sync this store's directory, so that renamed epochs are durable and can be deleted."""
-        # After a failure it is not known whether they are gone: they stay until the next sweep.
+        # Taken off the list first: after a failed sync their state is unknown until the next sweep.
         renamed, self._renamed = self._renamed, []
         sync_directory(self._path)
         self._doomed += renamed
@@ -288,10 +290,10 @@ class DirectoryStore:
             return False
         names = os.listdir(spare)  # noqa: PTH208 - for each epoch
         if not all(name.endswith(_REUSABLE) for name in names):
-            # Such as references to objects, which are deleted with it.
+            # It has other files, such as references to objects, which are deleted with it.
             _remove_tree(spare)
             return False
-        # That name is new, too.
+        # This makes the name of the staging directory new, too.
         os.rename(spare, staged)  # noqa: PTH104 - for each epoch
         self._reused = frozenset(names)
         return True
@@ -305,9 +307,9 @@ class DirectoryStore:
             EnvironmentFaultError: E317, it holds something else.
         """
         names = set(os.listdir(staged)) - {manifests.NAME}  # noqa: PTH208 - for each epoch
-        # A reference to an object may take the place of a file.
-        expected = {one.name: one for one in files if f"{one.name}{SUFFIX}" not in names}
-        names -= {f"{one.name}{SUFFIX}" for one in files}
+        # A reference to an object may replace a file.
+        expected = {file.name: file for file in files if f"{file.name}{SUFFIX}" not in names}
+        names -= {f"{file.name}{SUFFIX}" for file in files}
         for name in (names & self._reused) - expected.keys():
             os.unlink(f"{staged}/{name}")  # noqa: PTH108 - for each epoch
             names.remove(name)
@@ -318,26 +320,26 @@ class DirectoryStore:
         return sum([file.size_bytes for file in expected.values()])
 
     def _listed(self) -> Iterable[int]:
-        found: list[int] = []
+        epochs: list[int] = []
         try:
             entries = os.scandir(self._path)
         except (FileNotFoundError, NotADirectoryError):
-            return found
+            return epochs
         with entries:
             for entry in entries:
                 match = _EPOCH.fullmatch(entry.name)
                 if match and entry.is_dir(follow_symlinks=False):
-                    found.append(int(match[1]))
-        return found
+                    epochs.append(int(match[1]))
+        return epochs
 
-    def _make_place(self, where: str) -> Path:
-        place = Path(where)
-        make_directory(place, _DIRECTORY_MODE)
-        if place.stat().st_dev != self._root.stat().st_dev:
-            place = self._root / place.name
-            place.mkdir(mode=_DIRECTORY_MODE, exist_ok=True)
-        sync_directory(place.parent)
-        return place
+    def _make_aside_directory(self, where: str) -> Path:
+        directory = Path(where)
+        make_directory(directory, _DIRECTORY_MODE)
+        if directory.stat().st_dev != self._root.stat().st_dev:
+            directory = self._root / directory.name
+            directory.mkdir(mode=_DIRECTORY_MODE, exist_ok=True)
+        sync_directory(directory.parent)
+        return directory
 
 
 def epoch_name(epoch: int) -> str:
@@ -382,13 +384,13 @@ def _require_written(staged: str, file: StoredFile, *, is_reused: bool) -> None:
     try:
         length = os.fstat(descriptor).st_size
         if length != file.size_bytes:
-            how = f"{file.name} has {length} bytes, expected {file.size_bytes}"
-            raise _changed_error(staged, how)
+            difference = f"{file.name} has {length} bytes, expected {file.size_bytes}"
+            raise _changed_error(staged, difference)
         if not is_reused:
             return
         if userblock.sha256(os.pread(descriptor, userblock.SIZE, 0)) != file.digest:
-            how = f"{file.name} is not the file that node {file.node} has written"
-            raise _changed_error(staged, how)
+            difference = f"{file.name} is not the file that node {file.node} has written"
+            raise _changed_error(staged, difference)
     finally:
         os.close(descriptor)
 
@@ -399,7 +401,7 @@ def _write_manifest(staged: str, data: bytes) -> None:
     try:
         write_all(descriptor, data)
         os.ftruncate(descriptor, len(data))
-        # On its way while the names are synced.
+        # Starts writeback now, so that it overlaps with the sync of the directory.
         start_writing(descriptor)
         reach("checkpoint.manifest-written")
         sync_directory(staged)
@@ -408,10 +410,10 @@ def _write_manifest(staged: str, data: bytes) -> None:
         close_locked(descriptor)
 
 
-def _changed_error(staged: str, how: str) -> EnvironmentFaultError:
+def _changed_error(staged: str, difference: str) -> EnvironmentFaultError:
     return EnvironmentFaultError.of(
         "E317",
-        f"what was saved is not what is in {staged}: {how}",
+        f"what was saved is not what is in {staged}: {difference}",
         "see to it that nothing else writes there, then resume",
     )
 
@@ -441,9 +443,9 @@ def _remove_tree(path: str) -> None:
         os.unlink(path)  # noqa: PTH108 - for each epoch, as below
         return
     with os.scandir(path) as entries:
-        files = sorted([(one.name, one.is_dir(follow_symlinks=False)) for one in entries])
+        files = sorted([(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries])
     if f"/{_REMOVED}" in path and SUFFIX in {name[-len(SUFFIX) :] for name, _ in files}:
-        # Of an epoch that did exist. What was staged only may name what an epoch has.
+        # Only of a committed epoch: a staging directory may name objects that an epoch uses.
         delete_objects(Path(path))
     for count, (name, is_directory) in enumerate(files):
         if is_directory:

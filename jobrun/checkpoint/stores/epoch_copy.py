@@ -53,15 +53,15 @@ def copy_file(source: str, staged: str, expected: StoredFile) -> StoredFile:
     started = time.perf_counter()
     with disk_faults("E318", f"copy {source} to {staged}"):
         _make_directory(Path(staged))
-        place = Path(staged, expected.name)
+        target = Path(staged, expected.name)
         if find_damage(staged, expected, whole=True):
-            place.unlink(missing_ok=True)
+            target.unlink(missing_ok=True)
             reach("upload.begun")
             try:
-                _copy_verified(source, place, expected)
+                _copy_verified(source, target, expected)
             except BaseException:
                 with contextlib.suppress(OSError):
-                    place.unlink()
+                    target.unlink()
                 raise
         reach("upload.file-synced")
     return replace(expected, seconds=time.perf_counter() - started)
@@ -93,9 +93,9 @@ def publish_copy(directory: str, staged: str, target: str) -> None:
         if not is_copied(target, manifest):
             _make_directory(Path(staged))
             _require_whole(staged, manifest)
-            place = Path(staged, manifests.NAME)
-            place.unlink(missing_ok=True)
-            write_new_file(place, data)
+            path = Path(staged, manifests.NAME)
+            path.unlink(missing_ok=True)
+            write_new_file(path, data)
             reach("upload.manifest-written")
             sync_directory(staged)
             try:
@@ -105,7 +105,7 @@ def publish_copy(directory: str, staged: str, target: str) -> None:
                     raise
         reach("upload.renamed")
         sync_directory(Path(target).parent)
-    # Also the rest of an upload of another epoch that was cut short.
+    # Also removes leftovers of an interrupted upload of another epoch.
     DirectoryStore(str(Path(target).parent)).sweep()
     reach("upload.published")
 
@@ -123,12 +123,13 @@ def is_copied(target: str, manifest: Manifest) -> bool:
         return False
     path = str(Path(target, manifests.NAME))
     try:
-        found = manifests.decode(read_regular_file(path, most_bytes=manifests.MOST_BYTES), path)
+        copied = manifests.decode(read_regular_file(path, most_bytes=manifests.MOST_BYTES), path)
     except CheckpointError as error:
         raise _different_error(target, error.faults[0].message) from error
-    if manifests.manifest_identity(found) != manifests.manifest_identity(manifest):
+    if manifests.manifest_identity(copied) != manifests.manifest_identity(manifest):
         raise _different_error(
-            target, f"it is epoch {found.epoch} of run {found.run_id}, or was computed again since"
+            target,
+            f"it is epoch {copied.epoch} of run {copied.run_id}, or was computed again since",
         )
     for file in manifest.files:
         reason = find_damage(target, file, whole=False)
@@ -137,10 +138,10 @@ def is_copied(target: str, manifest: Manifest) -> bool:
     return True
 
 
-def _different_error(target: str, how: str) -> EnvironmentFaultError:
+def _different_error(target: str, difference: str) -> EnvironmentFaultError:
     return EnvironmentFaultError.of(
         "E319",
-        f"{target} is there already and is not this checkpoint: {how}",
+        f"{target} is there already and is not this checkpoint: {difference}",
         "move it away, or upload to another directory, then resume",
     )
 
@@ -156,9 +157,9 @@ def _require_whole(staged: str, manifest: Manifest) -> None:
             )
 
 
-def _copy_verified(source: str, place: Path, expected: StoredFile) -> None:
-    with disk_faults("E318", f"write {place}"):
-        writing = create_file(place)
+def _copy_verified(source: str, target: Path, expected: StoredFile) -> None:
+    with disk_faults("E318", f"write {target}"):
+        writing = create_file(target)
         try:
             for piece in read_verified(source, expected.digest, at=local_path(source)):
                 write_all(writing, piece)

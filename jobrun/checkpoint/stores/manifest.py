@@ -28,9 +28,9 @@ NAME = "manifest.json"
 FORMAT = 1
 # The key of a manifest's runner mapping for settings of libraries, by node.
 SETTINGS = "settings"
-# Far more than any; what is longer is not read.
+# Far more than any manifest has; a longer file is not read.
 MOST_BYTES = 1 << 28
-# Texts of environments by what ``repr`` shows of them.
+# Cache of encoded environments, by their ``repr``.
 _ENVIRONMENTS: dict[str, str] = {}
 _MOST_ENVIRONMENTS = 16
 _CONTAINERS = (dict, list, tuple)
@@ -43,7 +43,7 @@ def encode(manifest: Manifest) -> bytes:
     Raises:
         ValueError: ``runner`` or ``environment`` holds what JSON cannot, such as NaN.
     """
-    # By key, in order. All epochs of a run have one environment.
+    # In the order of the keys. All epochs of a run have the same environment.
     texts = {
         "environment": _environment_text(repr(manifest.environment), manifest),
         "epoch": _dumps(manifest.epoch),
@@ -54,7 +54,7 @@ def encode(manifest: Manifest) -> bytes:
         "runner": _dumps(dict(manifest.runner), 1),
         "spec_digest": _dumps(manifest.spec_digest),
     }
-    text = "{\n  " + ",\n  ".join([f'"{key}": {one}' for key, one in texts.items()])
+    text = "{\n  " + ",\n  ".join([f'"{key}": {json_text}' for key, json_text in texts.items()])
     digest = hashlib.sha256(f"{text}\n}}".encode("ascii")).hexdigest()
     return f'{text},\n  "sha256": "{digest}"\n}}\n'.encode("ascii")
 
@@ -67,8 +67,8 @@ def _dumps(value: Any, depth: int = 0) -> str:
     if not (isinstance(value, _CONTAINERS) and value):
         return _encode(value)
     before, behind = "\n" + "  " * (depth + 1), "\n" + "  " * depth
-    for one in value.values() if isinstance(value, dict) else value:
-        if isinstance(one, _CONTAINERS) and one:
+    for part in value.values() if isinstance(value, dict) else value:
+        if isinstance(part, _CONTAINERS) and part:
             break
     else:
         text = _encoder("," + before)(value)
@@ -76,7 +76,7 @@ def _dumps(value: Any, depth: int = 0) -> str:
     if isinstance(value, dict):
         parts = [f"{_encode(key)}: {_dumps(value[key], depth + 1)}" for key in sorted(value)]
         return f"{{{before}{f',{before}'.join(parts)}{behind}}}"
-    parts = [_dumps(one, depth + 1) for one in value]
+    parts = [_dumps(part, depth + 1) for part in value]
     return f"[{before}{f',{before}'.join(parts)}{behind}]"
 
 
@@ -97,32 +97,32 @@ def _environment_text(shown: str, manifest: Manifest) -> str:
     return _ENVIRONMENTS[shown]
 
 
-def decode(data: bytes, what: str) -> Manifest:
+def decode(data: bytes, file: str) -> Manifest:
     """Decode the JSON text of a manifest, after verifying its checksum.
 
     Args:
         data: The whole text.
-        what: Its file, for messages.
+        file: Its file, for messages.
 
     Raises:
         CheckpointError: It is damaged, or of a newer format.
     """
-    found = _DIGEST.search(data)
-    if found is None:
-        raise damaged_error(what, "it is not a complete manifest")
-    text = data[: found.start()].removesuffix(b",\n") + b"\n}"
-    if hashlib.sha256(text).hexdigest() != found[1].decode():
-        raise damaged_error(what, "its checksum does not match")
+    match = _DIGEST.search(data)
+    if match is None:
+        raise damaged_error(file, "it is not a complete manifest")
+    text = data[: match.start()].removesuffix(b",\n") + b"\n}"
+    if hashlib.sha256(text).hexdigest() != match[1].decode():
+        raise damaged_error(file, "its checksum does not match")
     try:
         fields: Any = json.loads(text)
         if type(fields["format"]) is int and fields["format"] != FORMAT:
-            raise unknown_format_error(what, fields["format"], FORMAT)
+            raise unknown_format_error(file, fields["format"], FORMAT)
         manifest = _manifest(fields)
         same = encode(manifest) == data
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise damaged_error(what, f"its fields are not those of a manifest ({error})") from error
+        raise damaged_error(file, f"its fields are not those of a manifest ({error})") from error
     if not same or not _plausible(manifest):
-        raise damaged_error(what, "its fields are not those of a manifest")
+        raise damaged_error(file, "its fields are not those of a manifest")
     return manifest
 
 
@@ -199,9 +199,9 @@ def _require_values(path: str, at: str) -> None:
         with open_state(path, at=at) as file:
             require_saved_values(file)
     except CheckpointError as error:
-        # Whatever has no header of a checkpoint is compared with its manifest as a whole. That a
-        # format of another version cannot be read, or a library does not make a value again
-        # before it has its settings, is no damage: who loads the file reports it.
+        # A file without a checkpoint's header is compared with its manifest as a whole. A format
+        # of another version, or a value that its library cannot rebuild before its settings are
+        # loaded, is no damage: loading reports it.
         structure = error.__cause__
         remade = structure is None or not isinstance(structure.__cause__, RemakeError)
         if remade and error.faults[0].code not in {"E301", "E308"}:

@@ -28,13 +28,13 @@ class MemoryStore(DirectoryStore):
         EnvironmentFaultError: There is none.
     """
 
-    def __init__(self, place: str = _MEMORY) -> None:
+    def __init__(self, directory: str = _MEMORY) -> None:
         try:
-            root = tempfile.mkdtemp(prefix="jobrun-", dir=place)
+            root = tempfile.mkdtemp(prefix="jobrun-", dir=directory)
         except OSError as error:
             raise EnvironmentFaultError.of(
                 "E313",
-                f"cannot create a directory in {place}: {error.strerror or error}",
+                f"cannot create a directory in {directory}: {error.strerror or error}",
                 "name a directory of a file system that is in memory",
             ) from error
         super().__init__(str(Path(root) / "checkpoints"))

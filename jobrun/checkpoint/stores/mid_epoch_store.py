@@ -50,17 +50,21 @@ def mid_epoch_name(epoch: int, records: int) -> str:
 
 def parse_mid_epoch_name(name: str) -> tuple[int, int] | None:
     """Parse the name of a mid-epoch checkpoint's directory into epoch and number of records."""
-    found = _MIDWAY.fullmatch(name)
-    return (int(found[1]), int(found[2])) if found else None
+    match = _MIDWAY.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def list_mid_epochs(root: str) -> tuple[tuple[int, int], ...]:
     """List the epoch and number of records of each stored mid-epoch checkpoint, ascending."""
     with disk_faults("E313", f"list {root}"):
         names = [path.name for path in list_directory(root)]
-    found = [one for one in map(parse_mid_epoch_name, names) if one is not None]
-    # One has one name: another one is someone's copy.
-    return tuple(sorted(one for one in found if mid_epoch_name(*one) in names))
+    mid_epochs = [
+        mid_epoch for mid_epoch in map(parse_mid_epoch_name, names) if mid_epoch is not None
+    ]
+    # Each checkpoint has exactly one name; a directory with another one is a copy made by hand.
+    return tuple(
+        sorted(mid_epoch for mid_epoch in mid_epochs if mid_epoch_name(*mid_epoch) in names)
+    )
 
 
 def remove_mid_epochs(root: str, chosen: tuple[tuple[int, int], ...]) -> None:

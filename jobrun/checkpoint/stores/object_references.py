@@ -30,7 +30,7 @@ from jobrun.core.text.patterns import lazy_pattern
 SUFFIX = ".url"
 _MANIFEST = "manifest.json"
 _MOST_BYTES = 1 << 13
-# What is read of a foreign directory must not name anything else.
+# A reference from a foreign directory must not name anything but an epoch's file.
 _NAME = lazy_pattern(r"epoch-[0-9]{6,18}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}\.h5")
 
 
@@ -39,15 +39,15 @@ class Reference:
     """Where a file is.
 
     Attributes:
-        place: Of the epochs.
-        name: Of the object, there.
+        url: Where the epochs are.
+        name: The name of the object in it.
     """
 
-    place: ObjectUrl
+    url: ObjectUrl
     name: str
 
     def __str__(self) -> str:
-        return str(self.place / self.name)
+        return str(self.url / self.name)
 
 
 def write_reference(path: Path, reference: Reference) -> None:
@@ -56,7 +56,7 @@ def write_reference(path: Path, reference: Reference) -> None:
     Raises:
         OSError: The system refuses, or it was said already.
     """
-    write_new_file(f"{path}{SUFFIX}", f"{reference.place} {reference.name}\n".encode())
+    write_new_file(f"{path}{SUFFIX}", f"{reference.url} {reference.name}\n".encode())
 
 
 def read_reference(path: str) -> Reference | None:
@@ -67,18 +67,18 @@ def read_reference(path: str) -> Reference | None:
     """
     if not path.endswith(".h5"):
         return None
-    said = f"{path}{SUFFIX}"
+    reference_path = f"{path}{SUFFIX}"
     try:
-        data = read_regular(said, _MOST_BYTES)
+        data = read_regular(reference_path, _MOST_BYTES)
     except OSError:
         return None
     try:
-        place, _, name = data.decode().removesuffix("\n").rpartition(" ")
-        url = parse_object_url(place)
+        url_text, _, name = data.decode().removesuffix("\n").rpartition(" ")
+        url = parse_object_url(url_text)
     except ValueError as error:
-        raise damaged_error(said, str(error)) from error
+        raise damaged_error(reference_path, str(error)) from error
     if not _NAME.fullmatch(name):
-        raise damaged_error(said, f"'{name}' is not a file of an epoch")
+        raise damaged_error(reference_path, f"'{name}' is not a file of an epoch")
     return Reference(url, name)
 
 
@@ -89,23 +89,23 @@ def fetch_object(reference: Reference, target: Path) -> None:
         CheckpointError: E333, it is not there, or was cut short.
         EnvironmentFaultError: The store or the disk refuses.
     """
-    # Only who has files there needs it.
+    # Lazy: only runs with an object store need it.
     from jobrun.checkpoint.stores.bucket import Bucket  # noqa: PLC0415
 
-    bucket = Bucket(reference.place)
+    bucket = Bucket(reference.url)
     size = bucket.size_bytes(reference.name)
     if size is None:
         raise _gone(reference, "it is not there")
-    found = bucket.download(reference.name, target, size)
-    if found is None:
+    received = bucket.download(reference.name, target, size)
+    if received is None:
         raise _gone(reference, "it is not there any more")
-    if found != size:
-        raise _gone(reference, f"{found} bytes of {size} came")
+    if received != size:
+        raise _gone(reference, f"{received} bytes of {size} came")
 
 
-def _gone(reference: Reference, how: str) -> CheckpointError:
+def _gone(reference: Reference, reason: str) -> CheckpointError:
     mend = "put it back from a copy, or use another epoch"
-    return CheckpointError.of("E333", f"{reference} cannot be used: {how}", mend)
+    return CheckpointError.of("E333", f"{reference} cannot be used: {reason}", mend)
 
 
 class _FetchedFiles:
@@ -114,7 +114,7 @@ class _FetchedFiles:
     def __init__(self) -> None:
         self._root: Path | None = None
         self._pid = 0
-        self._found: dict[Reference, Path] = {}
+        self._paths: dict[Reference, Path] = {}
         self._lock = threading.Lock()
         self._turns: defaultdict[Reference, threading.Lock] = defaultdict(threading.Lock)
 
@@ -122,21 +122,21 @@ class _FetchedFiles:
         """Return the local path of the object that a reference names; download it once."""
         with self._lock:
             turn = self._turns[reference]
-        # Two that want one file fetch it once.
+        # Two threads that want the same file download it once.
         with turn:
-            found = self._found.get(reference)
-            if found is None or not found.is_file():
-                made = _make_directory(self._made()) / PurePosixPath(reference.name).name
-                fetch_object(reference, made)
-                found = self._found[reference] = made
-        return str(found)
+            local = self._paths.get(reference)
+            if local is None or not local.is_file():
+                target = _make_directory(self._made()) / PurePosixPath(reference.name).name
+                fetch_object(reference, target)
+                local = self._paths[reference] = target
+        return str(local)
 
     def forget(self) -> None:
         """Delete the local copies of all objects that were fetched by their references."""
         with self._lock:
-            root, self._root, self._found = self._root, None, {}
+            root, self._root, self._paths = self._root, None, {}
             self._turns.clear()
-        # A process that was forked has no part in them.
+        # The files belong to the process that made them, not to a forked child.
         if root is not None and self._pid == os.getpid():
             import shutil  # noqa: PLC0415 - only where objects were fetched
 
@@ -196,20 +196,20 @@ def delete_objects(directory: Path) -> None:
     Raises:
         EnvironmentFaultError: The store refuses.
     """
-    by_place: dict[ObjectUrl, list[str]] = {}
+    by_url: dict[ObjectUrl, list[str]] = {}
     for path in sorted(directory.glob(f"*{SUFFIX}")):
         try:
             reference = read_reference(str(path).removesuffix(SUFFIX))
         except CheckpointError:
-            # Nobody knows what it was; nothing is deleted for it.
+            # A damaged reference does not say which object it meant; nothing is deleted for it.
             continue
         if reference is not None:
-            by_place.setdefault(reference.place, []).append(reference.name)
-    for place, names in by_place.items():
+            by_url.setdefault(reference.url, []).append(reference.name)
+    for url, names in by_url.items():
         from jobrun.checkpoint.stores.bucket import Bucket  # noqa: PLC0415 - see fetch_object
 
         manifests = dict.fromkeys(f"{PurePosixPath(name).parent}/{_MANIFEST}" for name in names)
-        Bucket(place).delete([*manifests, *names])
+        Bucket(url).delete([*manifests, *names])
 
 
 @contextmanager

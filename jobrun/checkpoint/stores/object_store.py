@@ -37,7 +37,7 @@ _EPOCH = lazy_pattern(r"(epoch-([0-9]{6,18}))/.+")
 _TAG_LENGTH = 16
 
 
-# Whether an upload is still waited for; asked between pieces.
+# Returns whether an upload is still wanted; called between pieces.
 Wanted = Callable[[], bool]
 
 
@@ -71,14 +71,14 @@ class ObjectStore:
     def commit(self, staged: str, manifest: Manifest) -> str:
         """Commit a staged epoch: upload its files as objects, and its manifest last."""
         try:
-            if self._found(manifest.epoch) is not None:
+            if self._find_manifest(manifest.epoch) is not None:
                 raise self._another(manifest.epoch)
             self._send_files(staged, manifest, _always)
             data = manifests.encode(manifest)
-            # One that is there may be ours, whose answer was lost.
+            # A manifest that exists already may be ours: the reply to a first try may be lost.
             if not (
                 self._bucket.put_new(_manifest_name(manifest.epoch), data)
-                or self._found(manifest.epoch) == manifest
+                or self._find_manifest(manifest.epoch) == manifest
             ):
                 raise self._another(manifest.epoch)
         finally:
@@ -109,7 +109,7 @@ class ObjectStore:
             str(Path(directory, manifests.NAME)), most_bytes=manifests.MOST_BYTES
         )
         if not self._bucket.put_new(_manifest_name(manifest.epoch), data):
-            # An answer that was lost, or another runner.
+            # It exists already: the reply to a first try was lost, or another runner wrote it.
             self._is_same(manifest)
         reach("upload.published")
         return True
@@ -128,10 +128,10 @@ class ObjectStore:
         Raises:
             CheckpointError: The epoch is not there, or damaged.
         """
-        place = self._local.path(epoch)
-        if not Path(place).is_dir():
+        directory = self._local.path(epoch)
+        if not Path(directory).is_dir():
             self.fetch(epoch, self._local)
-        return place
+        return directory
 
     def fetch(self, epoch: int, store: DirectoryStore) -> Manifest:
         """Download an epoch from this object store, and commit it in a directory store, durably.
@@ -145,10 +145,10 @@ class ObjectStore:
         try:
             for file in manifest.files:
                 self._fetch_file(epoch, file, staged)
-            made = store.commit(staged, manifest)
+            committed = store.commit(staged, manifest)
             made_at = self._bucket.made_at(_manifest_name(epoch))
-            # Whoever asks for its age means that, and not when it was fetched.
-            os.utime(Path(made, manifests.NAME), (made_at, made_at))
+            # The age of an epoch counts from its upload, not from its download.
+            os.utime(Path(committed, manifests.NAME), (made_at, made_at))
         except BaseException:
             store.discard(staged)
             raise
@@ -164,13 +164,13 @@ class ObjectStore:
 
     def manifest(self, epoch: int) -> Manifest:
         """Return the manifest of an epoch in the object store; refuse a missing epoch (E310)."""
-        found = self._found(epoch)
-        if found is None:
+        manifest = self._find_manifest(epoch)
+        if manifest is None:
             there = ", ".join(map(str, self.epochs())) or "none"
             raise CheckpointError.of(
                 "E310", f"there is no epoch {epoch} in {self.url}", f"epochs there: {there}"
             )
-        return found
+        return manifest
 
     def verify(self, epoch: int) -> Damage | None:
         """Verify an epoch in the object store by downloading all of it; return any damage."""
@@ -183,11 +183,11 @@ class ObjectStore:
 
     def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
         """Move epochs in the object store to the key prefix ``Path(where).name``."""
-        place = Path(where).name
+        prefix = Path(where).name
         for epoch in sorted(epochs, reverse=True):
             names = sorted(self._names(epoch), key=lambda name: name.endswith(manifests.NAME))
             for name in names:
-                self._bucket.copy(name, f"{place}/{name}")
+                self._bucket.copy(name, f"{prefix}/{name}")
             self._remove(epoch)
 
     def check(self) -> None:
@@ -198,7 +198,7 @@ class ObjectStore:
 
         None if there is no such epoch.
         """
-        return EpochHold() if self._found(epoch) is not None else None
+        return EpochHold() if self._find_manifest(epoch) is not None else None
 
     def remove(self, epochs: tuple[int, ...], *, keep_for_reuse: bool = False) -> tuple[int, ...]:
         """Delete epochs from the object store: each epoch's manifest first, then its files."""
@@ -226,11 +226,11 @@ class ObjectStore:
         seen: set[int] = set()
         whole: set[int] = set()
         for name in self._bucket.list():
-            found = _EPOCH.fullmatch(name)
-            if found and found[1] == epoch_name(int(found[2])):
-                seen.add(int(found[2]))
-                if name == _manifest_name(int(found[2])):
-                    whole.add(int(found[2]))
+            match = _EPOCH.fullmatch(name)
+            if match and match[1] == epoch_name(int(match[2])):
+                seen.add(int(match[2]))
+                if name == _manifest_name(int(match[2])):
+                    whole.add(int(match[2]))
         return whole, seen - whole
 
     def _names(self, epoch: int) -> tuple[str, ...]:
@@ -240,28 +240,28 @@ class ObjectStore:
         self._local.remove((epoch,))
         last = _manifest_name(epoch)
         names = self._names(epoch)
-        self._bucket.delete([*(one for one in names if one == last), *sorted({*names} - {last})])
+        self._bucket.delete([*(name for name in names if name == last), *sorted({*names} - {last})])
 
-    def _found(self, epoch: int) -> Manifest | None:
+    def _find_manifest(self, epoch: int) -> Manifest | None:
         name = _manifest_name(epoch)
         data = self._bucket.read(name, manifests.MOST_BYTES)
         if data is None:
             return None
-        made = manifests.decode(data, str(self.url / name))
-        if made.epoch != epoch:
+        manifest = manifests.decode(data, str(self.url / name))
+        if manifest.epoch != epoch:
             raise CheckpointError.of(
                 "E304",
-                f"{self.url / name} belongs to epoch {made.epoch}; wanted was epoch {epoch}",
+                f"{self.url / name} belongs to epoch {manifest.epoch}; wanted was epoch {epoch}",
                 "put the right object back, or use another epoch",
             )
-        return made
+        return manifest
 
     def _is_same(self, manifest: Manifest) -> bool:
         """Return whether the object store has this manifest; raise if the epoch has another."""
-        found = self._found(manifest.epoch)
-        if found is None:
+        stored = self._find_manifest(manifest.epoch)
+        if stored is None:
             return False
-        if manifest_identity(found) != manifest_identity(manifest):
+        if manifest_identity(stored) != manifest_identity(manifest):
             raise self._another(manifest.epoch)
         return True
 
@@ -276,9 +276,9 @@ class ObjectStore:
     def _send_files(self, directory: str, manifest: Manifest, is_wanted: Wanted) -> None:
         for file in manifest.files:
             source = str(Path(directory, file.name))
-            own = Reference(self.url, object_name(manifest.epoch, file))
-            # What its node has brought here was compared then.
-            if Path(source).exists() or read_reference(source) != own:
+            reference = Reference(self.url, object_name(manifest.epoch, file))
+            # A file that its node uploaded was verified then.
+            if Path(source).exists() or read_reference(source) != reference:
                 _send_file(self._bucket, manifest.epoch, file, source, is_wanted)
             reach("upload.file-synced")
 
@@ -286,13 +286,15 @@ class ObjectStore:
         name = object_name(epoch, file)
         size = self._bucket.size_bytes(name)
         if size == file.size_bytes:
-            place = Path(staged, file.name)
-            size = self._bucket.download(name, place, file.size_bytes, durable=True)
+            target = Path(staged, file.name)
+            size = self._bucket.download(name, target, file.size_bytes, durable=True)
         if size != file.size_bytes:
-            how = "is not there" if size is None else f"has {size} bytes, not {file.size_bytes}"
+            difference = (
+                "is not there" if size is None else f"has {size} bytes, not {file.size_bytes}"
+            )
             raise CheckpointError.of(
                 "E333",
-                f"epoch {epoch} in {self.url} is damaged: {name} {how}",
+                f"epoch {epoch} in {self.url} is damaged: {name} {difference}",
                 "use another epoch, or upload this one again from where it was saved",
             )
 
@@ -307,13 +309,13 @@ def object_name(epoch: int, file: StoredFile) -> str:
     return f"{epoch_name(epoch)}/{file.node}.{tag}.h5"
 
 
-def upload_file(place: ObjectUrl, epoch: int, file: StoredFile, source: str) -> Reference:
+def upload_file(url: ObjectUrl, epoch: int, file: StoredFile, source: str) -> Reference:
     """Upload a node's file of an epoch to the object store, unless an equal object is there.
 
     Of an epoch that has all its files there nothing is seen before it has its manifest.
 
     Args:
-        place: Of the epochs.
+        url: Of the epochs.
         epoch: Its epoch.
         file: What was written.
         source: Where.
@@ -322,24 +324,24 @@ def upload_file(place: ObjectUrl, epoch: int, file: StoredFile, source: str) -> 
         CheckpointError: It is not what was written.
         EnvironmentFaultError: The store refuses, or has something else than what was sent.
     """
-    _send_file(Bucket(place), epoch, file, source, _always)
-    return Reference(place, object_name(epoch, file))
+    _send_file(Bucket(url), epoch, file, source, _always)
+    return Reference(url, object_name(epoch, file))
 
 
-def require_uploaded(place: ObjectUrl, epoch: int, files: Iterable[StoredFile]) -> None:
+def require_uploaded(url: ObjectUrl, epoch: int, files: Iterable[StoredFile]) -> None:
     """Require that an object store holds all checkpoint files of an epoch, by name and length.
 
     Raises:
         EnvironmentFaultError: E334, one is not; or the store refuses.
     """
-    found = Bucket(place).list(epoch_name(epoch))
+    stored = Bucket(url).list(epoch_name(epoch))
     for file in files:
         name = object_name(epoch, file)
-        if found.get(name) != file.size_bytes:
-            how = f"has {found[name]} bytes" if name in found else "is not there any more"
+        if stored.get(name) != file.size_bytes:
+            difference = f"has {stored[name]} bytes" if name in stored else "is not there any more"
             raise EnvironmentFaultError.of(
                 "E334",
-                f"{place / name} {how}, and a node has just brought it there",
+                f"{url / name} {difference}, and a node has just brought it there",
                 "see whether anything else writes or deletes there, then resume",
             )
 
@@ -367,11 +369,11 @@ def _is_stored(bucket: Bucket, name: str, file: StoredFile, digest: str, is_want
     """Read an uploaded file back from the object store; return whether size and digest match."""
     if bucket.size_bytes(name) != file.size_bytes:
         return False
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for piece in bucket.pieces(name):
         _require_wanted(is_wanted)
-        found.update(piece)
-    return found.hexdigest() == digest
+        hasher.update(piece)
+    return hasher.hexdigest() == digest
 
 
 def _read_for_upload(source: str, file: StoredFile, is_wanted: Wanted) -> Iterator[bytes]:

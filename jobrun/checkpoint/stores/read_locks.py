@@ -29,7 +29,7 @@ def hold_epoch(directory: str) -> EpochHold | None:
     try:
         descriptor = os.open(path, _READ)
     except OSError:
-        # Without its manifest an epoch is damaged; there is nothing that could be held.
+        # Without its manifest an epoch is damaged, and there is nothing to lock.
         return EpochHold() if os.path.isdir(directory) else None  # noqa: PTH112
     hold = EpochHold(descriptor)
     try:
@@ -37,7 +37,7 @@ def hold_epoch(directory: str) -> EpochHold | None:
             return None
     except OSError:
         return hold
-    # It may have been renamed between the two calls: then what is locked is going away.
+    # Renamed between the two calls? Then the locked epoch is being removed.
     return hold if _is_named(descriptor, path) else None
 
 
@@ -129,7 +129,7 @@ def _lock_unless_held(descriptor: int) -> bool:
 
 def _is_named(descriptor: int, path: str) -> bool:
     try:
-        found = os.stat(path, follow_symlinks=False)  # noqa: PTH116
+        status = os.stat(path, follow_symlinks=False)  # noqa: PTH116
     except OSError:
         return False
-    return os.path.samestat(os.fstat(descriptor), found)
+    return os.path.samestat(os.fstat(descriptor), status)

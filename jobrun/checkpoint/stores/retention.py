@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 
-# One may turn out to be damaged.
+# Two: the newest may turn out to be damaged.
 FEWEST_KEPT = 2
 
 
@@ -35,13 +35,13 @@ def epochs_to_delete(
     if not (policy.keep_last or policy.keep_every or policy.keep_best[0]):
         return ()
     ascending = sorted(set(epochs) - set(damaged))
-    kept = {0, *pinned, *ascending[-newest_kept(policy) :]}
+    retained = {0, *pinned, *ascending[-newest_kept(policy) :]}
     if policy.keep_every:
-        kept.update(epoch for epoch in ascending if epoch % policy.keep_every == 0)
+        retained.update(epoch for epoch in ascending if epoch % policy.keep_every == 0)
     if policy.keep_best[0]:
         present = {epoch: (best or {}).get(epoch, math.nan) for epoch in ascending}
-        kept.update(_best(present, policy))
-    return tuple(epoch for epoch in ascending if epoch not in kept)
+        retained.update(_best(present, policy))
+    return tuple(epoch for epoch in ascending if epoch not in retained)
 
 
 def newest_kept(policy: CheckpointPolicy) -> int:

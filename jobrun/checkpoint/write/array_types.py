@@ -31,11 +31,11 @@ class ArrayTypes:
     def __init__(self, values: Mapping[str, Value]) -> None:
         self._names = list(values)
         self._classes = list(map(type, values.values()))
-        self.others = [name for name, one in values.items() if type(one) is not np.ndarray]
+        self.others = [name for name, value in values.items() if type(value) is not np.ndarray]
         arrays = self._arrays_of(values)
         self._dtypes = list(map(_DTYPE, arrays))
         self._shapes = list(map(_SHAPE, arrays))
-        # Only with several axes is there more than one order.
+        # Only arrays with several axes can have different axis orders.
         self._deep = [index for index, shape in enumerate(self._shapes) if len(shape) > 1]
         self._strides = [arrays[index].strides for index in self._deep]
         self._array_bytes = int(sum(array.nbytes for array in arrays))
@@ -45,13 +45,13 @@ class ArrayTypes:
         if list(values) != self._names or list(map(type, values.values())) != self._classes:
             return False
         arrays = self._arrays_of(values)
-        # Without lists of what is compared: thousands of new tuples let Python look for garbage.
+        # Compared without lists: thousands of new tuples would trigger the garbage collector.
         # Equal dtypes may have other metadata, titles, or scalars.
         if not any(all(map(same, map(_DTYPE, arrays), self._dtypes)) for same in (is_, same_dtype)):
             return False
         if not all(map(eq, map(_SHAPE, arrays), self._shapes)):
             return False
-        # Of arrays without gaps the strides tell the axis order.
+        # For arrays without gaps, equal strides mean equal axis orders.
         return [arrays[index].strides for index in self._deep] == self._strides
 
     def size_bytes(self, values: Mapping[str, Value]) -> int:
@@ -61,4 +61,4 @@ class ArrayTypes:
     def _arrays_of(self, values: Mapping[str, Value]) -> list[Any]:
         if not self.others:
             return list(values.values())
-        return [one for one in values.values() if type(one) is np.ndarray]
+        return [value for value in values.values() if type(value) is np.ndarray]

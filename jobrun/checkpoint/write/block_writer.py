@@ -88,10 +88,10 @@ class BlockWriter:
                     continue
                 stays = self._file.is_direct and (data.ctypes.data + at) % PAGE == 0
                 in_file = find_file_memory(whole) is not None
-                for place, found in enumerate(self._digests(whole, known)):
-                    self._put_block(whole, place * BLOCK_BYTES, found, stays=stays)
+                for index, block_digest in enumerate(self._digests(whole, known)):
+                    self._put_block(whole, index * BLOCK_BYTES, block_digest, stays=stays)
                     if in_file:
-                        release_pages(whole[place * BLOCK_BYTES :][:BLOCK_BYTES])
+                        release_pages(whole[index * BLOCK_BYTES :][:BLOCK_BYTES])
                 at += whole.size
                 continue
             piece = min(size - at, BLOCK_BYTES - within)
@@ -106,7 +106,7 @@ class BlockWriter:
         if self._old[first : first + count] != wanted:
             return False
         if self._runs:
-            # Written meanwhile.
+            # Another thread has written it meanwhile.
             self._flush()
         self.digests += wanted
         self.position += count * BLOCK_BYTES
@@ -165,20 +165,20 @@ class BlockWriter:
         if known:
             yield from known[first : first + count]
             return
-        # By this thread, and not by several: no disk keeps up with one, and the copy of a block
-        # that was just digested comes from the processor's cache.
-        for place in range(count):
-            at = place * BLOCK_BYTES
-            yield self._digest_block(first + place, data[at : at + BLOCK_BYTES])
+        # One thread is enough: it digests faster than a disk writes, and then copies each block
+        # from the processor's cache.
+        for number in range(count):
+            at = number * BLOCK_BYTES
+            yield self._digest_block(first + number, data[at : at + BLOCK_BYTES])
 
-    def _put_block(self, data: Bytes, at: int, found: bytes, *, stays: bool) -> None:
-        if not self._has(found):
+    def _put_block(self, data: Bytes, at: int, block_digest: bytes, *, stays: bool) -> None:
+        if not self._has(block_digest):
             if stays:
                 self._mark(data, self.position, self.position + BLOCK_BYTES, at)
             else:
                 self.room()[:BLOCK_BYTES] = data[at : at + BLOCK_BYTES]
                 self._mark(self._slab, self.position, self.position + BLOCK_BYTES)
-        self.digests.append(found)
+        self.digests.append(block_digest)
         self.position += BLOCK_BYTES
         self._flush_full()
 
@@ -187,15 +187,15 @@ class BlockWriter:
         slab = self._slab
         assert slab is not None  # noqa: S101 - what was filled is in it
         written = slab[begin - self._window : self.position - self._window]
-        found = self._digest_block(len(self.digests), written)
+        block_digest = self._digest_block(len(self.digests), written)
         # The last one shares a page with the tail, which is always written.
-        if is_last or not self._has(found):
+        if is_last or not self._has(block_digest):
             self._mark(slab, begin, self.position)
-        self.digests.append(found)
+        self.digests.append(block_digest)
 
-    def _has(self, found: bytes) -> bool:
+    def _has(self, block_digest: bytes) -> bool:
         number = len(self.digests)
-        return number < len(self._old) and self._old[number] == found
+        return number < len(self._old) and self._old[number] == block_digest
 
     def _mark(self, memory: Bytes | None, begin: int, end: int, at: int = -1) -> None:
         """Remember the memory whose bytes the block writer's next flush writes to the file."""
@@ -218,7 +218,7 @@ class BlockWriter:
 
     def _flush(self, *, pad: bool = False) -> None:
         if pad and self._runs and self._file.is_direct:
-            # Whole pages; what is too much is cut off in the end.
+            # Whole pages; the excess is truncated in the end.
             last = self._runs[-1]
             stop = -(-last.end // PAGE) * PAGE
             last.memory[last.end : stop] = 0

@@ -38,24 +38,24 @@ def choose_packings(coded: Mapping[str, Coded], rules: Rules) -> dict[str, Packi
     Raises:
         EnvironmentFaultError: E326, a codec needs a package that is not there.
     """
-    found: dict[str, Packing] = {}
-    for name, one in coded.items():
+    packings: dict[str, Packing] = {}
+    for name, encoded in coded.items():
         codec = codec_for(display_name(name), rules) or codec_for(root_blob(name), rules)
-        if codec and _is_compressible(one.array) and _is_worth(one.array, codec):
-            chunk = choose_chunk_shape(one.array.shape, one.array.dtype.itemsize)
-            counts = (-(-n // part) for n, part in zip(one.array.shape, chunk, strict=True))
-            found[name] = Packing(codec, chunk, math.prod(counts))
-    return found
+        if codec and _is_compressible(encoded.array) and _is_worth(encoded.array, codec):
+            chunk = choose_chunk_shape(encoded.array.shape, encoded.array.dtype.itemsize)
+            counts = (-(-n // part) for n, part in zip(encoded.array.shape, chunk, strict=True))
+            packings[name] = Packing(codec, chunk, math.prod(counts))
+    return packings
 
 
 def choose_chunk_shape(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     """Choose the shape of an array's chunks to be compressed: about 1 MiB, whole last axes."""
     chunk = [1] * len(shape)
-    left = max(1, _CHUNK_BYTES // itemsize)
+    remaining = max(1, _CHUNK_BYTES // itemsize)
     for axis in reversed(range(len(shape))):
-        chunk[axis] = max(1, min(shape[axis], left))
-        left //= chunk[axis]
-        if left < 1 or chunk[axis] < shape[axis]:
+        chunk[axis] = max(1, min(shape[axis], remaining))
+        remaining //= chunk[axis]
+        if remaining < 1 or chunk[axis] < shape[axis]:
             break
     return tuple(chunk)
 

@@ -21,7 +21,7 @@ from jobrun.values.file_memory import release_pages
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 SLAB_BYTES = 1 << 24
-# Smaller pieces take no memory to speak of, and a small save has nothing else.
+# Smaller pieces are not worth a call: they hold little memory.
 _RELEASED_BYTES = 1 << 17
 MOST_SLABS = 4
 # A multiple of the size of a block.
@@ -86,16 +86,16 @@ def map_memory(size: int) -> mmap.mmap:
     ones: it takes half the time, and a sixth of the processor's.
     """
     if size >= _HUGE_PAGE_BYTES:
-        # Linux begins only such lengths where a huge page begins.
+        # Linux aligns a mapping to a huge page only if its length is a multiple of one.
         size = -(-size // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    # A program that a step starts has no use for it.
+    # MADV_DONTFORK: programs that steps start do not need this memory.
     for advice in ("MADV_DONTFORK", "MADV_HUGEPAGE"):
         if hasattr(mmap, advice):
             try:
                 memory.madvise(getattr(mmap, advice))
             except OSError:
-                # A kernel that does not know it: it was only advice.
+                # An old kernel does not know this advice, which is optional.
                 continue
     return memory
 
@@ -182,7 +182,7 @@ class FileWriter:
             except OSError as error:
                 if error.errno != errno.EINVAL or not self._direct:
                     raise
-                # The file system opens files for it and then does not do it.
+                # The file system accepts O_DIRECT on open and fails on write.
                 self._direct = not _set_direct(self._descriptor, on=False)
                 continue
             view, offset = view[count:], offset + count

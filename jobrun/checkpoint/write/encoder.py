@@ -52,7 +52,7 @@ from jobrun.values.blob_kinds import MOST_DIMENSIONS, Value
 from jobrun.values.structured_dtypes import same_dtype
 
 _DTYPE, _SHAPE, _STRIDES = attrgetter("dtype"), attrgetter("shape"), attrgetter("strides")
-# An array that is not in C order is copied into it so many bytes at a time.
+# An array that is not in C order is copied in portions of this many bytes.
 _PORTION_BYTES = 1 << 22
 # As ``EPOCH_TYPE``.
 _EPOCH = Struct("<q")
@@ -80,10 +80,10 @@ class _Gathered:
     order: AxisOrder
     names: list[str]
 
-    def takes(self, place: int, entry: Entry, dtype: DType) -> bool:
+    def takes(self, position: int, entry: Entry, dtype: DType) -> bool:
         """Return whether the next small array can be encoded together with this batch."""
         return (
-            self.first + self.count == place
+            self.first + self.count == position
             and entry.size_bytes == self.size_bytes
             and entry.shape == self.shape
             and entry.order == self.order
@@ -182,10 +182,10 @@ class FileEncoder:
         if packed:
             start = block_span(self.first, start + BLOCK_BYTES)[0]
         self._offsets, self._last = self.layout.places(start)
-        self.memory.place(self._offsets)
+        self.memory.locate(self._offsets)
         self.most_bytes = self._places(self._offsets, self._last + self._most_packed()).end
         self._front: Bytes | None = None
-        # With compression they are known only behind the chunks.
+        # With compression, known only after the chunks were written.
         self.parts: Parts | None = None
         if not packed:
             self._fixed = self._places(self._offsets, self._last)
@@ -194,18 +194,18 @@ class FileEncoder:
         entries = list(enumerate(self.layout.entries))
         self._names = [entry.name for _, entry in entries]
         self.types = digest_types(values, self._names)
-        self._encoded = [(index, one) for index, one in entries if one.name not in plain]
-        self._plain = [index for index, one in entries if one.name in plain]
+        self._encoded = [(index, entry) for index, entry in entries if entry.name not in plain]
+        self._plain = [index for index, entry in entries if entry.name in plain]
         self._dtypes = [plain[self._names[index]] for index in self._plain]
         self._shapes = [entries[index][1].shape for index in self._plain]
-        # Only with several axes is there more than one order.
+        # Only arrays with several axes can have different axis orders.
         self._deep = [at for at, shape in enumerate(self._shapes) if len(shape) > 1]
         self._orders = [entries[self._plain[at]][1].order for at in self._deep]
-        # Of the arrays that fitted last: equal ones have the same orders.
+        # The strides of the last arrays that fitted: arrays with equal strides have equal orders.
         self._strides: list[tuple[int, ...]] = []
         self._types: ArrayTypes | None = None
         self._steps = self._plan(plain)
-        gathered = (one.first for one in self._steps if isinstance(one, _Gathered))
+        gathered = (step.first for step in self._steps if isinstance(step, _Gathered))
         self.gathered = next((int(self._offsets[self.layout.order[at]]) for at in gathered), 0)
 
     def arrays(
@@ -222,33 +222,33 @@ class FileEncoder:
         """
         if len(values) != len(self._names):
             return None
-        # By whole lists: of ten thousand blobs each step counts.
-        found: list[Any] = list(map(values.get, self._names))
+        # Whole lists at a time: with ten thousand blobs a Python loop is slow.
+        arrays: list[Any] = list(map(values.get, self._names))
         if types is None or types is not self._types:
-            plain = [found[index] for index in self._plain] if self._encoded else found
+            plain = [arrays[index] for index in self._plain] if self._encoded else arrays
             if not self._fits(plain):
                 return None
             self._types = types
         for index, entry in self._encoded:
-            if found[index] is None:
+            if arrays[index] is None:
                 return None
-            coded = encode(found[index], entry.name)
-            found_type = (coded.kind, coded.dtype, coded.array.shape, coded.order)
-            if found_type != (entry.kind, entry.dtype, entry.shape, entry.order):
+            coded = encode(arrays[index], entry.name)
+            coded_type = (coded.kind, coded.dtype, coded.array.shape, coded.order)
+            if coded_type != (entry.kind, entry.dtype, entry.shape, entry.order):
                 return None
-            found[index] = coded.array
-        return found
+            arrays[index] = coded.array
+        return arrays
 
     def _fits(self, plain: list[Any]) -> bool:
         """Return whether arrays have the dtypes, shapes and axis orders this encoder is for."""
         if not set(map(type, plain)) <= {np.ndarray}:
             return False
-        # Without lists of what is compared: thousands of new tuples let Python look for garbage.
+        # Compared without lists: thousands of new tuples would trigger the garbage collector.
         if not all(map(eq, map(_SHAPE, plain), self._shapes)):
             return False
         dtypes = list(map(_DTYPE, plain))
         if not all(map(is_, dtypes, self._dtypes)):
-            # Equal ones may have other metadata.
+            # Equal dtypes may differ in metadata.
             if not all(map(same_dtype, dtypes, self._dtypes)):
                 return False
             self._dtypes = dtypes
@@ -281,7 +281,7 @@ class FileEncoder:
         """
         known = known or PreviousFile()
         if self._front is not None:
-            # The same in each file of the layout.
+            # The front is the same in each file of this layout.
             filling.put(self._front, known.digests)
         order = self.layout.order
         for step in self._steps:
@@ -293,7 +293,7 @@ class FileEncoder:
                 _put(filling, arrays[index], same)
             else:
                 filling.zero(int(self._offsets[order[step.first]]))
-                # The items of a file are in C order, those of copies in the order of their axes.
+                # Items in a file are in C order, items in copies in the order of their axes.
                 direct = adjacent if not step.order else None
                 piece = direct(step.names, step.size_bytes) if direct else None
                 if piece is not None:
@@ -385,7 +385,7 @@ class FileEncoder:
     def _plan(self, plain: Mapping[str, DType]) -> list[int | _Gathered]:
         """Plan how all blobs are encoded in file order: one by one, or small ones together."""
         steps: list[int | _Gathered] = []
-        for place, index in enumerate(self.layout.order):
+        for position, index in enumerate(self.layout.order):
             entry = self.layout.entries[index]
             if not entry.size_bytes or entry.packing:
                 continue
@@ -393,12 +393,12 @@ class FileEncoder:
             dtype = plain.get(entry.name)
             # numpy takes None for float64 where it compares dtypes.
             if dtype is None or not _can_be_gathered(entry):
-                steps.append(place)
-            elif isinstance(last, _Gathered) and last.takes(place, entry, dtype):
+                steps.append(position)
+            elif isinstance(last, _Gathered) and last.takes(position, entry, dtype):
                 last.count += 1
                 last.names.append(entry.name)
             else:
-                steps.append(_gather_from(place, entry, dtype))
+                steps.append(_gather_from(position, entry, dtype))
         return steps
 
 
@@ -421,8 +421,8 @@ def build_encoder(
     coded = {name: _coded(value, name) for name, value in values.items()}
     plain = {
         name: values[name].dtype
-        for name, one in coded.items()
-        if one.kind == "array" and is_reinterpreted(values[name].dtype)
+        for name, encoded in coded.items()
+        if encoded.kind == "array" and is_reinterpreted(values[name].dtype)
     }
     encoder = FileEncoder(coded, plain, choose_packings(coded, compression), origins or {}, values)
     arrays = encoder.arrays(values)
@@ -431,7 +431,7 @@ def build_encoder(
 
 
 def _coded(value: Value, name: str) -> Coded:
-    # The same as ``encode`` makes of it, in a third of the time.
+    # Fast path: the same result as ``encode``, in a third of the time.
     is_usual = (
         type(value) is np.ndarray
         and value.ndim <= MOST_DIMENSIONS
@@ -449,7 +449,7 @@ def _put(filling: BlockWriter, array: Array, same: Sequence[bytes]) -> None:
     if array.flags.c_contiguous:
         filling.put(flat_bytes(array), same)
         return
-    # Small parts of all axes but the last ones would make many calls.
+    # Split along the first axis only: smaller parts would need many more calls.
     rows = max(1, _PORTION_BYTES // max(1, array.nbytes // len(array)))
     for first in range(0, len(array), rows):
         filling.put(flat_bytes(array[first : first + rows]))
@@ -466,9 +466,9 @@ def _can_be_gathered(entry: Entry) -> bool:
     return bool(entry.shape) and size % ALIGNMENT == 0 and size < PAGED_BYTES
 
 
-def _gather_from(place: int, entry: Entry, dtype: DType) -> _Gathered:
+def _gather_from(position: int, entry: Entry, dtype: DType) -> _Gathered:
     """Start a batch of small arrays, to be encoded by one call, with its first array."""
-    return _Gathered(place, 1, dtype, entry.size_bytes, entry.shape, entry.order, [entry.name])
+    return _Gathered(position, 1, dtype, entry.size_bytes, entry.shape, entry.order, [entry.name])
 
 
 def _gather(filling: BlockWriter, step: _Gathered, arrays: list[Array]) -> None:
@@ -479,7 +479,7 @@ def _gather(filling: BlockWriter, step: _Gathered, arrays: list[Array]) -> None:
         # A block at a time: it is digested while it is in the processor's cache.
         count = min(len(arrays) - at, room.size // size, BLOCK_BYTES // size)
         if count == 0:
-            # It goes over the end of the slab.
+            # The next array crosses the end of the slab.
             _put(filling, arrays[at], ())
             at += 1
             continue

@@ -30,7 +30,7 @@ from jobrun.checkpoint.hdf5.value_digest import (
 from jobrun.values.blob_kinds import Value
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-# Types whose arrays show their bytes to others than numpy.
+# Type codes whose arrays export the buffer protocol.
 _SHOWN = frozenset(np.typecodes["AllInteger"] + np.typecodes["AllFloat"] + "?")
 
 
@@ -58,7 +58,7 @@ class MemoryDigests:
             elif entry.size_bytes:
                 self._rows.append(row)
 
-    def place(self, offsets: Numbers) -> None:
+    def locate(self, offsets: Numbers) -> None:
         """Find the values that are parts of each block, given the offsets of all in the file."""
         rows = np.array(self._rows, np.int64)
         rows = rows[np.argsort(offsets[rows], kind="stable")]
@@ -68,7 +68,7 @@ class MemoryDigests:
         self._bare = [entry.name for entry in entries]
         self._begin: list[int] = begin.tolist()
         self._end: list[int] = end.tolist()
-        # The values of each block, and where those end that no gap is between.
+        # The values of each block, and where each run of adjacent values ends.
         edges = np.arange(int(end.max(initial=0)) // BLOCK_BYTES + 2) * BLOCK_BYTES
         self._low: list[int] = np.searchsorted(end, edges[:-1], "right").tolist()
         self._high: list[int] = np.searchsorted(begin, edges[1:]).tolist()
@@ -111,7 +111,7 @@ class TakenDigests:
         self._begin, self._end, self._stop = plan._begin, plan._end, plan._stop
         self._low, self._high = plan._low, plan._high
         self._arrays = arrays
-        # Of arrays of which there were parts already: all their bytes.
+        # The whole memory of arrays of which a part was digested already, by row.
         self._memory: dict[int, memoryview] = {}
         self.values = values
 
@@ -136,23 +136,23 @@ class TakenDigests:
 
     def _digest_mixed(self, number: int, written: Bytes, *, whole: bool) -> bytes:
         content, file = xxhash.xxh3_128(), written.data
-        update, begins, ends = content.update, self._begin, self._end
+        update, begin_offsets, end_offsets = content.update, self._begin, self._end
         row, high = self._low[number], self._high[number]
         begin = at = number * BLOCK_BYTES
         end = begin + written.size
         while row < high:
-            first = begins[row]
+            first = begin_offsets[row]
             if first > at:
                 update(file[at - begin : first - begin])
                 at = first
             stop = min(self._stop[row], high)
-            last = stop - (ends[stop - 1] > end)
+            last = stop - (end_offsets[stop - 1] > end)
             if whole and first == at and last > row + 1:
                 # A loop in C: of thousands of arrays each step counts.
                 deque(map(update, self._arrays[row:last]), 0)
-                at, row = ends[last - 1], last
+                at, row = end_offsets[last - 1], last
                 continue
-            piece_end = min(ends[row], end)
+            piece_end = min(end_offsets[row], end)
             update(self._bytes(row, at, piece_end))
             at, row = piece_end, row + 1
         if at < end:
@@ -191,7 +191,7 @@ def digest_types(values: Mapping[str, Value], names: Sequence[str]) -> str:
 def _words_of(value: Value, known: dict[Any, TypeWords]) -> TypeWords:
     if type(value) is not np.ndarray or value.dtype.isbuiltin == 0:
         return type_words(value)
-    # By what makes them equal: thousands of arrays have few types.
+    # Cached by all that the words depend on: thousands of arrays have few types.
     dtype = value.dtype
     key = (dtype.str, dtype.type, dtype.metadata and id(dtype), value.shape, value.strides)
     if key not in known:

@@ -27,10 +27,10 @@ from jobrun.core.files.disk import create_file
 from jobrun.core.files.file_lock import try_lock
 from jobrun.core.system_calls import advise_needed
 
-# Of blocks that would not be written one in so many is read and compared, in turn: a disk that
-# forgets is noticed.
+# One unchanged block in this many is read back and compared in each save, in turn, so that a
+# disk that loses data is noticed.
 _SCRUB_EVERY = 64
-# So many epochs may share a block.
+# The most epochs that may share a block.
 _MOST_SHARED = 8
 # ioctl_ficlonerange(2).
 _FICLONE = 0x40049409
@@ -96,7 +96,7 @@ def share_blocks(
         fcntl.ioctl(target, _FICLONE, source)
     except OSError:
         return None
-    return [b"" if (n + turn) % _MOST_SHARED == 0 else one for n, one in enumerate(digests)]
+    return [b"" if (n + turn) % _MOST_SHARED == 0 else digest for n, digest in enumerate(digests)]
 
 
 def known_digests(descriptor: int, layout: str, parts: Parts, turn: int) -> list[bytes]:

@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Names = tuple[str, ...]
 
-# So much is copied before another thread is let to choose what comes next.
+# Bytes copied in one turn; after it another thread may choose what is copied next.
 _TURN_BYTES = 1 << 20
 _TURN_BLOBS = 1 << 10
 
@@ -60,10 +60,10 @@ class Arena:
         self._places: dict[str, Array] = {}
         self._offsets: dict[str, int] = {}
         self._small: frozenset[str] = frozenset()
-        # Of the turns of small arrays.
+        # For each turn of small arrays: its runs, and the arrays' copies.
         self._runs: dict[Names, list[_Run]] = {}
         self._copies: dict[Names, dict[str, Array]] = {}
-        # Names that were asked for, and their copies as one piece; by the identity of the names.
+        # Copies as one piece of memory, by the identity of the sequence of names requested.
         self._pieces: dict[int, tuple[Sequence[str], int, Bytes | None]] = {}
         self._key: object = None
         self._lead_bytes = 0
@@ -85,11 +85,11 @@ class Arena:
         """
         self._places, self._pieces, self._copies = {}, {}, {}
         self._key, self._lead_bytes = key, lead_bytes
-        small = [name for name, one in arrays.items() if one.nbytes < PAGED_BYTES]
-        large = [name for name, one in arrays.items() if one.nbytes >= PAGED_BYTES]
+        small = [name for name, value in arrays.items() if value.nbytes < PAGED_BYTES]
+        large = [name for name, value in arrays.items() if value.nbytes >= PAGED_BYTES]
         self._offsets, needed_bytes = _layout({n: arrays[n] for n in (*small, *large)}, lead_bytes)
         if needed_bytes > self.size_bytes:
-            # The old one first: never both.
+            # Freed first: never hold both at once.
             self._memory = None
             self._memory = map_memory(needed_bytes)
             self.size_bytes = needed_bytes
@@ -134,7 +134,7 @@ class Arena:
         """
         known = self._pieces.get(id(names))
         if known is None or known[1] != size_bytes:
-            # They are kept, so that no others get their identity.
+            # The entry holds the names, so no other object can get their id.
             known = self._pieces[id(names)] = names, size_bytes, self._piece(names, size_bytes)
         return known[2]
 
@@ -154,7 +154,7 @@ class Arena:
             try:
                 deque(map(memory.write, map(arrays.__getitem__, run.names)), 0)
             except (ValueError, BufferError):
-                # A dtype, such as that of dates, or an order, that is not shown as bytes.
+                # A dtype (such as datetime64) or an axis order without the buffer protocol.
                 pass
             else:
                 if memory.tell() == run.end:

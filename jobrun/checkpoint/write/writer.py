@@ -44,7 +44,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.checkpoint_policy import Rules
 from jobrun.values.blob_kinds import Value
 
-# From this length on, a thread and writing past the page cache are worth their beginning.
+# From this length on, a writing thread and O_DIRECT are worth their set-up.
 _LARGE_BYTES = 1 << 20
 
 
@@ -96,10 +96,10 @@ class NodeWriter:
         self._lock = threading.Lock()
         self._pool = SlabPool()
         self._program: FileEncoder | None = None
-        # Of the blocks of the last file, which was one of the program's; and of its values.
+        # Digests of the blocks and values of the last file that ``_program`` encoded.
         self._digests: Sequence[bytes] = ()
         self._values: Sequence[bytes] = ()
-        # That file, as long as the next one may share its blocks; -1 for none.
+        # Descriptor of that file while the next one may share its blocks; -1 for none.
         self._last = -1
         self._may_share = True
 
@@ -173,18 +173,18 @@ class NodeWriter:
             with disk_faults("E313", f"write {path}", place=folder, needed_bytes=end):
                 known = PreviousFile(unchanged, self._digests if program is before else ())
                 save = _Save(program, memory, arrays, epoch, run_id, known, adjacent, over_removed)
-                # Whatever happens now, the last file is no longer that of these digests.
+                # Forgotten first: if this save fails, they no longer describe the last file.
                 self._digests = self._values = ()
-                made = self._write(path, save)
-                self._digests, self._values = made.digests, memory.values
+                written = self._write(path, save)
+                self._digests, self._values = written.digests, memory.values
         return StoredFile(
             node=self._node,
             name=name,
-            size_bytes=made.size_bytes,
-            digest=userblock.sha256(made.block),
+            size_bytes=written.size_bytes,
+            digest=userblock.sha256(written.block),
             seconds=time.perf_counter() - started,
-            sync_seconds=made.sync_s,
-            written_bytes=made.handed_bytes,
+            sync_seconds=written.sync_s,
+            written_bytes=written.handed_bytes,
         )
 
     def close(self) -> None:
@@ -227,7 +227,7 @@ class NodeWriter:
             filled, digests, handed_bytes = self._fill(descriptor, save, old)
             block = self._seal(descriptor, save, filled)
             reach("checkpoint.file-written")
-            # Once: after a failure the kernel may have dropped the bytes, and would say yes.
+            # Not retried: after a failure the kernel may drop the pages and then report success.
             synced = time.perf_counter()
             sync_file(descriptor)
             sync_s = time.perf_counter() - synced
@@ -256,14 +256,14 @@ class NodeWriter:
         return old or ()
 
     def __del__(self) -> None:
-        # Nobody closed it; there may be no more to it than a constructor that was cut short.
+        # It was not closed; after an interrupted constructor attributes may be missing.
         with contextlib.suppress(AttributeError, OSError):
             self._let_go()
 
     def _let_go(self) -> None:
         last, self._last = self._last, -1
         if last >= 0:
-            # A close that fails has closed all the same: it must not be tried again.
+            # A failed close has closed the descriptor all the same: it must not be retried.
             os.close(last)
 
     def _fill(
@@ -313,7 +313,7 @@ class NodeWriter:
         if is_large:
             page = aligned(userblock.SIZE)
             page[...] = np.frombuffer(block, np.uint8)
-        # Last: without it the file is none, however much of it there is.
+        # Written last: without its user block the file is no checkpoint.
         FileWriter(descriptor, direct=is_large).write(page, 0)
         os.ftruncate(descriptor, filled.end)
         return block

@@ -271,7 +271,7 @@ def build_run_options(run_dir: Path, given: Mapping[str, Any], shell: Shell) -> 
         trust=given.get("trust", False),
         max_failures=given.get("max_failures", 3),
         places=tuple(given.get("places", ())),
-        given=given.get("given", ()),
+        command_words=given.get("given", ()),
         notify=_notify_targets(given.get("notify", ())),
         listeners=tuple(given.get("listeners", ())),
         keep=shared.keep if shared is not None else None,

@@ -33,7 +33,7 @@ def set_blas_threads(count: int) -> None:
         for library in _blas_libraries():
             library.set_num_threads(count)
             if library.internal_api == "mkl":
-                # The call above holds for this thread only, and tasks have threads of their own.
+                # The call above is for this thread only, and tasks run in other threads.
                 library.dynlib.MKL_Set_Num_Threads(count)
 
 
@@ -75,12 +75,12 @@ def _blas_libraries() -> list[Any]:
 
     Each has ``internal_api`` (``openblas``, ``mkl`` …) and the calls of ``threadpoolctl``.
     """
-    # Milliseconds, which ``validate`` need not spend.
+    # Lazy: the import takes milliseconds that ``validate`` can save.
     from threadpoolctl import ThreadpoolController  # noqa: PLC0415
 
     try:
-        found = ThreadpoolController().select(user_api="blas").lib_controllers
+        libraries = ThreadpoolController().select(user_api="blas").lib_controllers
     except OSError:
         # On Linux it reads /proc, which a container may not have.
         return []
-    return sorted(found, key=lambda library: str(library.filepath))
+    return sorted(libraries, key=lambda library: str(library.filepath))

@@ -42,16 +42,16 @@ from jobrun.runner.identity.data_fingerprints import literal_text
 from jobrun.runner.identity.environment import find_versions
 from jobrun.runtime.context.imported_code import INSTALLED
 
-# Its version is recorded by itself.
+# jobrun itself is not digested: its version is recorded.
 _OWN = "jobrun"
 _BYTECODE_HEADER_BYTES = 16
 _SCRIPTS = frozenset({".bash", ".jl", ".m", ".pl", ".py", ".r", ".rb", ".sh"})
-# Calls that import a module by its name; and by the path of its file.
+# Functions that import a module by name, and by the path of its file.
 _IMPORTS = frozenset({"import_module", "__import__"})
 _PATH_IMPORTS = frozenset(
     {"spec_from_file_location", "SourceFileLoader", "SourcelessFileLoader", "run_path"}
 )
-# In the order in which Python looks for them.
+# In the order in which Python searches.
 _SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)
 
 
@@ -142,7 +142,7 @@ class _ImportWalker:
         """Add the digest of a source file to the job's code digests, under the file's name."""
         known = self.sources.get(name)
         if known not in (None, digest):
-            # Two folders of included files have a module of one name.
+            # Modules of the same name in two folders of included files.
             both = "".join(sorted((known, digest)))
             digest = f"sha256:{hashlib.sha256(both.encode()).hexdigest()}"
         self.sources[name] = digest
@@ -162,32 +162,32 @@ class _ImportWalker:
             if (name, base) in self._seen:
                 continue
             self._seen.add((name, base))
-            found = self._found(name, base, only_below=only_below)
-            if found is not None and found.file is not None:
-                digest = self.files[os.path.realpath(found.file)] = digest_file(found.file)
+            location = self._locate(name, base, only_below=only_below)
+            if location is not None and location.file is not None:
+                digest = self.files[os.path.realpath(location.file)] = digest_file(location.file)
                 self.add(shown if shown and name == module else name, digest)
-                waiting += self._imports(name, found, base)
+                waiting += self._imports(name, location, base)
         if shown and shown not in self.sources:
-            # Another callable of the same module came first.
-            found = self._found(module, base, only_below=only_below)
-            if found is not None and found.file is not None:
-                self.add(shown, digest_file(found.file))
+            # The module was followed before, for another callable.
+            location = self._locate(module, base, only_below=only_below)
+            if location is not None and location.file is not None:
+                self.add(shown, digest_file(location.file))
 
-    def _found(self, name: str, base: Path, *, only_below: bool) -> Module | None:
+    def _locate(self, name: str, base: Path, *, only_below: bool) -> Module | None:
         """Find a module to digest; return None if it is Python's or an installed package's."""
-        found = find_module(name, base)
-        if found is None or found.file is None or found.file.is_relative_to(base):
-            return found
+        location = find_module(name, base)
+        if location is None or location.file is None or location.file.is_relative_to(base):
+            return location
         top = name.partition(".")[0]
         if only_below or top == _OWN or top in sys.stdlib_module_names:
             return None
-        if _is_installed(found.file):
-            self.installed.add(found.file)
+        if _is_installed(location.file):
+            self.installed.add(location.file)
             return None
-        return found
+        return location
 
-    def _imports(self, name: str, found: Module, base: Path) -> Iterator[str]:
-        file = found.file
+    def _imports(self, name: str, location: Module, base: Path) -> Iterator[str]:
+        file = location.file
         if file is None:
             return
         try:
@@ -196,7 +196,7 @@ class _ImportWalker:
             return
         is_package = file.name.partition(".")[0] == "__init__"
         imports = _imports_of(data, name, is_package, file.suffix)
-        yield from (part for one in imports.names for part in _with_packages(one))
+        yield from (part for imported in imports.names for part in _with_packages(imported))
         for prefix in imports.computed:
             yield from _list_candidates(prefix, name, base)
 
@@ -204,11 +204,11 @@ class _ImportWalker:
 def _list_candidates(prefix: str, name: str, base: Path) -> Iterator[str]:
     """Yield all modules that an import with a computed name may load, to digest their code."""
     package = prefix or name.partition(".")[0]
-    found = find_module(package, base)
-    if found is None or (found.file is not None and _is_installed(found.file)):
+    location = find_module(package, base)
+    if location is None or (location.file is not None and _is_installed(location.file)):
         return
-    if found.search:
-        yield from list_modules(found.search, package)
+    if location.search:
+        yield from list_modules(location.search, package)
     else:
         yield from list_modules((base,))
 
@@ -236,7 +236,7 @@ def _imports_of(data: bytes, module: str, is_package: bool, suffix: str) -> _Imp
     try:
         tree = ast.parse(data)
     except (SyntaxError, ValueError, RecursionError):
-        # Importing it will say where.
+        # A syntax error: the import reports where.
         return _Imports(())
     names: list[str] = []
     computed: list[str] = []
@@ -251,7 +251,7 @@ def _imports_of(data: bytes, module: str, is_package: bool, suffix: str) -> _Imp
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = _absolute(package, node.module or "", node.level)
-            # What is imported from a package may be a module of it.
+            # A name imported from a package may be one of its modules.
             names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Call) and _name_of(node.func) in _PATH_IMPORTS:
             computed.append("")
@@ -308,13 +308,16 @@ def _bytecode_imports(data: bytes, package: str) -> Iterator[str]:
             continue
         waiting += code.co_consts
         base = ""
-        for one in dis.get_instructions(code):
-            if one.opname == "IMPORT_NAME":
-                base = str(one.argval)
+        for instruction in dis.get_instructions(code):
+            if instruction.opname == "IMPORT_NAME":
+                base = str(instruction.argval)
                 yield from (base, f"{package}.{base}")
-            elif one.opname == "IMPORT_FROM":
-                yield from (f"{base}.{one.argval}", f"{package}.{base}.{one.argval}")
-                yield f"{package}.{one.argval}"
+            elif instruction.opname == "IMPORT_FROM":
+                yield from (
+                    f"{base}.{instruction.argval}",
+                    f"{package}.{base}.{instruction.argval}",
+                )
+                yield f"{package}.{instruction.argval}"
 
 
 def _with_packages(name: str) -> Iterator[str]:
@@ -335,13 +338,13 @@ def _digest_scripts(step: RunProgram, folder: Path, walk: _ImportWalker) -> dict
     """Digest the scripts that a step starts a program with, and modules that they import."""
     texts = [text for word in step.command if (text := literal_text(word))]
     words = [word for text in texts for word in _shell_words(text)] if step.shell else texts
-    found = digest_scripts(words, folder)
-    for name, digest in found.items():
+    digests = digest_scripts(words, folder)
+    for name, digest in digests.items():
         path = folder / name
         walk.files[os.path.realpath(path)] = digest
         if path.suffix.lower() == ".py":
             walk.follow(path.stem, path.parent, shown=name, only_below=True)
-    return found
+    return digests
 
 
 def _shell_words(line: str) -> list[str]:
@@ -357,12 +360,12 @@ def find_source(module: str, folder: Path) -> Source | None:
     Returns:
         None when there is no such module.
     """
-    found = find_module(module, folder)
-    if found is None:
+    location = find_module(module, folder)
+    if location is None:
         return None
-    if found.file is None:
+    if location.file is None:
         return Source(None)
-    return Source(found.file, digest_file(found.file))
+    return Source(location.file, digest_file(location.file))
 
 
 def find_module(module: str, folder: Path) -> Module | None:
@@ -371,19 +374,19 @@ def find_module(module: str, folder: Path) -> Module | None:
     The search is Python's: a regular package or a file in the folder, then what ``sys.path`` and
     the finders of editable installs know, then namespace packages.
     """
-    top, *rest = module.split(".")
-    found = _in_directories((folder,), top)
-    if found is None or found.file is None:
+    top, *names = module.split(".")
+    location = _in_directories((folder,), top)
+    if location is None or location.file is None:
         installed = _installed(top)
-        if found is None or (installed is not None and installed.file is not None):
-            found = installed
+        if location is None or (installed is not None and installed.file is not None):
+            location = installed
         elif installed is not None:
-            found = Module(None, (*found.search, *installed.search))
-    for part in rest:
-        if found is None:
+            location = Module(None, (*location.search, *installed.search))
+    for part in names:
+        if location is None:
             return None
-        found = _in_directories(found.search, part)
-    return found
+        location = _in_directories(location.search, part)
+    return location
 
 
 def list_modules(search: Sequence[Path], name: str = "") -> dict[str, Path]:
@@ -394,8 +397,8 @@ def list_modules(search: Sequence[Path], name: str = "") -> dict[str, Path]:
         name: The name of the package; empty for modules that are in none, of which only those
             directly in the directories count.
     """
-    found: dict[str, Path] = {}
-    waiting = [(Path(one), name) for one in search]
+    modules: dict[str, Path] = {}
+    waiting = [(Path(root), name) for root in search]
     while waiting:
         directory, package = waiting.pop()
         for path in sorted(directory.iterdir()) if directory.is_dir() else ():
@@ -405,19 +408,19 @@ def list_modules(search: Sequence[Path], name: str = "") -> dict[str, Path]:
                 waiting.append((path, f"{package}.{path.name}"))
             elif suffix in _SUFFIXES and stem.isidentifier():
                 full = ".".join(part for part in (package, stem) if part and part != "__init__")
-                found.setdefault(full, path)
-    return found
+                modules.setdefault(full, path)
+    return modules
 
 
 def digest_scripts(words: Iterable[str], folder: Path) -> dict[str, str]:
     """Digest the scripts that a program's command line names; return digests by path."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for word in words:
         path = folder / word
         inside = not Path(word).is_absolute() and ".." not in Path(word).parts
         if inside and path.suffix.lower() in _SCRIPTS and path.is_file():
-            found[f"./{Path(word)}"] = digest_file(path)
-    return found
+            digests[f"./{Path(word)}"] = digest_file(path)
+    return digests
 
 
 def digest_file(path: Path) -> str:
@@ -443,15 +446,15 @@ def _in_directories(search: Sequence[Path], name: str) -> Module | None:
 
 
 def _installed(top: str) -> Module | None:
-    # Only of the top package: looking up a module inside it would import it.
+    # Only the top package: ``find_spec`` of a module inside it would import the package.
     try:
         spec = importlib.util.find_spec(top)
     except (ImportError, ValueError):
-        # The latter for a module without a spec, such as __main__.
+        # ValueError: the loaded module has no ``__spec__``, such as ``__main__``.
         return None if sys.modules.get(top) is None else Module(None)
     if spec is None:
         return None
-    search = tuple(Path(one) for one in spec.submodule_search_locations or ())
+    search = tuple(Path(location) for location in spec.submodule_search_locations or ())
     file = Path(spec.origin) if spec.has_location and spec.origin else None
     archive = getattr(spec.loader, "archive", None)
     if file is not None and not file.is_file():

@@ -50,10 +50,10 @@ def digest_value(value: Any) -> str:
     if is_tree(value):
         return _digest_tree(value)
     try:
-        form = encode_json(value, "a constant")
+        encoded = encode_json(value, "a constant")
     except TaskFailedError:
         return ""
-    return f"sha256:{hashlib.sha256(json.dumps(form).encode()).hexdigest()}"
+    return f"sha256:{hashlib.sha256(json.dumps(encoded).encode()).hexdigest()}"
 
 
 def _digest_tree(value: Any) -> str:

@@ -19,7 +19,7 @@ from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import DataFile, Load, RunProgram, Save
 from jobrun.graph.types import Job, TaskGroup
 
-# A whole file up to this size is read; of a larger one, this much at each end.
+# Files up to this size are read as a whole; of larger ones, this many bytes at each end.
 _WHOLE_BYTES = 64 << 20
 _END_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 20

@@ -60,15 +60,15 @@ def find_data_files(job: Job, folder: Path) -> dict[str, Load]:
         if isinstance(step, Save)
         for file in step.files
     }
-    found: dict[str, Load] = {}
+    loads: dict[str, Load] = {}
     for step in steps:
         if not isinstance(step, Load):
             continue
         for file in step.files:
             path = literal_path(file, folder)
             if path is not None and path not in written:
-                found.setdefault(Path(os.path.relpath(path, folder)).as_posix(), step)
-    return dict(sorted(found.items()))
+                loads.setdefault(Path(os.path.relpath(path, folder)).as_posix(), step)
+    return dict(sorted(loads.items()))
 
 
 def pin_data(job: Job, folder: Path) -> dict[str, Pin]:
@@ -79,8 +79,10 @@ def pin_data(job: Job, folder: Path) -> dict[str, Pin]:
     """
     files = find_data_files(job, folder)
     missing = [
-        Fault("E372", f"no data file {name}", "put it there, and pin it then", one.origin, one.path)
-        for name, one in files.items()
+        Fault(
+            "E372", f"no data file {name}", "put it there, and pin it then", step.origin, step.path
+        )
+        for name, step in files.items()
         if not Path(folder, name).is_file()
     ]
     if missing:
@@ -94,9 +96,9 @@ def write_lock(path: Path, pins: Mapping[str, Pin]) -> None:
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
     """
-    form = {"format": _FORMAT, "files": {name: asdict(one) for name, one in pins.items()}}
+    content = {"format": _FORMAT, "files": {name: asdict(pin) for name, pin in pins.items()}}
     with disk_faults("E354", f"write {path.name}"):
-        write_file(path, json.dumps(form, indent=2).encode() + b"\n")
+        write_file(path, json.dumps(content, indent=2).encode() + b"\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,7 @@ def require_locked(authored: Authored, job: Job) -> tuple[Fault, ...]:
 
 
 def _is_same(path: Path, pin: Pin) -> bool:
-    # A file of another length need not be read.
+    # A different length is a difference already: the file need not be read.
     return path.stat().st_size == pin.size_bytes and _pin(path) == pin
 
 

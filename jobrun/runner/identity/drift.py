@@ -28,11 +28,11 @@ Kind = Literal["safe", "declared safe", "numerics", "semantic"]
 _Path = tuple[str | int, ...]
 
 _ABSENT = object()
-# What a change below these keys alters is when the run ends, what it keeps, and what it
-# reports; never a bit of the state.
+# A change below these keys alters when the run ends, what it keeps, and what it reports;
+# never a bit of the state.
 _SAFE_KEYS = frozenset(
     {
-        # A value is kept exactly, or refused by name.
+        # Safe: a value is stored exactly, or refused by name.
         "adapt",
         "stop",
         "metrics",
@@ -47,13 +47,13 @@ _SAFE_KEYS = frozenset(
         "listeners",
     }
 )
-# What runs after the last epoch computes none.
+# Safe: groups after the last epoch compute no state.
 _END_KEYS = frozenset({"download", "exit"})
 _END_FIELDS = (
     "download", "exit", "nets", "expect", "checkpoint.upload", "graph.download", "graph.exit",
     "graph.expect",
 )  # fmt: skip
-# What becomes of a task that fails: a group run that ends well has the same bits.
+# Safe: they decide what a failure of a task means; a group run that succeeds has the same bits.
 _SAFE_TASK_KEYS = frozenset({"timeout", "retry", "on_error"})
 _SAFE_PARAM_KEYS = frozenset({"help", "min", "max", "choices", "drift"})
 
@@ -133,7 +133,7 @@ def compare_data(
 def compare_numerics(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
     """Compare recorded and present numpy, BLAS and CPU, which decide the last bits of results."""
     keys: list[tuple[str, Kind]] = [(key, "numerics") for key in NUMERIC_KEYS]
-    # It stores and reads bits, and makes none.
+    # h5py stores and reads bits, and computes none.
     keys.append(("h5py", "safe"))
     changes = tuple(
         Change(
@@ -146,7 +146,7 @@ def compare_numerics(before: Mapping[str, Any], after: Mapping[str, Any]) -> tup
         if numeric_value(before, key) not in (None, numeric_value(after, key))
     )
     new = after.get(LIBRARY_VARIABLES, {})
-    # Runs of older versions have none.
+    # Runs of older versions have not recorded it.
     old = before.get(LIBRARY_VARIABLES, new)
     names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
     return changes + tuple(
@@ -207,9 +207,9 @@ def require_no_drift(
         if mend:
             faults = [replace(fault, mend=mend) for fault in faults]
         elif faults:
-            # Once, at the end: one command accepts all of them.
+            # The commands are suggested once, at the end: one command accepts all of the changes.
             faults[-1] = replace(faults[-1], mend=_choices(faults[-1].mend, plain, commands))
-        faults += [one for change in refused for one in explained.get(change.field, ())]
+        faults += [fault for change in refused for fault in explained.get(change.field, ())]
         raise DriftError(*dict.fromkeys(faults))
     return changes
 
@@ -232,10 +232,10 @@ def _differences(before: Any, after: Any, path: _Path) -> Iterator[tuple[_Path, 
             old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
             yield from _differences(old, new, (*path, key))
     elif isinstance(before, list) and isinstance(after, list):
-        for place in range(max(len(before), len(after))):
-            old = before[place] if place < len(before) else _ABSENT
-            new = after[place] if place < len(after) else _ABSENT
-            yield from _differences(old, new, (*path, place))
+        for index in range(max(len(before), len(after))):
+            old = before[index] if index < len(before) else _ABSENT
+            new = after[index] if index < len(after) else _ABSENT
+            yield from _differences(old, new, (*path, index))
     elif type(before) is not type(after) or before != after:
         yield path, before, after
 
@@ -243,7 +243,7 @@ def _differences(before: Any, after: Any, path: _Path) -> Iterator[tuple[_Path, 
 def _param_changes(recorded: LoadedSpec, present: LoadedSpec) -> Iterator[Change]:
     for name in {**recorded.params, **present.params}:
         if name in recorded.secrets or name in present.secrets:
-            # Their digests are compared.
+            # Compared by their digests.
             continue
         old = recorded.params.get(name, _ABSENT)
         new = present.params.get(name, _ABSENT)
@@ -262,10 +262,12 @@ def _moves_safe_points(path: _Path, *values: Any) -> bool:
     In which order the numbers of an array lie decides in which order they are added.
     """
     if path == ("checkpoint",):
-        found = [one.get("every") for one in values if isinstance(one, dict)]
+        settings = [
+            checkpoint.get("every") for checkpoint in values if isinstance(checkpoint, dict)
+        ]
     else:
-        found = list(values) if path == ("checkpoint", "every") else []
-    return any("record" in str(one) for one in found)
+        settings = list(values) if path == ("checkpoint", "every") else []
+    return any("record" in str(setting) for setting in settings)
 
 
 def _kind(path: _Path) -> Kind:

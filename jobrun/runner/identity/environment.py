@@ -24,8 +24,8 @@ from jobrun.runner.identity.blas_libraries import describe_blas
 from jobrun.runtime.context.imported_code import INSTALLED
 from jobrun.version import __version__
 
-# What decides how libraries round, in which order they add, and of which dtype their numbers are.
-# What callables set is saved with each epoch, see ``runtime/context/library_settings.py``.
+# Variables that decide how libraries round, in which order they add, and which dtypes they use.
+# Settings made by callables are saved with each epoch, see ``runtime/context/library_settings.py``.
 _LIBRARY_VARIABLES = (
     "ATEN_CPU_CAPABILITY",
     "CUBLAS_WORKSPACE_CONFIG",
@@ -53,7 +53,7 @@ def describe_environment() -> dict[str, Any]:
         "jobrun": __version__,
         "python": platform.python_version(),
         "numpy": _imported_version("numpy"),
-        # Of numbers alone, checkpoints are written without it.
+        # By its files first: checkpoints of numbers only do not import h5py.
         "h5py": find_version("h5py") or _imported_version("h5py"),
         **describe_blas(),
         "processors": usable_cpus(),
@@ -84,7 +84,7 @@ def find_versions(files: Iterable[Path]) -> tuple[dict[str, str], dict[str, Path
         )
     if not by_site:
         return {}, {}
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     unowned: dict[str, Path] = {}
     known = _distributions(by_site)
     waiting: list[str] = []
@@ -95,10 +95,10 @@ def find_versions(files: Iterable[Path]) -> tuple[dict[str, str], dict[str, Path
     while waiting:
         name = waiting.pop()
         info = known.get(name)
-        if info is not None and name not in found:
-            found[name] = _recorded_version(info)
+        if info is not None and name not in versions:
+            versions[name] = _recorded_version(info)
             waiting += _list_required(info)
-    return found, unowned
+    return versions, unowned
 
 
 def find_version(package: str) -> str:
@@ -106,18 +106,18 @@ def find_version(package: str) -> str:
 
     From the name of its metadata directory: to import a package takes much longer.
     """
-    for place in sys.path:
-        if INSTALLED.isdisjoint(Path(place).parts):
+    for directory in sys.path:
+        if INSTALLED.isdisjoint(Path(directory).parts):
             continue
         with contextlib.suppress(OSError):
-            for name in os.listdir(place):  # noqa: PTH208 - hundreds of names
+            for name in os.listdir(directory):  # noqa: PTH208 - hundreds of names
                 if name.startswith(f"{package}-") and name.endswith(".dist-info"):
                     return name.removeprefix(f"{package}-").removesuffix(".dist-info")
     return ""
 
 
 def _imported_version(package: str) -> str:
-    # Not from the metadata of packages, whose readers take longer to import than numpy.
+    # Not by importlib.metadata, whose import takes longer than numpy's.
     with contextlib.suppress(ImportError):
         return str(importlib.import_module(package).__version__)
     return ""
@@ -126,19 +126,19 @@ def _imported_version(package: str) -> str:
 def _cpu_features() -> list[str]:
     numpy = importlib.import_module("numpy")
     with contextlib.suppress(KeyError, TypeError):
-        found = numpy.show_config(mode="dicts")["SIMD Extensions"]["found"]
-        return sorted(str(name) for name in found)
+        features = numpy.show_config(mode="dicts")["SIMD Extensions"]["found"]
+        return sorted(str(name) for name in features)
     return []
 
 
 def _distributions(sites: Iterable[Path]) -> dict[str, Path]:
     """Find the metadata directory of each installed distribution by name, in path order."""
-    places = dict.fromkeys([*(Path(one) for one in sys.path if one), *sites])
+    directories = dict.fromkeys([*(Path(entry) for entry in sys.path if entry), *sites])
     known: dict[str, Path] = {}
-    for place in places:
-        if INSTALLED.isdisjoint(place.parts) or not place.is_dir():
+    for directory in directories:
+        if INSTALLED.isdisjoint(directory.parts) or not directory.is_dir():
             continue
-        for info in sorted((*place.glob("*.dist-info"), *place.glob("*.egg-info"))):
+        for info in sorted((*directory.glob("*.dist-info"), *directory.glob("*.egg-info"))):
             known.setdefault(_normal(info.name.partition("-")[0].removesuffix(".egg")), info)
     return known
 
@@ -146,12 +146,12 @@ def _distributions(sites: Iterable[Path]) -> dict[str, Path]:
 def _owners(known: Mapping[str, Path], site: Path, names: set[str]) -> tuple[set[str], set[str]]:
     """Return the installed packages that own given files, and the files without an owner."""
     owners: set[str] = set()
-    left = {name: f"\n{name},".encode() for name in names}
+    unowned = {name: f"\n{name},".encode() for name in names}
     tops = {_normal(name.partition("/")[0].partition(".")[0]) for name in names}
-    # Most distributions have the name of their package.
+    # Likely owners first: most distributions have the name of their package.
     likely = sorted(known.items(), key=lambda item: item[0] not in tops)
     for name, info in likely:
-        if not left:
+        if not unowned:
             break
         if info.parent != site:
             continue
@@ -159,20 +159,22 @@ def _owners(known: Mapping[str, Path], site: Path, names: set[str]) -> tuple[set
             listed = b"\n" + (info / "RECORD").read_bytes()
         except OSError:
             continue
-        here = {one for one, line in left.items() if line in listed}
+        here = {file_name for file_name, line in unowned.items() if line in listed}
         if here:
             owners.add(name)
-            left = {one: line for one, line in left.items() if one not in here}
-    if left:
-        # Installed without a list of files, as by some systems' package managers.
+            unowned = {
+                file_name: line for file_name, line in unowned.items() if file_name not in here
+            }
+    if unowned:
+        # Packages without a RECORD file, as installed by some systems' package managers.
         from importlib.metadata import packages_distributions  # noqa: PLC0415 - seldom
 
         by_top = packages_distributions()
-        for one in tuple(left):
-            if tops_of := by_top.get(one.partition("/")[0].partition(".")[0]):
+        for file_name in tuple(unowned):
+            if tops_of := by_top.get(file_name.partition("/")[0].partition(".")[0]):
                 owners.update(map(_normal, tops_of))
-                del left[one]
-    return owners, set(left)
+                del unowned[file_name]
+    return owners, set(unowned)
 
 
 def _recorded_version(info: Path) -> str:
@@ -182,7 +184,7 @@ def _recorded_version(info: Path) -> str:
 
         version = installed(info.name.removesuffix(".egg-info"))
     if (info / "direct_url.json").is_file():
-        # Built from a folder or a repository: the same version may be other code.
+        # Built from a folder or a repository: the same version may have different code.
         version += f" {_code_digest(info)}"
     return version
 
@@ -204,9 +206,9 @@ def _list_required(info: Path) -> Iterator[str]:
         except OSError:
             continue
         for line in text.partition("\n\n")[0].splitlines():
-            found = _REQUIREMENT.match(line)
-            if found and "extra" not in found[2].partition(";")[2]:
-                yield _normal(found[1])
+            match = _REQUIREMENT.match(line)
+            if match and "extra" not in match[2].partition(";")[2]:
+                yield _normal(match[1])
 
 
 def _normal(name: str) -> str:
@@ -218,8 +220,8 @@ def list_gpus() -> list[str]:
     folder = "/proc/driver/nvidia/gpus"
     with contextlib.suppress(OSError):
         texts = [
-            read_proc("driver/nvidia/gpus", one, "information").decode(errors="replace")
-            for one in sorted(os.listdir(folder))  # noqa: PTH208
+            read_proc("driver/nvidia/gpus", gpu, "information").decode(errors="replace")
+            for gpu in sorted(os.listdir(folder))  # noqa: PTH208
         ]
         models = (line for text in texts for line in text.splitlines() if line[:6] == "Model:")
         return [line.partition(":")[2].strip() for line in models]

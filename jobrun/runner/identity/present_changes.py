@@ -91,7 +91,7 @@ def find_surrounding_changes(
     record, folder = run.record, Path(present.folder)
     environment = dict(record.environment)
     if not has_callables(job):
-        # Expressions have no sets.
+        # A fixed order: expressions have no sets.
         environment.pop("hash_seed", None)
     return (
         *_find_variable_changes(record.variables, present),

@@ -29,7 +29,7 @@ _LOCK_FILES = (
 )  # fmt: skip
 # A repository on a slow disk must not hold up a start.
 _MOST_S = 5.0
-# What a repository's own configuration could make git run.
+# Options against programs that a repository's own configuration could make git run.
 _HARMLESS = ("-c", "core.fsmonitor=false", "-c", "diff.external=", "-c", "core.hooksPath=/dev/null")
 
 
@@ -44,34 +44,34 @@ def collect_provenance(present: Authored) -> dict[str, Any]:
         and git answers: ``commit``, ``dirty`` (tracked files differ from it), ``diff`` (digest of
         that difference). ``lock_files``: digests, by path relative to the folder.
     """
-    # Not where it is only shown.
+    # Lazy: not needed to show a provenance.
     from jobrun.runner.identity.code_digests import digest_file  # noqa: PLC0415
 
     folder = Path(present.folder)
     top = _repository(folder)
     program = os.path.basename(sys.argv[0])  # noqa: PTH119
-    # As 'python -m jobrun' is started, and a sweep starts its runs.
+    # The name under 'python -m jobrun', by which a sweep starts its runs.
     words = ["jobrun" if program == "__main__.py" else program, *sys.argv[1:]]
-    found: dict[str, Any] = {"command": list(hide_secrets(_hide_targets(words), present))}
+    provenance: dict[str, Any] = {"command": list(hide_secrets(_hide_targets(words), present))}
     git = _git(top) if top is not None else {}
     if git:
-        found["git"] = git
-    places = dict.fromkeys(place for place in (folder, top) if place is not None)
+        provenance["git"] = git
+    directories = dict.fromkeys(directory for directory in (folder, top) if directory is not None)
     locks = {}
-    for place in places:
+    for directory in directories:
         for name in _LOCK_FILES:
             with contextlib.suppress(OSError):
-                locks[os.path.relpath(place / name, folder)] = digest_file(place / name)
+                locks[os.path.relpath(directory / name, folder)] = digest_file(directory / name)
     if locks:
-        found["lock_files"] = locks
-    return found
+        provenance["lock_files"] = locks
+    return provenance
 
 
 def _repository(folder: Path) -> Path | None:
     """Find the git repository that contains a folder, for a run's provenance, or None."""
-    for place in (folder, *folder.parents):
-        if (place / ".git").exists():
-            return place
+    for directory in (folder, *folder.parents):
+        if (directory / ".git").exists():
+            return directory
     return None
 
 
@@ -86,13 +86,13 @@ def _git(top: Path) -> dict[str, Any]:
     if not commits or commits[0] == "(initial)":
         return {}
     dirty = any(not line.startswith("#") for line in lines)
-    found: dict[str, Any] = {"commit": commits[0], "dirty": dirty}
+    state: dict[str, Any] = {"commit": commits[0], "dirty": dirty}
     if dirty:
         difference = ("diff", "HEAD", "--binary", "--no-ext-diff", "--no-textconv", "--no-color")
         answer, _, digest = _ask_git(top, *difference)
         if answer:
-            found["diff"] = digest
-    return found
+            state["diff"] = digest
+    return state
 
 
 def _ask_git(top: Path, *words: str) -> tuple[bool, bytes, str]:
@@ -128,14 +128,14 @@ def _ask_git(top: Path, *words: str) -> tuple[bool, bytes, str]:
 
 def _hide_targets(words: Sequence[str]) -> list[str]:
     """Hide the values of ``--notify``, often secret, in the command line of the provenance."""
-    found = list(words)
-    for index, word in enumerate(found):
+    hidden = list(words)
+    for index, word in enumerate(hidden):
         name, equals, value = word.partition("=")
         if name == "--notify" and equals:
-            found[index] = f"{name}={describe_target(value)}"
-        elif word == "--notify" and index + 1 < len(found):
-            found[index + 1] = describe_target(found[index + 1])
-    return found
+            hidden[index] = f"{name}={describe_target(value)}"
+        elif word == "--notify" and index + 1 < len(hidden):
+            hidden[index + 1] = describe_target(hidden[index + 1])
+    return hidden
 
 
 def iter_code_rows(record: RunRecord) -> Iterator[tuple[str, str]]:
@@ -151,8 +151,8 @@ def iter_code_rows(record: RunRecord) -> Iterator[tuple[str, str]]:
         changed = f" with changes{f' ({diff})' if diff else ''}" if git.get("dirty") else ""
         words.append(f"commit {str(git.get('commit', ''))[:12]}{changed}")
     if record.packages:
-        one = len(record.packages) == 1
-        words.append(f"{len(record.packages)} package{'' if one else 's'}")
+        is_single = len(record.packages) == 1
+        words.append(f"{len(record.packages)} package{'' if is_single else 's'}")
     locks = facts.get("lock_files")
     words += [str(name) for name in locks] if isinstance(locks, Mapping) else []
     if words:
@@ -161,12 +161,12 @@ def iter_code_rows(record: RunRecord) -> Iterator[tuple[str, str]]:
 
 def hide_secrets(words: Iterable[str], present: Authored) -> tuple[str, ...]:
     """Hide the values of secret params in a command line that a run's provenance records."""
-    # The job's spec has brought it in already; to show a provenance needs none.
+    # Lazy: loaded already if the job has a spec, and not needed to show a provenance.
     from jobrun.spec.load import LoadedSpec  # noqa: PLC0415
     from jobrun.spec.resolve.params import HIDDEN  # noqa: PLC0415
 
-    found = tuple(words)
+    hidden = tuple(words)
     for name in present.secrets if isinstance(present, LoadedSpec) else ():
         pattern = re.compile(rf"(params\b.*?\b{re.escape(name)}\b[^=]*=?).*", re.DOTALL)
-        found = tuple(pattern.sub(rf"\g<1>{HIDDEN}", word) for word in found)
-    return found
+        hidden = tuple(pattern.sub(rf"\g<1>{HIDDEN}", word) for word in hidden)
+    return hidden

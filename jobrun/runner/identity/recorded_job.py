@@ -39,13 +39,13 @@ from jobrun.spec.load import LoadedSpec
 GRAPH_NAME = "graph.txt"
 _NEXT_GRAPH_NAME = "graph.next.txt"
 _PARAM = (float, int, bool, str)
-# What runs after the last epoch computes none.
+# Groups after the last epoch compute no state.
 _END_GROUPS = frozenset({"download", "exit"})
 _SAFE: Kind = "safe"
 _UNUSABLE = frozenset({"E375", "E440", "E441"})
 
-# First words of the lines of a rendered job that are about when a run ends, what becomes of a
-# failure, what is kept and reported, and where it runs; never about a bit of the state.
+# First words of the lines in a rendered job that say when a run ends, how failures are handled,
+# what is kept and reported, and where it runs; they never change a bit of the state.
 _SAFE_WORDS = frozenset(
     {
         "adapt",
@@ -315,7 +315,7 @@ def _spec_changes(run: Run, present: LoadedSpec) -> tuple[Change, ...]:
     except (CheckpointError, DriftError) as error:
         if error.faults[0].code not in _UNUSABLE:
             raise
-        # Field by field it cannot be said; the meaning as a whole is another.
+        # The texts cannot be compared field by field: report one change of the whole job.
         before = f"{run.record.spec_digest[:19]} (spec/{RESOLVED_NAME} cannot be compared)"
         return (Change("spec", "semantic", before, digest_authored(present)[:19]),)
 
@@ -323,10 +323,10 @@ def _spec_changes(run: Run, present: LoadedSpec) -> tuple[Change, ...]:
 def _recorded_graph(run: Run) -> str:
     path = run.path / "spec" / GRAPH_NAME
     if is_from_python(run):
-        for one in (path, path.with_name(_NEXT_GRAPH_NAME)):
+        for candidate in (path, path.with_name(_NEXT_GRAPH_NAME)):
             with contextlib.suppress(OSError):
-                if bytes_digest(read_regular(one)) == run.record.spec_digest:
-                    return read_regular(one).decode(errors="backslashreplace")
+                if bytes_digest(read_regular(candidate)) == run.record.spec_digest:
+                    return read_regular(candidate).decode(errors="backslashreplace")
         raise DriftError.of(
             "E441",
             f"{os.path.relpath(path)} is not the job that this run recorded: it was edited, or "

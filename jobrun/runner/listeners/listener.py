@@ -26,7 +26,7 @@ Outcome = Literal["finished", "stopped", "interrupted", "failed"]
 _LARGEST = 1.7976931348623157e308
 
 GROUP = "jobrun.listeners"
-# As text: a listener's own imports are made only in its process. Its class, and its package.
+# Class and package of each listener; as text, because only its process may import it.
 SHIPPED: dict[str, tuple[str, str]] = {
     "tensorboard": (
         "jobrun.runner.listeners.tensorboard_listener:TensorBoardListener",
@@ -146,8 +146,8 @@ def open_listener(name: str) -> RunListener:
             module, _, attribute = SHIPPED[name][0].partition(":")
             shipped: RunListener = getattr(import_module(module), attribute)()
             return shipped
-        (found, *_) = _entry_points().select(name=name)
-        other: RunListener = found.load()()
+        (entry_point, *_) = _entry_points().select(name=name)
+        other: RunListener = entry_point.load()()
     except (ImportError, AttributeError) as error:
         raise EnvironmentFaultError.of(
             "E224", f"the listener '{name}' cannot be imported: {error}", "mend its package"
@@ -156,7 +156,7 @@ def open_listener(name: str) -> RunListener:
 
 
 def _entry_points() -> EntryPoints:
-    # It imports e-mail, archives and sockets, for listeners that hardly anyone has.
+    # Lazy: the module imports email, zipfile and socket, and few users have such a listener.
     from importlib.metadata import entry_points  # noqa: PLC0415
 
     return entry_points(group=GROUP)

@@ -61,7 +61,7 @@ from jobrun.runner.rundir.run_directories import METRICS_NAME
 FOLDER = "listeners"
 _MOST_WAITING_BYTES = 64 << 20
 _LAST_S, _LAST_WHEN_STOPPED_S = 60.0, 10.0
-# Of one call. The run's process may be gone, and nothing else would end one that hangs.
+# Limit for one call: if the run's process is gone, nothing else would end a call that hangs.
 _LONGEST_CALL_S = 600
 
 
@@ -88,7 +88,7 @@ class ListenerFanOut:
         self._keep = keep
         self._lock = threading.Lock()
         self._processes: list[_ListenerProcess] = []
-        # Of epochs that have not ended: epoch, name and value in their order.
+        # Metrics of epochs that have not ended: epoch, name and value, in order.
         self._waiting: list[tuple[int, str, Number]] = []
         self._begun: dict[str, int] = {}
         self._epoch = -1
@@ -99,13 +99,15 @@ class ListenerFanOut:
             return []
         with self._lock:
             self._take(event)
-            failed = [one for one in self._processes if one.failure]
+            failed = [process for process in self._processes if process.failure]
             is_over = isinstance(event, RunEnded)
-            self._processes = [one for one in self._processes if not (one.failure or is_over)]
+            self._processes = [
+                process for process in self._processes if not (process.failure or is_over)
+            ]
             return [
-                f"the listener '{one.name}' is switched off: {one.failure} (its output: "
-                f"{self._run / FOLDER / one.name}.log)"
-                for one in failed
+                f"the listener '{process.name}' is switched off: {process.failure} (its output: "
+                f"{self._run / FOLDER / process.name}.log)"
+                for process in failed
             ]
 
     def close(self) -> None:
@@ -122,8 +124,8 @@ class ListenerFanOut:
                     for name in self._names
                 ]
                 if self._keep is not None:
-                    for one in self._processes:
-                        self._keep(one.pid)
+                    for process in self._processes:
+                        self._keep(process.pid)
                 self._begin(event.epoch)
             case Measured():
                 self._waiting.append((event.epoch, metric_name(event), event.value))
@@ -139,7 +141,7 @@ class ListenerFanOut:
             case RunEnded():
                 self._record()
                 self._send({"end": event.outcome})
-                # A batch system that has asked for the end does not wait; a resume sends the rest.
+                # A batch system that requests a stop does not wait; a resume sends what is missing.
                 is_asked = event.outcome in {"stopped", "interrupted"}
                 self._finish(_LAST_WHEN_STOPPED_S if is_asked else _LAST_S)
             case _:
@@ -148,8 +150,8 @@ class ListenerFanOut:
     def _finish(self, longest_s: float) -> None:
         """Finish all listeners' processes, waiting at most ``longest_s`` seconds in total."""
         deadline = time.monotonic() + longest_s
-        for one in self._processes:
-            one.finish(deadline)
+        for process in self._processes:
+            process.finish(deadline)
 
     def _begin(self, epoch: int) -> None:
         """Send the run's name and its ``metrics.jsonl`` length to all listeners' processes."""
@@ -168,17 +170,17 @@ class ListenerFanOut:
         for epoch, name, value in self._waiting:
             if epoch <= self._epoch:
                 rows.setdefault(epoch, {})[name] = value
-        self._waiting = [one for one in self._waiting if one[0] > self._epoch]
+        self._waiting = [metric for metric in self._waiting if metric[0] > self._epoch]
         self._begun.clear()
-        # Also one without metrics: those that a start before this one measured may wait for it.
+        # Sent even without metrics: metrics of this epoch from an earlier start may wait for it.
         rows.setdefault(self._epoch, {})
         for epoch, values in sorted(rows.items()):
             self._send({"record": epoch, "at": time.time(), "values": values})
 
     def _send(self, content: Mapping[str, Any]) -> None:
         line = json.dumps(content, default=str).encode() + b"\n"
-        for one in self._processes:
-            one.send(line)
+        for process in self._processes:
+            process.send(line)
 
 
 class _ListenerProcess:
@@ -200,8 +202,8 @@ class _ListenerProcess:
         log.parent.mkdir(exist_ok=True)
         with log.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603 - a module of ours
-                # -P: what lies beside the spec is not a module of Python. A session of its own:
-                # Ctrl-C is for the run, which then says that it ends.
+                # -P: files beside the spec must not shadow modules of Python. A new session:
+                # Ctrl-C goes to the run, which then ends its listeners.
                 [sys.executable, "-P", "-m", "jobrun.runner.listeners.listener_processes", name],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -253,7 +255,7 @@ class _ListenerProcess:
         except BlockingIOError:
             pass
         except OSError:
-            # The process has ended; why, it says on its way out.
+            # The process has ended; its output says why.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_LAST_S)
             self._fail(self._reason())
@@ -262,8 +264,8 @@ class _ListenerProcess:
         """Return why a listener's process ended: the text in its pipe, or its exit code."""
         assert self._process.stdout is not None  # noqa: S101 - for the type checker
         os.set_blocking(self._process.stdout.fileno(), False)
-        said = (self._process.stdout.read() or b"").decode(errors="replace").strip()
-        return said or f"its process ended with {self._process.returncode}"
+        output = (self._process.stdout.read() or b"").decode(errors="replace").strip()
+        return output or f"its process ended with {self._process.returncode}"
 
     def _fail(self, why: str) -> None:
         self.failure = why
@@ -287,7 +289,7 @@ def main(name: str) -> int:
         return 1
     except Exception as error:
         print(f"{type(error).__name__}: {error}".splitlines()[0], file=report, flush=True)
-        # With its traceback, for the log of the listener.
+        # Re-raised, so that the listener's log gets the traceback.
         raise
     return 0
 
@@ -305,11 +307,15 @@ def serve(listener: RunListener, lines: BinaryIO) -> None:
         if "begin" in content:
             run = _build_run(content["begin"])
             history = read_history(run.directory, content["metrics_bytes"])
-            # What a part of the next epoch has measured comes with the rest of it.
+            # Metrics of a partly run next epoch are recorded together with its other metrics.
             waiting = {
-                one.epoch: dict(one.values) for one in history if one.epoch > content["epoch"]
+                metrics.epoch: dict(metrics.values)
+                for metrics in history
+                if metrics.epoch > content["epoch"]
             }
-            listener.begin(run, [one for one in history if one.epoch <= content["epoch"]])
+            listener.begin(
+                run, [metrics for metrics in history if metrics.epoch <= content["epoch"]]
+            )
             has_begun = True
         elif "record" in content:
             epoch = content["record"]
@@ -335,10 +341,10 @@ def read_history(run: Path, size_bytes: int) -> list[EpochMetrics]:
         OSError: The file is there and cannot be read.
     """
     rows: dict[int, tuple[datetime, dict[str, Number]]] = {}
-    for one in read_events(_first_lines(run / METRICS_NAME, size_bytes), (Measured,)):
-        _, values = rows.get(one.event.epoch, (one.at, {}))
-        values[metric_name(one.event)] = one.event.value
-        rows[one.event.epoch] = one.at, values
+    for recorded in read_events(_first_lines(run / METRICS_NAME, size_bytes), (Measured,)):
+        _, values = rows.get(recorded.event.epoch, (recorded.at, {}))
+        values[metric_name(recorded.event)] = recorded.event.value
+        rows[recorded.event.epoch] = recorded.at, values
     return [EpochMetrics(epoch, *rows[epoch]) for epoch in sorted(rows)]
 
 

@@ -21,7 +21,7 @@ from jobrun.runner.listeners.listener import EpochMetrics, ListenedRun, Outcome,
 
 TAG = "jobrun.run_id"
 _STATUS = {"finished": "FINISHED", "failed": "FAILED", "stopped": "KILLED", "interrupted": "KILLED"}
-# Limits of MLflow's: of a request, and of texts.
+# Limits of MLflow for requests and texts.
 _MOST_METRICS, _MOST_PARAMS, _MOST_TEXT = 1000, 100, 5000
 _NOT_ALLOWED = lazy_pattern(r"[^\w\-. :/]")
 _NAN, _LARGEST = float("nan"), 1.7976931348623157e308
@@ -39,23 +39,23 @@ class MlflowListener:
     def begin(self, run: ListenedRun, history: Sequence[EpochMetrics]) -> None:
         """Add the metrics that the run in MLflow lacks; replace the run if any differ."""
         experiment = self._experiment(run)
-        found = self._client.search_runs([experiment], f"tags.`{TAG}` = '{run.run_id}'")
-        known = {point: at for one in history for point, at in _points(one)}
+        listed_runs = self._client.search_runs([experiment], f"tags.`{TAG}` = '{run.run_id}'")
+        known = {point: at for metrics in history for point, at in _points(metrics)}
         self._run = ""
-        for one in found:
-            there = self._points_of(one)
+        for listed_run in listed_runs:
+            there = self._points_of(listed_run)
             is_part = all(point in known and count == 1 for point, count in there.items())
             if is_part and not self._run:
-                self._run = one.info.run_id
+                self._run = listed_run.info.run_id
                 self._client.update_run(self._run, status="RUNNING")
                 known = {point: at for point, at in known.items() if point not in there}
             else:
-                self._client.delete_run(one.info.run_id)
+                self._client.delete_run(listed_run.info.run_id)
         if not self._run:
             self._run = self._create(experiment, run)
         self._log(list(known.items()))
-        for one in history[-1:]:
-            self._log_texts(one)
+        for metrics in history[-1:]:
+            self._log_texts(metrics)
 
     def record(self, metrics: EpochMetrics) -> None:
         """Log the metrics of an epoch to the MLflow run."""
@@ -68,27 +68,29 @@ class MlflowListener:
 
     def _experiment(self, run: ListenedRun) -> str:
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or run.job
-        found = self._client.get_experiment_by_name(name)
-        made: str = found.experiment_id if found else self._client.create_experiment(name)
-        return made
+        experiment = self._client.get_experiment_by_name(name)
+        experiment_id: str = (
+            experiment.experiment_id if experiment else self._client.create_experiment(name)
+        )
+        return experiment_id
 
     def _create(self, experiment: str, run: ListenedRun) -> str:
         tags = {TAG: run.run_id, "jobrun.directory": str(run.directory)}
-        made = self._client.create_run(experiment, tags=tags, run_name=run.name)
+        created = self._client.create_run(experiment, tags=tags, run_name=run.name)
         params = [
             self._entities.Param(_plain(name), str(value)[:_MOST_TEXT])
             for name, value in run.params.items()
         ]
         for first in range(0, len(params), _MOST_PARAMS):
-            self._client.log_batch(made.info.run_id, params=params[first : first + _MOST_PARAMS])
-        found: str = made.info.run_id
-        return found
+            self._client.log_batch(created.info.run_id, params=params[first : first + _MOST_PARAMS])
+        run_id: str = created.info.run_id
+        return run_id
 
-    def _points_of(self, found: Any) -> Counter[_Point]:
+    def _points_of(self, listed_run: Any) -> Counter[_Point]:
         return Counter(
-            (name, one.step, _kept(one.value))
-            for name in found.data.metrics
-            for one in self._client.get_metric_history(found.info.run_id, name)
+            (name, point.step, _kept(point.value))
+            for name in listed_run.data.metrics
+            for point in self._client.get_metric_history(listed_run.info.run_id, name)
         )
 
     def _log(self, points: Sequence[tuple[_Point, int]]) -> None:
@@ -113,7 +115,7 @@ def _points(metrics: EpochMetrics) -> list[tuple[_Point, int]]:
 
 def _kept(value: float) -> float:
     """Replace infinity by the largest number, which every store of MLflow returns unchanged."""
-    # One object: NaN equals no other.
+    # A single object, because one NaN does not equal another.
     return _NAN if math.isnan(value) else max(-_LARGEST, min(value, _LARGEST))
 
 

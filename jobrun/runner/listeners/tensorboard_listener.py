@@ -19,7 +19,7 @@ from jobrun.core.files.disk import sync_directory
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runner.listeners.listener import EpochMetrics, ListenedRun, Outcome, to_float
 
-# What TensorBoard looks for; it reads the files of a folder in the order of their names.
+# Prefix that TensorBoard looks for; it reads the files of a folder in the order of their names.
 FILE_PREFIX = "events.out.tfevents"
 FOLDER = "tensorboard"
 _SINGLE_LARGEST = 3.4028234663852886e38
@@ -77,17 +77,17 @@ class TensorBoardListener:
         folder = run.directory / FOLDER
         folder.mkdir(exist_ok=True)
         older = sorted(folder.glob(f"{FILE_PREFIX}.*"))
-        path = folder / f"{FILE_PREFIX}.{_next_number([one.name for one in older])}.jobrun"
+        path = folder / f"{FILE_PREFIX}.{_next_number([file.name for file in older])}.jobrun"
         staged = folder / ".next"
         staged.unlink(missing_ok=True)
-        made = self._format
-        self._writer = made.writer(str(staged))
+        event_format = self._format
+        self._writer = event_format.writer(str(staged))
         now = time.time()
-        self._write(made.event(wall_time=now, file_version="brain.Event:2"))
-        start = made.session_log(status=made.session_log.START)
-        self._write(made.event(wall_time=now, step=0, session_log=start))
-        for one in history:
-            self._add(one)
+        self._write(event_format.event(wall_time=now, file_version="brain.Event:2"))
+        start = event_format.session_log(status=event_format.session_log.START)
+        self._write(event_format.event(wall_time=now, step=0, session_log=start))
+        for metrics in history:
+            self._add(metrics)
         self._writer.flush()
         staged.rename(path)
         sync_directory(folder)
@@ -131,4 +131,4 @@ def _next_number(names: Sequence[str]) -> str:
     for name in names:
         with contextlib.suppress(ValueError):
             known.append(int(name.removeprefix(f"{FILE_PREFIX}.").split(".")[0]))
-    return f"{max([int(time.time()), *(one + 1 for one in known)]):010d}"
+    return f"{max([int(time.time()), *(number + 1 for number in known)]):010d}"

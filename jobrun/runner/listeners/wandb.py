@@ -32,13 +32,13 @@ class WandbListener:
         self._finish("stopped")
         folder = run.directory / FOLDER
         older = sorted(folder.glob("offline-run-*"))
-        synced = [one for one in older if list(one.glob(f"*{_SYNCED}"))]
+        synced = [old_run for old_run in older if list(old_run.glob(f"*{_SYNCED}"))]
         identity = run.run_id.replace("-", "")[:16] + (f"-{len(synced) + 1}" if synced else "")
-        for place in older:
-            if place not in synced:
-                shutil.rmtree(place)
+        for old_run in older:
+            if old_run not in synced:
+                shutil.rmtree(old_run)
         self._run = self._wandb.init(
-            # W&B makes a folder of that name in it.
+            # W&B creates the folder ``wandb`` in it.
             dir=str(run.directory),
             mode="offline",
             id=identity,
@@ -55,8 +55,8 @@ class WandbListener:
                 x_disable_meta=True,
             ),
         )
-        for one in history:
-            self.record(one)
+        for metrics in history:
+            self.record(metrics)
 
     def record(self, metrics: EpochMetrics) -> None:
         """Log the metrics of an epoch to W&B, with the epoch as W&B's step."""

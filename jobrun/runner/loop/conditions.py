@@ -27,7 +27,7 @@ from jobrun.session.base import Outputs, Session
 from jobrun.values.blob_kinds import Value
 from jobrun.values.object_state import ObjectFacts
 
-# How integers of nodes, of any number of digits, become one.
+# Reductions over the nodes' integers, which may have any number of digits.
 _OF_INTEGERS: dict[str, Callable[[list[int]], float]] = {
     "max": max,
     "min": min,
@@ -46,8 +46,8 @@ def find_stop_reasons(
     """
     if progress.epoch == 0:
         return ()
-    found = (_find_reason(condition, progress, holds) for condition in conditions)
-    return tuple(reason for reason in found if reason)
+    reasons = (_find_reason(condition, progress, holds) for condition in conditions)
+    return tuple(reason for reason in reasons if reason)
 
 
 def update_patience(
@@ -60,7 +60,7 @@ def update_patience(
     Raises:
         TaskFailedError: A metric is not a number.
     """
-    known = {one.condition: one for one in before}
+    known = {patience.condition: patience for patience in before}
     return tuple(
         _update_one(condition, known.get(_condition_text(condition)), metrics[condition.metric])
         for condition in conditions
@@ -70,7 +70,9 @@ def update_patience(
 
 def total_epochs(conditions: tuple[StopCondition, ...]) -> int | None:
     """Return the greatest number of epochs that stop conditions allow; None without a limit."""
-    totals = [one.epochs for one in conditions if isinstance(one, StopAfterEpochs)]
+    totals = [
+        condition.epochs for condition in conditions if isinstance(condition, StopAfterEpochs)
+    ]
     return min(totals, default=None)
 
 
@@ -117,7 +119,11 @@ def _find_reason(
         case StopWithoutImprovement(epochs=epochs):
             words = _condition_text(condition)
             waited = max(
-                (one.waited_epochs for one in progress.patience if one.condition == words),
+                (
+                    patience.waited_epochs
+                    for patience in progress.patience
+                    if patience.condition == words
+                ),
                 default=0,
             )
             return words if waited >= epochs else None
@@ -132,7 +138,7 @@ def _epochs_text(epochs: int) -> str:
 
 
 def _condition_text(condition: StopWithoutImprovement) -> str:
-    # ``epochs`` is left out: a condition with more patience keeps its count.
+    # Without ``epochs``: a condition whose patience was raised keeps its count.
     short = f"{condition.min_delta:g}"
     words = short if float(short) == condition.min_delta else repr(condition.min_delta)
     delta = f" by {words}" if condition.min_delta else ""
@@ -216,7 +222,7 @@ class ProbeEvaluator:
 
 def _reduce(parts: list[Any], reduce: str) -> Any:
     if reduce in _OF_INTEGERS and all(type(part) is int for part in parts):
-        # numpy has 64 bits for them.
+        # numpy would limit them to 64 bits.
         return _OF_INTEGERS[reduce](parts)
     match reduce:
         case "max":

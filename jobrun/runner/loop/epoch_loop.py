@@ -143,7 +143,7 @@ class JobRunner:
         self._started = time.monotonic()
         self._elapsed_before_s = 0.0
         self._epochs_run = 0
-        # The one that is run, or was begun with.
+        # The epoch that runs, or the one started from.
         self._epoch = 0
 
     def run(self, resumed: ResumePoint | None = None, seeds: TaskGroup | None = None) -> Progress:
@@ -168,24 +168,26 @@ class JobRunner:
                 except NodeLostError as error:
                     start = self._recover_from_loss(error, resumed)
         except (GroupCancelledError, TasksStuckError) as error:
-            # Stuck without a request is a failure of the tasks; with one, it counts as the request.
+            # Stuck tasks are a failure, unless a stop was requested: then the run ends as asked.
             if isinstance(error, TasksStuckError) and not self._requests.reason:
                 raise
             self._saver.close()
             epoch = self._epoch
-            what = f"epoch {epoch} was dropped"
-            if self._limits.midway and self._limits.midway.left:
-                what = f"epoch {epoch} is saved after {self._limits.midway.left} of its records"
+            description = f"epoch {epoch} was dropped"
+            if self._limits.midway and self._limits.midway.stopped_at:
+                description = (
+                    f"epoch {epoch} is saved after {self._limits.midway.stopped_at} of its records"
+                )
             if self._saver.saved >= epoch:
-                what = f"what runs after epoch {epoch} was cut short"
-            raise self._stopped(what) from error
+                description = f"what runs after epoch {epoch} was cut short"
+            raise self._stopped(description) from error
         except JobrunError as error:
             placed = locate_faults(error, self._job)
             if placed is error:
                 raise
             raise placed from error
         finally:
-            # Whatever ended the run: what was begun is saved first.
+            # However the run ended, a save that has begun is completed first.
             self._saver.close()
 
     def _run_from(self, start: ResumePoint | None, seeds: TaskGroup | None) -> Progress:
@@ -255,7 +257,7 @@ class JobRunner:
             self._require_more_epochs(progress)
             progress = self._saver.save(progress)
         if self._limits.midway and self._limits.midway.is_entering:
-            # It was decided at the boundary, whose state this is not, that the epoch runs.
+            # The decision to run this epoch was made at the boundary, with another state.
             return replace(progress, stopping=())
         return replace(progress, stopping=self._stopping(progress))
 
@@ -283,15 +285,15 @@ class JobRunner:
         midway = self._limits.midway
         points = midway.points(before) if midway else None
         from_init = {ref: v for ref, v in before.outputs.items() if ref in self._init_outputs}
-        made = self._run_group(self._job.epoch, epoch, from_init, points=points)
-        outputs = {**from_init, **made}
+        group_outputs = self._run_group(self._job.epoch, epoch, from_init, points=points)
+        outputs = {**from_init, **group_outputs}
         reach("runner.epoch-ended")
-        # Settled before anyone looks: a resume looks at the same bits.
+        # Settled before probes read values, so that a resume reads the same bits.
         self._session.settle(self._kept_names)
-        looker = ProbeEvaluator(self._session, outputs, epoch)
-        self._check_fail_if(looker)
-        metrics = self._measure(looker, epoch)
-        # Not by ``replace``, which takes longer than a trivial task.
+        evaluator = ProbeEvaluator(self._session, outputs, epoch)
+        self._check_fail_if(evaluator)
+        metrics = self._measure(evaluator, epoch)
+        # Not ``replace``, which takes longer than a trivial task.
         progress = Progress(
             epoch=epoch,
             elapsed_s=self._elapsed_s(),
@@ -326,8 +328,8 @@ class JobRunner:
         outputs = {**progress.outputs, **gathered}
         outputs |= self._run_group(self._job.exit, epoch, outputs, keep_all=True)
         reach("runner.exit-ended")
-        looker = ProbeEvaluator(self._session, outputs, epoch)
-        unmet = [probe for probe in self._job.expect if not looker.holds(probe)]
+        evaluator = ProbeEvaluator(self._session, outputs, epoch)
+        unmet = [probe for probe in self._job.expect if not evaluator.holds(probe)]
         if unmet:
             mend = "see the metrics of the run, or change the expectation"
             raise ExpectationError(
@@ -355,7 +357,7 @@ class JobRunner:
         names = tuple(dict.fromkeys(task.name for task in group.tasks))
         self._listen(GroupStarted(group.name, epoch, names))
         self._account.begin_group()
-        made = (
+        group_outputs = (
             run_with_retries(self._session, group, epoch, outputs, self._requests, self._listen)
             if points is None
             else self._session.run(group, epoch, outputs, points)
@@ -363,18 +365,22 @@ class JobRunner:
         seconds = time.monotonic() - started
         self._account.end_group(seconds)
         self._listen(GroupEnded(group.name, epoch, seconds))
-        return {ref: made[ref] for ref in made if keep_all or ref in self._kept_outputs}
+        return {
+            ref: group_outputs[ref]
+            for ref in group_outputs
+            if keep_all or ref in self._kept_outputs
+        }
 
-    def _check_fail_if(self, looker: ProbeEvaluator) -> None:
+    def _check_fail_if(self, evaluator: ProbeEvaluator) -> None:
         for probe in self._job.fail_if:
-            if looker.holds(probe):
+            if evaluator.holds(probe):
                 mend = "the epoch was dropped; fix the job, then resume from the epoch before"
                 raise TaskFailedError(
                     Fault("E365", f"'{probe.text}' holds", mend, probe.origin, probe.path)
                 )
 
-    def _measure(self, looker: ProbeEvaluator, epoch: int) -> tuple[tuple[str, Scalar], ...]:
-        metrics = tuple((name, looker.scalar(name, probe)) for name, probe in self._job.metrics)
+    def _measure(self, evaluator: ProbeEvaluator, epoch: int) -> tuple[tuple[str, Scalar], ...]:
+        metrics = tuple((name, evaluator.scalar(name, probe)) for name, probe in self._job.metrics)
         for name, value in metrics:
             self._listen(Measured(name, value, epoch))
         return metrics
@@ -386,12 +392,14 @@ class JobRunner:
         if value is None or isinstance(value, str) or is_nan(value):
             return progress.scores
         scores = (*progress.scores, (progress.epoch, value))
-        best = sorted(scores, key=lambda one: (one[1] if mode == "min" else -one[1], one[0]))
+        best = sorted(
+            scores, key=lambda score: (score[1] if mode == "min" else -score[1], score[0])
+        )
         return tuple(sorted(best[:count]))
 
     def _stopping(self, progress: Progress) -> tuple[str, ...]:
-        looker = ProbeEvaluator(self._session, progress.outputs, progress.epoch)
-        return find_stop_reasons(self._stop, progress, looker.holds)
+        evaluator = ProbeEvaluator(self._session, progress.outputs, progress.epoch)
+        return find_stop_reasons(self._stop, progress, evaluator.holds)
 
     def _stop_if_requested(self, progress: Progress, *, more_epochs: bool) -> None:
         """End the loop of epochs, after a save, if a stop was requested."""
@@ -409,16 +417,16 @@ class JobRunner:
     def _tell_failed_saves(self, progress: Progress) -> None:
         count = progress.failed_saves
         if count:
-            what = "1 checkpoint" if count == 1 else f"{count} checkpoints"
+            failed = "1 checkpoint" if count == 1 else f"{count} checkpoints"
             newest = self._saver.saved
-            left = f"the newest epoch that is saved is {newest}"
+            newest_text = f"the newest epoch that is saved is {newest}"
             if newest < 0:
-                left = "no epoch is saved, so there is nothing to resume from"
-            text = f"{what} could not be saved"
-            text += f"; {left}" if newest < progress.epoch else ""
+                newest_text = "no epoch is saved, so there is nothing to resume from"
+            text = f"{failed} could not be saved"
+            text += f"; {newest_text}" if newest < progress.epoch else ""
             self._listen(Noted(text, "warning"))
 
-    def _stopped(self, what: str) -> JobrunError:
+    def _stopped(self, description: str) -> JobrunError:
         reason = self._requests.reason or f"--max-epochs {self._limits.max_epochs}"
         saved, mend = f"epoch {self._saver.saved} is saved", self._limits.resume
         if self._saver.saved < 0:
@@ -428,10 +436,10 @@ class JobRunner:
                 mend = f"begin again with init: {self._limits.resume}"
         fault_of = InterruptedRunError.of if self._requests.interrupted else StoppedEarlyError.of
         code: Code = "E363" if self._requests.interrupted else "E362"
-        return fault_of(code, f"stopped ({reason}): {what}, {saved}", mend)
+        return fault_of(code, f"stopped ({reason}): {description}, {saved}", mend)
 
     def _expect(self, before: Progress) -> None:
-        # What is saved between records is not lost, however long the epoch would still take.
+        # Mid-epoch saves keep the progress, however long the remaining epoch takes.
         known = before.epoch_s > 0 and self._limits.midway is None
         self._requests.expect(before.epoch_s + self._saver.seconds if known else None)
 
@@ -439,7 +447,7 @@ class JobRunner:
         return self._elapsed_before_s + time.monotonic() - self._started
 
 
-# How soon a request to end is seen while nothing runs.
+# Interval of the checks for a stop request while nothing runs.
 _POLL_S = 0.05
 
 
@@ -492,7 +500,7 @@ def run_with_retries(
                         )
                     )
                 raise
-            wait_s = max(one.backoff_s for one in chosen)
+            wait_s = max(retry.backoff_s for retry in chosen)
             when = f"in {wait_s:g} s" if wait_s else "now"
             failure = _describe_failure(group, attempt, error)
             text = f"{failure}; it runs again {when}, from where it started"
@@ -517,8 +525,8 @@ def _find_retries(
 
 
 def _describe_failure(group: TaskGroup, attempt: int, error: JobrunError) -> str:
-    said = "; ".join(f"{fault.path}: {fault.message}" for fault in error.faults)
-    return f"attempt {attempt} of group '{group.name}' failed: {said}"
+    messages = "; ".join(f"{fault.path}: {fault.message}" for fault in error.faults)
+    return f"attempt {attempt} of group '{group.name}' failed: {messages}"
 
 
 def _wait_for_retry(

@@ -22,7 +22,7 @@ from jobrun.session.base import NodeLostError, Session
 if TYPE_CHECKING:
     from jobrun.runner.saving.mid_epoch_saver import MidEpochSaver
 
-# How soon a request to end is seen while nothing runs.
+# Interval of the checks for a stop request while nothing runs.
 _POLL_S = 0.05
 _LONGEST_WAIT_S = 60.0
 
@@ -75,9 +75,9 @@ class SavedState:
             return RestartPoint(*within)
         from jobrun.runner.resume.resize import restore_progress  # noqa: PLC0415 - seldom
 
-        manifest, place = self.store.manifest(epoch), self.store.path(epoch)
-        # It may have been saved on another number of nodes.
-        progress, load, unknown = restore_progress(self.job, manifest, place)
+        manifest, directory = self.store.manifest(epoch), self.store.path(epoch)
+        # The epoch may have been saved with another number of nodes.
+        progress, load, unknown = restore_progress(self.job, manifest, directory)
         return RestartPoint(progress, load, unknown=unknown)
 
 
@@ -119,7 +119,7 @@ class NodeFailover:
             try:
                 nodes = self._session.renew()
             except NodeLostError as another:
-                # Lost while the first one was replaced.
+                # Another node was lost during the replacement of the first.
                 error = another
                 continue
             for node in nodes:
@@ -129,26 +129,26 @@ class NodeFailover:
     def _count_loss(self, error: NodeLostError) -> RestartPoint | None:
         """Count a lost node; raise if too many are lost, else pause, return the newest epoch."""
         newest = self.saves.newest()
-        place = _position(newest)
-        if place > self._saved:
-            self._saved, self._count = place, 0
+        position = _position(newest)
+        if position > self._saved:
+            self._saved, self._count = position, 0
         self._count += 1
         if self._count > self._most:
             error.add_note(f"that is more than {self._most} losses with nothing saved in between")
             raise error
-        self._tell(error, *place)
+        self._tell(error, *position)
         self._pause()
         return newest
 
     def _tell(self, error: NodeLostError, epoch: int, records: int) -> None:
-        said = "; ".join(fault.message for fault in error.faults)
+        messages = "; ".join(fault.message for fault in error.faults)
         where = f"from epoch {epoch}, the last that is saved" if epoch >= 0 else "from init"
         if records:
             where = f"in epoch {epoch + 1}, after {records} of its records"
         wait_s = self._wait_s()
         when = f" in {wait_s:g} s" if wait_s else ""
         count = f"loss {self._count} of {self._most} at most"
-        self._listen(Noted(f"{said}; the run continues{when} {where} ({count})", "warning"))
+        self._listen(Noted(f"{messages}; the run continues{when} {where} ({count})", "warning"))
 
     def _wait_s(self) -> float:
         """Return the wait before a lost node is replaced: 0 s, then 1 s, 2 s, 4 s and so on."""

@@ -16,7 +16,7 @@ from jobrun.runner.preflight.callable_signatures import find_definition
 from jobrun.runtime.steps.user_modules import split_adapted
 from jobrun.values.adapters.registry import ADAPTED_WHOLLY
 
-# A code, what is wrong, and its mend.
+# Error code, message, and how to mend it.
 Refusal = tuple[Code, str, str]
 
 
@@ -36,15 +36,19 @@ def _explain_needless(name: str, earlier: tuple[str, ...]) -> Refusal | None:
     package = dotted.partition(".")[0]
     if package in ADAPTED_WHOLLY:
         return "E251", f"values of '{package}' are kept without 'adapt'", f"leave '{name}' out"
-    outer = (one for one in earlier if f"{dotted}.".startswith(f"{one.replace(':', '.')}."))
-    for one in outer:
-        return "E251", f"'{one}' admits '{name}' already", f"leave '{name}' out"
+    outer = (
+        outer_name
+        for outer_name in earlier
+        if f"{dotted}.".startswith(f"{outer_name.replace(':', '.')}.")
+    )
+    for outer_name in outer:
+        return "E251", f"'{outer_name}' admits '{name}' already", f"leave '{name}' out"
     return None
 
 
 def _explain_unknown(name: str, folder: Path) -> Refusal | None:
     """Explain why there is no such package, module or class, with the nearest name, or None."""
-    module_name, attributes = split_adapted(name, lambda one: find_module(one, folder))
+    module_name, attributes = split_adapted(name, lambda candidate: find_module(candidate, folder))
     module = find_module(module_name, folder)
     if module is None:
         parent, _, last = module_name.rpartition(".")
@@ -68,4 +72,4 @@ def _explain_unknown(name: str, folder: Path) -> Refusal | None:
 
 
 def _module_names(search: Iterable[Path]) -> list[str]:
-    return [one.name for one in pkgutil.iter_modules([str(path) for path in search])]
+    return [module.name for module in pkgutil.iter_modules([str(path) for path in search])]

@@ -63,7 +63,7 @@ def check_types(job: Job, types: Types, compiled: Types | None = None) -> tuple[
 def read_member_header(path: Path, member: str) -> tuple[str, tuple[int, ...]] | None:
     """Read dtype and shape of a blob from a data file in the preflight; None if unreadable."""
     try:
-        # Of a job without data files, archives and tables are not imported.
+        # Lazy: a job without data files does not import the readers of archives and tables.
         from jobrun.formats.headers import describe  # noqa: PLC0415
 
         info = describe(str(path), member)

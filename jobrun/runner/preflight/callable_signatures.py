@@ -24,7 +24,7 @@ from jobrun.graph.types import Job
 from jobrun.runner.identity.code_digests import Source, find_source
 from jobrun.runtime.steps.user_modules import find_hidden_module, hidden_module_texts
 
-# What can bind names that the text does not show; so does an import of all names, a star.
+# Functions that can bind names that the source does not show, as ``import *`` does.
 _OPAQUE = frozenset({"globals", "locals", "vars", "setattr", "exec", "eval"})
 _ANYTHING = "*"
 
@@ -70,8 +70,8 @@ def _check_definition(
 ) -> Iterator[Fault]:
     if source.path is None or source.path.suffix != ".py":
         return
-    found, known = find_definition(source.path, function.partition(".")[0])
-    if not found:
+    is_defined, known = find_definition(source.path, function.partition(".")[0])
+    if not is_defined:
         message = f"{source.path.name} has no '{function}'"
         mend = did_you_mean(function, known)
         if source.path.is_relative_to(folder):
@@ -87,11 +87,13 @@ def _check_arguments(step: CallPython, source: Source, function: str) -> Iterato
     takes = find_parameters(source.path, function)
     if takes is None:
         return
-    given = [name for name, _ in step.arguments]
+    argument_names = [name for name, _ in step.arguments]
     known = {*takes.names, *takes.positional}
-    unknown = [name for name in given if name not in known and not takes.takes_any]
-    free = [name for name in takes.names if name not in given]
-    missing = [name for name in takes.required if name not in given and name not in CALL_EXTRAS]
+    unknown = [name for name in argument_names if name not in known and not takes.takes_any]
+    free = [name for name in takes.names if name not in argument_names]
+    missing = [
+        name for name in takes.required if name not in argument_names and name not in CALL_EXTRAS
+    ]
     faults: list[tuple[str, str]] = []
     for name in unknown:
         meant = nearest(name, free)
@@ -113,9 +115,9 @@ def _check_arguments(step: CallPython, source: Source, function: str) -> Iterato
 def _check_import(step: CallPython, module: str, function: str, base: Path) -> Iterator[Fault]:
     sys.path.insert(0, str(base))
     try:
-        found: object = importlib.import_module(module)
+        attribute: object = importlib.import_module(module)
         for name in function.split("."):
-            found = getattr(found, name)
+            attribute = getattr(attribute, name)
     except Exception as error:  # noqa: BLE001 - a module's own code may raise anything
         message = f"{step.target} cannot be imported: {type(error).__name__}: {error}"
         mend = "fix the module, or install what it needs"
@@ -131,7 +133,7 @@ def find_definition(path: Path, name: str) -> tuple[bool, tuple[str, ...]]:
     """
     tree = parse_source(path)
     if tree is None:
-        # Importing it will say what is wrong; that is the better message.
+        # The import itself reports what is wrong, with a better message.
         return True, ()
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     known = tuple(node.name for node in tree.body if isinstance(node, kinds))
@@ -157,7 +159,7 @@ def parse_source(path: Path) -> ast.Module | None:
 @lru_cache(maxsize=8)
 def _parse(text: bytes) -> ast.Module:
     with warnings.catch_warnings():
-        # Of escapes in strings, which the import gives again.
+        # Warnings about escapes in strings; the import repeats them.
         warnings.simplefilter("ignore")
         return ast.parse(text)
 
@@ -191,51 +193,68 @@ def find_parameters(path: Path, name: str) -> Parameters | None:
         return None
     *classes, last = name.split(".")
     body: Sequence[ast.stmt] = tree.body
-    for one in classes:
-        found = _only_definition(body, one, tree)
-        if not isinstance(found, ast.ClassDef) or found.decorator_list or found.keywords:
+    for class_name in classes:
+        definition = _only_definition(body, class_name, tree)
+        if (
+            not isinstance(definition, ast.ClassDef)
+            or definition.decorator_list
+            or definition.keywords
+        ):
             return None
-        body = found.body
-    found = _only_definition(body, last, tree)
-    if isinstance(found, ast.FunctionDef) and not found.decorator_list:
-        # In a class, ``self`` is a parameter like the others, and __new__ is none.
-        return None if classes and last.startswith("__") else _parameters(found.args, 0)
-    if isinstance(found, ast.ClassDef):
-        return _constructor(found, tree)
+        body = definition.body
+    definition = _only_definition(body, last, tree)
+    if isinstance(definition, ast.FunctionDef) and not definition.decorator_list:
+        # In a class, ``self`` is a parameter like the others; ``__new__`` is not examined.
+        return None if classes and last.startswith("__") else _parameters(definition.args, 0)
+    if isinstance(definition, ast.ClassDef):
+        return _constructor(definition, tree)
     return None
 
 
-def _constructor(found: ast.ClassDef, tree: ast.Module) -> Parameters | None:
-    bases = [one for one in found.bases if not (isinstance(one, ast.Name) and one.id == "object")]
-    # Of a base only an import knows what it does; a decorator may make an __init__, as dataclass.
-    if bases or found.keywords or found.decorator_list or "__new__" in _bound(found.body):
+def _constructor(definition: ast.ClassDef, tree: ast.Module) -> Parameters | None:
+    bases = [
+        base
+        for base in definition.bases
+        if not (isinstance(base, ast.Name) and base.id == "object")
+    ]
+    # Unclear without an import: a base class, or a decorator that makes ``__init__`` (dataclass).
+    if (
+        bases
+        or definition.keywords
+        or definition.decorator_list
+        or "__new__" in _bound(definition.body)
+    ):
         return None
-    if "__init__" not in _bound(found.body):
+    if "__init__" not in _bound(definition.body):
         return Parameters((), (), (), takes_any=False)
-    init = _only_definition(found.body, "__init__", tree)
+    init = _only_definition(definition.body, "__init__", tree)
     if not isinstance(init, ast.FunctionDef) or init.decorator_list:
         return None
     return _parameters(init.args, 1)
 
 
-def _parameters(args: ast.arguments, given: int) -> Parameters | None:
-    """Return a signature's parameters except for the first ``given``; None if unclear."""
+def _parameters(args: ast.arguments, bound_count: int) -> Parameters | None:
+    """Return a signature's parameters except for the first ``bound_count``; None if unclear."""
     by_position = [*args.posonlyargs, *args.args]
-    if len(by_position) < given:
+    if len(by_position) < bound_count:
         # ``def __init__(*args)``.
         return None
     without_default = len(by_position) - len(args.defaults)
-    positional = [one.arg for one in args.posonlyargs[given:]]
-    by_name = [one.arg for one in by_position[max(given, len(args.posonlyargs)) :]]
-    needed = [one.arg for one in by_position[given:without_default]]
-    alone = [one.arg for one in args.kwonlyargs]
+    positional = [parameter.arg for parameter in args.posonlyargs[bound_count:]]
+    by_name = [
+        parameter.arg for parameter in by_position[max(bound_count, len(args.posonlyargs)) :]
+    ]
+    needed = [parameter.arg for parameter in by_position[bound_count:without_default]]
+    alone = [parameter.arg for parameter in args.kwonlyargs]
     alone_needed = [
-        one.arg for one, value in zip(args.kwonlyargs, args.kw_defaults, strict=True) if not value
+        parameter.arg
+        for parameter, value in zip(args.kwonlyargs, args.kw_defaults, strict=True)
+        if not value
     ]
     return Parameters(
         (*by_name, *alone),
-        (*(one for one in needed if one in by_name), *alone_needed),
-        tuple(one for one in positional if one in needed),
+        (*(name for name in needed if name in by_name), *alone_needed),
+        tuple(name for name in positional if name in needed),
         takes_any=args.kwarg is not None,
     )
 
@@ -246,49 +265,56 @@ def _only_definition(body: Sequence[ast.stmt], name: str, tree: ast.Module) -> a
     if bound.count(name) != 1 or _ANYTHING in bound or name in _bound_from_elsewhere(tree):
         return None
     kinds = (ast.FunctionDef, ast.ClassDef)
-    return next((one for one in body if isinstance(one, kinds) and one.name == name), None)
+    return next(
+        (
+            statement
+            for statement in body
+            if isinstance(statement, kinds) and statement.name == name
+        ),
+        None,
+    )
 
 
 def _bound(body: Sequence[ast.stmt]) -> list[str]:
     """List all names that the statements of a class or module bind, to find a callable."""
-    found: list[str] = []
+    bound: list[str] = []
     waiting: list[ast.AST] = list(body)
     while waiting:
         node = waiting.pop()
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                found.append(name)
+                bound.append(name)
                 continue
             case ast.ClassDef(name=name):
-                found.append(name)
+                bound.append(name)
                 continue
             case ast.Lambda():
                 continue
             case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-                found += [(one.asname or one.name).partition(".")[0] for one in aliases]
+                bound += [(alias.asname or alias.name).partition(".")[0] for alias in aliases]
             case ast.Name(id=name, ctx=ast.Load()):
-                found += [_ANYTHING] if name in _OPAQUE else []
+                bound += [_ANYTHING] if name in _OPAQUE else []
             case ast.Name(id=name):
-                found.append(name)
+                bound.append(name)
             case ast.Attribute(attr="modules"):
-                found.append(_ANYTHING)
+                bound.append(_ANYTHING)
             case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
-                found.append(name)
+                bound.append(name)
             case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
-                found.append(name)
+                bound.append(name)
             case _:
                 pass
         waiting += ast.iter_child_nodes(node)
-    return found
+    return bound
 
 
 @lru_cache(maxsize=8)
 def _bound_from_elsewhere(tree: ast.Module) -> frozenset[str]:
     """List names whose callable may be replaced: by ``global``, or by setting an attribute."""
-    found: set[str] = set()
+    rebound: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):
-            found.update(node.names)
+            rebound.update(node.names)
         elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
-            found.add(node.attr)
-    return frozenset(found)
+            rebound.add(node.attr)
+    return frozenset(rebound)

@@ -76,7 +76,7 @@ def preflight(
             case _:
                 pass
     if has_callables(job):
-        # Parses their modules, and imports what that needs.
+        # Lazy: it parses modules of callables, which needs more imports.
         signatures = importlib.import_module("jobrun.runner.preflight.callable_signatures")
         faults += signatures.check_callables(job, folder, imports=imports)
     faults += _check_codec(job)
@@ -84,7 +84,7 @@ def preflight(
         adapted = importlib.import_module("jobrun.runner.preflight.adapted_classes")
         faults += adapted.check_adapted(job, folder)
     if names := (*job.listeners, *listeners):
-        # Most jobs have none.
+        # Lazy: most jobs have none.
         faults += importlib.import_module("jobrun.runner.listeners.listener").check_listeners(names)
     return tuple(dict.fromkeys(faults))
 
@@ -144,7 +144,7 @@ def _is_installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
     except ValueError:
-        # It is put out of reach.
+        # ValueError: the loaded module has no ``__spec__``.
         return False
 
 
@@ -203,15 +203,15 @@ def check_readers(job: Job, folder: Path) -> tuple[Fault, ...]:
 
 def _count_shares(job: Job) -> dict[Reader, int]:
     """Count among how many tasks each reader's rows are divided, to check there are enough."""
-    found: dict[Reader, int] = {}
+    shares: dict[Reader, int] = {}
     for group in job.groups:
         for task in group.tasks:
             if isinstance(task.read, ReadRecords):
                 by_instance = task.read.reader.shard == "instance"
                 parts = task.read.parts * (task.instances if by_instance else 1)
                 for reader in readers_in(task.read.reader):
-                    found[reader] = max(found.get(reader, 1), parts)
-    return found
+                    shares[reader] = max(shares.get(reader, 1), parts)
+    return shares
 
 
 def _check_file(reader: Reader, source: FileSource, shares: int, folder: Path) -> Iterator[Fault]:
@@ -220,20 +220,20 @@ def _check_file(reader: Reader, source: FileSource, shares: int, folder: Path) -
         return
     path = Path(os.path.normpath(folder / source.folder / text))
     lengths: dict[str, int] = {}
-    for one in reader.fields:
-        for member in one.members:
+    for field in reader.fields:
+        for member in field.members:
             header = read_member_header(path, member)
             if header is not None and not header[1]:
                 message = f"'{member or text}' is a single value and has no rows"
                 yield _fault("E288", message, "load it in init instead", reader)
-            elif header is not None and member == one.lengths and not _may_be_lengths(*header):
+            elif header is not None and member == field.lengths and not _may_be_lengths(*header):
                 message = (
-                    f"'{member}' of {text} holds the lengths of '{one.name}', and is {header[0]} "
+                    f"'{member}' of {text} holds the lengths of '{field.name}', and is {header[0]} "
                     f"of shape {header[1]}"
                 )
                 yield _fault("E514", message, "make them integers, one for each record", reader)
-            elif header is not None and (one.lengths is None or member == one.lengths):
-                # Of the values it is known when the lengths have been read.
+            elif header is not None and (field.lengths is None or member == field.lengths):
+                # The number of values is known only after the lengths are read.
                 lengths[member] = header[1][0]
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{count} of '{member}'" for member, count in lengths.items())
@@ -289,7 +289,7 @@ def check_upload(job: Job) -> tuple[Fault, ...]:
 
     if not is_object_url(policy.to):
         return ()
-    # Only who uploads there needs this.
+    # Lazy: only uploads to an object store need this.
     from jobrun.checkpoint.stores.bucket import Bucket  # noqa: PLC0415
 
     name = f"{_PROBE}{uuid.uuid4().hex}"
@@ -302,10 +302,10 @@ def check_upload(job: Job) -> tuple[Fault, ...]:
                 "see whether anything else answers in place of the store",
             )
         with contextlib.suppress(EnvironmentFaultError):
-            # Who may write but not delete may upload.
+            # Permission to write is enough; deleting is not needed.
             bucket.delete([name])
     except EnvironmentFaultError as error:
-        # The name of the probe object is of no use to the user.
+        # The message leaves out the name of the probe object.
         fault = replace(error.faults[0], message=error.faults[0].message.replace(f"/{name}", ""))
         bears = fault.code == "E331" and not policy.required
         where = job.checkpoint.upload_at

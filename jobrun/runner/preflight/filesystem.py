@@ -15,15 +15,15 @@ from jobrun.core.text.units import size
 _NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "9p", "afs", "ceph", "lustre", "beegfs", "gpfs", "glusterfs"}
 )
-# Parallel file systems of clusters keep locks over all hosts when they are mounted so.
+# On these, locks reach all hosts only with certain mount options; on GPFS they always do.
 _WITHOUT_CERTAIN_LOCKS = _NETWORK - {"gpfs"}
 _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 _OCTAL = lazy_pattern(r"\\([0-7]{3})")
 
-# What file systems add for their own tables.
+# Overhead of the file system's own metadata.
 _SURCHARGE = 1.05
 _SURCHARGE_BYTES = 1 << 16
-# A staging directory, its manifest, and what the journal or a log may need.
+# Inodes of a staging directory, its manifest, and a journal or log.
 _SPARE_INODES = 4
 
 
@@ -39,14 +39,14 @@ def find_file_system(path: Path, mounts: str | None = None) -> str:
     real = os.path.realpath(path)
     best, kind = "", ""
     for line in mounts.splitlines():
-        fields, dash, rest = line.partition(" - ")
+        fields, dash, file_system = line.partition(" - ")
         words = fields.split()
-        if not dash or len(words) < 5 or not rest:
+        if not dash or len(words) < 5 or not file_system:
             continue
-        point = _OCTAL.sub(lambda found: chr(int(found[1], 8)), words[4])
+        point = _OCTAL.sub(lambda match: chr(int(match[1], 8)), words[4])
         # A later mount on the same point hides the earlier one.
         if _is_below(real, point) and len(point) >= len(best):
-            best, kind = point, rest.split()[0]
+            best, kind = point, file_system.split()[0]
     return kind
 
 
@@ -107,11 +107,11 @@ def _size_bytes(directory: str) -> int:
     return 0
 
 
-def require_space(place: str, needed_bytes: int, files: int, *, over: str = "") -> None:
+def require_space(directory: str, needed_bytes: int, files: int, *, over: str = "") -> None:
     """Require enough free disk space for a number of new files of a given total size.
 
     Args:
-        place: A directory on the disk.
+        directory: A directory on the disk.
         needed_bytes: Of all files together.
         files: How many.
         over: A directory whose files, of a removed epoch, are overwritten.
@@ -120,28 +120,28 @@ def require_space(place: str, needed_bytes: int, files: int, *, over: str = "") 
         EnvironmentFaultError: E381, they do not.
     """
     try:
-        facts = os.statvfs(place)
+        facts = os.statvfs(directory)
     except OSError:
         # statvfs failed: writing will report why.
         return
     free_bytes = facts.f_bavail * facts.f_frsize
     wanted_bytes = int(needed_bytes * _SURCHARGE) + _SURCHARGE_BYTES
     if free_bytes < wanted_bytes and over:
-        # Looked at only here: usually there is enough.
+        # Computed only here: usually there is enough space.
         there_bytes = min(needed_bytes, _size_bytes(over))
         wanted_bytes = int((needed_bytes - there_bytes) * _SURCHARGE) + _SURCHARGE_BYTES
     if free_bytes < wanted_bytes:
         raise EnvironmentFaultError.of(
             "E381",
-            f"the disk of {place} is too full: a checkpoint needs {size(wanted_bytes)}, "
+            f"the disk of {directory} is too full: a checkpoint needs {size(wanted_bytes)}, "
             f"and {size(free_bytes)} are free",
             "free space, keep fewer checkpoints (checkpoint.keep), then resume",
         )
-    # File systems without a fixed number of inodes say 0 of 0.
+    # File systems without a fixed number of inodes report 0 of 0.
     if facts.f_files and facts.f_favail < files + _SPARE_INODES:
         raise EnvironmentFaultError.of(
             "E381",
-            f"the disk of {place} can hold {facts.f_favail} more files, and a checkpoint needs "
+            f"the disk of {directory} can hold {facts.f_favail} more files, and a checkpoint needs "
             f"{files + _SPARE_INODES}",
             "remove files that are not needed, then resume",
         )

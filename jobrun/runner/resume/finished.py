@@ -124,14 +124,14 @@ def find_newest_damage(run: Run, loaded: Authored | None = None) -> str:
 
 
 def _store(run: Run, loaded: Authored | None) -> CheckpointStore:
-    # What a job is compiled for is only where its checkpoints are; without it they are inside.
+    # Compiled only to learn where the checkpoints are; if that fails, look inside the run.
     with contextlib.suppress(JobrunError):
         present = loaded if loaded is not None else load_recorded(run)
-        places = import_module("jobrun.runner.checkpoint_stores")
-        found: CheckpointStore = places.open_store(
+        stores = import_module("jobrun.runner.checkpoint_stores")
+        store: CheckpointStore = stores.open_store(
             run, compile_authored(present), Path(present.folder)
         )
-        return found
+        return store
     directory = import_module("jobrun.checkpoint.stores.directory")
     inside: CheckpointStore = directory.DirectoryStore(str(run.path / "checkpoints"))
     return inside

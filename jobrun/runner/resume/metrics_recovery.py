@@ -71,9 +71,9 @@ def _find_lost_values(
     """Return by epoch and name the values that checkpoints have and the file has not."""
     present: dict[_Key, Scalar] = {}
     with disk_faults("E354", f"read {run / METRICS_NAME}"):
-        for one in read_events(_lines(run), (Measured,)):
-            if not one.event.task:
-                present[one.event.epoch, one.event.name] = one.event.value
+        for recorded in read_events(_lines(run), (Measured,)):
+            if not recorded.event.task:
+                present[recorded.event.epoch, recorded.event.name] = recorded.event.value
     lost: dict[_Key, tuple[Scalar, int]] = {}
     for epoch in store.epochs():
         if not any(gap.first <= epoch <= gap.last for gap in gaps):
@@ -82,7 +82,7 @@ def _find_lost_values(
             manifest = store.manifest(epoch)
             values = from_json(manifest.runner).metrics
         except CheckpointError:
-            # It is not what the run continues from.
+            # A damaged epoch is skipped: the run does not continue from it.
             continue
         for name, value in values:
             if (epoch, name) not in present or repr(present[epoch, name]) != repr(value):
@@ -112,17 +112,17 @@ def _write_again(run: Path, values: dict[_Key, tuple[Scalar, int]]) -> int:
                 over.writelines(replaced)
 
         def write(file: IO[bytes]) -> None:
-            file.writelines(line for _, line in sorted(lines, key=lambda one: one[0]))
+            file.writelines(line for _, line in sorted(lines, key=lambda entry: entry[0]))
 
         replace_file(str(path), write)
     return len(values)
 
 
 def _is_replaced(line: bytes, values: dict[_Key, tuple[Scalar, int]]) -> bool:
-    found = next(read_events([line], (Measured,)), None)
-    if found is None or found.event.task:
+    recorded = next(read_events([line], (Measured,)), None)
+    if recorded is None or recorded.event.task:
         return False
-    return (found.event.epoch, found.event.name) in values
+    return (recorded.event.epoch, recorded.event.name) in values
 
 
 def _lines(run: Path) -> Iterator[bytes]:

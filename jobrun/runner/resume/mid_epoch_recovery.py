@@ -55,14 +55,14 @@ class EntryPlan:
 
 
 def plan_entry(
-    root: str, recovery: RecoveryPlan, said: JournalContents, run_id: str, *, allow_lost: bool
+    root: str, recovery: RecoveryPlan, journal: JournalContents, run_id: str, *, allow_lost: bool
 ) -> EntryPlan:
     """Choose from the next epoch's mid-epoch checkpoints the one to continue from, if any.
 
     Args:
         root: Where checkpoints are.
         recovery: The plan for whole epochs; where that goes back, nothing within one is used.
-        said: What the journal says.
+        journal: What the journal says.
         run_id: The run's.
         allow_lost: Continue from the epoch's beginning when what the user was promised is gone.
 
@@ -71,24 +71,24 @@ def plan_entry(
     """
     there = list_mid_epochs(root)
     epoch, generation = recovery.epoch + 1, recovery.generation
-    over = [one for one in there if one[0] < epoch]
-    later = [one for one in there if one[0] >= epoch]
+    over = [mid_epoch for mid_epoch in there if mid_epoch[0] < epoch]
+    later = [mid_epoch for mid_epoch in there if mid_epoch[0] >= epoch]
     if recovery.rewind or not recovery.epoch >= 0:
         return EntryPlan(epoch, 0, generation, aside=tuple(later), over=tuple(over))
     damaged: list[Damage] = []
     aside: list[MidEpoch] = []
     records = 0
-    for one in reversed(later):
-        made, damage = _inspect(root, one, run_id)
-        if records and one[0] == epoch:
-            over.append(one)
-        elif damage is None and made == generation and one[0] == epoch:
-            records = one[1]
+    for mid_epoch in reversed(later):
+        checkpoint_generation, damage = _inspect(root, mid_epoch, run_id)
+        if records and mid_epoch[0] == epoch:
+            over.append(mid_epoch)
+        elif damage is None and checkpoint_generation == generation and mid_epoch[0] == epoch:
+            records = mid_epoch[1]
         else:
             damaged += [damage] if damage is not None else []
-            aside.append(one)
-    promised, promised_records = said.within
-    is_lost = promised == epoch and promised_records > records and said.within not in later
+            aside.append(mid_epoch)
+    promised, promised_records = journal.within
+    is_lost = promised == epoch and promised_records > records and journal.within not in later
     lost = promised_records if is_lost else 0
     if lost and not allow_lost:
         raise CheckpointError.of(
@@ -97,7 +97,7 @@ def plan_entry(
             "put it back from a copy, or continue from the whole epoch before: jobrun resume RUN "
             f"--epoch {recovery.epoch}, or --allow-lost",
         )
-    acknowledge = bool(records) and said.within != (epoch, records)
+    acknowledge = bool(records) and journal.within != (epoch, records)
     return EntryPlan(
         epoch, records, generation, acknowledge, lost, tuple(damaged), tuple(aside), tuple(over)
     )
@@ -110,7 +110,7 @@ def apply_entry(plan: EntryPlan, root: str, journal: Journal, run: Path, listen:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
     """
     if plan.lost or plan.damaged:
-        # Else what is out of the way would be missed the next time.
+        # Otherwise the next recovery would report the moved checkpoints as lost.
         journal.rewind(plan.epoch - 1, plan.generation)
     if plan.records and (plan.acknowledge or plan.lost or plan.damaged):
         journal.acknowledge_within(plan.epoch, plan.records, plan.generation)
@@ -129,9 +129,9 @@ def apply_entry(plan: EntryPlan, root: str, journal: Journal, run: Path, listen:
         listen(Noted(f"epoch {plan.epoch} continues after {plan.records} of its records"))
 
 
-def _inspect(root: str, one: MidEpoch, run_id: str) -> tuple[int, Damage | None]:
+def _inspect(root: str, mid_epoch: MidEpoch, run_id: str) -> tuple[int, Damage | None]:
     """Verify a mid-epoch checkpoint; return how often its run was rewound, and any damage."""
-    epoch, records = one
+    epoch, records = mid_epoch
     store = MidEpochStore(root, records)
     damage = store.verify(epoch)
     if damage is not None:
@@ -158,19 +158,26 @@ def read_midpoint(job: Job, manifest: Manifest, directory: str) -> tuple[SafePoi
         CheckpointError: The files are damaged, or of another make.
         SpecError: E190, the job as it is now cannot be entered there.
     """
-    # Only a run that continues within an epoch needs these, which bring numpy.
+    # Lazy: they import numpy, and only a run that continues within an epoch needs them.
     from jobrun.checkpoint.checkpoint_file import read_state  # noqa: PLC0415
     from jobrun.runtime.context.safe_point import SafePoint  # noqa: PLC0415
 
     require_supported(job)
-    form = manifest.runner.get("midway")
-    file = next((one for one in manifest.files if one.node == job.epoch.tasks[0].node), None)
-    if not isinstance(form, Mapping) or file is None:
+    midpoint = manifest.runner.get("midway")
+    file = next(
+        (
+            stored_file
+            for stored_file in manifest.files
+            if stored_file.node == job.epoch.tasks[0].node
+        ),
+        None,
+    )
+    if not isinstance(midpoint, Mapping) or file is None:
         raise _incomplete_error(manifest.epoch)
     try:
-        keys = [(letter, name) for letter, name in form["scratch"]]
-        cursors = tuple((given, rows) for given, rows in form["cursors"])
-        records, streams, size = form["records"], form["streams"], form["metrics_bytes"]
+        keys = [(letter, name) for letter, name in midpoint["scratch"]]
+        cursors = tuple((delivered, rows) for delivered, rows in midpoint["cursors"])
+        records, streams, size = midpoint["records"], midpoint["streams"], midpoint["metrics_bytes"]
     except (KeyError, TypeError, ValueError) as error:
         raise _incomplete_error(manifest.epoch) from error
     values = read_state(

@@ -47,7 +47,7 @@ class RecoveryPlan:
 
 def plan_recovery(
     existing: tuple[int, ...],
-    said: JournalContents,
+    journal: JournalContents,
     inspect: Callable[[int], Damage | None],
     generation_of: Callable[[int], int | None],
     generation: int,
@@ -60,7 +60,7 @@ def plan_recovery(
 
     Args:
         existing: The epochs in the store, ascending.
-        said: What the journal says.
+        journal: What the journal says.
         inspect: Reads an epoch as a whole; why it cannot be used, or None.
         generation_of: The generation that an epoch was made in.
         generation: The run's.
@@ -75,24 +75,24 @@ def plan_recovery(
     """
     if wanted is not None:
         return _plan_exact(wanted, existing, inspect, generation_of, generation)
-    # A step back that a crash cut short: what lies behind it, of an older generation, is over.
+    # After an interrupted rewind: later epochs of an older generation are superseded.
     over = tuple(
-        (epoch, made)
+        (epoch, epoch_generation)
         for epoch in existing
-        if said.rewound_to >= 0
-        and epoch > said.rewound_to
-        and (made := generation_of(epoch)) is not None
-        and made < said.generation
+        if journal.rewound_to >= 0
+        and epoch > journal.rewound_to
+        and (epoch_generation := generation_of(epoch)) is not None
+        and epoch_generation < journal.generation
     )
     there = tuple(epoch for epoch in existing if epoch not in dict(over))
-    generation = max(generation, said.generation)
+    generation = max(generation, journal.generation)
     chosen, skipped = _find_good(there, inspect)
-    # Whatever else is there, such as an empty directory of a later epoch, does not replace them.
-    lost = said.find_lost(there, chosen)
+    # Other directories, such as an empty one of a later epoch, do not replace acknowledged epochs.
+    lost = journal.find_lost(there, chosen)
     if recorded > chosen and recorded not in there:
         lost = (*lost, recorded)
     if lost and not (allow_lost and there):
-        raise lost_error(lost, there, chosen, "" if said.epochs else ", as run.json says,")
+        raise lost_error(lost, there, chosen, "" if journal.epochs else ", as run.json says,")
     if chosen == FROM_INIT:
         if skipped:
             raise _unusable_error(skipped)
@@ -102,7 +102,7 @@ def plan_recovery(
         generation,
         skipped,
         over,
-        acknowledge=chosen not in said.epochs,
+        acknowledge=chosen not in journal.epochs,
         rewind=bool(skipped or lost),
         lost=lost,
     )
@@ -135,8 +135,8 @@ def apply_recovery(
     root = Path(store.path(0)).parent
     if root.is_dir():
         with disk_faults("E354", f"sync {root}"):
-            # A process that was killed may have renamed an epoch and not synced that: what is
-            # seen now is not promised, and what was removed is not deleted, before it stays so.
+            # A killed process may have renamed an epoch without a sync: sync before an epoch that
+            # is visible now is promised, and before removed files are deleted.
             sync_directory(root)
     if plan.rewind:
         journal.rewind(plan.epoch, plan.generation)
@@ -150,12 +150,18 @@ def apply_recovery(
     if plan.skipped:
         damaged = tuple(sorted(damage.epoch for damage in plan.skipped))
         store.set_aside(damaged, str(_unused_path(run / "superseded", "damaged")))
-    for generation in sorted({made for _, made in plan.superseded}):
-        epochs = tuple(sorted(epoch for epoch, made in plan.superseded if made == generation))
+    for generation in sorted({epoch_generation for _, epoch_generation in plan.superseded}):
+        epochs = tuple(
+            sorted(
+                epoch
+                for epoch, epoch_generation in plan.superseded
+                if epoch_generation == generation
+            )
+        )
         store.set_aside(epochs, str(_unused_path(run / "superseded", f"g{generation}")))
     for leftover in store.sweep():
         listen(Noted(f"removed {leftover}, which an interrupted save had left behind"))
-    # Only tasks write there, and those of the process that was killed have ended.
+    # Only tasks write there, and the tasks of the killed process have ended.
     with disk_faults("E354", f"remove unfinished files in {run / 'artifacts'}"):
         remove_unfinished_files(run / "artifacts")
     reach("runner.recovered")

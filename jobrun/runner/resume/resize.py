@@ -90,7 +90,9 @@ class ResizePlan:
     @property
     def nodes(self) -> frozenset[str]:
         """Return all nodes, old and new, among which the resize redistributes state."""
-        return frozenset(node for one in self.families for node in (*one.before, *one.after))
+        return frozenset(
+            node for family in self.families for node in (*family.before, *family.after)
+        )
 
 
 def plan_resize(
@@ -122,32 +124,33 @@ def plan_resize(
     )
 
 
-def refuse_mid_epoch(found: ResizePlan, epoch: int) -> ResizePlan:
+def refuse_mid_epoch(plan: ResizePlan, epoch: int) -> ResizePlan:
     """Add faults to a resize plan, because a mid-epoch checkpoint needs the same nodes."""
     text = f"epoch {epoch} is saved between two of its records, where nodes cannot be others"
     mend = f"continue from the whole epoch before: --epoch {epoch - 1}; or keep the count"
     faults = {
-        one.name: (Fault("E387", text, mend, path=count_field(one.name)),) for one in found.families
+        family.name: (Fault("E387", text, mend, path=count_field(family.name)),)
+        for family in plan.families
     }
-    return ResizePlan(faults={**found.faults, **faults})
+    return ResizePlan(faults={**plan.faults, **faults})
 
 
 def list_resizes(
-    earlier: Sequence[Mapping[str, Any]], epoch: int, found: ResizePlan
+    earlier: Sequence[Mapping[str, Any]], epoch: int, plan: ResizePlan
 ) -> tuple[Mapping[str, Any], ...]:
     """List the resizes of a run for ``run.json``: earlier ones, and the present one."""
     new = [
         {
             "epoch": epoch,
-            "nodes": one.name,
-            "before": len(one.before),
-            "now": len(one.after),
-            "state": dict(one.layouts),
+            "nodes": family.name,
+            "before": len(family.before),
+            "now": len(family.after),
+            "state": dict(family.layouts),
         }
-        for one in found.families
+        for family in plan.families
     ]
-    # A resume that was killed before its first save does the same once more.
-    return (*earlier, *(one for one in new if one not in earlier[-len(new) :]))
+    # A resume that was killed before its first save repeats the same resize.
+    return (*earlier, *(resize for resize in new if resize not in earlier[-len(new) :]))
 
 
 def adapt_progress(progress: Progress, job: Job, families: Iterable[ResizedFamily]) -> Progress:
@@ -156,13 +159,13 @@ def adapt_progress(progress: Progress, job: Job, families: Iterable[ResizedFamil
     What constants were is known of those that were the same everywhere, or are declared to be;
     parts of something are others now, and are not compared.
     """
-    layouts = {one.name: one.layout for one in job.layouts}
-    constants, made = dict(progress.constants), dict(job.constants)
+    layouts = {declaration.name: declaration.layout for declaration in job.layouts}
+    constants, constants_by_node = dict(progress.constants), dict(job.constants)
     for family in families:
-        names = {name for node in family.after for name in made.get(node, ())}
+        names = {name for node in family.after for name in constants_by_node.get(node, ())}
         for name in sorted(names):
             old = [constants.pop(f"{node}.{name}", "") for node in family.before]
-            # One of one node may be a part, as well as the whole.
+            # With a single node it is unknown whether its constant was a part or the whole.
             alike = len(set(old)) == 1 and min(len(old), len(family.after)) > 1
             same = layouts.get(name) == "replicated" or (alike and name not in layouts)
             for node in family.after if same and old[:1] != [""] else ():
@@ -176,12 +179,12 @@ def unknown_constants(
     progress: Progress, job: Job, families: Iterable[ResizedFamily]
 ) -> tuple[str, ...]:
     """List the constants on nodes that a resize adds, which have no recorded digest."""
-    made = dict(job.constants)
+    constants_by_node = dict(job.constants)
     return tuple(
         f"constants.{node}.{name}"
         for family in families
         for node in family.after
-        for name in made.get(node, ())
+        for name in constants_by_node.get(node, ())
         if f"{node}.{name}" not in progress.constants
     )
 
@@ -284,7 +287,7 @@ def _read_positions(job: Job, manifest: Manifest, directory: str) -> Positions:
         if isinstance(task.read, ReadRecords) and task.read.reader.shard != "none"
         for reader in readers_in(task.read.reader)
     ]
-    found: dict[str, list[Any]] = {}
+    parts: dict[str, list[Any]] = {}
     for file in manifest.files:
         values = read_state(
             str(PurePath(directory, file.name)),
@@ -296,8 +299,8 @@ def _read_positions(job: Job, manifest: Manifest, directory: str) -> Positions:
             partial=True,
         )
         for name, value in values.items():
-            found.setdefault(name, []).append(value)
-    return {name: np.concatenate(values) for name, values in found.items()}
+            parts.setdefault(name, []).append(value)
+    return {name: np.concatenate(values) for name, values in parts.items()}
 
 
 def _add_positions(task: Task, positions: Positions) -> Task:
@@ -311,7 +314,7 @@ def _add_positions(task: Task, positions: Positions) -> Task:
 
 
 def _literal(blob: np.ndarray[Any, Any]) -> e.Expr:
-    rows = tuple(e.Sequence(tuple(e.Const(one) for one in row)) for row in blob.tolist())
+    rows = tuple(e.Sequence(tuple(e.Const(number) for number in row)) for row in blob.tolist())
     return e.Call("array", (e.Sequence(rows),), (("dtype", e.Dtype("int64")),))
 
 
@@ -345,14 +348,14 @@ class FamilyPlan:
         self._files = {file.node: file for file in manifest.files}
         self._there = {node: self._stored(self._files[node]) for node in family.before}
         self._wanted = checkpointed_blobs(job)
-        self._declared = {one.name: one for one in job.layouts}
+        self._declared = {declaration.name: declaration for declaration in job.layouts}
         self._rows: dict[str, list[Rows]] = {}
 
     def make(self) -> None:
         """Plan a resize: divide the rows of each saved blob among the present nodes."""
-        stored = dict.fromkeys(name for one in self._there.values() for name in one)
+        stored = dict.fromkeys(name for blobs in self._there.values() for name in blobs)
         for name in stored:
-            # Positions are a matter of ``resize``; blobs that no node is to have stay unread.
+            # Reader positions are redistributed elsewhere; blobs that no node needs stay unread.
             if self._holders(name) and not name.startswith(POSITION_PREFIX):
                 self._look(name, self._sources(name))
         lacking = {
@@ -372,24 +375,24 @@ class FamilyPlan:
 
     def parts(self) -> dict[str, tuple[FilePart, ...]]:
         """Plan which rows of which saved files each node of the resized family reads."""
-        found: dict[str, dict[str, list[Rows]]] = {node: {} for node in self.family.after}
+        rows_by_node: dict[str, dict[str, list[Rows]]] = {node: {} for node in self.family.after}
         for name, layout in self.layouts.items():
             holders = self._holders(name)
             sources = self._sources(name)
-            for place, node in enumerate(holders):
+            for position, node in enumerate(holders):
                 if layout == "replicated":
                     source = node if node in sources else sources[0]
-                    found[node].setdefault(source, []).append(Rows(name))
+                    rows_by_node[node].setdefault(source, []).append(Rows(name))
                     continue
-                for source, rows in self._pieces(name, sources, place, len(holders)):
-                    found[node].setdefault(source, []).append(rows)
+                for source, rows in self._pieces(name, sources, position, len(holders)):
+                    rows_by_node[node].setdefault(source, []).append(rows)
         return {
             node: tuple(
                 self._part(source, files[source])
                 for source in self.family.before
                 if source in files
             )
-            for node, files in found.items()
+            for node, files in rows_by_node.items()
         }
 
     def _sources(self, name: str) -> list[str]:
@@ -397,11 +400,11 @@ class FamilyPlan:
 
     def _holders(self, name: str) -> list[str]:
         """List the nodes that will have rows of a blob after the resize."""
-        made = dict(self._job.constants)
+        constants_by_node = dict(self._job.constants)
         return [
             node
             for node in self.family.after
-            if name in self._wanted[node] or name in made.get(node, ())
+            if name in self._wanted[node] or name in constants_by_node.get(node, ())
         ]
 
     def _stored(self, file: StoredFile) -> dict[str, BlobType | None]:
@@ -464,8 +467,8 @@ class FamilyPlan:
                 return
         self.layouts[name] = "rows"
         holders = self._holders(name)
-        for place, node in enumerate(holders):
-            begin, end = _row_range(self._total(name, sources), place, len(holders))
+        for position, node in enumerate(holders):
+            begin, end = _row_range(self._total(name, sources), position, len(holders))
             assert first is not None  # noqa: S101 - seen above
             self.types[node, name] = replace(first, shape=(end - begin, *first.shape[1:]))
 
@@ -498,10 +501,10 @@ class FamilyPlan:
         return kind.shape[0] if kind is not None else 0
 
     def _pieces(
-        self, name: str, sources: list[str], place: int, places: int
+        self, name: str, sources: list[str], position: int, holder_count: int
     ) -> Iterator[tuple[str, Rows]]:
         """Yield which rows of a blob a node loads, after a resize, from which nodes' files."""
-        begin, end = _row_range(self._total(name, sources), place, places)
+        begin, end = _row_range(self._total(name, sources), position, holder_count)
         at, is_empty = 0, True
         for source in sources:
             count = self._count(name, source)
@@ -522,13 +525,13 @@ class FamilyPlan:
         there = from_json(self._manifest.runner).outputs
         known = {(ref.task, ref.output) for ref in there if ref.node in self.family.before}
         for task in (*self._job.init.tasks, *self._job.epoch.tasks):
-            for one in task.outputs if task.node in self.family.after else ():
-                ref = OutputRef(task.name, task.node, one.name)
-                if (task.name, one.name) in known and ref not in there:
+            for output in task.outputs if task.node in self.family.after else ():
+                ref = OutputRef(task.name, task.node, output.name)
+                if (task.name, output.name) in known and ref not in there:
                     self.faults.append(
                         Fault(
                             "E387",
-                            f"the output '{task.name}.{one.name}' is read later, and "
+                            f"the output '{task.name}.{output.name}' is read later, and "
                             f"{task.node} has not given one yet",
                             "read a blob instead of an output, or keep the count",
                             task.origin,
@@ -552,9 +555,9 @@ class FamilyPlan:
         return f"state.{name}", None
 
 
-def _row_range(count: int, place: int, places: int) -> tuple[int, int]:
+def _row_range(count: int, position: int, holder_count: int) -> tuple[int, int]:
     """Return the first and the end row of a blob's rows that a node gets after a resize."""
-    return count * place // places, count * (place + 1) // places
+    return count * position // holder_count, count * (position + 1) // holder_count
 
 
 def find_first_difference(
@@ -573,7 +576,7 @@ def find_first_difference(
         CheckpointError: A file is missing or damaged.
     """
     first: Value = None
-    for place, (node, path, digest) in enumerate(files):
+    for index, (node, path, digest) in enumerate(files):
         value = read_state(
             path,
             node=node,
@@ -582,7 +585,7 @@ def find_first_difference(
             digest=digest,
             names=[name],
         )[name]
-        if place == 0:
+        if index == 0:
             first = value
         elif text := describe_difference(first, value):
             return text.format(first=files[0][0], second=node)
@@ -597,19 +600,20 @@ def describe_difference(first: Value, second: Value) -> str:
     if isinstance(first, ObjectState) or differs.path or same_bits(first, second):
         return f"{{second}} differs from {{first}}: {_escape_braces(str(differs))}"
     if describe(first) != describe(second):
-        one, other = _escape_braces(describe(first)), _escape_braces(describe(second))
-        return f"{one} on {{first}}, {other} on {{second}}"
+        first_text, second_text = _escape_braces(describe(first)), _escape_braces(describe(second))
+        return f"{first_text} on {{first}}, {second_text} on {{second}}"
     if isinstance(first, np.ndarray) and first.size:
         return _first_element(first, second)
     return f"{_short_repr(first)} on {{first}}, {_short_repr(second)} on {{second}}"
 
 
 def _first_element(first: Value, second: Value) -> str:
-    for place in np.ndindex(first.shape):
-        one, other = first[place], second[place]
-        if not same_bits(np.asarray(one), np.asarray(other)):
-            at = ", ".join(map(str, place))
-            return f"[{at}] is {_short_repr(one)} on {{first}}, {_short_repr(other)} on {{second}}"
+    for index in np.ndindex(first.shape):
+        first_item, second_item = first[index], second[index]
+        if not same_bits(np.asarray(first_item), np.asarray(second_item)):
+            at = ", ".join(map(str, index))
+            first_text, second_text = _short_repr(first_item), _short_repr(second_item)
+            return f"[{at}] is {first_text} on {{first}}, {second_text} on {{second}}"
     return "{first} and {second} have other bits"
 
 

@@ -25,7 +25,7 @@ from jobrun.core.files.json_files import JournalFile, build, build_encoder, pars
 from jobrun.core.lazy_dataclass import dataclass
 
 JOURNAL_NAME = "committed.jsonl"
-# Of some ten million epochs.
+# The most bytes: enough for some ten million epochs.
 _MOST_BYTES = 1 << 30
 _encode = build_encoder(sort_keys=True)
 
@@ -114,9 +114,9 @@ class Journal:
             CheckpointError: It is damaged before its last line.
             EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
         """
-        said = read_journal(run, run_id)
+        contents = read_journal(run, run_id)
         with disk_faults("E354", f"open {run / JOURNAL_NAME}"):
-            file = JournalFile(run / JOURNAL_NAME, said.good_bytes)
+            file = JournalFile(run / JOURNAL_NAME, contents.good_bytes)
         return cls(file, run_id)
 
     def acknowledge(
@@ -138,7 +138,7 @@ class Journal:
         if metrics is not None:
             entry["metrics"] = [metrics.after, metrics.lines, metrics.checksum]
         if deletes or metrics is None:
-            # A line with neither is of a version that recorded no deletions.
+            # A line with neither key was written by a version that did not record deletions.
             entry["deletes"] = sorted(deletes)
         self._append(entry)
 
@@ -182,7 +182,7 @@ def parse_journal(data: bytes, run_id: str) -> JournalContents:
     tail = lines.pop()
     entries = [_entry(line, run_id) for line in lines]
     if entries and entries[-1] is None and not tail:
-        # A last line that ends but does not check out is a write that reached the disk in part.
+        # A complete last line with a wrong checksum is a write that reached the disk only in part.
         tail = lines.pop() + b"\n"
         entries.pop()
     epochs: set[int] = set()
@@ -245,18 +245,18 @@ def read_pins(run: Path) -> frozenset[int]:
     """
     path = f"{run}/{PINS_NAME}"
     try:
-        # After each epoch, and most runs have none.
+        # lstat first: this runs after each epoch, and most runs have no pins.
         os.lstat(path)
-        form = build(_Pins, read_json(path))
+        pins = build(_Pins, read_json(path))
     except FileNotFoundError:
         return frozenset()
     except OSError as error:
         raise _unreadable_pins(run, error.strerror or str(error)) from error
     except ValueError as error:
         raise _unreadable_pins(run, str(error)) from error
-    if form.format != _PINS_FORMAT or min(form.pinned, default=0) < 0:
+    if pins.format != _PINS_FORMAT or min(pins.pinned, default=0) < 0:
         raise _unreadable_pins(run, "it does not list epochs")
-    return frozenset(form.pinned)
+    return frozenset(pins.pinned)
 
 
 def write_pins(run: Path, pinned: Collection[int]) -> None:
@@ -265,14 +265,14 @@ def write_pins(run: Path, pinned: Collection[int]) -> None:
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
     """
-    form = {"format": _PINS_FORMAT, "pinned": sorted(pinned)}
+    content = {"format": _PINS_FORMAT, "pinned": sorted(pinned)}
     with disk_faults("E354", f"write {PINS_NAME}"):
-        write_file(run / PINS_NAME, json.dumps(form).encode() + b"\n")
+        write_file(run / PINS_NAME, json.dumps(content).encode() + b"\n")
 
 
 def _line(entry: dict[str, Any]) -> bytes:
     text = _encode(entry)
-    # The first key of all, as they are sorted.
+    # It is the first key, as keys are sorted.
     return f'{{"crc32": "{_checksum(text)}", {text[1:]}\n'.encode()
 
 

@@ -27,16 +27,16 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import read_proc, read_process_stat
 
 LOCK_NAME = "run.lock"
-# In the directory of a job's runs, where that itself cannot be locked.
+# The lock file in a job's directory, for file systems that cannot lock the directory itself.
 _STARTS_NAME = ".starts.lock"
-# A start makes a few directories and files; on a slow network disk hundreds may queue for it.
+# A start makes only a few directories and files, but hundreds may queue on a slow network disk.
 _START_S = 120.0
 _TEXT_LIMIT_BYTES = 4096
-# A process that was killed while it waits for a disk holds its locks until the disk answers.
+# A process that is killed while it waits for a disk holds its locks until the disk answers.
 _DYING_S, _LOOK_EVERY_S = 10.0, 0.01
-# A program that it was starting, forked and not yet executed, holds them a moment longer than it.
+# A program that it was starting (after fork, before exec) holds them a moment longer.
 _FORKED_S = 2.0
-# Of /proc/PID/stat: the place of a process's flags behind its name, and PF_EXITING among them.
+# In /proc/PID/stat: the field of the process's flags after its name, and the flag PF_EXITING.
 _FLAGS, _EXITING = 6, 0x4
 
 
@@ -118,7 +118,7 @@ class RunLock:
         file, directory = self._identities
         if _identity(LOCK_NAME, dir_fd=self._directory, follow_symlinks=False) != file:
             raise _replaced(f"the lock file {self._run / LOCK_NAME}")
-        # Of the run's own directory a link's target counts: people name runs by links.
+        # Links are followed here, because people name runs by links.
         if _identity(self._path) != directory:
             raise _replaced(f"the directory {self._run}")
 
@@ -172,15 +172,15 @@ class RunLock:
         except BlockingIOError:
             raise
         except OSError:
-            # NFS locks no directories; the file's lock is all there is.
+            # NFS cannot lock directories: only the lock file protects the run.
             return
         if os.fstat(self._descriptor).st_nlink <= 1:
             return
-        # Its holder holds it for another directory: this process holds this one.
-        beside = f".{LOCK_NAME}.{os.urandom(4).hex()}"
+        # The lock file is also linked in another directory; this process has locked this directory.
+        temporary = f".{LOCK_NAME}.{os.urandom(4).hex()}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(beside, flags, 0o644, dir_fd=self._directory)
-        os.rename(beside, LOCK_NAME, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+        descriptor = os.open(temporary, flags, 0o644, dir_fd=self._directory)
+        os.rename(temporary, LOCK_NAME, src_dir_fd=self._directory, dst_dir_fd=self._directory)
         os.close(self._descriptor)
         self._descriptor = descriptor
 
@@ -192,7 +192,8 @@ class RunLock:
         """Try again and again to lock a run while the process that holds its lock is ending."""
         start = time.monotonic()
         while True:
-            # Read before the try: had the holder ended by then, its lock is free, or soon will be.
+            # Read before the try: if the holder has ended by then, its lock is free, or soon will
+            # be.
             owner = owner_of(self._run)
             patience_s = _DYING_S if _is_dying(owner) else _FORKED_S if _has_ended(owner) else 0.0
             if try_lock(descriptor):
@@ -224,7 +225,7 @@ def lock_starts(job_directory: Path) -> Iterator[None]:
         try:
             _wait_for_start(directory, job_directory)
         except OSError:
-            # NFS locks no directories. A file system without locks is refused by the run's lock.
+            # NFS cannot lock directories. A file system without locks is refused by the run's lock.
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             with disk_faults("E354", f"open {_STARTS_NAME} in {job_directory}"):
                 descriptor = os.open(_STARTS_NAME, flags, 0o644, dir_fd=directory)
@@ -232,8 +233,8 @@ def lock_starts(job_directory: Path) -> Iterator[None]:
                 _wait_for_start(descriptor, job_directory)
         yield
     finally:
-        for one in {directory, descriptor}:
-            close_locked(one)
+        for opened in {directory, descriptor}:
+            close_locked(opened)
 
 
 def _wait_for_start(descriptor: int, job_directory: Path) -> None:
@@ -264,7 +265,7 @@ def is_live(run: Path) -> bool:
         has_other_names = (run / LOCK_NAME).lstat().st_nlink > 1
     except OSError:
         return True
-    # A snapshot of hard links has the same file: then the lock of the directory decides.
+    # A hard-linked copy of a run shares the lock file: then the lock of the directory decides.
     return not has_other_names or is_locked(run)
 
 
@@ -275,8 +276,8 @@ def _is_dying(owner: Owner) -> bool:
         # It has ended, or there is no /proc.
         return False
     flags = int(state[_FLAGS])
-    said = read_proc(owner.pid, "status")
-    pending = [int(line.split()[1], 16) for line in said.splitlines() if line[3:6] == b"Pnd"]
+    status = read_proc(owner.pid, "status")
+    pending = [int(line.split()[1], 16) for line in status.splitlines() if line[3:6] == b"Pnd"]
     killed = 1 << (signal.SIGKILL - 1)
     return bool(flags & _EXITING or any(mask & killed for mask in pending))
 
@@ -285,7 +286,7 @@ def _has_ended(owner: Owner) -> bool:
     """Return whether the lock's last holder was a local process that has ended."""
     if not owner.pid or owner.host != os.uname().nodename:
         return False
-    # Without /proc nothing is known of either.
+    # Without /proc neither is known.
     return bool(read_process_stat(os.getpid())) and not read_process_stat(owner.pid)
 
 
@@ -301,19 +302,19 @@ def _state_of(owner: Owner) -> list[bytes]:
     return read_process_stat(owner.pid)
 
 
-def _identity(place: str | int, **how: Any) -> tuple[int, int]:
+def _identity(path: str | int, **options: Any) -> tuple[int, int]:
     """Return device and inode of a run's lock file or directory; (0, 0) if it is gone."""
     try:
-        facts = os.stat(place, **how)  # noqa: PTH116 - for each epoch, or of a descriptor
+        facts = os.stat(path, **options)  # noqa: PTH116 - for each epoch, or of a descriptor
     except OSError:
         return (0, 0)
     return (facts.st_dev, facts.st_ino)
 
 
-def _replaced(what: str) -> RunLostError:
+def _replaced(subject: str) -> RunLostError:
     return RunLostError.of(
         "E355",
-        f"{what} was removed or replaced while this run held it",
+        f"{subject} was removed or replaced while this run held it",
         "make sure that nothing else writes to this run, then resume it where it is now",
     )
 

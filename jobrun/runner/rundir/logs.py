@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from jobrun.core.captured_output import LeftOutput
     from jobrun.graph.types import Job
 
-# What one start writes into the log of a task; metrics and events have no bound.
+# The most bytes that one start writes to the log of a task; metrics and events have no limit.
 LOG_LIMIT_BYTES = 256 << 20
 LOST_NAME = "lost.json"
 _PIECE_BYTES = 1 << 20
@@ -118,8 +118,8 @@ def _write_losses(run: Path, total: Mapping[str, LostLines]) -> None:
 def describe_losses(lost: Mapping[str, LostLines]) -> tuple[str, ...]:
     """Describe lost lines of logs: ``3 lines of metrics.jsonl (No space left on device)``."""
     return tuple(
-        f"{one.lines} line{'s' if one.lines > 1 else ''} of {name} ({one.why})"
-        for name, one in lost.items()
+        f"{lost_lines.lines} line{'s' if lost_lines.lines > 1 else ''} of {name} ({lost_lines.why})"
+        for name, lost_lines in lost.items()
     )
 
 
@@ -141,7 +141,7 @@ class RunLogs:
         self._metrics = self._sink(self._metrics_path, math.inf)
         self._events = self._sink(run / EVENTS_NAME, math.inf)
         self._usage = self._sink(run / USAGE_NAME, math.inf)
-        # Where each group's own lines begin in the metrics, should they be measured again.
+        # By group, where its lines begin in the metrics, in case a retry measures them again.
         self._begun: dict[str, int] = {}
         self._tally = MetricsTally()
         self._retried = {
@@ -152,7 +152,7 @@ class RunLogs:
         nodes = Counter(task.name for task in tasks)
         self._spread = {task.name for task in tasks if nodes[task.name] > 1}
         self._several = {task.name for task in tasks if task.instances > 1}
-        # Of this start; what those before lost is read once, when something is added to it.
+        # Losses of this start; the losses of earlier starts are read once, when these are added.
         self._lost: dict[str, LostLines] = {}
         self._lost_before = functools.cache(lambda: read_losses(run))
         self._is_lost_noted = True
@@ -207,8 +207,8 @@ class RunLogs:
     def take_losses(self) -> list[str]:
         """Return, once for each log file, a message that it has begun to lose lines."""
         with self._lock:
-            found, self.unreported = self.unreported, []
-        return found
+            messages, self.unreported = self.unreported, []
+        return messages
 
     def count_metrics(self, epoch: int) -> tuple[int, int]:
         """Return the number and checksum of the metrics lines up to an epoch, since the last call.
@@ -231,7 +231,7 @@ class RunLogs:
         """Drop from the log ``metrics.jsonl`` the metrics of epochs after a given one."""
         with self._lock:
             try:
-                # Another file takes the place of this one.
+                # The open file is about to be replaced.
                 self._metrics.close()
                 trim_metrics(self._run, epoch)
             except (OSError, JobrunError) as error:
@@ -262,9 +262,9 @@ class RunLogs:
         """Write how many lines each log has lost to ``lost.json``; ignore write errors."""
         with self._lock:
             total = dict(self._lost_before())
-            for name, one in self._lost.items():
+            for name, lost_lines in self._lost.items():
                 before = total[name].lines if name in total else 0
-                total[name] = LostLines(before + one.lines, one.why)
+                total[name] = LostLines(before + lost_lines.lines, lost_lines.why)
             _write_losses(self._run, total)
             self._is_lost_noted = True
 
@@ -303,10 +303,10 @@ class MetricsTally:
         """Return the tally of metrics up to an epoch: number of lines, sum of their CRC-32."""
         lines = sum_ = 0
         with self._lock:
-            for one, (count, checksum) in [*self._counted.items()]:
-                if one <= epoch:
+            for counted_epoch, (count, checksum) in [*self._counted.items()]:
+                if counted_epoch <= epoch:
                     lines, sum_ = lines + count, sum_ + checksum
-                    del self._counted[one]
+                    del self._counted[counted_epoch]
         return lines, sum_ % (1 << 32)
 
     def recount(self, path: Path, epoch: int) -> None:
@@ -323,19 +323,23 @@ class MetricsTally:
         except OSError:
             lines = []
         with self._lock:
-            self._counted = {one: tally for one, tally in self._counted.items() if one <= epoch}
+            self._counted = {
+                counted_epoch: tally
+                for counted_epoch, tally in self._counted.items()
+                if counted_epoch <= epoch
+            }
         for line in lines:
-            if epoch < (found := epoch_of_line(line)) < math.inf:
-                self.add(int(found), line.decode("utf-8", "backslashreplace"))
+            if epoch < (line_epoch := epoch_of_line(line)) < math.inf:
+                self.add(int(line_epoch), line.decode("utf-8", "backslashreplace"))
 
 
-def append_left_output(run: Path, left: Iterable[LeftOutput]) -> None:
+def append_left_output(run: Path, outputs: Iterable[LeftOutput]) -> None:
     """Append to the logs of a run's tasks what a process printed just before it crashed."""
-    for output in left:
+    for output in outputs:
         path = run / "logs" / f"{output.task}.{output.instance}.log"
         if not (output.instance or path.exists()):
             path = path.with_name(f"{output.task}.log")
-        # What explains the crash is more important than these lines.
+        # Errors are ignored: the error that explains the crash is more important than these lines.
         with contextlib.suppress(OSError, JobrunError), closing(LineFile(path)) as file:
             for line in output.lines if output.task else ():
                 file.append(f"[{output.epoch}] {line}\n".encode("utf-8", "backslashreplace"))
@@ -347,7 +351,7 @@ class _LineFile:
 
     file: LineFile
     most_bytes: float
-    # Of lines that were written here.
+    # Lines written by this process.
     written_bytes: int = 0
 
     def write(self, line: str) -> None:
@@ -358,7 +362,7 @@ class _LineFile:
         """
         if self.written_bytes > self.most_bytes:
             raise OSError(errno.EFBIG, _full_words(self.most_bytes))
-        # Surrogates: what a program prints need not be text.
+        # Surrogates: the output of a program need not be valid text.
         data = line.encode("utf-8", "backslashreplace") + b"\n"
         self.written_bytes += len(data)
         if is_full := self.written_bytes > self.most_bytes:
@@ -390,10 +394,13 @@ def _set_aside(run: Path, start: int) -> None:
     import shutil  # noqa: PLC0415 - only after metrics of epochs that were lost
 
     aside.parent.mkdir(exist_ok=True)
-    with os.fdopen(open_append(path), "rb+") as file, os.fdopen(open_append(aside), "ab") as kept:
+    with (
+        os.fdopen(open_append(path), "rb+") as file,
+        os.fdopen(open_append(aside), "ab") as aside_file,
+    ):
         file.seek(start)
-        shutil.copyfileobj(file, kept, _PIECE_BYTES)
-        kept.flush()
+        shutil.copyfileobj(file, aside_file, _PIECE_BYTES)
+        aside_file.flush()
         # O_APPEND: later lines go to the new end.
         file.truncate(start)
 
@@ -424,10 +431,10 @@ def trim_metrics(run: Path, epoch: int) -> int:
             return 0
         aside.parent.mkdir(exist_ok=True)
 
-        def write_kept(kept: IO[bytes]) -> None:
+        def write_kept(remaining: IO[bytes]) -> None:
             with os.fdopen(open_append(aside), "ab") as over:
                 for line in read_lines(path):
-                    (kept if epoch_of_line(line) <= epoch else over).write(line)
+                    (remaining if epoch_of_line(line) <= epoch else over).write(line)
 
         replace_file(str(path), write_kept)
         return count
@@ -451,19 +458,19 @@ def read_last_usage(run: Path) -> UsageMeasured | None:
     mark = b'{"event": "UsageMeasured"'
     try:
         line = find_last_line(run / USAGE_NAME, mark)
-        found = list(read_events([line], (UsageMeasured,)))
-        if line and not found:
+        events = list(read_events([line], (UsageMeasured,)))
+        if line and not events:
             # The last one is torn: a kill came while it was written.
-            found = list(read_events(read_tail(run / USAGE_NAME, _PIECE_BYTES), (UsageMeasured,)))
+            events = list(read_events(read_tail(run / USAGE_NAME, _PIECE_BYTES), (UsageMeasured,)))
     except OSError:
         return None
-    return found[-1].event if found else None
+    return events[-1].event if events else None
 
 
 def epoch_of_line(line: bytes) -> float:
     """Return the epoch in a line of the metrics log; infinity if the line is incomplete."""
-    found = _EPOCH.search(line)
-    return int(found[1]) if found and line.rstrip(b"\n").endswith(b"}") else math.inf
+    match = _EPOCH.search(line)
+    return int(match[1]) if match and line.rstrip(b"\n").endswith(b"}") else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -541,13 +548,13 @@ def read_events(
         if named and named[1] in others:
             continue
         try:
-            found = parse_event(line)
+            recorded = parse_event(line)
         except ValueError:
             if damaged is not None:
                 damaged()
             continue
-        if isinstance(found.event, kinds):
-            yield typing.cast("RecordedEvent[E]", found)
+        if isinstance(recorded.event, kinds):
+            yield typing.cast("RecordedEvent[E]", recorded)
 
 
 def read_values(
@@ -561,20 +568,20 @@ def read_values(
     """
     names: dict[tuple[bytes | Any, ...], str] = {}
     for line in lines:
-        # There may be millions of lines, and a parse of each as any JSON takes several times as
-        # long.
-        found = _MEASURED.fullmatch(line)
-        value = _parse_number(*found.group(2, 3, 4)) if found else None
-        if found is not None and value is not None:
-            key = found.group(1, 6, 8)
+        # Fast path: there may be millions of lines, and parsing them as JSON takes several times
+        # as long.
+        match = _MEASURED.fullmatch(line)
+        value = _parse_number(*match.group(2, 3, 4)) if match else None
+        if match is not None and value is not None:
+            key = match.group(1, 6, 8)
             name = names.get(key)
             if name is not None:
-                yield name, int(found[5]), value
+                yield name, int(match[5]), value
                 continue
-        for one in read_events((line,), (Measured,), damaged):
-            if found is not None and len(names) < _MOST_NAMES:
-                names[found.group(1, 6, 8)] = metric_name(one.event)
-            yield metric_name(one.event), one.event.epoch, one.event.value
+        for recorded in read_events((line,), (Measured,), damaged):
+            if match is not None and len(names) < _MOST_NAMES:
+                names[match.group(1, 6, 8)] = metric_name(recorded.event)
+            yield metric_name(recorded.event), recorded.event.epoch, recorded.event.value
 
 
 def _parse_number(text: bytes, fraction: bytes | None, exponent: bytes | None) -> float | None:
@@ -585,16 +592,16 @@ def _parse_number(text: bytes, fraction: bytes | None, exponent: bytes | None) -
     return value if math.isfinite(value) else None
 
 
-def metric_name(one: Measured) -> str:
+def metric_name(event: Measured) -> str:
     """Return a logged metric's name with its task: ``fit.2.loss``, of instance 2 of ``fit``.
 
     >>> metric_name(Measured("loss", 0.5, 1)), metric_name(Measured("loss", 0.5, 1, "fit", "", 2))
     ('loss', 'fit.2.loss')
     """
-    if not one.task:
-        return one.name
-    instance = f".{one.instance}" if one.instance else ""
-    return f"{one.task}{instance}.{one.name}"
+    if not event.task:
+        return event.name
+    instance = f".{event.instance}" if event.instance else ""
+    return f"{event.task}{instance}.{event.name}"
 
 
 def unreadable_file_error(path: Path, error: OSError) -> CheckpointError:

@@ -24,7 +24,8 @@ def find_lost_epochs(run: Run, list_epochs: Callable[[], tuple[int, ...]]) -> tu
     Raises:
         CheckpointError: E356, the journal is damaged.
     """
-    # Read on both sides of the listing: a live run saves, deletes and goes back meanwhile.
+    # The journal is read before and after the listing: a live run saves, deletes and rewinds
+    # meanwhile.
     before = read_journal(run.path, run.record.run_id)
     recorded = run.epoch_without_journal
     existing = list_epochs()
@@ -42,7 +43,7 @@ def require_newest_epoch(run: Run, list_epochs: Callable[[], tuple[int, ...]]) -
         CheckpointError: E357, the newest saved epoch is gone; E356, the journal is damaged.
     """
     lost, existing = find_lost_epochs(run, list_epochs), list_epochs()
-    # What else is there, such as an empty directory of a later epoch, was never saved.
+    # Other directories, such as an empty one of a later epoch, were never saved.
     saved = {*read_journal(run.path, run.record.run_id).epochs} or {*existing}
     newest = max(saved & {*existing}, default=NO_EPOCH)
     if lost and lost[-1] > newest:

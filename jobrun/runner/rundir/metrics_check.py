@@ -68,7 +68,8 @@ def has_lost_metrics(run: Path, spans: tuple[MetricsSpan, ...]) -> bool:
     try:
         with os.fdopen(open_regular(run / METRICS_NAME), "rb") as file:
             pieces = iter(lambda: file.read(_PIECE_BYTES), b"")
-            # No line of ours is as long as a piece: the rest could be a hole of a terabyte.
+            # No valid line is as long as a piece: stop, the file could have a hole of a terabyte
+            # here.
             lines = sum(itertools.takewhile(bool, (piece.count(b"\n") for piece in pieces)))
     except FileNotFoundError:
         lines = 0
@@ -101,10 +102,10 @@ def find_metrics_gaps(run: Path, spans: tuple[MetricsSpan, ...]) -> tuple[Metric
 def sum_lines(run: Path, epoch: int) -> tuple[int, int]:
     """Count the lines of ``metrics.jsonl`` up to an epoch, and add up their checksums."""
     try:
-        found = [line for line in read_lines(run / METRICS_NAME) if epoch_of_line(line) <= epoch]
+        lines = [line for line in read_lines(run / METRICS_NAME) if epoch_of_line(line) <= epoch]
     except FileNotFoundError:
-        found = []
-    return len(found), sum(map(checksum_line, found)) % _CHECKSUM_RANGE
+        lines = []
+    return len(lines), sum(map(checksum_line, lines)) % _CHECKSUM_RANGE
 
 
 def _count_lines(lines: Iterable[bytes], spans: tuple[MetricsSpan, ...]) -> list[tuple[int, int]]:
@@ -113,14 +114,14 @@ def _count_lines(lines: Iterable[bytes], spans: tuple[MetricsSpan, ...]) -> list
     Only as many as there were: what ``exit`` measures has the number of the last epoch, too, and
     comes after it was acknowledged.
     """
-    ends = [span.last for span in spans]
+    last_epochs = [span.last for span in spans]
     counts, checksums = [0] * len(spans), [0] * len(spans)
     known: float = -1
     at = len(spans)
     for line in lines:
         epoch = epoch_of_line(line)
         if epoch != known:
-            known, at = epoch, bisect.bisect_left(ends, epoch)
+            known, at = epoch, bisect.bisect_left(last_epochs, epoch)
             if at < len(spans) and epoch <= spans[at].after:
                 at = len(spans)
         if at < len(spans) and counts[at] < spans[at].lines:

@@ -76,8 +76,8 @@ def upload_record(run: Run, url: ObjectUrl) -> None:
         EnvironmentFaultError: Another run is there, or the store refuses.
     """
     bucket = Bucket(url)
-    found = bucket.read(RECORD_NAME, _MOST_BYTES)
-    if found is not None and _parsed(found, url).record.run_id != run.record.run_id:
+    present = bucket.read(RECORD_NAME, _MOST_BYTES)
+    if present is not None and _parsed(present, url).record.run_id != run.record.run_id:
         raise EnvironmentFaultError.of(
             "E332",
             f"{url} holds another run",
@@ -86,8 +86,8 @@ def upload_record(run: Run, url: ObjectUrl) -> None:
     spec = run.path / "spec"
     with disk_faults("E354", f"read {spec}"):
         files = {path.name: read_regular(path).decode() for path in sorted(spec.iterdir())}
-    form = {"format": _FORMAT, "run": asdict(open_run(run.path).record), "files": files}
-    data = json.dumps(form, indent=2).encode()
+    content = {"format": _FORMAT, "run": asdict(open_run(run.path).record), "files": files}
+    data = json.dumps(content, indent=2).encode()
     bucket.put(RECORD_NAME, [data], len(data))
 
 
@@ -98,10 +98,10 @@ def split_target(text: str) -> tuple[str, int | None]:
         UsageError: Behind the last ``@`` is no number.
     """
     text = text.rstrip("/")
-    if found := _EPOCH.fullmatch(text):
-        return found[1], int(found[2])
-    scheme, _, rest = text.partition("://")
-    name, at, epoch = rest.rpartition("@")
+    if match := _EPOCH.fullmatch(text):
+        return match[1], int(match[2])
+    scheme, _, path = text.partition("://")
+    name, at, epoch = path.rpartition("@")
     if not at or "/" in epoch:
         return text, None
     if not (epoch == "latest" or (epoch.isascii() and epoch.isdecimal())):
@@ -145,16 +145,18 @@ def epochs_below(url: ObjectUrl) -> dict[int, ObjectStore]:
     Of an epoch that was computed again, after the run went back, it is that of the newest time.
     """
     names = (_GENERATION.fullmatch(name) for name in Bucket(url).folders())
-    numbers = sorted(int(found[1]) for found in names if found)
-    stores = [ObjectStore(url), *(ObjectStore(url / f"g{one}") for one in numbers)]
-    found: dict[int, ObjectStore] = {}
+    numbers = sorted(int(match[1]) for match in names if match)
+    stores = [ObjectStore(url), *(ObjectStore(url / f"g{number}") for number in numbers)]
+    stores_by_epoch: dict[int, ObjectStore] = {}
     for store in stores:
         epochs = store.epochs()
         if epochs:
-            # What an older generation has made after the first of these was superseded.
-            found = {epoch: one for epoch, one in found.items() if epoch < epochs[0]}
-            found |= dict.fromkeys(epochs, store)
-    return found
+            # Later epochs of an older generation were superseded by the first epoch of this one.
+            stores_by_epoch = {
+                epoch: store for epoch, store in stores_by_epoch.items() if epoch < epochs[0]
+            }
+            stores_by_epoch |= dict.fromkeys(epochs, store)
+    return stores_by_epoch
 
 
 def record_newest(url: ObjectUrl, epoch: int, generation: int) -> None:
@@ -171,8 +173,8 @@ def _read_newest(bucket: Bucket) -> tuple[int, int]:
     if data is None:
         return 0, -1
     try:
-        form = parse_json(data)
-        return int(form["generation"]), int(form["epoch"])
+        content = parse_json(data)
+        return int(content["generation"]), int(content["epoch"])
     except (ValueError, TypeError, KeyError) as error:
         raise _no_run(bucket.url, f"{NEWEST_NAME} is damaged ({error})", "") from error
 
@@ -180,16 +182,16 @@ def _read_newest(bucket: Bucket) -> tuple[int, int]:
 def find_lost_upload(url: ObjectUrl) -> int:
     """Return the newest epoch that was uploaded for a run if it is not there any more, else -1."""
     generation, epoch = _read_newest(Bucket(url))
-    place = url / f"g{generation}" if generation else url
-    return -1 if epoch < 0 or epoch in ObjectStore(place).epochs() else epoch
+    epochs_url = url / f"g{generation}" if generation else url
+    return -1 if epoch < 0 or epoch in ObjectStore(epochs_url).epochs() else epoch
 
 
 def _require_epochs(url: ObjectUrl, epoch: int | None) -> dict[int, ObjectStore]:
     """Return the epochs of a run in an object store, or only a given one; refuse none (E335)."""
     there = epochs_below(url)
     if not there or (epoch is not None and epoch not in there):
-        what = "epoch" if epoch is None else f"epoch {epoch}"
-        raise _no_run(url, f"there is no {what}", ", ".join(map(str, there)))
+        subject = "epoch" if epoch is None else f"epoch {epoch}"
+        raise _no_run(url, f"there is no {subject}", ", ".join(map(str, there)))
     return there if epoch is None else {epoch: there[epoch]}
 
 
@@ -214,13 +216,13 @@ def _choose_epochs(url: ObjectUrl, epoch: int | None) -> dict[int, ObjectStore]:
 
 
 def fetch_run(
-    remote: RemoteRun, place: Path, epoch: int | None = None, listen: Listener = ignore
+    remote: RemoteRun, directory: Path, epoch: int | None = None, listen: Listener = ignore
 ) -> Run:
     """Download a run and one of its epochs from an object store into a new run directory.
 
     Args:
         remote: The run.
-        place: Its directory.
+        directory: Its directory.
         epoch: The one that is fetched; None for the newest that is whole.
         listen: Receives a warning for each newer one that is damaged.
 
@@ -229,18 +231,18 @@ def fetch_run(
         EnvironmentFaultError: The store refuses, or writing failed.
     """
     wanted = _choose_epochs(remote.url, epoch)
-    with _appearing(place) as beside:
-        store = DirectoryStore(str(beside / "checkpoints"))
+    with _appearing(directory) as staged:
+        store = DirectoryStore(str(staged / "checkpoints"))
         chosen = _fetch_first(wanted, store, listen)
         manifest = store.manifest(chosen)
         record = _again(remote.record, manifest.generation, chosen)
         for name, text in remote.files.items():
-            write_file(beside / "spec" / name, text.encode(), private=True)
-        with contextlib.closing(Journal.open(beside, record.run_id)) as journal:
+            write_file(staged / "spec" / name, text.encode(), private=True)
+        with contextlib.closing(Journal.open(staged, record.run_id)) as journal:
             journal.acknowledge(chosen, manifest.generation)
-        copy_lease(remote.url, beside)
-        write_record(beside, record)
-    return open_run(place)
+        copy_lease(remote.url, staged)
+        write_record(staged, record)
+    return open_run(directory)
 
 
 def local_copy(
@@ -252,31 +254,34 @@ def local_copy(
         UsageError: E335, another run has that name, or the copy lacks an epoch that is there.
         CheckpointError: As of ``fetch_run``.
     """
-    place = run_dir.absolute() / remote.record.job / Path(remote.url.prefix).name
-    if not place.exists():
-        with disk_faults("E354", f"make {place.parent}"):
-            make_directory(place.parent)
-        return fetch_run(remote, place, epoch, listen)
-    if (place / RECORD_NAME).is_file() and read_record(place).run_id == remote.record.run_id:
-        _require_here(place, remote.url, epoch)
-        return open_run(place)
+    directory = run_dir.absolute() / remote.record.job / Path(remote.url.prefix).name
+    if not directory.exists():
+        with disk_faults("E354", f"make {directory.parent}"):
+            make_directory(directory.parent)
+        return fetch_run(remote, directory, epoch, listen)
+    if (directory / RECORD_NAME).is_file() and read_record(
+        directory
+    ).run_id == remote.record.run_id:
+        _require_here(directory, remote.url, epoch)
+        return open_run(directory)
     raise UsageError.of(
         "E335",
-        f"{place} exists already, and is not the run at {remote.url}",
+        f"{directory} exists already, and is not the run at {remote.url}",
         "name another --run-dir",
     )
 
 
-def _require_here(place: Path, url: ObjectUrl, epoch: int | None) -> None:
+def _require_here(directory: Path, url: ObjectUrl, epoch: int | None) -> None:
     """Raise an error if an epoch is in an object store but not in the run's local copy.
 
     It is not put among those that are here: the copy may have continued in another way since.
     """
-    here = DirectoryStore(str(place / "checkpoints")).epochs()
+    here = DirectoryStore(str(directory / "checkpoints")).epochs()
     if here and epoch is not None and epoch not in here and epoch in epochs_below(url):
         raise UsageError.of(
             "E335",
-            f"{place} has epochs {', '.join(map(str, here))}, but not {epoch}, which is at {url}",
+            f"{directory} has epochs {', '.join(map(str, here))}, but not {epoch}, "
+            f"which is at {url}",
             f"name another --run-dir, to which epoch {epoch} is downloaded",
         )
 
@@ -308,16 +313,16 @@ def verify_remote(
     """
     text, wanted = split_target(target)
     url = parse_run_url(text)
-    found: dict[int, Damage | None] = {}
+    damages: dict[int, Damage | None] = {}
     for epoch, store in _require_epochs(url, wanted).items():
-        found[epoch] = store.verify(epoch)
+        damages[epoch] = store.verify(epoch)
         store.close()
-        on_verified(epoch, found[epoch])
+        on_verified(epoch, damages[epoch])
     lost = find_lost_upload(url) if wanted is None else -1
     if lost >= 0:
-        found[lost] = Damage(lost, "it was uploaded and is gone")
-        on_verified(lost, found[lost])
-    return Path(url.prefix).name, found
+        damages[lost] = Damage(lost, "it was uploaded and is gone")
+        on_verified(lost, damages[lost])
+    return Path(url.prefix).name, damages
 
 
 def _fetch_first(wanted: dict[int, ObjectStore], store: DirectoryStore, listen: Listener) -> int:
@@ -355,28 +360,28 @@ def _again(record: RunRecord, generation: int, epoch: int) -> RunRecord:
 
 
 @contextlib.contextmanager
-def _appearing(place: Path) -> Iterator[Path]:
-    beside = place.with_name(f".{place.name}.fetched")
-    with disk_faults("E354", f"make {place}"):
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(mode=0o755)
+def _appearing(directory: Path) -> Iterator[Path]:
+    staged = directory.with_name(f".{directory.name}.fetched")
+    with disk_faults("E354", f"make {directory}"):
+        shutil.rmtree(staged, ignore_errors=True)
+        staged.mkdir(mode=0o755)
         for part in _PARTS:
-            (beside / part).mkdir()
+            (staged / part).mkdir()
     try:
-        yield beside
-        with disk_faults("E354", f"make {place}"):
-            beside.rename(place)
+        yield staged
+        with disk_faults("E354", f"make {directory}"):
+            staged.rename(directory)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(staged, ignore_errors=True)
 
 
 def _parsed(data: bytes, url: ObjectUrl) -> RemoteRun:
     try:
-        form: Any = parse_json(data)
-        if form["format"] != _FORMAT:
-            raise _no_run(url, f"its record is of format {form['format']!r}", "")
-        record = build_record(form["run"])
-        files = {str(name): str(text) for name, text in form["files"].items()}
+        content: Any = parse_json(data)
+        if content["format"] != _FORMAT:
+            raise _no_run(url, f"its record is of format {content['format']!r}", "")
+        record = build_record(content["run"])
+        files = {str(name): str(text) for name, text in content["files"].items()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise _no_run(url, f"its record is damaged ({error})", "") from error
     names = (record.job, *files)
@@ -412,17 +417,17 @@ class RunLease:
             EnvironmentFaultError: E332, another one does; or the store refuses.
         """
         bucket = Bucket(self._url)
-        found = _word_of(bucket)
+        holder = _word_of(bucket)
         known = (self._word,) if self._word else _known(self._run)
-        if found and found not in known:
+        if holder and holder not in known:
             raise EnvironmentFaultError.of(
                 "E332",
                 f"the run in {self._url} was continued from another directory than {self._run}",
                 f"continue there; or fetch it again: jobrun resume {self._url} --run-dir ANOTHER",
             )
-        if not found or not self._word:
+        if not holder or not self._word:
             word = secrets.token_hex(8)
-            # First here: what is there is then known here, whenever this is cut short.
+            # The local file first: then a word in the store is known here even after a crash.
             _write(self._run, (*_known(self._run), word))
             bucket.put(HOLDER_NAME, [word.encode()], len(word))
             self._word = word

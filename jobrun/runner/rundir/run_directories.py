@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from jobrun.runner.rundir.run_inputs import RunInputs
 
 LATEST = "latest"
-# Other users may read a run, never change it, whatever the umask says.
+# Other users may read a run but never change it, whatever the umask says.
 _DIRECTORY_MODE = 0o755
 _TRIES = 100
 _MINUTE = "%Y%m%d-%H%M"
@@ -51,11 +51,11 @@ _EPOCH = lazy_pattern(r"epoch-([0-9]{6}|[1-9][0-9]{6,17})")
 _MINUTE_LENGTH = len("20261231-2359")
 _NAME = lazy_pattern(r"\d{8}-\d{4}-[a-z]+-[a-z]+")
 DEFAULT_RUN_DIR = "runs"
-# Files of a run, beside its record and its checkpoints.
+# Files of a run other than its record and its checkpoints.
 METRICS_NAME = "metrics.jsonl"
 EVENTS_NAME = "events.jsonl"
 USAGE_NAME = "usage.jsonl"
-# Of fewer runs, all records are read in no time.
+# With fewer runs an index is not worth it.
 _WORTH_AN_INDEX = 64
 _MOST_COMPARED = 500
 # The directories of a run in which no other user may write.
@@ -102,15 +102,15 @@ class Run:
             return self.record.epoch
         except OSError:
             return -1
-        # A run whose saves failed, each with a warning, ends with an empty one.
+        # The directory is empty after a run whose saves all failed with a warning.
         return -1 if size_bytes or self.record.status == "finished" else self.record.epoch
 
     @property
     def epochs_inside(self) -> tuple[int, ...]:
         """List the epochs in this run's own directory of checkpoints; the spec may name another."""
-        names = (one for one in _list_directory(self.path / "checkpoints") if one.is_dir())
-        found = (_EPOCH.fullmatch(one.name) for one in names if not one.is_symlink())
-        return tuple(sorted(int(one[1]) for one in found if one))
+        directories = (path for path in _list_directory(self.path / "checkpoints") if path.is_dir())
+        matches = (_EPOCH.fullmatch(path.name) for path in directories if not path.is_symlink())
+        return tuple(sorted(int(match[1]) for match in matches if match))
 
     @property
     def has_saved(self) -> bool:
@@ -180,10 +180,10 @@ def remove_directory(path: Path) -> None:
 def point_latest(path: Path) -> None:
     """Point the link ``latest`` at a run directory; ignore an error."""
     link = path.parent / LATEST
-    beside = path.parent / f".{LATEST}.{path.name}"
+    temporary = path.parent / f".{LATEST}.{path.name}"
     with contextlib.suppress(OSError):
-        beside.symlink_to(path.name)
-        beside.replace(link)
+        temporary.symlink_to(path.name)
+        temporary.replace(link)
 
 
 def find_moved_latest(run_dir: Path, job: str, newest: Run | None) -> str:
@@ -206,9 +206,9 @@ def find_moved_latest(run_dir: Path, job: str, newest: Run | None) -> str:
         return ""
     if newest is None or _NAME.fullmatch(newest.path.name):
         return Path(name).name
-    # It was renamed itself. Names begin with the minute in which a run was made.
-    made = datetime.fromisoformat(newest.record.created).astimezone().strftime(_MINUTE)
-    return Path(name).name if made < name[: len(made)] else ""
+    # The newest run may be the renamed one. Names begin with the minute of the run's creation.
+    created = datetime.fromisoformat(newest.record.created).astimezone().strftime(_MINUTE)
+    return Path(name).name if created < name[: len(created)] else ""
 
 
 def open_run(path: Path) -> Run:
@@ -222,8 +222,8 @@ def open_run(path: Path) -> Run:
 
 def runs(run_dir: Path, job: str = "") -> tuple[Run, ...]:
     """Open all readable run directories below ``run_dir``, or of one job; oldest first."""
-    found = (_try_open(path) for path in _run_paths(run_dir, job))
-    return tuple(sorted((run for run in found if run), key=_rank_of))
+    opened = (_try_open(path) for path in _run_paths(run_dir, job))
+    return tuple(sorted((run for run in opened if run), key=_rank_of))
 
 
 def _rank_of(run: Run) -> tuple[int, str]:
@@ -236,7 +236,7 @@ def next_order(run_dir: Path) -> int:
     It is the time in microseconds, and a counter where the clock was set back.
     """
     known = indexed_runs(run_dir, _WORTH_AN_INDEX)
-    newest = max((one.order for one in known), default=0)
+    newest = max((entry.order for entry in known), default=0)
     return max(time.time_ns() // 1000, newest + 1)
 
 
@@ -244,7 +244,7 @@ def unreadable_runs(run_dir: Path, job: str) -> tuple[Path, ...]:
     """List a job's run directories with saved epochs whose ``run.json`` cannot be read."""
     paths = _list_directory(run_dir / job)
     indexed = indexed_runs(run_dir, _WORTH_AN_INDEX) if len(paths) >= _WORTH_AN_INDEX else ()
-    readable = {one.path for one in indexed}
+    readable = {entry.path for entry in indexed}
     return tuple(
         path
         for path in paths
@@ -265,10 +265,10 @@ def newest_run(run_dir: Path, job: str, inputs: RunInputs | None = None) -> Run 
     """
     if inputs is None:
         return _newest_where(run_dir, job, lambda _: True)
-    # Most commands need none of it.
+    # Lazy: most commands do not need it.
     from jobrun.runner.rundir.run_inputs import read_inputs  # noqa: PLC0415
 
-    # A run with the very values comes before one of a spec whose defaults were edited.
+    # A run with exactly these values is preferred to one of a spec whose defaults were edited.
     return _newest_where(
         run_dir, job, lambda text: inputs.equal(read_inputs(text))
     ) or _newest_where(run_dir, job, lambda text: inputs.match(read_inputs(text)))
@@ -282,19 +282,19 @@ def _newest_where(run_dir: Path, job: str, is_wanted: Callable[[str], bool]) -> 
     if remembered is not None and is_wanted(dump_inputs(remembered.record)):
         return remembered
     newest: Run | None = None
-    for one in reversed(indexed_runs(run_dir)):
-        if not (one.path.startswith(f"{job}/") and is_wanted(one.inputs)):
+    for entry in reversed(indexed_runs(run_dir)):
+        if not (entry.path.startswith(f"{job}/") and is_wanted(entry.inputs)):
             continue
-        run = _try_open(run_dir / one.path)
+        run = _try_open(run_dir / entry.path)
         if run is not None and not run.is_stillborn:
             return run
         newest = newest or run
     return newest
 
 
-def _newest(found: Sequence[Run]) -> Run | None:
-    born = (run for run in reversed(found) if not run.is_stillborn)
-    return next(born, found[-1] if found else None)
+def _newest(candidates: Sequence[Run]) -> Run | None:
+    candidates_with_saves = (run for run in reversed(candidates) if not run.is_stillborn)
+    return next(candidates_with_saves, candidates[-1] if candidates else None)
 
 
 def newest_unfinished(run_dir: Path, job: str = "") -> Run:
@@ -345,7 +345,7 @@ def require_readable_runs(run_dir: Path, job: str, newest: Run | None) -> None:
         CheckpointError: E375, there is such a run.
     """
     for path in unreadable_runs(run_dir, job):
-        # Names begin with the minute in which a run was made.
+        # Names begin with the minute of the run's creation.
         if newest is None or path.name[:_MINUTE_LENGTH] >= newest.path.name[:_MINUTE_LENGTH]:
             open_run(path)
 
@@ -397,7 +397,7 @@ def find_run(text: str, run_dir: Path) -> Run:
             mend += f"; a spec's newest run is continued by 'jobrun run {text} --resume auto'"
         raise CheckpointError.of("E350", f"not a jobrun run directory: {text}", mend)
     for path in _directories_called(start, run_dir, job):
-        # The index leaves out what cannot be read; this says why.
+        # The index leaves out unreadable runs; opening the run reports why it is unreadable.
         open_run(path)
     raise _unknown(text, run_dir, known)
 
@@ -437,8 +437,8 @@ def _find_remembered(text: str, run_dir: Path) -> Run | None:
 
 def _newest_indexed(run_dir: Path, known: Sequence[IndexedRun]) -> Run:
     """Open the newest of these run directories; forks that saved nothing come last."""
-    for one in reversed(known):
-        run = open_run(run_dir / one.path)
+    for entry in reversed(known):
+        run = open_run(run_dir / entry.path)
         if not run.is_stillborn:
             return run
     return open_run(run_dir / known[-1].path)
@@ -446,7 +446,7 @@ def _newest_indexed(run_dir: Path, known: Sequence[IndexedRun]) -> Run:
 
 def _make_exclusively(parent: Path) -> Path:
     for _ in range(_TRIES):
-        # The user's own clock: a name is for people. Order comes from ``order``.
+        # Local time, because names are for people; runs are sorted by ``order``.
         minute = datetime.now().astimezone().strftime(_MINUTE)
         path = parent / f"{minute}-{random_name()}"
         try:
@@ -464,7 +464,7 @@ def _run_paths(run_dir: Path, job: str) -> Iterator[Path]:
         if parent.is_symlink():
             continue
         for path in _list_directory(parent):
-            # ``latest`` is a link, and would count its run twice.
+            # ``latest`` is a link; its run would be counted twice.
             if not path.is_symlink() and _is_file(path / RECORD_NAME):
                 yield path
 
@@ -527,7 +527,7 @@ def _unknown(text: str, run_dir: Path, known: tuple[IndexedRun, ...]) -> UsageEr
             f"'{text}' names an epoch, and a whole run is wanted here",
             f"write '{name}'; inspect-checkpoint, diff, fork and 'ckpt diff' take RUN@EPOCH",
         )
-    # The newest are meant most often; comparing with ten thousand names takes a second.
+    # Only the newest, which are meant most often: comparing ten thousand names takes a second.
     names = [_whole_name(run) for run in known[-_MOST_COMPARED:]]
     names += sorted({run.job for run in known})[:_MOST_COMPARED]
     return UsageError.of("E351", f"no run '{text}' in {run_dir}", did_you_mean(text, names))
@@ -535,7 +535,9 @@ def _unknown(text: str, run_dir: Path, known: tuple[IndexedRun, ...]) -> UsageEr
 
 def suggest_run_dir(run_dir: Path) -> str:
     """Suggest which ``--run-dir`` to give where a directory has no run directories in it."""
-    above = next((one for one in _directories_above(run_dir) if _has_runs(one)), None)
+    above = next(
+        (directory for directory in _directories_above(run_dir) if _has_runs(directory)), None
+    )
     if above is not None:
         return f"there is {os.path.relpath(above)}: add --run-dir {os.path.relpath(above)}"
     return "start one with 'jobrun run SPEC', or name the directory of the runs: --run-dir DIR"

@@ -21,13 +21,13 @@ from jobrun.core.lazy_dataclass import dataclass, field_types, field_values
 from jobrun.runner.rundir.run_json import RECORD_NAME, RunRecord, creation_order, read_record
 
 INDEX_NAME = ".index.json"
-# Of the file of an index; of its entries, the names of their values are the version.
+# Version of the file format; entries are versioned by the names of their values.
 _FORMAT = 3
-# A hundred times ten thousand runs.
+# The most bytes of an index: enough for a hundred times ten thousand runs.
 _MOST_BYTES = 512 << 20
-# Of the times of files: NFS may have whole seconds.
+# Resolution of file times: NFS may have whole seconds.
 COARSE_NS = 2_000_000_000
-# So many runs are read at each completion rather than written to the index, which takes longer.
+# Shell completion reads up to this many new runs itself: writing the index takes longer.
 _MOST_UNKNOWN = 20
 
 NEWEST_NAME = ".newest.json"
@@ -91,8 +91,10 @@ def indexed_runs(run_dir: Path, worth: int = 1) -> tuple[IndexedRun, ...]:
         run_dir: The directory.
         worth: Write the index when at least so many of its entries are not as they were.
     """
-    found = (IndexedRun(path, *values) for path, values in read_index(run_dir, _RUNS, worth=worth))
-    return tuple(sorted(found, key=lambda one: (one.order, one.path)))
+    entries = (
+        IndexedRun(path, *values) for path, values in read_index(run_dir, _RUNS, worth=worth)
+    )
+    return tuple(sorted(entries, key=lambda entry: (entry.order, entry.path)))
 
 
 class OrderedRuns:
@@ -119,22 +121,22 @@ class OrderedRuns:
         self._run_dir = run_dir
         self._index = index = index or _RUNS
         self._on_fault = on_fault or ignore_fault
-        found = [
+        listed = [
             f"{job.name}/{run.name}"
             for job in list_directories(run_dir, "", self._on_fault)
             for run in list_directories(job.path, job.name, self._on_fault)
         ]
         known = self._known = _load(run_dir, index)
-        unknown = [path for path in found if path not in known]
+        unknown = [path for path in listed if path not in known]
         if len(unknown) > _MOST_UNKNOWN:
             deque(read_index(run_dir, index), maxlen=0)
             known = self._known = _load(run_dir, index)
         for path in unknown:
-            # It is new, or no run.
+            # A new run, or no run at all.
             if path not in known and (entry := self._look_at(path)) is not None:
                 known[path] = entry
         order = 1 + index.names.index("order")
-        present = [(known[path][order], path) for path in found if path in known]
+        present = [(known[path][order], path) for path in listed if path in known]
         self.paths = [path for _, path in sorted(present, reverse=True)]
 
     def read(self, path: str) -> list[Any] | None:
@@ -241,7 +243,7 @@ def _stamp_run(run: str, source: str, young_ns: int) -> int:
     try:
         facts = stat(f"{run}/{source}")
     except (FileNotFoundError, NotADirectoryError):
-        # Without its source it is a run, too.
+        # A run without this source is a run, too.
         return 0 if changed_ns > young_ns else hash(state)
     changed_ns = max(changed_ns, facts.st_mtime_ns)
     state += (facts.st_size, facts.st_mtime_ns, facts.st_ino)
@@ -259,7 +261,7 @@ def list_directories(
         name: As ``on_fault`` gets it.
         on_fault: Is called if it cannot be listed.
     """
-    # Links lead to runs that are listed anyway; a name with a dot is not a job's or a run's.
+    # Links point to runs that are listed anyway; jobs and runs have no name with a leading dot.
     try:
         with os.scandir(parent) as entries:
             return [
@@ -323,19 +325,19 @@ def _store(run_dir: Path, index: RunIndex, runs: dict[str, list[Any]]) -> None:
 
 def write_index(run_dir: Path, name: str, content: dict[str, Any]) -> None:
     """Write the index of runs atomically, or nothing if its directory cannot be written."""
-    beside = run_dir / f"{name}.{os.getpid()}"
+    temporary = run_dir / f"{name}.{os.getpid()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        # As private as the records of which it is made.
-        descriptor = os.open(beside, flags, 0o600)
+        # As private as the records that it is built from.
+        descriptor = os.open(temporary, flags, 0o600)
     except OSError:
         # A directory that cannot be written to can still be listed.
         return
     try:
         write_all(descriptor, json.dumps(content, separators=(",", ":")).encode())
-        beside.replace(run_dir / name)
+        temporary.replace(run_dir / name)
     except OSError:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     finally:
         os.close(descriptor)
 
@@ -347,14 +349,14 @@ def find_newest(run_dir: Path, job: str = "") -> str:
         Empty where there is none, or where all runs must be read to say it.
     """
     known = _load_newest(run_dir)
-    found: list[tuple[int, str]] = []
+    candidates: list[tuple[int, str]] = []
     for entry in list_directories(run_dir, "", ignore_fault) if known else ():
         stamp, order, path = known.get(entry.name, (0, 0, ""))
         if not stamp or stamp != _stamp(entry.path):
             return ""
         if path and job in ("", entry.name):
-            found.append((order, path))
-    return max(found)[1] if found else ""
+            candidates.append((order, path))
+    return max(candidates)[1] if candidates else ""
 
 
 def stamp_jobs(run_dir: Path) -> dict[str, int]:

@@ -25,12 +25,12 @@ class RunInputs:
     Attributes:
         values: By field (``params.k``, ``seed``), as in ``run.json``; where a value comes from the
             environment, or is secret, with a digest of it.
-        given: Fields whose values are not written in the spec.
+        explicit: Fields whose values are not written in the spec.
         ignored: Fields that may change between two starts of one run (``drift: safe``).
     """
 
     values: Mapping[str, Param]
-    given: frozenset[str] = frozenset()
+    explicit: frozenset[str] = frozenset()
     ignored: frozenset[str] = frozenset()
 
     def equal(self, recorded: RunInputs) -> bool:
@@ -42,12 +42,12 @@ class RunInputs:
 
     def match(self, recorded: RunInputs) -> bool:
         """Return whether a recorded run differs from these inputs at most in edited defaults."""
-        return self.find_differing(recorded).isdisjoint(self.given | recorded.given)
+        return self.find_differing(recorded).isdisjoint(self.explicit | recorded.explicit)
 
     def find_differing(self, recorded: RunInputs) -> frozenset[str]:
         """Find the fields that have another value in a recorded run."""
         shared = (self.values.keys() & recorded.values.keys()) - self.ignored
-        return frozenset(one for one in shared if self.values[one] != recorded.values[one])
+        return frozenset(field for field in shared if self.values[field] != recorded.values[field])
 
 
 def read_inputs(text: str) -> RunInputs:
@@ -59,7 +59,7 @@ def build_inputs(
     params: Mapping[str, Param],
     variables: Mapping[str, str],
     seed: int,
-    given: Collection[str],
+    explicit: Collection[str],
     ignored: Collection[str] = (),
 ) -> RunInputs:
     """Build the inputs of a run that is to be started.
@@ -68,24 +68,24 @@ def build_inputs(
         params: As a run records them.
         variables: Digests of the environment variables and secrets that the spec uses.
         seed: Of the job.
-        given: See ``RunInputs``.
+        explicit: See ``RunInputs``.
         ignored: Names of params; see ``RunInputs``.
     """
-    inputs = _build(params, variables, seed, given)
-    return RunInputs(inputs.values, inputs.given, frozenset(_PARAMS + name for name in ignored))
+    inputs = _build(params, variables, seed, explicit)
+    return RunInputs(inputs.values, inputs.explicit, frozenset(_PARAMS + name for name in ignored))
 
 
 def _build(
-    params: Mapping[str, Param], variables: Mapping[str, str], seed: int, given: Collection[str]
+    params: Mapping[str, Param], variables: Mapping[str, str], seed: int, explicit: Collection[str]
 ) -> RunInputs:
     values: dict[str, Param] = {SEED: seed}
     foreign = set()
-    # NaN is equal to itself as text.
+    # As JSON, because NaN equals itself only as text.
     for name, value in params_as_json(params).items():
         field = _PARAMS + name
         values[field], is_foreign = _identify(field, value, variables)
         foreign |= {field} if is_foreign else set()
-    return RunInputs(values, frozenset(given) | foreign)
+    return RunInputs(values, frozenset(explicit) | foreign)
 
 
 def _identify(field: str, value: Param, variables: Mapping[str, str]) -> tuple[Param, bool]:

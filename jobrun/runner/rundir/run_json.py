@@ -21,7 +21,7 @@ from jobrun.runner.rundir.journal import JOURNAL_NAME
 
 RECORD_NAME = "run.json"
 FORMAT = 1
-# The present status of a run that is recorded as running and that no process holds.
+# Shown for a run that is recorded as running but whose lock no process holds.
 KILLED = "killed"
 _WITHOUT_RECORD = (
     "put run.json back from a copy of the run, or move the directory away, or start again beside "
@@ -29,14 +29,14 @@ _WITHOUT_RECORD = (
 )
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 
-# Of ``environment``: what decides the last bits of results.
+# Keys of ``environment`` that decide the last bits of results.
 NUMERIC_KEYS = (
     "numpy", "blas", "blas_kernel", "blas_threads", "cpu_features", "machine", "byte_order",
     "python", "jobrun", "hash_seed", "gpus",
 )  # fmt: skip
 # Environment variables of libraries, which are compared one by one.
 LIBRARY_VARIABLES = "variables"
-# Compared for every job, among the keys above.
+# Those of the keys above that are compared for every job.
 NUMERIC_PACKAGES = frozenset({"numpy", "h5py"})
 
 Param = float | int | bool | str
@@ -188,7 +188,7 @@ def read_record(run: Path) -> RunRecord:
     try:
         content = read_json(run / RECORD_NAME)
     except OSError as error:
-        # ENOTDIR, ENAMETOOLONG: what is named is no path of a directory.
+        # ENOTDIR, ENAMETOOLONG: the text is no path of a directory.
         if error.errno in {errno.EINVAL, errno.EISDIR, errno.EFBIG, errno.EIO}:
             raise _damaged(run, error.strerror or str(error)) from error
         if error.errno == errno.ENOENT and has_saved(run):
@@ -228,7 +228,7 @@ def build_record(content: Any) -> RunRecord:
     if record.parent:
         build(_Parent, record.parent)
     for name, text in (("job", record.job), ("folder", record.folder)):
-        # No path can hold it.
+        # A null byte: no path can contain it.
         if "\0" in text:
             raise ValueError(f"field '{name}' holds NUL")
     return record
@@ -263,5 +263,7 @@ def _damaged(run: Path, why: str) -> CheckpointError:
             "; no command can write it again, and the epochs are not touched: "
             f"'jobrun inspect-checkpoint {epochs[-1]}' and 'jobrun ckpt export' read them"
         )
-    what = f"{record} is damaged: {why}" if why else f"{run} has saved epochs, and no {RECORD_NAME}"
-    return CheckpointError.of("E375", what, mend)
+    message = (
+        f"{record} is damaged: {why}" if why else f"{run} has saved epochs, and no {RECORD_NAME}"
+    )
+    return CheckpointError.of("E375", message, mend)

@@ -40,16 +40,18 @@ def stage_spec(run: Path, loaded: LoadedSpec, job: Job) -> str:
     """
     folder = run / "spec"
     resolved = dump_resolved(loaded).encode()
-    kept = _kept_names(loaded.files)
+    copy_names = _kept_names(loaded.files)
     with disk_faults("E354", f"write {folder}"):
         if loaded.secrets:
-            # What a job makes of a secret may be in any file: a checkpoint, or a log.
+            # Any file may contain data derived from a secret, such as a checkpoint or a log.
             run.chmod(_PRIVATE_MODE)
         _keep_previous(folder)
-        for name, text in _authored(loaded.files, kept).items():
+        for name, text in _authored(loaded.files, copy_names).items():
             write_file(folder / name, text.encode(), private=True)
         write_file(folder / PLAN_NAME, plan_text(job).encode())
-        write_file(folder / ORIGINS_NAME, _origins_text(run, loaded, kept, resolved), private=True)
+        write_file(
+            folder / ORIGINS_NAME, _origins_text(run, loaded, copy_names, resolved), private=True
+        )
         write_file(folder / _NEXT_NAME, resolved, private=True)
     return bytes_digest(resolved)
 
@@ -129,10 +131,10 @@ def bytes_digest(data: bytes) -> str:
 def _recorded_path(run: Run) -> Path:
     folder, digest = run.path / "spec", run.record.resolved_digest
     path = folder / RESOLVED_NAME
-    for one in (path, folder / _NEXT_NAME) if digest else ():
+    for candidate in (path, folder / _NEXT_NAME) if digest else ():
         with contextlib.suppress(OSError):
-            if bytes_digest(read_regular(one)) == digest:
-                return one
+            if bytes_digest(read_regular(candidate)) == digest:
+                return candidate
     if not path.is_file():
         raise CheckpointError.of(
             "E375", f"the run has no {path}", "name its spec: jobrun resume RUN --spec FILE"
@@ -146,7 +148,7 @@ def _recorded_path(run: Run) -> Path:
 def _not_recorded(run: Run, path: Path) -> JobrunError:
     shown = os.path.relpath(path)
     origins = _recorded_origins(run)
-    spec = next((one.shown for one in origins.files), "") if origins else ""
+    spec = next((file.shown for file in origins.files), "") if origins else ""
     handle = run.handle(run.path.parent.parent)
     command = f"jobrun resume {shlex.quote(handle)} --spec {shlex.quote(spec) or 'FILE'}"
     if len(origins.files if origins else ()) != 1:
@@ -155,15 +157,15 @@ def _not_recorded(run: Run, path: Path) -> JobrunError:
         f"give the spec again, and it is compared with the recorded digest: {command}; "
         f"or put {path.name} back from a copy of the run; to change a job, change its own file"
     )
-    what = f"{shown} is not the spec that this run recorded"
+    message = f"{shown} is not the spec that this run recorded"
     try:
         load_spec(str(path), folder=str(run.folder))
     except SpecError as error:
         # E038: an environment variable is not set, which says nothing about the file.
         if any(fault.code != "E038" for fault in error.faults):
             why = error.faults[0].message
-            return CheckpointError.of("E440", f"{what}, and it is damaged: {why}", mend)
-    return DriftError.of("E441", f"{what}: it was edited, or damaged on the disk", mend)
+            return CheckpointError.of("E440", f"{message}, and it is damaged: {why}", mend)
+    return DriftError.of("E441", f"{message}: it was edited, or damaged on the disk", mend)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +181,14 @@ def _recorded_origins(run: Run) -> Origins | None:
     """Read ``origins.json`` in a run's ``spec/`` folder: where its author wrote each value."""
     folder = run.path / "spec"
     try:
-        form = build(_OriginsForm, read_json(folder / ORIGINS_NAME))
-        if form.resolved != run.record.resolved_digest:
+        content = build(_OriginsForm, read_json(folder / ORIGINS_NAME))
+        if content.resolved != run.record.resolved_digest:
             return None
-        return Origins(tuple(_authored_file(run, one) for one in form.files), form.places)
+        return Origins(
+            tuple(_authored_file(run, file_facts) for file_facts in content.files), content.places
+        )
     except (OSError, ValueError, KeyError):
-        # Only where faults point at depends on it.
+        # It only matters for the positions that faults report.
         return None
 
 
@@ -194,29 +198,29 @@ def _authored_file(run: Run, facts: Mapping[str, str]) -> AuthoredFile:
         shown = name if name.endswith(_RECORDED) else f"{name}: {facts['text']}{_RECORDED}"
         return AuthoredFile(shown, str(facts["text"]))
     path = os.path.normpath(run.path / facts["path"])
-    kept = run.path / "spec" / Path(facts["kept"]).name
+    copy_path = run.path / "spec" / Path(facts["kept"]).name
     try:
-        text = read_regular(kept).decode()
+        text = read_regular(copy_path).decode()
     except (OSError, ValueError):
         text = ""
     changed = False
     try:
         changed = bytes_digest(read_text(path, path).encode()) != facts["digest"]
-        shown = str(kept) if changed else path
+        shown = str(copy_path) if changed else path
     except SpecError:
-        shown = str(kept)
+        shown = str(copy_path)
     near = os.path.relpath(shown)
-    # The name is also the one by which the lines of the file are found.
+    # Faults look up the lines of the file by this name, too.
     return AuthoredFile(shown if near.startswith("..") else near, text, path, changed)
 
 
 def _changed_files(run: Run, origins: Origins, *, fork: bool) -> tuple[Fault, ...]:
-    changed = [one.path for one in origins.files if one.changed]
+    changed = [file.path for file in origins.files if file.changed]
     if not changed:
         return ()
     names = ", ".join(_near(path) for path in changed)
     handle = run.handle(run.path.parent.parent)
-    spec = _near(next(one.path for one in origins.files if one.path))
+    spec = _near(next(file.path for file in origins.files if file.path))
     command = ("fork", handle, spec) if fork else ("resume", handle, "--spec", spec)
     words = shlex.join(("jobrun", *command))
     if len(origins.files) > 1:
@@ -230,7 +234,9 @@ def _near(path: str) -> str:
     return path if near.startswith("..") else near
 
 
-def _origins_text(run: Path, loaded: LoadedSpec, kept: Mapping[str, str], resolved: bytes) -> bytes:
+def _origins_text(
+    run: Path, loaded: LoadedSpec, copy_names: Mapping[str, str], resolved: bytes
+) -> bytes:
     files = []
     for shown, text in loaded.files.items():
         is_option = shown.startswith("--set")
@@ -239,7 +245,7 @@ def _origins_text(run: Path, loaded: LoadedSpec, kept: Mapping[str, str], resolv
             {
                 "name": shown,
                 "path": os.path.relpath(path, run) if path else "",
-                "kept": kept.get(shown, ""),
+                "kept": copy_names.get(shown, ""),
                 "digest": bytes_digest(text.encode()),
                 "text": text if is_option else "",
             }
@@ -288,25 +294,25 @@ def _tasks(group: TaskGroup) -> list[dict[str, Any]]:
 
 def _kept_names(files: Mapping[str, str]) -> dict[str, str]:
     """Choose distinct file names in ``spec/`` for the copies of a spec and its includes."""
-    kept: dict[str, str] = {}
+    copy_names: dict[str, str] = {}
     for shown in files:
         if shown.startswith("--set"):
             continue
         name = Path(shown).name
         stem, number = name, 1
-        while name in kept.values() or name in _OWN_NAMES:
+        while name in copy_names.values() or name in _OWN_NAMES:
             number += 1
             name = f"{number}-{stem}"
-        kept[shown] = name
-    return kept
+        copy_names[shown] = name
+    return copy_names
 
 
-def _authored(files: Mapping[str, str], kept: Mapping[str, str]) -> dict[str, str]:
+def _authored(files: Mapping[str, str], copy_names: Mapping[str, str]) -> dict[str, str]:
     """Return the texts of the author's spec files, as copied to ``spec/``, by file name."""
     options = "".join(
         f"{shown}: {text}\n" for shown, text in files.items() if shown.startswith("--set")
     )
-    named = {kept[shown]: text for shown, text in files.items() if shown in kept}
+    named = {copy_names[shown]: text for shown, text in files.items() if shown in copy_names}
     return {**named, **({"options.txt": options} if options else {})}
 
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
-# How soon it is seen that there is no time to wait any more.
+# Interval of the checks whether to stop waiting.
 _POLL_S = 0.05
 
 
@@ -55,8 +55,8 @@ class BackgroundThread:
         self._name = name
         self._inbox: SimpleQueue[tuple[Work, Permit, SimpleQueue[None]] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        # Of the work that is waited for, if any: gets an item at its end. A queue wakes its reader
-        # in half the time of a threading.Event.
+        # Gets an item when the current work ends; None without work. A queue wakes its reader in
+        # half the time of a threading.Event.
         self._over: SimpleQueue[None] | None = None
         self._permit = Permit()
 
@@ -75,7 +75,7 @@ class BackgroundThread:
             thread = threading.Thread(target=self._live, name=self._name, daemon=True)
             thread.start()
             self._thread = thread
-        # Not before the thread has started: ``wait`` would wait for work that has no thread.
+        # Set after the thread has started: otherwise ``wait`` could wait for work without a thread.
         self._over, self._permit = SimpleQueue(), Permit()
         self._inbox.put((work, self._permit, self._over))
 
@@ -90,7 +90,7 @@ class BackgroundThread:
                 self._over.get(timeout=_POLL_S)
             except Empty:
                 if is_late() and self._permit.give_up():
-                    # Whatever it still does has no effect, so it need not be waited for.
+                    # Abandoned work has no effect, so it need not be waited for.
                     self._over = None
                     return False
             else:
@@ -104,10 +104,10 @@ class BackgroundThread:
             self._thread = None
 
     def _live(self) -> None:
-        while (given := self._inbox.get()) is not None:
-            work, permit, over = given
+        while (entry := self._inbox.get()) is not None:
+            work, permit, over = entry
             try:
                 work(permit)
             finally:
-                del given, work
+                del entry, work
                 over.put(None)

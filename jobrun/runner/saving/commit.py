@@ -85,17 +85,17 @@ class SaveRequest:
 
     Attributes:
         progress: The progress of the run.
-        form: The same as JSON, for the manifest.
+        progress_json: The same as JSON, for the manifest.
         tickets: For the state of each node.
         started: When the loop stopped for it, on the monotonic clock.
-        still: How long it did.
+        pause: How long the loop stopped for it.
     """
 
     progress: Progress
-    form: Mapping[str, Any]
+    progress_json: Mapping[str, Any]
     tickets: tuple[Ticket, ...]
     started: float
-    still: SavePause
+    pause: SavePause
 
 
 class Committer:
@@ -110,7 +110,7 @@ class Committer:
         self,
         job: Job,
         session: Session,
-        place: CheckpointTarget,
+        target: CheckpointTarget,
         identity: RunIdentity,
         listen: Listener,
         account: TimeAccount | None = None,
@@ -118,17 +118,17 @@ class Committer:
         self._job = job
         self._account = account
         self._session = session
-        self._place = place
-        self._store = place.store
+        self._target = target
+        self._store = target.store
         self._identity = identity
         self._listen = listen
         self._nodes = {node.name: number for number, node in enumerate(job.cluster)}
-        # How much of the last epoch is on the disk here, and not in an object store.
+        # Size of the last epoch's files on the local disk; 0 if they are in an object store.
         self._last_bytes = 0
         self.saved = -1
         self.held: Callable[[], frozenset[int]] = frozenset
 
-    def commit_epoch(self, order: SaveRequest, permit: Permit) -> None:
+    def commit_epoch(self, request: SaveRequest, permit: Permit) -> None:
         """Commit one epoch's checkpoint: write its files, publish, acknowledge, report, retain.
 
         ::
@@ -139,7 +139,7 @@ class Committer:
             delete what retention chooses     # never before the new epoch is durable
 
         Args:
-            order: The epoch.
+            request: The epoch.
             permit: Asked right before the epoch comes to exist.
 
         Raises:
@@ -148,33 +148,35 @@ class Committer:
             AbandonedError: It is not wanted any more; nothing of it is visible.
         """
         try:
-            path, saves, commit_s = self._commit_twice(order, permit)
-            epoch = order.progress.epoch
+            path, saves, commit_s = self._commit_twice(request, permit)
+            epoch = request.progress.epoch
             reach("runner.saved")
-            own, *others = self._place.handlers
+            run_handler, *others = self._target.handlers
             doomed: tuple[int, ...] = ()
             fault: EnvironmentFaultError | None = None
             try:
-                doomed = self._choose_old(order.progress)
-                self._place.record_deletions(doomed)
+                doomed = self._choose_old(request.progress)
+                self._target.record_deletions(doomed)
             except EnvironmentFaultError as error:
-                # What only concerns old epochs keeps no new one from being acknowledged.
+                # A fault that concerns only old epochs must not prevent the acknowledgement of the
+                # new one.
                 fault = error
-            own.written(epoch, self._identity.generation)
+            run_handler.written(epoch, self._identity.generation)
             reach("runner.acknowledged")
         finally:
-            self._session.release(order.tickets)
+            self._session.release(request.tickets)
         self.saved = epoch
         size_bytes = sum(save.file.size_bytes for save in saves)
         self._last_bytes = 0 if self._job.checkpoint.collect_to else size_bytes
-        seconds = time.monotonic() - order.started
+        seconds = time.monotonic() - request.started
         self._listen(CheckpointCommitted(epoch, size_bytes, seconds, path))
         try:
             for other in others:
                 other.written(epoch, self._identity.generation)
-            times = build_save_times(epoch, saves, order.still, commit_s)
-            if order.still.beside and self._account is not None:
-                # Tasks that waited for copies of what they change: the saver has seen the rest.
+            times = build_save_times(epoch, saves, request.pause, commit_s)
+            if request.pause.in_background and self._account is not None:
+                # Time that tasks waited for copies of what they change; the saver counts the other
+                # waits.
                 self._account.move("saves", max((save.gate_s for save in saves), default=0.0))
             self.report_times(times)
             if fault is not None:
@@ -185,7 +187,7 @@ class Committer:
 
     def report_times(self, times: CheckpointTimes) -> None:
         """Report to every metadata handler how long the save of a committed epoch took."""
-        for handler in self._place.handlers:
+        for handler in self._target.handlers:
             handler.report(times)
 
     def retain(self, progress: Progress) -> None:
@@ -196,8 +198,8 @@ class Committer:
         """
         try:
             if doomed := self._choose_old(progress):
-                self._place.record_deletions(doomed)
-                self._place.handlers[0].written(progress.epoch, self._identity.generation)
+                self._target.record_deletions(doomed)
+                self._target.handlers[0].written(progress.epoch, self._identity.generation)
                 self._delete(doomed)
         except EnvironmentFaultError as error:
             self._warn_or_raise(progress.epoch, error)
@@ -210,33 +212,33 @@ class Committer:
         self._listen(Noted(f"epoch {epoch} is saved, but {reasons}", "warning"))
 
     def _commit_twice(
-        self, order: SaveRequest, permit: Permit
+        self, request: SaveRequest, permit: Permit
     ) -> tuple[str, tuple[NodeSave, ...], float]:
         try:
-            return self._commit(order, permit)
+            return self._commit(request, permit)
         except EnvironmentFaultError:
-            # After the rename the epoch exists, perhaps not durably: a second try would only
-            # meet it, and an fsync that failed must not be asked again.
-            if order.progress.epoch in self._store.epochs():
+            # After the rename the epoch exists, perhaps not durably: a second try would only find
+            # it, and a failed fsync must not be retried (fsyncgate).
+            if request.progress.epoch in self._store.epochs():
                 raise
-            return self._commit(order, permit)
+            return self._commit(request, permit)
 
     def _commit(
-        self, order: SaveRequest, permit: Permit
+        self, request: SaveRequest, permit: Permit
     ) -> tuple[str, tuple[NodeSave, ...], float]:
-        epoch = order.progress.epoch
-        # Staging creates missing directories: never where the run was before it was moved.
-        self._place.check()
-        place = os.path.dirname(self._store.path(epoch))  # noqa: PTH120 - for each epoch
+        epoch = request.progress.epoch
+        # Staging creates missing directories; a run that was moved must not get its old path again.
+        self._target.check()
+        directory = os.path.dirname(self._store.path(epoch))  # noqa: PTH120 - for each epoch
         staged = self._store.stage(epoch)
         try:
             nodes = len(self._job.checkpoint.nodes)
-            require_space(place, self._last_bytes, nodes, over=staged)
-            saves = self._session.persist(order.tickets, staged)
-            self._upload_staged(staged, order.progress.epoch, saves)
+            require_space(directory, self._last_bytes, nodes, over=staged)
+            saves = self._session.persist(request.tickets, staged)
+            self._upload_staged(staged, request.progress.epoch, saves)
             started = time.perf_counter()
-            manifest = self._manifest(order, saves)
-            self._place.check()
+            manifest = self._manifest(request, saves)
+            self._target.check()
             permit.enter()
             path = self._store.commit(staged, manifest)
             return path, saves, time.perf_counter() - started
@@ -250,20 +252,20 @@ class Committer:
             return
         from jobrun.runner.saving.upload_to_object_store import ObjectUpload  # noqa: PLC0415 - seldom
 
-        builder = self._place.builder
+        builder = self._target.builder
         if isinstance(builder, ObjectUpload):
             files = [save.file for save in saves]
             builder.take(staged, epoch, self._identity.generation, files)
 
-    def _manifest(self, order: SaveRequest, saves: Iterable[NodeSave]) -> Manifest:
+    def _manifest(self, request: SaveRequest, saves: Iterable[NodeSave]) -> Manifest:
         files = sorted((save.file for save in saves), key=lambda file: self._nodes[file.node])
         return Manifest(
-            epoch=order.progress.epoch,
+            epoch=request.progress.epoch,
             run_id=self._identity.run_id,
             generation=self._identity.generation,
             files=tuple(files),
             spec_digest=self._identity.spec_digest,
-            runner=order.form,
+            runner=request.progress_json,
             environment=self._identity.environment,
         )
 
@@ -271,9 +273,9 @@ class Committer:
         """Choose by the retention policy the epochs to delete after a commit."""
         policy = self._job.checkpoint
         if not (policy.keep_last or policy.keep_every or policy.keep_best[0]):
-            # Keeps all: listing ten thousand epochs after each save would be slow.
+            # Nothing to delete; and listing ten thousand epochs after each save would be slow.
             return ()
-        pinned = read_pins(self._place.run) | self.held()
+        pinned = read_pins(self._target.run) | self.held()
         return epochs_to_delete(policy, self._store.epochs(), dict(progress.scores), pinned)
 
     def _delete(self, epochs: tuple[int, ...]) -> None:

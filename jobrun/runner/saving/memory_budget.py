@@ -7,11 +7,11 @@ from pathlib import Path
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
-# What the writer of files takes, however large the state is.
+# Memory of the file writer, for a state of any size.
 _WRITER_BYTES = 64 << 20
-# The rest is for the tasks: what they will take is not known.
+# The remaining memory is for the tasks, whose needs are unknown.
 _MEMORY_FRACTION = 0.5
-# A state that grows is looked at again when it has grown by this much.
+# A growing state is checked again when it has grown by this factor.
 _GROWN = 1.125
 
 
@@ -35,7 +35,7 @@ class MemoryBudget:
         if self._wanted is not None:
             return self._wanted
         if self._judged_bytes < 0 or state_bytes > self._judged_bytes * _GROWN:
-            # What was allowed before is taken already.
+            # The memory allowed before is in use already.
             taken = self._judged_bytes if self._allowed else 0
             self.free_bytes = self._free_bytes()
             needed = state_bytes - taken + _WRITER_BYTES
@@ -56,8 +56,8 @@ def _read_available_bytes(meminfo: Path) -> int:
         lines = meminfo.read_text().splitlines()
     except OSError:
         return 0
-    found = (line.split() for line in lines if line.startswith("MemAvailable:"))
-    return next((int(words[1]) << 10 for words in found), 0)
+    fields = (line.split() for line in lines if line.startswith("MemAvailable:"))
+    return next((int(words[1]) << 10 for words in fields), 0)
 
 
 def _read_number(path: Path) -> int:

@@ -92,27 +92,27 @@ class MidEpochSaver:
     def __init__(
         self,
         job: Job,
-        place: CheckpointTarget,
+        target: CheckpointTarget,
         identity: RunIdentity,
         hooks: MidEpochHooks,
         entry: SafePoint | None,
     ) -> None:
         require_supported(job)
         self._job = job
-        self._place = place
+        self._target = target
         self._identity = identity
         self._hooks = hooks
         self._entry = entry
-        self._root = str(Path(place.store.path(0)).parent)
+        self._root = str(Path(target.store.path(0)).parent)
         self._node = job.epoch.tasks[0].node
         self._kept = frozenset(kept_names(job)[self._node])
         compression = job.checkpoint.compression
         self._writer = NodeWriter(self._node, compression)
         self._began = time.monotonic()
-        # One safe point at a time; those of an earlier visit of an epoch are of no use any more.
+        # One safe point at a time; safe points of an earlier visit of an epoch are ignored.
         self._reaching = threading.Lock()
         self._visit = 0
-        self.left = 0
+        self.stopped_at = 0
 
     @property
     def is_entering(self) -> bool:
@@ -122,7 +122,7 @@ class MidEpochSaver:
     def points(self, before: Progress) -> SafePointHooks:
         """Return the callbacks by which a running epoch makes its mid-epoch saves."""
         entry, self._entry = self._entry, None
-        self._began, self.left = time.monotonic(), 0
+        self._began, self.stopped_at = time.monotonic(), 0
         self.clear()
         visit = self._visit
         return SafePointHooks(
@@ -135,7 +135,8 @@ class MidEpochSaver:
         """Delete the mid-epoch saver's checkpoints of epochs that are now saved as a whole."""
         saved = self._hooks.saver.saved
         remove_mid_epochs(
-            self._root, tuple(one for one in list_mid_epochs(self._root) if one[0] <= saved)
+            self._root,
+            tuple(mid_epoch for mid_epoch in list_mid_epochs(self._root) if mid_epoch[0] <= saved),
         )
 
     def leave(self) -> None:
@@ -157,21 +158,27 @@ class MidEpochSaver:
             CheckpointError: It cannot be read.
         """
         records = max(
-            (one[1] for one in list_mid_epochs(self._root) if one[0] == epoch + 1), default=0
+            (
+                mid_epoch[1]
+                for mid_epoch in list_mid_epochs(self._root)
+                if mid_epoch[0] == epoch + 1
+            ),
+            default=0,
         )
         if not records:
             return None
         store = MidEpochStore(self._root, records)
-        manifest, place = store.manifest(epoch + 1), store.path(epoch + 1)
-        self._entry, metrics_bytes = read_midpoint(self._job, manifest, place)
-        cut_metrics(self._place.run, metrics_bytes)
-        return from_json(manifest.runner), load_group(self._job, manifest, place), records
+        manifest, directory = store.manifest(epoch + 1), store.path(epoch + 1)
+        self._entry, metrics_bytes = read_midpoint(self._job, manifest, directory)
+        cut_metrics(self._target.run, metrics_bytes)
+        return from_json(manifest.runner), load_group(self._job, manifest, directory), records
 
     def _reached(self, visit: int, before: Progress, point: SafePoint) -> bool:
         with self._reaching:
             if visit != self._visit:
                 return False
-            # The only task waits here, and the loop's thread waits for it.
+            # Saving here is safe: the only task waits here, and the loop's thread waits for the
+            # task.
             row = self._hooks.account.switch("saves")
             try:
                 return self._save_at(before, point)
@@ -187,7 +194,7 @@ class MidEpochSaver:
             elapsed_s = before.elapsed_s + time.monotonic() - self._began
             is_saved = self._saved(replace(before, elapsed_s=elapsed_s), point)
             if is_saved and hooks.requests.reason:
-                self.left = point.records
+                self.stopped_at = point.records
                 return False
         return True
 
@@ -206,15 +213,15 @@ class MidEpochSaver:
         except EnvironmentFaultError as error:
             if isinstance(error, RunLostError) or self._job.checkpoint.on_error != "warn":
                 raise
-            what = f"epoch {before.epoch + 1} was not saved after {point.records} records"
-            self._hooks.listen(Noted(f"{what}: {error}", "warning"))
+            subject = f"epoch {before.epoch + 1} was not saved after {point.records} records"
+            self._hooks.listen(Noted(f"{subject}: {error}", "warning"))
             return False
         return True
 
     def _commit(self, before: Progress, point: SafePoint) -> None:
         epoch, identity = before.epoch + 1, self._identity
         began = time.monotonic()
-        self._place.check()
+        self._target.check()
         store = MidEpochStore(self._root, point.records)
         staged = store.stage(epoch)
         try:
@@ -226,19 +233,19 @@ class MidEpochSaver:
                 run_id=identity.run_id,
                 values={**state, **{scratch_path(*key): value for key, value in scratch.items()}},
             )
-            form = {**to_json(before), "midway": self._form(point, list(scratch))}
+            content = {**to_json(before), "midway": self._midpoint_json(point, list(scratch))}
             if point.settings:
-                form[SETTINGS] = {self._node: dict(point.settings)}
+                content[SETTINGS] = {self._node: dict(point.settings)}
             manifest = Manifest(
                 epoch,
                 identity.run_id,
                 identity.generation,
                 (file,),
                 identity.spec_digest,
-                form,
+                content,
                 identity.environment,
             )
-            self._place.check()
+            self._target.check()
             store.commit(staged, manifest)
         except BaseException:
             store.discard(staged)
@@ -249,7 +256,11 @@ class MidEpochSaver:
                 epoch, point.records, file.size_bytes, time.monotonic() - began, store.path(epoch)
             )
         )
-        others = (one for one in list_mid_epochs(self._root) if one != (epoch, point.records))
+        others = (
+            mid_epoch
+            for mid_epoch in list_mid_epochs(self._root)
+            if mid_epoch != (epoch, point.records)
+        )
         remove_mid_epochs(self._root, tuple(others))
 
     def _scratch(self, point: SafePoint) -> dict[tuple[str, str], Any]:
@@ -261,15 +272,15 @@ class MidEpochSaver:
             if letter != "n" or name not in self._kept
         }
 
-    def _form(self, point: SafePoint, scratch: list[tuple[str, str]]) -> dict[str, Any]:
+    def _midpoint_json(self, point: SafePoint, scratch: list[tuple[str, str]]) -> dict[str, Any]:
         try:
-            metrics_bytes = (self._place.run / METRICS_NAME).stat().st_size
+            metrics_bytes = (self._target.run / METRICS_NAME).stat().st_size
         except OSError:
             metrics_bytes = 0
         return {
             "records": point.records,
-            "cursors": [list(one) for one in point.cursors],
-            "streams": {place: dict(state) for place, state in point.streams.items()},
-            "scratch": [list(one) for one in scratch],
+            "cursors": [list(cursor) for cursor in point.cursors],
+            "streams": {block_path: dict(state) for block_path, state in point.streams.items()},
+            "scratch": [list(key) for key in scratch],
             "metrics_bytes": metrics_bytes,
         }

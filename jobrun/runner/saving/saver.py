@@ -124,7 +124,7 @@ class NoSaver:
         """Do nothing, as this saver has no save to wait for."""
 
 
-# Seen only where a thread dies in the middle, as it may when there is no memory left.
+# Reported only if the saving thread dies, for example without memory.
 _UNFINISHED = EnvironmentFaultError.of(
     "E411", "the thread that saves ended before its work", "raise the limit of memory"
 )
@@ -137,13 +137,13 @@ class _Outcome:
     Attributes:
         error: What it failed of; None once the epoch is durable, and not before.
         seconds: From its begin until it was durable.
-        beside_s: Processor time of the thread that saved in the background.
+        background_s: Processor time of the thread that saved in the background.
     """
 
     epoch: int
     error: BaseException | None = _UNFINISHED
     seconds: float = 0.0
-    beside_s: float = 0.0
+    background_s: float = 0.0
 
 
 def _never() -> bool:
@@ -168,7 +168,7 @@ class CheckpointSaver:
         self,
         job: Job,
         session: Session,
-        place: CheckpointTarget,
+        target: CheckpointTarget,
         identity: RunIdentity,
         listen: Listener = ignore,
         saved: int = -1,
@@ -178,18 +178,18 @@ class CheckpointSaver:
         self._job = job
         self._account = account or TimeAccount()
         self._session = session
-        self._store = place.store
-        self._handlers = place.handlers
+        self._store = target.store
+        self._handlers = target.handlers
         self._listen = listen
         self._is_late = is_late
-        self._commits = Committer(job, session, place, identity, listen, self._account)
+        self._commits = Committer(job, session, target, identity, listen, self._account)
         self._commits.saved = saved
         self._group = save_group(job, identity.run_id)
         self._headroom = MemoryBudget(job.checkpoint.asynchronous, free_memory_bytes)
         self._background = BackgroundThread("jobrun-save")
         self._outcome: _Outcome | None = None
         self._saved_at = time.monotonic()
-        self._uploader = self._uploader_of(place)
+        self._uploader = self._uploader_of(target)
         self._told_why = False
         self._budget = SaveBudget(WAIT_SHARE) if job.checkpoint.is_automatic else None
         self._has_said_interval = False
@@ -243,12 +243,12 @@ class CheckpointSaver:
         outcome = _Outcome(progress.epoch)
         try:
             self._expect_accessible(progress.epoch)
-            order = self._order(progress, started, waited_s)
+            request = self._build_request(progress, started, waited_s)
         except EnvironmentFaultError as error:
             outcome.error, self._outcome = error, outcome
             return self.handle_outcome(progress)
-        work = partial(self._carry_out, order, outcome)
-        if order.still.beside:
+        work = partial(self._carry_out, request, outcome)
+        if request.pause.in_background:
             self._background.start(work)
             self._outcome = outcome
             return progress
@@ -265,7 +265,7 @@ class CheckpointSaver:
             return self._count_failure(progress, outcome.epoch, outcome.error)
         self.seconds = outcome.seconds
         if self._budget is not None:
-            self._budget.spend_beside(outcome.beside_s)
+            self._budget.spend_background(outcome.background_s)
         if self._uploader:
             before = self._account.switch("upload")
             try:
@@ -292,7 +292,7 @@ class CheckpointSaver:
     def handle_load(self, progress: Progress, outputs: Outputs) -> None:
         """Let the saver report a load's time, delete old epochs, and upload the loaded one."""
         self._report("load", progress.epoch, outputs)
-        # A kill may have come between its save and this.
+        # A kill may have come between the save and this.
         self._commits.retain(progress)
         if self._uploader:
             self._uploader.committed(progress.epoch)
@@ -318,24 +318,26 @@ class CheckpointSaver:
             self._uploader.close()
         self._store.close()
 
-    def _order(self, progress: Progress, started: float, waited_s: float) -> SaveRequest:
+    def _build_request(self, progress: Progress, started: float, waited_s: float) -> SaveRequest:
         """Take a snapshot of all nodes' state; return what the saver needs to store it."""
-        form = to_json(progress)
+        content = to_json(progress)
         outputs = self._session.run(self._group, progress.epoch, {})
         tickets = tuple(outputs[ref] for ref in outputs if ref.output == TICKET_OUTPUT)
-        beside = self._goes_beside(sum(ticket.size_bytes for ticket in tickets))
-        if beside:
-            # After the last epoch nothing runs before it is durable.
+        in_background = self._goes_in_background(sum(ticket.size_bytes for ticket in tickets))
+        if in_background:
+            # After the last epoch no group runs until the save is durable.
             groups = () if progress.stopping else (self._job.epoch,)
             self._session.protect(tickets, groups)
-        settings = {one.node: dict(one.settings) for one in tickets if one.settings}
+        settings = {ticket.node: dict(ticket.settings) for ticket in tickets if ticket.settings}
         if settings:
-            form[SETTINGS] = settings
+            content[SETTINGS] = settings
         self._saved_at = time.monotonic()
-        still = SavePause(self._saved_at - started - waited_s, waited_s, beside=beside)
-        return SaveRequest(progress, form, tickets, started, still)
+        pause = SavePause(
+            self._saved_at - started - waited_s, waited_s, in_background=in_background
+        )
+        return SaveRequest(progress, content, tickets, started, pause)
 
-    def _goes_beside(self, state_bytes: int) -> bool:
+    def _goes_in_background(self, state_bytes: int) -> bool:
         if self._headroom.allows(state_bytes):
             return True
         if self._job.checkpoint.asynchronous is None and not self._told_why:
@@ -345,19 +347,21 @@ class CheckpointSaver:
             self._listen(Noted(f"{text}: the run waits while an epoch is saved"))
         return False
 
-    def _carry_out(self, order: SaveRequest, outcome: _Outcome, permit: Permit) -> None:
+    def _carry_out(self, request: SaveRequest, outcome: _Outcome, permit: Permit) -> None:
         began = time.thread_time()
         try:
-            self._commits.commit_epoch(order, permit)
+            self._commits.commit_epoch(request, permit)
             outcome.error = None
-            outcome.seconds = time.monotonic() - order.started
-            outcome.beside_s = time.thread_time() - began if order.still.beside else 0.0
+            outcome.seconds = time.monotonic() - request.started
+            outcome.background_s = (
+                time.thread_time() - began if request.pause.in_background else 0.0
+            )
         except AbandonedError:
             # The owner has abandoned this save.
             return
         except BaseException as error:  # noqa: BLE001 - raised at the next boundary
             outcome.error = error
-        if not order.still.beside:
+        if not request.pause.in_background:
             self._saved_at = time.monotonic()
 
     def _count_failure(self, progress: Progress, epoch: int, error: BaseException) -> Progress:
@@ -366,8 +370,8 @@ class CheckpointSaver:
         if not (passes and isinstance(error, EnvironmentFaultError)):
             raise error
         self._listen(CheckpointFailed(epoch, str(error)))
-        # It cannot be among the best that are kept.
-        scores = tuple(one for one in progress.scores if one[0] != epoch)
+        # An epoch that was not saved cannot be among the best that are kept.
+        scores = tuple(score for score in progress.scores if score[0] != epoch)
         return replace(progress, scores=scores, failed_saves=progress.failed_saves + 1)
 
     def _expect_accessible(self, epoch: int) -> None:
@@ -384,8 +388,8 @@ class CheckpointSaver:
         if files:
             self._commits.report_times(build_times(action, epoch, files))
 
-    def _uploader_of(self, place: CheckpointTarget) -> GroupUploader | BackgroundUploader | None:
-        builder, commits = place.builder, self._commits
+    def _uploader_of(self, target: CheckpointTarget) -> GroupUploader | BackgroundUploader | None:
+        builder, commits = target.builder, self._commits
         policy = self._job.checkpoint.upload or DEFAULT_UPLOAD
         if builder is None:
             return None

@@ -12,11 +12,11 @@ from pathlib import Path
 from jobrun.core.files.disk import open_regular
 from jobrun.graph.checkpoint_policy import WAIT_SHARE, CheckpointPolicy
 
-# An epoch is saved at the latest after this time, whatever that costs.
+# The longest time without a save, whatever a save costs.
 LONGEST_S = 600.0
-# What saves may cost beside their share. A job of a few epochs has each of them saved, on slow
-# disks too; one of thousands takes no longer than with seldom saves. The first epoch after a
-# resume is saved whatever that costs, so a job that is killed again and again makes progress.
+# Seconds that saves may cost in addition to their share. So a job of a few epochs saves each of
+# them, even on slow disks; with thousands of epochs it makes no difference. The first epoch after
+# a resume is always saved, so that a job that is killed repeatedly makes progress.
 FIRST_SAVES, FIRST_ALLOWANCE_S, ALLOWANCE_S = 10, 1.0, 0.05
 
 
@@ -68,7 +68,7 @@ class SaveBudget:
         self._waited_s += wait_s
         self._last_wait_s = wait_s
 
-    def spend_beside(self, processor_s: float) -> None:
+    def spend_background(self, processor_s: float) -> None:
         """Subtract a background save's processor time from the time budget of saves.
 
         It counts as waiting: small epochs hold the GIL nearly all the time, and wait for it too.
@@ -97,7 +97,7 @@ def loss_bound_s(policy: CheckpointPolicy, epoch_s: float, save_s: float, wait_s
     return interval_s + epoch_s + save_s
 
 
-# The end of the events shows how long epochs and saves take.
+# Bytes read from the end of the events to learn how long epochs and saves take.
 _TAIL_BYTES = 256 << 10
 
 
@@ -113,18 +113,18 @@ def measure_loss_bound(events: Path, policy: CheckpointPolicy) -> float | None:
     """
     if not policy.enabled:
         return None
-    found: dict[str, list[float]] = {"EpochEnded": [], "CheckpointCommitted": [], "save": []}
+    times: dict[str, list[float]] = {"EpochEnded": [], "CheckpointCommitted": [], "save": []}
     data = b""
     with contextlib.suppress(OSError), os.fdopen(open_regular(events), "rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
         data = file.read(_TAIL_BYTES)
     for line in data.splitlines():
-        # The first and the last may be torn, and others damaged: what is left is enough.
+        # The first and the last line may be torn, and others damaged; the valid ones are enough.
         with contextlib.suppress(ValueError, KeyError, TypeError):
             content = json.loads(line)
             kind = content.get("action") or content["event"]
-            found[kind].append(float(content["stall_s" if kind == "save" else "seconds"]))
-    epochs, saves, waits = found.values()
+            times[kind].append(float(content["stall_s" if kind == "save" else "seconds"]))
+    epochs, saves, waits = times.values()
     if not epochs:
         return None
     save_s, wait_s = max(saves, default=0.0), waits[-1] if waits else 0.0

@@ -26,7 +26,7 @@ from jobrun.graph.steps import CopyState, PublishCopy
 from jobrun.graph.types import Output, Scope, Task, TaskGroup
 from jobrun.session.base import GroupCancelledError, Session, TasksStuckError
 
-# For a builder that was handed over where the spec says nothing of uploads.
+# For a builder passed in ``RunOptions`` when the spec does not mention uploads.
 DEFAULT_UPLOAD = UploadPolicy(to="", when="end", required=True)
 
 # A slash: no task of a spec can have such a name.
@@ -85,9 +85,9 @@ class GroupUploader:
         if epoch < 0:
             self._fail("no epoch is saved, so there is nothing to upload", None)
         missing = self._store.epochs() if self._policy.when == "committed" else (epoch,)
-        for one in missing:
-            if one >= 0 and one not in self._done:
-                self._upload(one)
+        for due in missing:
+            if due >= 0 and due not in self._done:
+                self._upload(due)
         reach("runner.uploaded")
         if self._failed:
             many = f"{self._failed} uploads" if self._failed > 1 else "1 upload"
@@ -109,8 +109,8 @@ class GroupUploader:
             reasons = "; ".join(fault.message for fault in error.faults)
             self._fail(f"epoch {epoch} could not be uploaded: {reasons}", error)
         except Exception as error:  # noqa: BLE001 - a builder's own code may raise anything
-            how = f"{type(error).__name__}: {error}"
-            self._fail(f"epoch {epoch} could not be uploaded: {how}", error)
+            reason = f"{type(error).__name__}: {error}"
+            self._fail(f"epoch {epoch} could not be uploaded: {reason}", error)
         else:
             self._done.add(epoch)
 
@@ -146,7 +146,7 @@ class DirectoryUpload:
         target = self.target(manifest)
         self._settle()
         if is_copied(target, manifest):
-            # Who gave it its name may have been killed before that was durable.
+            # The process that renamed it may have been killed before the rename was durable.
             with disk_faults("E318", f"sync {target}"):
                 sync_names(target)
             return TaskGroup("upload")
@@ -161,8 +161,8 @@ class DirectoryUpload:
 
     def target(self, manifest: Manifest) -> str:
         """Return the path of the directory to which an epoch is uploaded."""
-        place = self._root / f"g{manifest.generation}" if manifest.generation else self._root
-        return str(place / epoch_name(manifest.epoch))
+        directory = self._root / f"g{manifest.generation}" if manifest.generation else self._root
+        return str(directory / epoch_name(manifest.epoch))
 
 
 def upload_group(manifest: Manifest, directory: str, target: str, node: str) -> TaskGroup:
@@ -212,6 +212,6 @@ def _staged_name(manifest: Manifest) -> str:
 
     Of the form that a store takes for a leftover, and removes.
     """
-    what = repr((manifest.run_id, [(file.name, file.digest) for file in manifest.files]))
-    digest = hashlib.sha256(what.encode()).hexdigest()[:8]
+    identity = repr((manifest.run_id, [(file.name, file.digest) for file in manifest.files]))
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:8]
     return f".tmp-{epoch_name(manifest.epoch)}-{manifest.generation}-{digest}"

@@ -73,13 +73,13 @@ class ObjectUpload:
         """
         if self._holding is not None:
             self._holding.require_lease()
-        # Files that a resume has fetched are not needed any more.
+        # Files that a resume has downloaded are no longer needed.
         delete_fetched()
-        place = generation_url(self.url, generation)
+        url = generation_url(self.url, generation)
         for file in files:
             path = Path(staged, file.name)
             if path.exists():
-                reference = upload_file(place, epoch, file, str(path))
+                reference = upload_file(url, epoch, file, str(path))
                 with disk_faults("E313", f"write {path}"):
                     write_reference(path, reference)
                     path.unlink()
@@ -92,7 +92,7 @@ class ObjectUpload:
         if generation not in self._stores:
             self._stores[generation] = ObjectStore(generation_url(self.url, generation))
         is_new = self._stores[generation].upload(directory, manifest, is_wanted)
-        # Also where it was there: a kill may have come between the two.
+        # Even if the epoch was there: a kill may have come between the two writes.
         record_newest(self.url, manifest.epoch, generation)
         return is_new
 
@@ -181,7 +181,7 @@ class BackgroundUploader:
             self._fail(epoch, "no epoch is saved, so there is nothing to upload", None)
         self._await()
         missing = self._store.epochs() if self._policy.when == "committed" else (epoch,)
-        self._begin(tuple(one for one in missing if one >= 0 and one not in self._done))
+        self._begin(tuple(due for due in missing if due >= 0 and due not in self._done))
         self._await()
         reach("runner.uploaded")
         if self._failed:
@@ -194,26 +194,26 @@ class BackgroundUploader:
             if self._closed:
                 return
             self._closed = True
-            left = len(self._queue) + (self._busy_with >= 0)
+            waiting = len(self._queue) + (self._busy_with >= 0)
             self._change.notify_all()
         if self._thread is not None:
             self._thread.join(_LAST_WAIT_S)
             self._thread = None
         with contextlib.suppress(EnvironmentFaultError):
             self._tell()
-        if left:
-            many = f"{left} epochs are" if left > 1 else "1 epoch is"
+        if waiting:
+            many = f"{waiting} epochs are" if waiting > 1 else "1 epoch is"
             self._listen(Noted(f"{many} not uploaded yet; a resume continues with that", "warning"))
 
     def _begin(self, epochs: tuple[int, ...]) -> None:
         if self._thread is None and epochs:
-            # Before anything is queued: where no thread can be started, nothing waits for it.
+            # Started before anything is queued: if no thread can be started, nothing waits for one.
             thread = threading.Thread(target=self._live, name="jobrun-upload", daemon=True)
             thread.start()
             self._thread = thread
         with self._change:
             self._queue.extend(
-                one for one in epochs if one not in self._queue and one != self._busy_with
+                epoch for epoch in epochs if epoch not in self._queue and epoch != self._busy_with
             )
             self._change.notify_all()
 
@@ -252,7 +252,7 @@ class BackgroundUploader:
         manifest = self._store.manifest(epoch)
         is_new = self._upload.send(self._store.path(epoch), manifest, lambda: not self._closed)
         seconds = time.perf_counter() - started
-        # One after the other: of each what it took of the whole.
+        # Files are uploaded one after the other: share the time in proportion.
         files = tuple(replace(file, seconds=seconds) for file in manifest.files if is_new)
         return _Outcome(epoch, files=files)
 
@@ -293,8 +293,8 @@ class BackgroundUploader:
                 "E321", message, mends[0] if mends else "fix the cause, then resume"
             ) from cause
         self._failed.add(epoch)
-        # A store that refuses one epoch refuses the others: what is the same is said once, and how
-        # many there were at the end.
+        # A store that refuses one epoch refuses the others: the same text is reported once, and
+        # their number at the end.
         reason = type(cause).__name__, message.rpartition(": ")[2]
         if reason not in self._reasons:
             self._reasons.add(reason)
@@ -302,7 +302,7 @@ class BackgroundUploader:
 
 
 def _describe_failure(epoch: int, error: Exception) -> str:
-    how = f"{type(error).__name__}: {error}"
+    reason = f"{type(error).__name__}: {error}"
     if isinstance(error, JobrunError):
-        how = "; ".join(fault.message for fault in error.faults)
-    return f"epoch {epoch} could not be uploaded: {' '.join(how.split())}"
+        reason = "; ".join(fault.message for fault in error.faults)
+    return f"epoch {epoch} could not be uploaded: {' '.join(reason.split())}"

@@ -64,7 +64,7 @@ class RemoteGroupRun:
     _errors: dict[str, BaseException] = field(default_factory=dict)
     _outputs: dict[OutputRef, object] = field(default_factory=dict)
     _deadline: float | None = None
-    # By task and node, until when a node says itself that the task's time is over.
+    # By task and node, the time until which the node itself reports that the task is overdue.
     _limits: dict[tuple[str, str], tuple[float, TaskLimited]] = field(default_factory=dict)
 
     def receive_event(self, node: str, event: Event) -> None:
@@ -117,12 +117,12 @@ class RemoteGroupRun:
         return self._result()
 
     def _next(self) -> _Message | None:
-        ends = [at for at, _ in self._limits.values()]
-        ends += [] if self._deadline is None else [self._deadline]
-        if not ends:
+        deadlines = [at for at, _ in self._limits.values()]
+        deadlines += [] if self._deadline is None else [self._deadline]
+        if not deadlines:
             return self._inbox.get()
         # Twice: after a SIGSTOP of the whole job, nodes continue only when this process does.
-        for wait_s in (min(ends) - time.monotonic(), _AFTER_STOP_S):
+        for wait_s in (min(deadlines) - time.monotonic(), _AFTER_STOP_S):
             with contextlib.suppress(Empty):
                 return self._inbox.get(timeout=max(0.0, wait_s))
         return None
@@ -135,7 +135,7 @@ class RemoteGroupRun:
             case TaskEnded():
                 self._limits.pop((event.task, node), None)
             case TasksGivenUp():
-                self._limits = {key: one for key, one in self._limits.items() if key[1] != node}
+                self._limits = {key: limit for key, limit in self._limits.items() if key[1] != node}
 
     def _kill_unresponsive(self, waiting: Mapping[str, None], kill: Callable[[str], None]) -> None:
         """Kill the group run's unfinished processes, or only those that exceeded a time limit."""
@@ -160,10 +160,10 @@ class RemoteGroupRun:
     def _result(self) -> Outputs:
         ranked = [self._errors[node] for node in self._order if node in self._errors]
         ranked += [error for error in self._errors.values() if error not in ranked]
-        lost = next((one for one in ranked if isinstance(one, NodeLostError)), None)
+        lost = next((error for error in ranked if isinstance(error, NodeLostError)), None)
         if lost is not None:
             raise lost
-        errors = [one for one in ranked if not isinstance(one, GroupCancelledError)]
+        errors = [error for error in ranked if not isinstance(error, GroupCancelledError)]
         if errors:
             raise _merge_node_errors(errors)
         if ranked or self.scope.cancelled:
@@ -173,12 +173,12 @@ class RemoteGroupRun:
 
 def _merge_node_errors(errors: list[BaseException]) -> BaseException:
     """Merge the errors that several processes sent for one group run into one error."""
-    tasks = [one.tasks if isinstance(one, JobrunError) else () for one in errors]
-    stuck = next((one for one in errors if isinstance(one, TasksStuckError)), None)
+    tasks = [error.tasks if isinstance(error, JobrunError) else () for error in errors]
+    stuck = next((error for error in errors if isinstance(error, TasksStuckError)), None)
     if stuck is not None and errors[0] is not stuck:
-        # Whatever else failed, the process has to end.
+        # A stuck task decides, whatever else failed: the process has to end.
         whole: BaseException = TasksStuckError(
-            *(fault for one in errors if isinstance(one, JobrunError) for fault in one.faults)
+            *(fault for error in errors if isinstance(error, JobrunError) for fault in error.faults)
         )
         whole.__cause__ = errors[0]
         return whole
@@ -195,8 +195,8 @@ def _overdue_error(event: TaskLimited) -> TasksStuckError:
         "process had to be killed"
     )
     mend = "what was saved is intact; resume continues from the last saved epoch"
-    place = Origin(event.file, event.line, event.column) if event.line else None
-    return TasksStuckError(Fault("E220", message, mend, place, event.path))
+    origin = Origin(event.file, event.line, event.column) if event.line else None
+    return TasksStuckError(Fault("E220", message, mend, origin, event.path))
 
 
 def _unresponsive_error(node: str, grace_s: float) -> TasksStuckError:
@@ -221,7 +221,7 @@ class TaskCompletions:
     def __init__(self, partitions: PartitionedGroup) -> None:
         self._partition = partitions
         self._lock = threading.Lock()
-        self._left = {name: set(nodes) for name, nodes in partitions.awaited_nodes.items()}
+        self._unfinished = {name: set(nodes) for name, nodes in partitions.awaited_nodes.items()}
         self._made: dict[OutputRef, Value] = {}
 
     def mark_ended(self, task: str, node: str, outputs: TaskOutputs) -> dict[str, TaskOutputs]:
@@ -234,13 +234,13 @@ class TaskCompletions:
         """
         with self._lock:
             self._made.update(outputs)
-            left = self._left[task]
-            left.discard(node)
-            if left:
+            remaining = self._unfinished[task]
+            remaining.discard(node)
+            if remaining:
                 return {}
         return {other: self._read(task, other) for other in self._partition.followers[task]}
 
     def _read(self, task: str, node: str) -> TaskOutputs:
-        made = self._made
+        outputs = self._made
         reads = self._partition.by_node[node].reads
-        return {ref: made[ref] for ref in reads if ref.task == task and ref in made}
+        return {ref: outputs[ref] for ref in reads if ref.task == task and ref in outputs}

@@ -29,7 +29,7 @@ BATCH_RECORDS = 64
 class SendRequest(Protocol):
     """Sends the master a request about one queue of the current run."""
 
-    def __call__(self, what: str, *given: Any) -> Reply:
+    def __call__(self, request: str, *arguments: Any) -> Reply:
         """Send the master a request about a shared queue; return its ``Reply``."""
 
 
@@ -59,8 +59,8 @@ class RemoteQueue:
         self._ahead = capacity
         self._begun: set[str] = set()
         self._sent: SimpleQueue[None] = SimpleQueue()
-        # How long tasks have waited for replies, and what was returned of all their waits.
-        self._waited_s = self._told_s = 0.0
+        # How long tasks have waited for replies, and how much of all their waits was reported.
+        self._waited_s = self._reported_s = 0.0
 
     def put(self, number: int, values: Values | None, scope: CancelScope) -> bool:
         """Send a record to the master's queue; return False if no task reads the queue any more."""
@@ -103,8 +103,8 @@ class RemoteQueue:
             waited_s += self._incoming.waited_s()[0]
         if self._outgoing is not None:
             waited_s += self._outgoing.waited_s()[1]
-        found, self._told_s = waited_s - self._told_s, waited_s
-        return found
+        new_s, self._reported_s = waited_s - self._reported_s, waited_s
+        return new_s
 
     def _wait_for(self, reply: Reply, scope: CancelScope) -> Any:
         began = time.perf_counter()
@@ -129,9 +129,9 @@ class RemoteQueue:
             self._incoming.leave_reader()
         self._notify("leave_reader")
 
-    def _notify(self, what: str) -> None:
+    def _notify(self, request: str) -> None:
         try:
-            self._ask(what).wait(self._scope)
+            self._ask(request).wait(self._scope)
         except CancelledError:
             # The run is over, and its queues with it.
             return
@@ -168,8 +168,8 @@ class RemoteQueue:
         assert incoming is not None  # noqa: S101 - for the type checker
         try:
             while records := self._ask("take_some", self._ahead).wait(self._scope):
-                for one in records:
-                    incoming.put(-1, one, self._scope)
+                for record in records:
+                    incoming.put(-1, record, self._scope)
         except CancelledError:
             pass
         except JobrunError as error:
@@ -178,17 +178,19 @@ class RemoteQueue:
             incoming.leave_writer()
 
 
-def serve_queue_request(line: Any, what: str, given: tuple[Any, ...], scope: CancelScope) -> Any:
+def serve_queue_request(
+    queue: Any, request: str, arguments: tuple[Any, ...], scope: CancelScope
+) -> Any:
     """Serve a node's request to a queue in the master; it may block, so each has a thread.
 
     Raises:
         CancelledError: The run was cancelled meanwhile.
     """
-    match what:
+    match request:
         case "put_all":
-            return all(line.put(-1, values, scope) for values in given[0])
+            return all(queue.put(-1, values, scope) for values in arguments[0])
         case "put" | "take" | "gather" | "take_some":
-            return getattr(line, what)(*given, scope)
+            return getattr(queue, request)(*arguments, scope)
         case _:
-            getattr(line, what)()
+            getattr(queue, request)()
             return None

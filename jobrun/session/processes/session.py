@@ -92,8 +92,8 @@ class ProcessesSession:
         self._nodes = {node.name: node for node in cluster}
         self._placement = context.placement
         self._colocated = {}
-        for node, place in self._placement.items():
-            self._colocated.setdefault(place, []).append(node)
+        for node, worker in self._placement.items():
+            self._colocated.setdefault(worker, []).append(node)
         # All in parallel: a process takes long to start.
         for name in dict.fromkeys(map(self._worker_name, self._nodes)):
             self._workers[name] = self._start_worker(name)
@@ -148,13 +148,13 @@ class ProcessesSession:
     def snapshot(self, group: TaskGroup) -> RemoteSnapshot:
         """Ask the session's processes to take snapshots of the blobs that a group may change."""
         key, partitions = self._partition(group)
-        kept = RemoteSnapshot(next(self._numbers))
+        snapshot = RemoteSnapshot(next(self._numbers))
         links = [self._worker_of(node) for node in partitions.by_node]
         for link in links:
             link.send_partition(key, partitions.by_node[link.node])
-        wait_all({link.node: link.rpc.call("snapshot", kept.number, key) for link in links})
-        weakref.finalize(kept, _drop_snapshot, links, kept.number)
-        return kept
+        wait_all({link.node: link.rpc.call("snapshot", snapshot.number, key) for link in links})
+        weakref.finalize(snapshot, _drop_snapshot, links, snapshot.number)
+        return snapshot
 
     def restore(self, snapshot: RemoteSnapshot) -> None:
         """Ask all of the session's processes to restore their blobs from a snapshot."""
@@ -164,12 +164,12 @@ class ProcessesSession:
         """Ask the session's processes to copy blobs still being saved before groups change them."""
         known = [self._partition(group) for group in groups]
         answers = {}
-        for node, own in self._group_by_worker(tickets).items():
+        for node, worker_tickets in self._group_by_worker(tickets).items():
             for key, partitions in known:
                 if node in partitions.by_node:
                     self._worker_of(node).send_partition(key, partitions.by_node[node])
             keys = tuple(key for key, _ in known)
-            answers[node] = self._worker_of(node).rpc.call("protect", own, keys)
+            answers[node] = self._worker_of(node).rpc.call("protect", worker_tickets, keys)
         wait_all(answers)
 
     def persist(self, tickets: Sequence[Ticket], directory: str) -> tuple[NodeSave, ...]:
@@ -190,14 +190,14 @@ class ProcessesSession:
                 ticket: self._worker_of(ticket.node).rpc.call("persist", (ticket,), directory)
                 for ticket in tickets
             }
-        found = wait_all(answers)
-        return tuple(save for ticket in tickets for save in found[ticket])
+        saves = wait_all(answers)
+        return tuple(save for ticket in tickets for save in saves[ticket])
 
     def release(self, tickets: Sequence[Ticket]) -> None:
         """Ask the session's processes to free the memory of a save's snapshots."""
-        for node, own in self._group_by_worker(tickets).items():
+        for node, worker_tickets in self._group_by_worker(tickets).items():
             if node in self._workers:
-                self._workers[node].send("release", own)
+                self._workers[node].send("release", worker_tickets)
 
     def read(self, node: str, names: tuple[str, ...]) -> dict[str, Value]:
         """Request copies of a node's blobs from its process in the ``processes`` session.
@@ -221,13 +221,13 @@ class ProcessesSession:
         """
         wait_all(
             {
-                place: link.rpc.call(
+                worker: link.rpc.call(
                     "settle",
-                    tuple(keep.get(place, ())),
-                    {node: tuple(keep.get(node, ())) for node in self._colocated.get(place, ())},
+                    tuple(keep.get(worker, ())),
+                    {node: tuple(keep.get(node, ())) for node in self._colocated.get(worker, ())},
                     final,
                 )
-                for place, link in self._workers.items()
+                for worker, link in self._workers.items()
             }
         )
 
@@ -275,19 +275,19 @@ class ProcessesSession:
         """Do nothing when the ``processes`` session loses a worker: open requests fail anyway."""
 
     def handle_request(
-        self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
+        self, link: WorkerHandle, number: int, run: int, request: str, arguments: tuple[Any, ...]
     ) -> None:
         """Serve a request that a node sends to the ``processes`` session, such as for a file."""
         run_ = self._active_run
         if run_ is None or run_.number != run:
             link.answer(number, error=CancelledError())
-        elif what == "meet":
+        elif request == "meet":
             # If that node is lost, the other end of the connection is closed.
-            link.connect_to(self._worker_of(given[0]))
+            link.connect_to(self._worker_of(arguments[0]))
             link.answer(number)
         else:
-            work = partial(self._serve, run_, link.node, what, given)
-            turn = self._chunk_slots if what == "file" else contextlib.nullcontext()
+            work = partial(self._serve, run_, link.node, request, arguments)
+            turn = self._chunk_slots if request == "file" else contextlib.nullcontext()
             threading.Thread(
                 target=_run_and_reply,
                 args=(link, number, work, turn),
@@ -295,14 +295,16 @@ class ProcessesSession:
                 daemon=True,
             ).start()
 
-    def _serve(self, run_: RemoteGroupRun, node: str, what: str, given: tuple[Any, ...]) -> Any:
-        if what in FILE_REQUESTS:
-            return FILE_REQUESTS[what](run_.partitions.by_node[node], *given)
-        if what == "queue":
-            key, act, rest = given
-            return serve_queue_request(run_.queues[key], act, rest, run_.scope)
+    def _serve(
+        self, run_: RemoteGroupRun, node: str, request: str, arguments: tuple[Any, ...]
+    ) -> Any:
+        if request in FILE_REQUESTS:
+            return FILE_REQUESTS[request](run_.partitions.by_node[node], *arguments)
+        if request == "queue":
+            key, action, queue_arguments = arguments
+            return serve_queue_request(run_.queues[key], action, queue_arguments, run_.scope)
         assert run_.points is not None  # noqa: S101 - only who was given points reaches one
-        return run_.points.reached(*given)
+        return run_.points.reached(*arguments)
 
     def _require_open(self) -> RunContext:
         if self._context is None:
@@ -339,9 +341,9 @@ class ProcessesSession:
         facts = (context.seed, context.run_dir, context.folder, context.code)
         # All nodes together report about as many runs of blocks as one process would.
         spans = 0 if context.meter is None else SPANS // len(self._nodes) + 1
-        others = tuple(self._nodes[one] for one in self._colocated.get(node, ()))
+        others = tuple(self._nodes[name] for name in self._colocated.get(node, ()))
         link, files = self._workers[node], context.files
-        seen = None if {node, *(one.name for one in others)}.isdisjoint(files.nodes) else probe
+        seen = None if {node, *(other.name for other in others)}.isdisjoint(files.nodes) else probe
         file_setup = WorkerFileSetup(link.incarnation, files.node_dir, seen, files.objects)
         return link.rpc.call(
             "open",
@@ -358,22 +360,22 @@ class ProcessesSession:
         return self._placement.get(node, node)
 
     def _group_by_worker(self, tickets: Sequence[Ticket]) -> dict[str, tuple[Ticket, ...]]:
-        found: dict[str, tuple[Ticket, ...]] = {}
+        by_worker: dict[str, tuple[Ticket, ...]] = {}
         for ticket in tickets:
-            place = self._worker_name(ticket.node)
-            found[place] = (*found.get(place, ()), ticket)
-        return found
+            worker = self._worker_name(ticket.node)
+            by_worker[worker] = (*by_worker.get(worker, ()), ticket)
+        return by_worker
 
     def _worker_of(self, node: str) -> WorkerHandle:
         return self._workers[self._worker_name(node)]
 
     def _partition(self, group: TaskGroup) -> tuple[int, PartitionedGroup]:
         """Return the division of a group over the processes of the session, cached by group."""
-        found = self._groups.get(id(group))
-        if found is None:
+        entry = self._groups.get(id(group))
+        if entry is None:
             require_valid_needs(group.tasks)
-            # What is kept holds the group, so nothing else can get its id meanwhile.
-            found = self._groups[id(group)] = (
+            # The cached entry holds the group, so no other object can get its id meanwhile.
+            entry = self._groups[id(group)] = (
                 next(self._numbers),
                 partition_group(group, self._placement),
             )
@@ -383,7 +385,7 @@ class ProcessesSession:
                     link.forget_partition(key)
         else:
             self._groups.move_to_end(id(group))
-        return found
+        return entry
 
     def _start_on_nodes(self, run_: RemoteGroupRun, key: int, epoch: int, outputs: Outputs) -> None:
         points = None if run_.points is None else (run_.points.every, run_.points.entry)
@@ -409,8 +411,8 @@ class ProcessesSession:
     def _kill(self, node: str) -> None:
         self._worker_of(node).abort()
 
-    def _call_all(self, kind: str, *given: Any) -> None:
-        wait_all({node: link.rpc.call(kind, *given) for node, link in self._workers.items()})
+    def _call_all(self, kind: str, *arguments: Any) -> None:
+        wait_all({node: link.rpc.call(kind, *arguments) for node, link in self._workers.items()})
 
 
 def _run_and_reply(

@@ -115,12 +115,12 @@ class Worker:
 
     def _handle_messages(self) -> None:
         while (message := self._channel.receive()) is not None:
-            kind, *given = message
+            kind, *arguments = message
             if kind == "close":
                 self._commands.put(None)
                 return
-            getattr(self, f"on_{kind}")(*given)
-            del message, given
+            getattr(self, f"on_{kind}")(*arguments)
+            del message, arguments
         # The master is gone: the tasks that run here must end too.
         os._exit(_LOST_MASTER)
 
@@ -173,7 +173,7 @@ class Worker:
             adapt: Packages, modules and classes whose values are kept by their attributes.
         """
         self._node = node.name
-        self._here = frozenset(one.name for one in (node, *others))
+        self._here = frozenset(other.name for other in (node, *others))
         self.meter = Meter(spans) if spans else None
 
         def work() -> bool:
@@ -220,22 +220,22 @@ class Worker:
         if self._current is not None and self._current.number == run:
             self._current.deps.cancel()
 
-    def on_snapshot(self, number: int, kept: int, key: int) -> None:
+    def on_snapshot(self, number: int, snapshot: int, key: int) -> None:
         """Execute the master's command to take a snapshot in this worker process."""
         group = self._partitions[key].group
 
         def work() -> None:
-            self._snapshots[kept] = self._session.snapshot(group)
+            self._snapshots[snapshot] = self._session.snapshot(group)
 
         self._enqueue(number, work)
 
-    def on_restore(self, number: int, kept: int) -> None:
+    def on_restore(self, number: int, snapshot: int) -> None:
         """Execute the master's command to restore a snapshot in this worker process."""
-        self._enqueue(number, lambda: self._session.restore(self._snapshots[kept]))
+        self._enqueue(number, lambda: self._session.restore(self._snapshots[snapshot]))
 
-    def on_drop(self, kept: int) -> None:
+    def on_drop(self, snapshot: int) -> None:
         """Execute the master's command to delete a snapshot in this worker process."""
-        self._commands.put(lambda: self._snapshots.pop(kept, None))
+        self._commands.put(lambda: self._snapshots.pop(snapshot, None))
 
     def on_settle(
         self,
@@ -286,7 +286,7 @@ class Worker:
         """Pass the master's reply to the task in this worker that sent the request."""
         self.rpc.resolve(number, outcome)
 
-    # What tasks here need.
+    # Services for the tasks that run in this process.
 
     def copy_blob(self, name: str) -> Value:
         """Return a copy of a blob in this worker process, for another process that requested it.
@@ -340,7 +340,7 @@ class PartitionRun:
         self._partition = partition
         self._queues = dict(partition.queues)
         self._lock = threading.Lock()
-        # Of tasks on several nodes of this process: how many have not ended, and their outputs.
+        # By task: on how many nodes of this process it has not ended, and its outputs so far.
         self._unfinished = Counter(task.name for task in partition.group.tasks)
         self._made: dict[str, dict[OutputRef, Value]] = {}
         self.deps = ExternalDeps(
@@ -399,12 +399,12 @@ class PartitionRun:
     def notify_task_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
         """Report to the master that a task has ended on all nodes of this worker process."""
         with self._lock:
-            made = self._made.setdefault(task, {})
-            made.update(outputs)
+            task_outputs = self._made.setdefault(task, {})
+            task_outputs.update(outputs)
             self._unfinished[task] -= 1
             if self._unfinished[task]:
                 return
-        self._worker.send("ended", self.number, task, made)
+        self._worker.send("ended", self.number, task, task_outputs)
 
     def notify_failure(self) -> None:
         """Notify the master that a task in this worker process has failed."""
@@ -421,11 +421,11 @@ class PartitionRun:
             is_only_reader=self._queues[plan.key],
         )
 
-    def _ask(self, what: str, *given: Any) -> Any:
-        return self._worker.rpc.call("ask", self.number, what, given)
+    def _ask(self, request: str, *arguments: Any) -> Any:
+        return self._worker.rpc.call("ask", self.number, request, arguments)
 
-    def _ask_queue(self, key: TaskOnNode, what: str, *given: Any) -> Any:
-        return self._ask("queue", key, what, given)
+    def _ask_queue(self, key: TaskOnNode, request: str, *arguments: Any) -> Any:
+        return self._ask("queue", key, request, arguments)
 
     def _reached(self, midpoint: SafePoint) -> bool:
         return bool(self._ask("reached", midpoint).wait())
@@ -460,7 +460,7 @@ def prepare_worker(descriptor: int, master: int) -> SocketChannel | None:
     if first is None:
         return None
     _, paths, before, STREAMS.is_shown, files = first
-    STREAMS.use_files([OutputFile(*one) for one in files])
+    STREAMS.use_files([OutputFile(*parts) for parts in files])
     sys.path[:] = paths
     if before is None:
         os.environ.pop("PYTHONPATH", None)

@@ -55,7 +55,7 @@ _END_S = 5.0
 _LOOK_S = 1.0
 # Returns an actor to its factory; the flag says whether it has ended in good order.
 ReleaseActor = Callable[[Any, bool], None]
-# The calls, and in how many threads each kind of them runs.
+# The concurrency groups of the actor's methods, with the number of threads of each.
 THREADS = {"deliver": 2, "poll": 1, "copy_blob": 4}
 CALLS = {
     "begin": "deliver",
@@ -133,14 +133,14 @@ class RayWorker:
             self.kill()
             self._wire.close()
             self._wire.ended.wait()
-        return self._wire.how or "was closed"
+        return self._wire.ending or "was closed"
 
     def take_output(self, emit: Listener) -> None:
         """Do nothing: output that a Ray actor printed but had not sent when it ended is lost."""
 
     def release(self) -> None:
         """Return the handle's actor to the factory that made it, which may kill or reuse it."""
-        self._dismiss(self.actor, not (self._is_killed or self._wire.how or self._wire.wrong))
+        self._dismiss(self.actor, not (self._is_killed or self._wire.ending or self._wire.wrong))
 
     def connect_peer(self, asker: str, owner: str, other: RayWorker) -> None:
         """Send this Ray actor the handle of another node's actor, to request blobs from it."""
@@ -167,8 +167,8 @@ class RayChannel:
         self._is_over = False
         self.ended = threading.Event()
         self.pid = 0
-        # In words: how it ended, and what is wrong with the machine where it was to start.
-        self.how = ""
+        # In words: how the actor ended, and what is wrong with the machine on which it starts.
+        self.ending = ""
         self.wrong = ""
         self.has_died = False
 
@@ -188,11 +188,11 @@ class RayChannel:
         while not self._arrived:
             if self._asked is None and not self._begin():
                 break
-            said = self._got(self._asked)
-            if not said:
+            frames = self._got(self._asked)
+            if not frames:
                 break
             self._asked = self._actor.poll.remote()
-            self._arrived.extend(said)
+            self._arrived.extend(frames)
         if not self._arrived:
             self.ended.set()
             return None
@@ -206,7 +206,7 @@ class RayChannel:
     def _begin(self) -> bool:
         begun = self._got(self._starting, START_S)
         if begun is None:
-            self.wrong = self.wrong or self.how
+            self.wrong = self.wrong or self.ending
             return False
         self.pid, self.wrong = begun["pid"], begun["wrong"]
         if self.wrong:
@@ -227,11 +227,11 @@ class RayChannel:
             except GetTimeoutError:
                 waited_s += _LOOK_S
                 if waited_s >= most_s:
-                    self.how = f"has not started within {most_s:g} s"
+                    self.ending = f"has not started within {most_s:g} s"
                     return None
             except RayError as error:
                 self.has_died = True
-                self.how = f"has ended ({_summarize(error)})"
+                self.ending = f"has ended ({_summarize(error)})"
                 return None
         return None
 
@@ -239,8 +239,8 @@ class RayChannel:
 def _summarize(error: RayError) -> str:
     """Return the last line of an error that a call through the actor handle raised."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = lines[-1] if lines else type(error).__name__
-    return said.partition(" Some common causes")[0].rstrip(". ")
+    last_line = lines[-1] if lines else type(error).__name__
+    return last_line.partition(" Some common causes")[0].rstrip(". ")
 
 
 class Resequencer:
@@ -274,7 +274,7 @@ class ActorChannel:
     def __init__(self) -> None:
         self._inbox: SimpleQueue[Frame | None] = SimpleQueue()
         self.arriving = Resequencer(self._inbox.put)
-        self._said: list[Frame] = []
+        self._unsent: list[Frame] = []
         self._size_bytes = 0
         # How many messages were queued, were polled, and are acknowledged.
         self._counts = [0, 0, 0]
@@ -289,7 +289,7 @@ class ActorChannel:
             self._change.wait_for(lambda: self._size_bytes < _UNSENT_BYTES or self._is_over)
             if self._is_over:
                 raise BrokenPipeError
-            self._said.append(frame)
+            self._unsent.append(frame)
             self._size_bytes += frame_size(frame)
             self._counts[0] += 1
             number = self._counts[0]
@@ -317,16 +317,16 @@ class ActorChannel:
             # The next poll acknowledges what the last one returned.
             self._counts[2] = self._counts[1]
             self._change.notify_all()
-            self._change.wait_for(lambda: self._said or self._is_over)
-            said, self._said = self._said, []
-            self._counts[1] += len(said)
+            self._change.wait_for(lambda: self._unsent or self._is_over)
+            frames, self._unsent = self._unsent, []
+            self._counts[1] += len(frames)
             self._size_bytes = 0
             self._change.notify_all()
-            return said
+            return frames
 
 
-def _is_urgent(kind: str, *given: Any) -> bool:
-    return kind == "event" and isinstance(given[0], TaskLimited)
+def _is_urgent(kind: str, *arguments: Any) -> bool:
+    return kind == "event" and isinstance(arguments[0], TaskLimited)
 
 
 class ActorPeers:
@@ -350,10 +350,10 @@ class ActorPeers:
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
         """Fetch copies of a blob from other nodes' Ray actors; request the next few in advance."""
         coming: deque[tuple[str, Any, Reply]] = deque()
-        left = deque(nodes)
-        while left or coming:
-            while left and len(coming) < _AHEAD:
-                coming.append(self._asked(left.popleft(), name, cancel))
+        unrequested = deque(nodes)
+        while unrequested or coming:
+            while unrequested and len(coming) < _AHEAD:
+                coming.append(self._asked(unrequested.popleft(), name, cancel))
             node, actor, answer = coming.popleft()
             try:
                 value: Value = answer.wait(cancel)
@@ -433,7 +433,7 @@ class NodeActor:
         sys.path += [path for path in start["paths"] if path not in sys.path]
         wrong = make_importable(*start["code"])
         STREAMS.is_shown = start["shows"]
-        # To where Ray keeps what actors print: the descriptors will lead to where nothing is kept.
+        # To Ray's log of the actor: the descriptors are about to be redirected to capture output.
         faulthandler.enable(os.dup(2))
         self._wire = ActorChannel()
         self._worker = Worker(self._wire, self._make_peers)
@@ -459,8 +459,8 @@ class NodeActor:
         """Store in this Ray actor the handle of another node's actor, to request blobs from it."""
         self._peers.add(node, actor)
 
-    def _make_peers(self, meet: RequestConnection, own: ReadOwnBlob) -> ActorPeers:
-        del own
+    def _make_peers(self, meet: RequestConnection, read_blob: ReadOwnBlob) -> ActorPeers:
+        del read_blob
         self._peers = ActorPeers(meet)
         return self._peers
 

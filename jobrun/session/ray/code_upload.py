@@ -29,14 +29,14 @@ def list_module_files(folder: Path) -> tuple[Path, ...]:
     Raises:
         TooMuchCodeError: There are too many, or they are too large.
     """
-    found: list[Path] = []
+    paths: list[Path] = []
     size_bytes = 0
     for path in _iter_module_files(folder):
-        found.append(path.relative_to(folder))
+        paths.append(path.relative_to(folder))
         size_bytes += path.stat().st_size
-        if len(found) > _MOST_FILES or size_bytes > _MOST_BYTES:
+        if len(paths) > _MOST_FILES or size_bytes > _MOST_BYTES:
             raise TooMuchCodeError(f"more than {_MOST_FILES} files, or {_MOST_BYTES >> 20} MiB")
-    return tuple(sorted(found))
+    return tuple(sorted(paths))
 
 
 def _iter_module_files(folder: Path) -> Iterator[Path]:
@@ -47,8 +47,8 @@ def _iter_module_files(folder: Path) -> Iterator[Path]:
             yield path
         elif path.is_dir() and path.name.isidentifier() and not path.name.startswith("__"):
             below = list(_iter_module_files(path))
-            # What holds modules only further down is no package, but a home or a checkout.
-            if any(one.parent == path for one in below):
+            # A folder with modules only in sub-folders is no package, but a home or a checkout.
+            if any(module.parent == path for module in below):
                 yield from below
 
 
@@ -92,7 +92,7 @@ def make_importable(folder: str, digest: str) -> str:
         return ""
     if here:
         return f"has other modules in '{folder}' than the machine that runs the job"
-    # Sent as a folder beside which it can be found: its own parent is where it lies.
+    # Ray puts the parent of an uploaded folder on sys.path: it is found like a package.
     spec = PathFinder.find_spec(f"{_PREFIX}{digest}")
     if spec is None or not spec.submodule_search_locations:
         return f"has no modules in '{folder}', and none were sent to it"

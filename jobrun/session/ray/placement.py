@@ -54,10 +54,12 @@ def resource_request(node: Node, machines: Sequence[Machine]) -> ResourceRequest
             asks[_OWN_NAMES.get(name.lower(), name)] = _require_whole(node, name, amount)
     key = ""
     if node.host:
-        key = next((one.key for one in machines if node.host in one.names), "")
+        key = next((machine.key for machine in machines if node.host in machine.names), "")
         if not key:
             asks[node.host] = _HOST_SHARE
-    fitting = [one for one in machines if (not key or one.key == key) and _fits(asks, one)]
+    fitting = [
+        machine for machine in machines if (not key or machine.key == key) and _fits(asks, machine)
+    ]
     if not fitting:
         raise _no_machine_error(node, machines)
     return ResourceRequest(asks, key)
@@ -83,7 +85,8 @@ def _no_machine_error(node: Node, machines: Sequence[Machine]) -> EnvironmentFau
     wanted = [f"{name} {amount:g}" for name, amount in node.resources]
     wanted += [f"host {node.host}"] if node.host else []
     there = "; ".join(
-        f"{min(one.names, default=one.key)} has {_describe_resources(one)}" for one in machines
+        f"{min(machine.names, default=machine.key)} has {_describe_resources(machine)}"
+        for machine in machines
     )
     return EnvironmentFaultError.of(
         "E398",

@@ -72,9 +72,9 @@ class ActorFactory:
         # num_cpus=0: nodes share the CPUs; Ray must not queue them for one.
         self._made = ray.remote(num_cpus=0, concurrency_groups=THREADS)(NodeActor)
 
-    def create(self, place: ResourceRequest) -> Any:
+    def create(self, request: ResourceRequest) -> Any:
         """Create an actor for a node of the ``ray`` session; Ray itself never restarts it."""
-        asks = dict(place.asks)
+        asks = dict(request.asks)
         options: dict[str, Any] = {
             "num_cpus": asks.pop("CPU", 0),
             "num_gpus": asks.pop("GPU", 0),
@@ -85,9 +85,9 @@ class ActorFactory:
             "scheduling_strategy": "SPREAD",
             "runtime_env": {"env_vars": _set_at_start()},
         }
-        if place.machine:
+        if request.machine:
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(
-                place.machine, soft=False
+                request.machine, soft=False
             )
         return self._made.options(**options).remote()
 
@@ -168,16 +168,16 @@ class RaySession(ProcessesSession):
 
     def _start(self, node: str) -> RayWorker:
         assert self._actors is not None  # noqa: S101 - since it was opened
-        place = resource_request(self._nodes[node], _list_machines())
-        actor = self._actors.create(place)
+        request = resource_request(self._nodes[node], _list_machines())
+        actor = self._actors.create(request)
         host = self._ray_workers[node] = RayWorker(actor, self._start_facts, self._actors.dispose)
         return host
 
     def _raise_refusals(self, *, again: bool = False) -> None:
         refusals = [host.refusal(node, again=again) for node, host in self._ray_workers.items()]
-        for one in refusals:
-            if one is not None:
-                raise one
+        for refusal in refusals:
+            if refusal is not None:
+                raise refusal
 
     def _digest_modules(self, context: RunContext) -> str:
         try:
@@ -194,7 +194,7 @@ def _connect(address: str, folder: Path, digest: str) -> None:
     Raises:
         EnvironmentFaultError: E398, it is not there, or does not let us in.
     """
-    own = {"include_dashboard": False} if address == "local" else {}
+    local_options = {"include_dashboard": False} if address == "local" else {}
     _require_reachable(address)
     with tempfile.TemporaryDirectory(prefix="jobrun-code-") as into, _preserved_handlers():
         modules = [str(stage_modules(folder, Path(into), digest))] if digest else []
@@ -204,7 +204,7 @@ def _connect(address: str, folder: Path, digest: str) -> None:
                 log_to_driver=True,
                 logging_level=logging.ERROR,
                 runtime_env={"py_modules": modules} if modules else None,
-                **own,
+                **local_options,
             )
         except (OSError, RuntimeError, ValueError, RayError) as error:
             raise _cluster_error(address, error) from error
@@ -220,11 +220,11 @@ def _wait_for_hosts(address: str, count: int) -> None:
         EnvironmentFaultError: E480, some of them did not join.
     """
     end = time.monotonic() + _JOIN_S
-    while (found := len(_list_machines())) < count:
+    while (joined := len(_list_machines())) < count:
         if time.monotonic() > end:
             raise EnvironmentFaultError.of(
                 "E480",
-                f"only {found} of {count} hosts have joined the Ray cluster at "
+                f"only {joined} of {count} hosts have joined the Ray cluster at "
                 f"'{address}' after {_JOIN_S:g} s",
                 "see what 'ray start' says in the output of the batch job; each host must reach "
                 "that address",
@@ -245,10 +245,10 @@ def _require_reachable(address: str) -> None:
 
 
 def _cluster_error(address: str, error: Exception) -> EnvironmentFaultError:
-    said = str(error).strip().partition("\n")[0]
+    message = str(error).strip().partition("\n")[0]
     return EnvironmentFaultError.of(
         "E398",
-        f"the Ray cluster at '{address}' cannot be used: {said}",
+        f"the Ray cluster at '{address}' cannot be used: {message}",
         "see 'ray status' there, and give its HOST:PORT; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
         " here if it asks for a token; --session ray alone starts one on this machine",
     )
@@ -275,12 +275,12 @@ def _preserved_handlers() -> Iterator[None]:
 def _list_machines() -> list[Machine]:
     return [
         Machine(
-            one["NodeID"],
-            frozenset((one["NodeManagerHostname"], one["NodeManagerAddress"], one["NodeName"])),
-            one["Resources"],
+            node["NodeID"],
+            frozenset((node["NodeManagerHostname"], node["NodeManagerAddress"], node["NodeName"])),
+            node["Resources"],
         )
-        for one in ray.nodes()
-        if one["Alive"]
+        for node in ray.nodes()
+        if node["Alive"]
     ]
 
 

@@ -50,27 +50,27 @@ def take_snapshot(workspaces: Workspaces, changed: Mapping[str, Set[str]]) -> Wo
         }
         for node, blobs in workspaces.items()
     }
-    kept = WorkspaceSnapshot(
+    snapshot = WorkspaceSnapshot(
         {node: dict(blobs) for node, blobs in workspaces.items()}, changed, states
     )
-    _bind_copies(kept, workspaces)
-    return kept
+    _bind_copies(snapshot, workspaces)
+    return snapshot
 
 
-def restore_snapshot(kept: WorkspaceSnapshot, workspaces: Workspaces) -> None:
+def restore_snapshot(snapshot: WorkspaceSnapshot, workspaces: Workspaces) -> None:
     """Restore the blobs of all nodes from a snapshot, to retry a group run.
 
     May be called repeatedly.
     """
-    for node, states in kept.states.items():
+    for node, states in snapshot.states.items():
         for name, state in states.items():
-            restore_object_state(kept.blobs[node][name], state)
-    _bind_copies(kept, workspaces)
+            restore_object_state(snapshot.blobs[node][name], state)
+    _bind_copies(snapshot, workspaces)
 
 
-def _bind_copies(kept: WorkspaceSnapshot, workspaces: Workspaces) -> None:
-    for node, blobs in kept.blobs.items():
-        spoiled = kept.changed.get(node, frozenset())
+def _bind_copies(snapshot: WorkspaceSnapshot, workspaces: Workspaces) -> None:
+    for node, blobs in snapshot.blobs.items():
+        spoiled = snapshot.changed.get(node, frozenset())
         fresh = {
             name: detach(value, name) if name in spoiled and not is_object(value) else value
             for name, value in blobs.items()

@@ -112,7 +112,7 @@ class ThreadsSession:
         if not self._collects:
             self._collects = True
             printed_output.STREAMS.install()
-        # What listeners print is not the task's, whose thread calls them.
+        # Listeners run in the thread of a task; what they print is not the task's output.
         context = replace(context, emit=printed_output.without_collecting(context.emit))
         self._context = context
         self._nodes = {node.name: node for node in cluster}
@@ -205,11 +205,11 @@ class ThreadsSession:
                 context.run(run_task, task, run, self._nodes[node], group, globals_)
         finally:
             self._running = None
-        made = _collect_outputs(plan, run)
+        outputs = _collect_outputs(plan, run)
         # It succeeded; the run is kept for reuse, without references to values.
         run.outputs, run.gates = {}, {}
         self._last = plan, run
-        return made
+        return outputs
 
     def _reuse_run(
         self,
@@ -277,11 +277,11 @@ class ThreadsSession:
     def snapshot(self, group: TaskGroup) -> retry_snapshots.WorkspaceSnapshot:
         """Take a snapshot of what a group may change in the ``threads`` session's workspaces."""
         before = {node: dict(blobs) for node, blobs in self._workspaces.items()}
-        kept = retry_snapshots.take_snapshot(self._workspaces, self._plan(group).changed)
+        snapshot = retry_snapshots.take_snapshot(self._workspaces, self._plan(group).changed)
         for node, blobs in self._workspaces.items():
             self._savings.kept.follow_all(blobs, before[node], blobs)
         return replace(
-            kept,
+            snapshot,
             settings=self._settings.capture(),
             variables=self._settings.capture_variables(),
         )
@@ -386,7 +386,7 @@ class ThreadsSession:
     def _surround_calls(self, plan: GroupPlan) -> Iterator[None]:
         """Preserve, in the ``threads`` session, process state that user code may change."""
         may_call = any(task.may_block for task in plan.tasks)
-        if may_call or any(one.setup or one.reports for one in plan.nodes):
+        if may_call or any(node_plan.setup or node_plan.reports for node_plan in plan.nodes):
             self._settings.find_concurrent = partial(find_concurrent_callables, plan.group)
             self._settings.find_beside = partial(find_calls_beside, plan.group)
             with self._settings.watch(), self._surroundings.preserve():
@@ -401,12 +401,12 @@ class ThreadsSession:
         Otherwise what one module sets at its top would be seen by the others depending on timing.
         """
         folder = self._require_open()[0].folder
-        for target, own in plan.early_imports:
-            if (target, own) not in self._imported:
-                self._imported.add((target, own))
+        for target, subfolder in plan.early_imports:
+            if (target, subfolder) not in self._imported:
+                self._imported.add((target, subfolder))
                 # The step that needs it imports it again, and its error says where.
                 with suppress(Exception, SystemExit):
-                    self._settings.load(load_callable, target, str(Path(folder, own)))
+                    self._settings.load(load_callable, target, str(Path(folder, subfolder)))
 
     def _require_open(self) -> tuple[RunContext, ThreadPool, NumpyWarnings]:
         if self._context is None or self._pool is None or self._warnings is None:
@@ -426,20 +426,24 @@ class ThreadsSession:
 
     def _build_items(self, plan: GroupPlan, run: GroupRun, deps: ExternalDeps) -> list[WorkItem]:
         """Convert a group's plan to the work items that this ``threads`` session runs."""
-        begins: dict[str, WorkItem] = {}
-        ends: dict[str, WorkItem] = {}
+        begin_items: dict[str, WorkItem] = {}
+        end_items: dict[str, WorkItem] = {}
         groups: dict[str, Blobs] = {}
         within = self._settings.within
-        for one in plan.nodes:
-            globals_ = self._workspaces[one.node]
+        for node_plan in plan.nodes:
+            globals_ = self._workspaces[node_plan.node]
             group = globals_ if plan.group.workspace == "global" else Blobs()
-            groups[one.node] = group
-            if one.setup or one.reports:
-                frame = Frame(run, self._nodes[one.node], "", (group, group, group, globals_))
-                node_run = NodeRun(one, frame)
-                begins[one.node] = WorkItem(one.node, partial(within, node_run.begin))
-                ends[one.node] = WorkItem(one.node, partial(within, node_run.end), always=True)
-                ends[one.node].run_after(begins[one.node])
+            groups[node_plan.node] = group
+            if node_plan.setup or node_plan.reports:
+                frame = Frame(run, self._nodes[node_plan.node], "", (group, group, group, globals_))
+                node_run = NodeRun(node_plan, frame)
+                begin_items[node_plan.node] = WorkItem(
+                    node_plan.node, partial(within, node_run.begin)
+                )
+                end_items[node_plan.node] = WorkItem(
+                    node_plan.node, partial(within, node_run.end), always=True
+                )
+                end_items[node_plan.node].run_after(begin_items[node_plan.node])
         tasks: dict[str, list[WorkItem]] = {}
         for task in plan.tasks:
             node = task.task.node
@@ -451,15 +455,15 @@ class ThreadsSession:
             work = deps.wrap_work(task.task, execute, run)
             part = WorkItem(task.task.full_name, work, may_block=may_block)
             tasks.setdefault(task.task.name, []).append(part)
-            if node in begins:
-                part.run_after(begins[node])
-                ends[node].run_after(part)
-        needed = {one.task.name: one.task.needs for one in plan.tasks if one.task.needs}
+            if node in begin_items:
+                part.run_after(begin_items[node])
+                end_items[node].run_after(part)
+        needed = {task.task.name: task.task.needs for task in plan.tasks if task.task.needs}
         for name, needs in needed.items():
             for need in needs:
                 run_all_after(tasks[name], [*tasks.get(need, ()), *deps.items_for(need)])
         every = [part for parts in tasks.values() for part in parts]
-        return [*begins.values(), *every, *ends.values()]
+        return [*begin_items.values(), *every, *end_items.values()]
 
 
 def _collect_outputs(plan: GroupPlan, run: GroupRun) -> Outputs:
@@ -468,13 +472,13 @@ def _collect_outputs(plan: GroupPlan, run: GroupRun) -> Outputs:
         raise merge_errors(run.errors, run.failed)
     if run.interrupted:
         raise GroupCancelledError(plan.group.name)
-    made: dict[OutputRef, Value] = {}
+    outputs: dict[OutputRef, Value] = {}
     for task in plan.tasks:
         for output in task.outputs:
             # A task with on_error: warn that failed has none.
             if output.ref in run.outputs:
-                made[output.ref] = run.outputs[output.ref]
-    return made
+                outputs[output.ref] = run.outputs[output.ref]
+    return outputs
 
 
 def _settle_blobs(
@@ -489,7 +493,7 @@ def _settle_blobs(
         for name in sorted(keep):
             value = workspace[name]
             if type(value) is np.ndarray and not value.dtype.hasobject:
-                # As ``boundary_form`` says; of many blobs most are so.
+                # Fast path, with the result of ``boundary_form``: most blobs are such arrays.
                 flags = value.flags
                 if flags.carray and flags.owndata and 1 not in value.shape:
                     settled[name] = value
@@ -583,7 +587,7 @@ def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
     """
     if any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in environment):
         return False
-    # Other C libraries have none.
+    # Only glibc has ``mallopt``.
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False

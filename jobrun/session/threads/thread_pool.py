@@ -39,10 +39,10 @@ class ThreadPool:
     def __init__(
         self,
         inside: Callable[[], AbstractContextManager[object]],
-        around: Callable[[Work], None] = _run_plainly,
+        run_work: Callable[[Work], None] = _run_plainly,
     ) -> None:
         self._inside = inside
-        self._around = around
+        self._run_work = run_work
         self._idle: deque[_Inbox] = deque()
         self._threads: list[threading.Thread] = []
         self._inboxes: list[_Inbox] = []
@@ -100,17 +100,17 @@ class ThreadPool:
 
     def _run_thread(self, inbox: _Inbox) -> None:
         with self._inside():
-            while (given := inbox.get()) is not None:
-                work, done = given
-                self._around(work)
+            while (entry := inbox.get()) is not None:
+                work, done = entry
+                self._run_work(work)
                 # Before done: the caller that it wakes may need a thread next.
                 self._idle.append(inbox)
-                del work, given
+                del work, entry
                 done()
                 del done
 
 
-# Its fourth field: how many threads of the machine run or wait for a processor, and of how many.
+# Its fourth field has the number of runnable threads of the machine, and of all threads.
 _LOAD = "/proc/loadavg"
 
 

@@ -74,12 +74,12 @@ def run_all_after(later: Sequence[WorkItem], earlier: Sequence[WorkItem]) -> Non
     """
     if len(later) > 1 and len(earlier) > 1:
         meeting = WorkItem("", _do_nothing, is_meeting=True)
-        for one in earlier:
-            meeting.run_after(one)
+        for item in earlier:
+            meeting.run_after(item)
         earlier = (meeting,)
-    for one in later:
+    for item in later:
         for other in earlier:
-            one.run_after(other)
+            item.run_after(other)
 
 
 def _do_nothing() -> None:
@@ -188,7 +188,7 @@ class ExternalDeps:
 
     def is_awaited(self, item: WorkItem) -> bool:
         """Return whether a work item represents another node's task for which this node waits."""
-        return any(item is one for one in self._items.values())
+        return any(item is awaited for awaited in self._items.values())
 
     def items_for(self, task: str) -> list[WorkItem]:
         """List the work item that represents another node's task; empty if no item does."""
@@ -238,21 +238,21 @@ class ExternalDeps:
         notifier = self._notifier
         if notifier is None or task.name not in self._announced:
             return work
-        refs = [OutputRef(task.name, task.node, one.name) for one in task.outputs]
+        refs = [OutputRef(task.name, task.node, output.name) for output in task.outputs]
 
-        def telling() -> None:
+        def work_and_notify() -> None:
             work()
             if not run.body.cancelled:
-                made = {ref: run.outputs[ref] for ref in refs if ref in run.outputs}
+                outputs = {ref: run.outputs[ref] for ref in refs if ref in run.outputs}
                 try:
-                    notifier.notify_task_ended(task.name, made)
+                    notifier.notify_task_ended(task.name, outputs)
                 except JobrunError as error:
                     run.fail(error)
 
-        return telling
+        return work_and_notify
 
     def _notify_cancel(self) -> None:
-        # Not of one that came from there.
+        # A cancellation that came from the notifier is not sent back to it.
         if self._notifier is not None and not self._is_cancelled:
             self._is_cancelled = True
             self._notifier.notify_failure()

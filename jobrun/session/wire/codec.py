@@ -54,7 +54,7 @@ from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import axis_order, dense_copy, empty_in_order, flat_view, is_dense
 
 Array = np.ndarray[Any, Any]
-# Fills the memory with what was sent behind the message next.
+# Fills memory with the next out-of-band bytes that follow the message.
 Fill = Callable[[memoryview], None]
 # The head of a message, and the memory (uint8) of its large arrays.
 Frame = tuple[bytes, list[np.ndarray[Any, np.dtype[np.uint8]]]]
@@ -88,7 +88,7 @@ class TypeTable:
     """The classes that encoded messages may contain; both sides run the same code."""
 
     def __init__(self, classes: Iterable[type]) -> None:
-        self.classes = tuple(sorted(classes, key=lambda one: (one.__module__, one.__qualname__)))
+        self.classes = tuple(sorted(classes, key=lambda cls: (cls.__module__, cls.__qualname__)))
         self.numbers = {cls: number for number, cls in enumerate(self.classes)}
         # By class: all values of its fields, in the order that its constructor takes them.
         self.values = {
@@ -101,13 +101,13 @@ class TypeTable:
         self.keywords = {
             cls: _field_names(cls)
             for cls in self.values
-            if is_dataclass(cls) and any(one.kw_only for one in fields(cls))
+            if is_dataclass(cls) and any(field.kw_only for field in fields(cls))
         }
 
 
 def _field_names(cls: Any) -> tuple[str, ...]:
     if is_dataclass(cls):
-        return tuple(one.name for one in fields(cls))
+        return tuple(field.name for field in fields(cls))
     names: tuple[str, ...] = cls._fields
     return names
 
@@ -140,7 +140,7 @@ class _Writer:
         self.head = bytearray()
         self.out_of_band: list[memoryview] = []
         self._table = table
-        # Within a container in which nothing mutable occurs twice.
+        # True within a container in which no mutable object occurs twice.
         self._is_plain = False
 
     def write(self, value: Any) -> None:
@@ -268,7 +268,7 @@ class _Writer:
         items = tuple(items)
         self.head += tag + _U32.pack(len(items))
         for item in items:
-            # Most are no containers: of a call to a node each step counts.
+            # Most items are no containers, and this loop is hot in calls to nodes.
             (self._write_item if type(item) in _CONTAINERS else self.write)(item)
 
     def _write_item(self, value: Any) -> None:
@@ -286,16 +286,16 @@ class _Writer:
 def _shares_parts(value: Any) -> bool:
     """Return whether a value to encode for a message contains a mutable object twice."""
     seen = set[int]()
-    rest = [value]
-    while rest:
-        one = rest.pop()
-        if type(one) is not tuple:
-            if id(one) in seen:
+    unvisited = [value]
+    while unvisited:
+        part = unvisited.pop()
+        if type(part) is not tuple:
+            if id(part) in seen:
                 return True
-            seen.add(id(one))
-        if type(one) in _CONTAINERS:
-            items = one.values() if isinstance(one, Mapping) else one
-            rest += [item for item in items if type(item) not in _IMMUTABLE]
+            seen.add(id(part))
+        if type(part) in _CONTAINERS:
+            items = part.values() if isinstance(part, Mapping) else part
+            unvisited += [item for item in items if type(item) not in _IMMUTABLE]
     return False
 
 
@@ -436,10 +436,10 @@ class _Reader:
         cls: Any = self._table.classes[self._unpack(_U16)[0]]
         return cls[self.read()]
 
-    def _unpack(self, form: struct.Struct) -> tuple[Any, ...]:
+    def _unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
         at = self._at
-        self._at = at + form.size
-        return form.unpack_from(self._head, at)
+        self._at = at + layout.size
+        return layout.unpack_from(self._head, at)
 
     def _bytes(self) -> memoryview:
         return self._take(self._unpack(_U32)[0])
@@ -467,11 +467,11 @@ def _parse_dtype(text: str) -> np.dtype[Any]:
 
 def _list_wire_classes(module: ModuleType) -> list[type]:
     return [
-        one
-        for one in vars(module).values()
-        if isinstance(one, type)
-        and one.__module__ == module.__name__
-        and (is_dataclass(one) or issubclass(one, enum.Enum) or hasattr(one, "_fields"))
+        member
+        for member in vars(module).values()
+        if isinstance(member, type)
+        and member.__module__ == module.__name__
+        and (is_dataclass(member) or issubclass(member, enum.Enum) or hasattr(member, "_fields"))
     ]
 
 
@@ -486,7 +486,7 @@ class SerializedError:
     """
 
     kind: str
-    said: str
+    message: str
     faults: tuple[Fault, ...] = ()
     tasks: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -502,12 +502,12 @@ WIRE_TYPES = TypeTable(
 )
 
 
-# Errors that are rebuilt as what they were.
+# Errors that are rebuilt with their own class.
 _OWN_ERRORS: dict[str, type[BaseException]] = {
-    one.__name__: one
+    member.__name__: member
     for module in (errors, base, cancel, frame)
-    for one in vars(module).values()
-    if isinstance(one, type) and issubclass(one, BaseException)
+    for member in vars(module).values()
+    if isinstance(member, type) and issubclass(member, BaseException)
 }
 
 
@@ -522,35 +522,35 @@ def serialize_error(error: BaseException) -> SerializedError:
     kind = type(error).__name__
     if isinstance(error, JobrunError):
         return SerializedError(kind, "", error.faults, error.tasks, notes, trace)
-    said = str(error.args[0]) if error.args else str(error)
-    return SerializedError(kind, said, notes=notes, trace=trace)
+    message = str(error.args[0]) if error.args else str(error)
+    return SerializedError(kind, message, notes=notes, trace=trace)
 
 
-def deserialize_error(form: SerializedError) -> BaseException:
+def deserialize_error(serialized: SerializedError) -> BaseException:
     """Rebuild the error that was serialized into a message, of its class if that is known."""
-    error = _build_error(form)
-    for note in form.notes:
+    error = _build_error(serialized)
+    for note in serialized.notes:
         error.add_note(note)
     if not isinstance(error, GroupCancelledError):
-        error.__cause__ = RemoteTracebackError(f"\n{form.trace}")
+        error.__cause__ = RemoteTracebackError(f"\n{serialized.trace}")
     return error
 
 
-def _build_error(form: SerializedError) -> BaseException:
-    cls = _OWN_ERRORS.get(form.kind)
+def _build_error(serialized: SerializedError) -> BaseException:
+    cls = _OWN_ERRORS.get(serialized.kind)
     if cls is not None and issubclass(cls, JobrunError):
-        known = cls(*form.faults)
-        known.tasks = form.tasks
+        known = cls(*serialized.faults)
+        known.tasks = serialized.tasks
         return known
     if cls is not None:
-        return cls(form.said)
-    python = getattr(builtins, form.kind, None)
+        return cls(serialized.message)
+    python = getattr(builtins, serialized.kind, None)
     if isinstance(python, type) and issubclass(python, Exception):
         try:
-            return python(form.said)
+            return python(serialized.message)
         except TypeError:
             pass
-    return RuntimeError(f"{form.kind}: {form.said}")
+    return RuntimeError(f"{serialized.kind}: {serialized.message}")
 
 
 class SocketChannel:
@@ -625,20 +625,20 @@ def encode_frame(value: Any, *, copied: bool = False) -> Frame:
     """
     head, out_of_band = encode(value, WIRE_TYPES)
     arrays = [np.frombuffer(memory, np.uint8) for memory in out_of_band]
-    return bytes(head), [one.copy() for one in arrays] if copied else arrays
+    return bytes(head), [array.copy() for array in arrays] if copied else arrays
 
 
 def frame_size(frame: Frame) -> int:
     """Return the size in bytes of a message to or from an actor."""
-    return len(frame[0]) + sum(one.nbytes for one in frame[1])
+    return len(frame[0]) + sum(array.nbytes for array in frame[1])
 
 
 def decode_frame(frame: Frame) -> Any:
     """Decode the value of a message to or from an actor; its arrays own their memory."""
     head, arrays = frame
-    left = iter(arrays)
+    unread = iter(arrays)
 
     def fill(memory: memoryview) -> None:
-        memory[:] = next(left).data
+        memory[:] = next(unread).data
 
     return decode(head, WIRE_TYPES, fill)

@@ -72,15 +72,15 @@ def partition_group(
         at: By node, the node whose process it shares. To the others such a process is one node,
             with the name of the node that owns it.
     """
-    around = [one.node for one in group.setup] + [one.node for one in group.reports]
-    used_nodes = (*around, *(one.node for one in group.tasks))
-    nodes = tuple(dict.fromkeys(at.get(one, one) for one in used_nodes))
+    setup_nodes = [entry.node for entry in group.setup] + [entry.node for entry in group.reports]
+    used_nodes = (*setup_nodes, *(task.node for task in group.tasks))
+    nodes = tuple(dict.fromkeys(at.get(node, node) for node in used_nodes))
     places: dict[str, dict[str, None]] = {}
     for task in group.tasks:
         places.setdefault(task.name, {})[at.get(task.node, task.node)] = None
     followers = _find_followers(group, places)
     awaited_nodes = {
-        name: frozenset(node for node in places[name] if any(one != node for one in later))
+        name: frozenset(node for node in places[name] if any(other != node for other in later))
         for name, later in followers.items()
     }
     lines = _find_shared_queues(group, at)
@@ -100,7 +100,7 @@ def partition_group(
         followers,
         awaited_nodes,
         tuple(plan for plan in plan_queues(group) if plan.key in lines),
-        tuple(OutputRef(t.name, t.node, one.name) for t in group.tasks for one in t.outputs),
+        tuple(OutputRef(t.name, t.node, output.name) for t in group.tasks for output in t.outputs),
     )
 
 
@@ -111,15 +111,15 @@ def _build_partition(
     awaited_nodes: Mapping[str, frozenset[str]],
     queues: tuple[tuple[QueueKey, bool], ...],
 ) -> Partition:
-    needed = dict.fromkeys(name for one in part.tasks for name in one.needs)
+    needed = dict.fromkeys(name for task in part.tasks for name in task.needs)
     return Partition(
         node,
         part,
         frozenset(
-            OutputRef(one.task, one.node, one.output) for one in find_parts(part, OutputRead)
+            OutputRef(read.task, read.node, read.output) for read in find_parts(part, OutputRead)
         ),
         tuple(name for name in needed if _is_elsewhere(places[name], node)),
-        tuple(dict.fromkeys(one.name for one in part.tasks if node in awaited_nodes[one.name])),
+        tuple(dict.fromkeys(task.name for task in part.tasks if node in awaited_nodes[task.name])),
         queues,
     )
 
@@ -142,16 +142,16 @@ def _split_by_node(
     }
 
 
-def _by_node(things: Iterable[_Placed], at: Mapping[str, str]) -> dict[str, list[_Placed]]:
-    found: dict[str, list[_Placed]] = {}
-    for one in things:
-        found.setdefault(at.get(one.node, one.node), []).append(one)
-    return found
+def _by_node(entries: Iterable[_Placed], at: Mapping[str, str]) -> dict[str, list[_Placed]]:
+    grouped: dict[str, list[_Placed]] = {}
+    for entry in entries:
+        grouped.setdefault(at.get(entry.node, entry.node), []).append(entry)
+    return grouped
 
 
-def _is_elsewhere(own: Mapping[str, None], node: str) -> bool:
+def _is_elsewhere(task_nodes: Mapping[str, None], node: str) -> bool:
     """Return whether a partitioned group's task runs on at least one node besides ``node``."""
-    return len(own) > 1 or node not in own
+    return len(task_nodes) > 1 or node not in task_nodes
 
 
 def _find_followers(group: TaskGroup, places: TaskNodes) -> dict[str, tuple[str, ...]]:
@@ -163,24 +163,24 @@ def _find_followers(group: TaskGroup, places: TaskNodes) -> dict[str, tuple[str,
     for task in group.tasks:
         for need in task.needs:
             after.setdefault(need, set()).add(task.name)
-    found = {}
-    for name, own in places.items():
+    followers = {}
+    for name, task_nodes in places.items():
         later = dict.fromkeys(
             node for other in sorted(_find_reachable(name, after)) for node in places[other]
         )
-        found[name] = tuple(node for node in later if _is_elsewhere(own, node))
-    return found
+        followers[name] = tuple(node for node in later if _is_elsewhere(task_nodes, node))
+    return followers
 
 
 def _find_reachable(name: str, after: dict[str, set[str]]) -> set[str]:
-    found: set[str] = set()
-    left = [name]
-    while left:
-        for later in after.get(left.pop(), ()):
-            if later not in found:
-                found.add(later)
-                left.append(later)
-    return found
+    reachable: set[str] = set()
+    pending = [name]
+    while pending:
+        for later in after.get(pending.pop(), ()):
+            if later not in reachable:
+                reachable.add(later)
+                pending.append(later)
+    return reachable
 
 
 def _find_shared_queues(
@@ -190,13 +190,13 @@ def _find_shared_queues(
     users: dict[QueueKey, set[str]] = {}
     readers: dict[QueueKey, set[str]] = {}
     for task in group.tasks:
-        place = at.get(task.node, task.node)
-        for one in task.write:
-            users.setdefault(queue_key(one.queue, task.node), set()).add(place)
+        worker = at.get(task.node, task.node)
+        for target in task.write:
+            users.setdefault(queue_key(target.queue, task.node), set()).add(worker)
         if isinstance(task.read, ReadQueue):
             key = queue_key(task.read.queue, task.node)
-            users.setdefault(key, set()).add(place)
-            readers.setdefault(key, set()).add(place)
+            users.setdefault(key, set()).add(worker)
+            readers.setdefault(key, set()).add(worker)
     return {
         key: (frozenset(nodes), frozenset(readers.get(key, ())))
         for key, nodes in users.items()

@@ -28,7 +28,7 @@ ASK, SERVE = "ask", "serve"
 # How many nodes are asked in parallel: more would only take memory.
 _AHEAD = 4
 _NAME_BYTES = 4096
-# The descriptor has been sent already when it is waited for.
+# A short limit will do: the descriptor is sent before this wait begins.
 _MEET_S = 10.0
 # Asks the master for a connection to a node.
 RequestConnection = Callable[[str, CancelScope], None]
@@ -71,11 +71,11 @@ class PeerConnections:
         self,
         handoff: socket.socket,
         meet: RequestConnection,
-        own: ReadOwnBlob,
+        read_blob: ReadOwnBlob,
     ) -> None:
         self._handoff = handoff
         self._meet = meet
-        self._own = own
+        self._read_blob = read_blob
         self._known: dict[str, RpcClient] = {}
         self._arrived: Counter[str] = Counter()
         self._arrival = threading.Condition()
@@ -90,10 +90,10 @@ class PeerConnections:
             CancelledError: The scope was cancelled.
         """
         coming: deque[Reply] = deque()
-        left = deque(nodes)
-        while left or coming:
-            while left and len(coming) < _AHEAD:
-                coming.append(self._connection_to(left.popleft(), cancel).call(name))
+        unrequested = deque(nodes)
+        while unrequested or coming:
+            while unrequested and len(coming) < _AHEAD:
+                coming.append(self._connection_to(unrequested.popleft(), cancel).call(name))
             yield coming.popleft().wait(cancel)
 
     def _connection_to(self, node: str, cancel: CancelScope) -> RpcClient:
@@ -113,12 +113,12 @@ class PeerConnections:
         """Receive this process's ends of direct connections to peers, used for transfers."""
         while True:
             try:
-                said, handed, _, _ = socket.recv_fds(self._handoff, _NAME_BYTES, 1)
+                greeting, handed, _, _ = socket.recv_fds(self._handoff, _NAME_BYTES, 1)
             except OSError:
                 return
-            if not said:
+            if not greeting:
                 return
-            role, _, node = said.decode().partition(" ")
+            role, _, node = greeting.decode().partition(" ")
             channel = SocketChannel(socket.socket(fileno=handed[0]))
             if role == SERVE:
                 _start_thread(lambda channel=channel: self._serve(channel))  # type: ignore[misc]
@@ -134,7 +134,7 @@ class PeerConnections:
         while (message := channel.receive()) is not None:
             name, number = message
             try:
-                outcome = (True, self._own(name))
+                outcome = (True, self._read_blob(name))
             except BaseException as error:  # noqa: BLE001 - raised again where it was asked for
                 outcome = (False, serialize_error(error))
             try:

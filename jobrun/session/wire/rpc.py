@@ -74,13 +74,13 @@ class RpcClient:
         self._open: dict[int, Callback] = {}
         self._end: BaseException | None = None
 
-    def call(self, kind: str, *given: Any) -> Reply:
+    def call(self, kind: str, *arguments: Any) -> Reply:
         """Send a request to the other process (RPC); return its ``Reply``, which arrives later."""
         reply = Reply()
-        self.call_then(reply.put, kind, *given)
+        self.call_then(reply.put, kind, *arguments)
         return reply
 
-    def call_then(self, then: Callback, kind: str, *given: Any) -> None:
+    def call_then(self, then: Callback, kind: str, *arguments: Any) -> None:
         """Send a request (RPC); call ``then`` with the outcome when that arrives."""
         number = next(self._numbers)
         with self._lock:
@@ -91,7 +91,7 @@ class RpcClient:
             then((False, end))
             return
         try:
-            self._send(kind, number, *given)
+            self._send(kind, number, *arguments)
         except OSError:
             # The receiving thread sees the end too, and calls fail_all with the reason.
             return
@@ -113,8 +113,8 @@ class RpcClient:
         """Fail all open requests (RPC) and all later ones with an error."""
         with self._lock:
             self._end = error
-            left, self._open = list(self._open.values()), {}
-        for then in left:
+            unanswered, self._open = list(self._open.values()), {}
+        for then in unanswered:
             then((False, error))
 
 
@@ -125,14 +125,14 @@ def wait_all(answers: Mapping[_Key, Reply]) -> dict[_Key, Any]:
         NodeLostError: One was lost.
         BaseException: What went wrong, of all of them.
     """
-    found: dict[_Key, Any] = {}
+    replies: dict[_Key, Any] = {}
     errors: list[BaseException] = []
     for key, answer in answers.items():
         try:
-            found[key] = answer.wait()
+            replies[key] = answer.wait()
         except Exception as error:  # noqa: BLE001 - raised below, when all have answered
             errors.append(error)
-    lost = next((one for one in errors if isinstance(one, NodeLostError)), None)
+    lost = next((error for error in errors if isinstance(error, NodeLostError)), None)
     if errors:
         raise lost or merge_errors(errors)
-    return found
+    return replies

@@ -87,7 +87,7 @@ class LocalProcess:
         self._was_stopped = False
         self._channel = SocketChannel(ours)
         with contextlib.suppress(OSError):
-            files = [(one.descriptors, one.inheritable) for one in self._output]
+            files = [(file.descriptors, file.inheritable) for file in self._output]
             self.channel.send("begin", tuple(sys.path), before, STREAMS.is_shown, files)
 
     @property
@@ -144,7 +144,7 @@ class LocalProcess:
 
     def _wait_while_stopped(self) -> None:
         """Wait until a worker process that was stopped (SIGSTOP) continues; kill it after 30 s."""
-        # Counted in own sleeps: if the whole job was stopped, no time has passed for any process.
+        # Counted in sleeps of this process: a SIGSTOP of the whole job must not use up the limit.
         for _ in range(round(STOPPED_S / _MOMENT_S)):
             time.sleep(_MOMENT_S)
             state = self._state(os.WNOHANG)
@@ -159,10 +159,18 @@ class LocalProcess:
 
     def take_output(self, emit: Listener) -> None:
         """Emit as events the lines that an ended local worker process printed but had not sent."""
-        for left in take_left_output(self._output):
-            for line in left.lines if left.task else ():
+        for output in take_left_output(self._output):
+            for line in output.lines if output.task else ():
                 emit(
-                    Logged(line, left.task, left.node, left.instance, left.epoch, "", printed=True)
+                    Logged(
+                        line,
+                        output.task,
+                        output.node,
+                        output.instance,
+                        output.epoch,
+                        "",
+                        printed=True,
+                    )
                 )
 
     def join(self) -> str:
@@ -279,12 +287,12 @@ class WorkerHandle:
             self._dispatch(*message)
             # Freed before waiting for the next one: it may be large.
             del message
-        how = "was closed"
+        ending = "was closed"
         if not self._is_closing:
-            how = self._process.join()
+            ending = self._process.join()
             self._process.take_output(self._emit)
         channel.close()
-        self.loss = NodeLostError.of_node(self.node, how)
+        self.loss = NodeLostError.of_node(self.node, ending)
         self.rpc.fail_all(self.loss)
         if not self._is_closing:
             self._listener.worker_lost(self.node)
@@ -294,20 +302,20 @@ class WorkerHandle:
         self._process.wait_for_exit()
         self._process.channel.close()
 
-    def _dispatch(self, kind: str, *given: Any) -> None:
+    def _dispatch(self, kind: str, *arguments: Any) -> None:
         match kind:
             case "event":
-                self._emit(given[0])
+                self._emit(arguments[0])
             case "answer":
-                self.rpc.resolve(*given)
+                self.rpc.resolve(*arguments)
             case "failing":
-                self._listener.part_failed(self.node, *given)
+                self._listener.part_failed(self.node, *arguments)
             case "ended":
-                self._listener.task_ended(self.node, *given)
+                self._listener.task_ended(self.node, *arguments)
             case "ask":
-                self._listener.handle_request(self, *given)
+                self._listener.handle_request(self, *arguments)
             case "measured":
-                self._listener.add_step_times(f"{self.node} {self.pid}", *given)
+                self._listener.add_step_times(f"{self.node} {self.pid}", *arguments)
             case _:
                 raise RuntimeError(f"node '{self.node}' sent an unknown message '{kind}'")
 
@@ -324,7 +332,7 @@ class WorkerListener(Protocol):
         """Receive from a worker handle the message that a task has ended, with its outputs."""
 
     def handle_request(
-        self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
+        self, link: WorkerHandle, number: int, run: int, request: str, arguments: tuple[Any, ...]
     ) -> None:
         """Receive from a worker handle a request of its process, and answer it through the handle.
 

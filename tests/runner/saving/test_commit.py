@@ -69,7 +69,7 @@ class Bench:
     def order(self, epoch, **progress):
         progress = Progress(epoch=epoch, **progress)
         tickets = tuple(self.session.run(save_group(JOB, "id-1"), epoch, {}).values())
-        still = SavePause(0.25, 0.5, beside=True)
+        still = SavePause(0.25, 0.5, in_background=True)
         return SaveRequest(progress, to_json(progress), tickets, time.monotonic(), still)
 
 

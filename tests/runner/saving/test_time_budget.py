@@ -103,7 +103,7 @@ def test_processor_time_of_the_background_counts_as_waiting():
     budget = SaveBudget(0.05, clock)
     for _ in range(time_budget.FIRST_SAVES):
         budget.spend(0.001)
-    budget.spend_beside(0.1)
+    budget.spend_background(0.1)
 
     assert not budget.is_due()
     clock.now = 5.0

@@ -126,7 +126,7 @@ def test_what_another_node_asks_for_and_is_not_there_is_told(node):
     is_well, error = decode_frame(node.copy_blob("nothing"))
 
     assert not is_well
-    assert "nothing" in error.said
+    assert "nothing" in error.message
 
 
 def test_another_version_does_not_begin():

@@ -116,7 +116,7 @@ def test_nobody_waits_after_a_cancel(town):
         asked.set()
         never.wait()
 
-    town.peers["b"]._own = own
+    town.peers["b"]._read_blob = own
     scope = CancelScope()
     threading.Thread(target=lambda: (asked.wait(), scope.cancel()), daemon=True).start()
 
