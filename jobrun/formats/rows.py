@@ -41,7 +41,7 @@ Piece = tuple[Array, ...]
 _MAPPED_BYTES = 256 << 20
 # What is mapped counts as this process's memory until it is given back.
 _GIVE_BACK_BYTES = 128 << 20
-_AROUND_BYTES = 1 << 16
+_MAPPED_AROUND_BYTES = 1 << 16
 
 
 def open_rows(kind: FileFormat, path: str, members: Sequence[str]) -> Rows:
@@ -349,7 +349,7 @@ class _Extent:
         self._check_size()
         if extent.fortran and len(extent.shape) > 1:
             picked = np.ascontiguousarray(self._mapped()[rows])
-            self._release_pages(len(rows) * _AROUND_BYTES)
+            self._release_pages(len(rows) * _MAPPED_AROUND_BYTES)
             return picked
         picked = np.empty((len(rows), *extent.shape[1:]), extent.dtype)
         if picked.nbytes:

@@ -17,12 +17,12 @@ from jobrun.ops.dtype_promotion import CODES, join_dtypes, join_pair, kind_of, p
 Shape = tuple[int | None, ...]
 Sequence = Literal["", "list", "tuple"]
 
-# Words in the place of a dtype for values that no array holds.
+# Names used instead of a dtype for values that no array holds.
 TEXT, NONE, DTYPE, COUNTER = "text", "none", "a dtype", "counter"
 
 _T = TypeVar("_T")
 
-# Codes of what does not fit.
+# Error codes of misfits.
 SHAPES: Final = "E290"
 KINDS: Final = "E291"
 INDICES: Final = "E292"
@@ -72,7 +72,7 @@ def scalar(value: object) -> Known:
         case bool():
             return Known("bool", (), value, weak=True)
         case int():
-            # Beyond 64 bits no dtype is sure.
+            # Beyond 64 bits the dtype is uncertain.
             small = -(2**63) <= value < 2**63
             return Known("int64" if small else None, (), value, weak=True)
         case float():
@@ -312,7 +312,7 @@ def axis_of(axis: int, rank: int) -> int:
         MisfitError: There is no such axis.
     """
     if rank == 0 and axis in (0, -1):
-        # Some functions take a single number for a row of one.
+        # Some functions accept a single number as a row of one.
         raise UnclearError
     if not -rank <= axis < rank:
         axes = "no axes" if rank == 0 else f"{rank} {'axis' if rank == 1 else 'axes'}"

@@ -36,7 +36,7 @@ KINDS: dict[str, str] = {
     "k": "number",
     "counter": "counter",
 }
-# Where a name means something else.
+# Parameters whose kind differs from that of other parameters of the same name.
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("pad", "mode"): "text",
     ("tri", "N"): "number",
@@ -220,7 +220,7 @@ def _fits(wanted: str, known: Known) -> bool:
         case "counter":
             return known.dtype == COUNTER
         case _:
-            # numpy makes an array of almost anything; what it does then is for rules.
+            # numpy converts almost anything to an array. The rules judge the result.
             return True
 
 

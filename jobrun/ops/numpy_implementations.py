@@ -18,9 +18,9 @@ from jobrun.values.atomic_counter import Counter
 _Array = np.ndarray[Any, Any]
 _MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 _MOST_NARROW = 1 << 16
-# Below so many indices, numpy's way over whole rows costs less than one call per column.
+# With fewer indices, numpy's indexing of whole rows is faster than one call per column.
 _FEWEST = 128
-# What the rows at hand may take, so that they stay in the cache from column to column.
+# Bytes of a batch of rows, so that the batch stays in the cache from column to column.
 _AT_HAND_BYTES = 1 << 17
 _INTEGERS = tuple(
     map(np.dtype, (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32))
@@ -226,7 +226,7 @@ def _are_plain_rows(a: _Array, indices: Any, values: Any) -> bool:
         and a.flags.c_contiguous
         and values.flags.c_contiguous
         and not (np.may_share_memory(a, values) or np.may_share_memory(a, indices))
-        # Or else nothing may be changed, and numpy says what is wrong.
+        # With an index out of bounds nothing may change, and numpy raises the error.
         and bool(-len(a) <= indices.min() and indices.max() < len(a))
     )
 
@@ -238,7 +238,7 @@ def _array(a: _Array) -> _Array:
 
 
 def _index(indices: Any) -> Any:
-    # numpy takes a list as an index only sometimes as what it looks like.
+    # numpy does not always treat a list as an array of indices.
     return np.asarray(indices) if isinstance(indices, list) else indices
 
 
@@ -327,7 +327,7 @@ def segment_sum(values: Any, segments: Any, num_segments: int) -> tuple[_Array, 
     dtype = np.sum(rows[:0], axis=0).dtype
     sums = np.zeros((num_segments, *rows.shape[1:]), dtype)
     if rows.ndim == 1:
-        # In numpy 1-D is the fast case of this, and the slow one of the other.
+        # ``np.add.at`` is fast for 1-D arrays, and ``reduceat`` is slow.
         np.add.at(sums, chosen, rows)
         return sums, np.bincount(chosen, minlength=num_segments)
     runs = _runs(rows, chosen, num_segments)

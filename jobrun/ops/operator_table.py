@@ -145,7 +145,7 @@ def _loaded(point: EntryPoint) -> OpDef:
     if not isinstance(operator, OpDef) or operator.name != point.name:
         raise _fault(point, f"{point.value} is not an OpDef of that name")
     if operator.mutates:
-        # Who writes what is decided from the built-in table alone.
+        # Which arguments an operator writes is read from the built-in table alone.
         raise _fault(point, "an operator of a package cannot change its arguments in place")
     return operator
 

@@ -49,7 +49,7 @@ else:
     safe_point_source = lazy_module("jobrun.runtime.records.stop_at_safe_points")
     report_steps = lazy_module("jobrun.runtime.report_steps")
 
-# Of tasks that neither read nor write records; nothing of it ever changes.
+# Shared by all tasks without records, since nothing in it ever changes.
 _NO_STREAMS = Streams()
 
 
@@ -78,8 +78,8 @@ def _report_waits(plan: TaskPlan, run: GroupRun, node: Node) -> None:
     """Emit how long a task, now executed, has waited for data, nodes and queues."""
     task = plan.task
     waited = {"data": 0.0, "nodes": 0.0, "queue": 0.0}
-    for what, seconds in tuple(run.waits.get((task.name, node.name), ())):
-        waited[what] += seconds
+    for cause, seconds in tuple(run.waits.get((task.name, node.name), ())):
+        waited[cause] += seconds
     if any(waited.values()):
         run.emit(TaskWaited(task.name, node.name, max(1, task.instances), *waited.values()))
 
@@ -99,7 +99,7 @@ def _run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_:
     try:
         went_well = run_with_setup(plan.setup, frame, instances)
     finally:
-        # Others may wait for what this task reads or writes, however it ended.
+        # Also after a failure: other tasks may wait at the queues of this task.
         went_well = _closed(streams, run) and went_well
     return went_well and _take_outputs(plan, frames, run)
 
@@ -123,10 +123,10 @@ def _run_bare(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_:
 
 
 def _frame(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: Blobs) -> Frame:
-    own = Blobs()
-    frame = Frame(run, node, plan.task.name, (own, own, group, globals_))
+    blobs = Blobs()
+    frame = Frame(run, node, plan.task.name, (blobs, blobs, group, globals_))
     frame.instances = plan.task.instances
-    frame.place = plan.task.path
+    frame.block_path = plan.task.path
     return frame
 
 
@@ -161,8 +161,8 @@ def run_with_setup(setups: Sequence[SetupPlan], frame: Frame, body: Work) -> boo
 
     went_well = attempt(run, inits_and_body)
     for setup in reversed(entered):
-        left = frame.for_cleanup(setup.exit.path, failed=not went_well)
-        went_well = _attempt_cleanup(setup, left, failed=not went_well) and went_well
+        exit_frame = frame.for_cleanup(setup.exit.path, failed=not went_well)
+        went_well = _attempt_cleanup(setup, exit_frame, failed=not went_well) and went_well
     return went_well
 
 
@@ -196,19 +196,19 @@ class NodeRun:
             report_steps.finish_reports(self._reporters, run, failed=not went_well) and went_well
         )
         for setup in reversed(self._entered):
-            left = self.frame.for_cleanup(setup.exit.path, failed=not went_well)
-            went_well = _attempt_cleanup(setup, left, failed=not went_well) and went_well
+            exit_frame = self.frame.for_cleanup(setup.exit.path, failed=not went_well)
+            went_well = _attempt_cleanup(setup, exit_frame, failed=not went_well) and went_well
 
 
 def _instance_frames(frame: Frame, count: int) -> list[Frame]:
     frames = []
     for number in range(count):
-        one = frame.at(frame.place)
-        one.i = Blobs()
-        one.instance = number
-        one.streams = {}
-        one.results = {}
-        frames.append(one)
+        instance_frame = frame.at(frame.block_path)
+        instance_frame.i = Blobs()
+        instance_frame.instance = number
+        instance_frame.streams = {}
+        instance_frame.results = {}
+        frames.append(instance_frame)
     return frames
 
 
@@ -242,7 +242,7 @@ def _body(plan: TaskPlan, frame: Frame, streams: Streams) -> bool:
     if not plan.reports:
         return body()
     reporters = report_steps.start_reports(plan.reports, frame)
-    # At once, so that the others hear of it before the last reports run.
+    # Record a failure before the last reports run, so that other tasks are cancelled at once.
     went_well = attempt(frame.run, body)
     return report_steps.finish_reports(reporters, frame.run, failed=not went_well) and went_well
 
@@ -261,9 +261,9 @@ def _take_outputs(plan: TaskPlan, frames: list[Frame], run: GroupRun) -> bool:
     def work() -> bool:
         gate = run.gates.get(plan.task.node)
         if gate is not None:
-            # An output may count something, too.
+            # An output may change a blob, too: it may call ``count_down``.
             gate.pass_gate()
-        # All of them first: a task has all its outputs or none.
+        # Compute all outputs before any is published: a task has all its outputs or none.
         taken: dict[OutputRef, Value] = {}
         for output in plan.outputs:
             values = [_taken(plan, output, frame) for frame in frames]
@@ -281,6 +281,6 @@ def _taken(plan: TaskPlan, output: OutputPlan, frame: Frame) -> Value:
         value = output.value(frame)
         return value if output.is_fresh else detach(value, output.name)
     except Exception as error:
-        place = StepLocation(f"{plan.task.path}.outputs.{output.name}", plan.task.origin)
-        explained = explain_at(error, place, frame)
+        location = StepLocation(f"{plan.task.path}.outputs.{output.name}", plan.task.origin)
+        explained = explain_at(error, location, frame)
         raise explained from error

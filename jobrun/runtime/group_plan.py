@@ -136,44 +136,47 @@ class GroupPlan:
 def plan_group(group: TaskGroup, meter: Instrumenter | None = None) -> GroupPlan:
     """Plan a task group's runs: compile its steps to Python, with timers if given a ``meter``."""
     known = GroupUsage(group, meter)
-    places: dict[str, None] = {}
-    nodes = [one.node for one in group.setup] + [one.node for one in group.reports]
+    node_names: dict[str, None] = {}
+    nodes = [part.node for part in group.setup] + [part.node for part in group.reports]
     for node in (*nodes, *(task.node for task in group.tasks)):
-        places.setdefault(node)
+        node_names.setdefault(node)
     tasks = tuple(_task_plan(task, known) for task in group.tasks)
-    around = tuple(_node_plan(node, group, known) for node in places)
+    node_plans = tuple(_node_plan(node, group, known) for node in node_names)
     queues = plan_queues(group)
     opaque = find_opaque_names(group)
     return GroupPlan(
         group,
         tasks,
-        around,
-        {node: known.changed(node) for node in places},
+        node_plans,
+        {node: known.changed(node) for node in node_names},
         queues,
-        {node: opaque.get(node, frozenset()) for node in places},
-        not queues and _is_alone(tasks, around),
+        {node: opaque.get(node, frozenset()) for node in node_names},
+        not queues and _is_alone(tasks, node_plans),
         find_early_imports(group),
     )
 
 
-def _is_alone(tasks: tuple[TaskPlan, ...], around: tuple[NodePlan, ...]) -> bool:
-    if len(tasks) != 1 or any(one.setup or one.reports for one in around):
+def _is_alone(tasks: tuple[TaskPlan, ...], node_plans: tuple[NodePlan, ...]) -> bool:
+    if len(tasks) != 1 or any(node_plan.setup or node_plan.reports for node_plan in node_plans):
         return False
-    (one,) = tasks
-    return one.is_bare and not (one.may_block or one.has_own_scope or one.task.needs)
+    (task_plan,) = tasks
+    return task_plan.is_bare and not (
+        task_plan.may_block or task_plan.has_own_scope or task_plan.task.needs
+    )
 
 
 def _task_plan(task: Task, known: GroupUsage) -> TaskPlan:
     reports = tuple(report.steps for report in task.reports)
-    names = add_moved_names(task, known.task_block(task, task.steps, beside=reports))
+    names = add_moved_names(task, known.task_block(task, task.steps, concurrent=reports))
     records = plan_records(task, names)
     return TaskPlan(
         task,
-        tuple(_setup_plan(task, one, known) for one in task.setup),
-        tuple(_setup_plan(task, one, known) for one in task.instance_setup),
+        tuple(_setup_plan(task, setup, known) for setup in task.setup),
+        tuple(_setup_plan(task, setup, known) for setup in task.instance_setup),
         _block(task.steps, body_path(task), names, records=_record_access(task, names)),
         tuple(
-            _report_plan(one, _beside(task, one.steps, known), _all(task)) for one in task.reports
+            _report_plan(report, _concurrent_names(task, report.steps, known), _all(task))
+            for report in task.reports
         ),
         tuple(_output_plan(task, index, names) for index in range(len(task.outputs))),
         records is not None
@@ -200,10 +203,10 @@ def _setup_plan(task: Task, nets: SetupNets, known: GroupUsage) -> SetupPlan:
     )
 
 
-def _beside(task: Task, steps: Steps, known: GroupUsage) -> BlockNames:
+def _concurrent_names(task: Task, steps: Steps, known: GroupUsage) -> BlockNames:
     """Plan how a report's steps share blobs with a task's steps that run at the same time."""
-    others = [one.steps for one in task.reports if one.steps is not steps]
-    return known.task_block(task, steps, beside=(task.steps, *others))
+    others = [report.steps for report in task.reports if report.steps is not steps]
+    return known.task_block(task, steps, concurrent=(task.steps, *others))
 
 
 def _output_plan(task: Task, index: int, names: BlockNames) -> OutputPlan:
@@ -219,8 +222,8 @@ def _output_plan(task: Task, index: int, names: BlockNames) -> OutputPlan:
 def _node_plan(node: str, group: TaskGroup, known: GroupUsage) -> NodePlan:
     return NodePlan(
         node,
-        tuple(_node_setup(one, known) for one in group.setup if one.node == node),
-        tuple(_node_report(one, known) for one in group.reports if one.node == node),
+        tuple(_node_setup(setup, known) for setup in group.setup if setup.node == node),
+        tuple(_node_report(report, known) for report in group.reports if report.node == node),
     )
 
 
@@ -239,12 +242,14 @@ def _node_report(report: NodeReport, known: GroupUsage) -> ReportPlan:
     return _report_plan(report.report, names, [steps])
 
 
-def _report_plan(report: Report, names: BlockNames, beside: list[Steps]) -> ReportPlan:
+def _report_plan(report: Report, names: BlockNames, concurrent: list[Steps]) -> ReportPlan:
     """Plan one of a group's reports: compile the steps that run at an interval.
 
     There ``failed`` says whether the body failed, unless a blob has that name.
     """
-    is_blob = names.is_outer(FLAG) or any(FLAG in collect_usage(steps).bound for steps in beside)
+    is_blob = names.is_outer(FLAG) or any(
+        FLAG in collect_usage(steps).bound for steps in concurrent
+    )
     return ReportPlan(
         report.interval_s, _block(report.steps, report.path, names, in_exit=not is_blob)
     )
@@ -263,8 +268,10 @@ def _block(
 
 
 def _all(task: Task) -> list[Steps]:
-    around = [part for one in task.setup + task.instance_setup for part in (one.init, one.exit)]
-    return [*around, task.steps, *(report.steps for report in task.reports)]
+    setup_steps = [
+        part for setup in task.setup + task.instance_setup for part in (setup.init, setup.exit)
+    ]
+    return [*setup_steps, task.steps, *(report.steps for report in task.reports)]
 
 
 def plan_records(task: Task, names: BlockNames) -> RecordPlan | None:
@@ -285,7 +292,7 @@ def plan_records(task: Task, names: BlockNames) -> RecordPlan | None:
             source = QueueSource(queue, task, frame)
         elif reader is not None:
             source = reader.source(frame)
-        return Streams(source, tuple(QueueSink(one, task, frame) for one in task.write))
+        return Streams(source, tuple(QueueSink(write, task, frame) for write in task.write))
 
     return RecordPlan(streams, shares_records(task), task.path)
 
@@ -302,11 +309,11 @@ def _record_access(task: Task, names: BlockNames) -> RecordAccess | None:
     moved = find_moved_names(task, names)
     sent = tuple(
         SentRecord(
-            one.names,
-            moved & frozenset(one.names),
-            StepLocation(f"{task.path}/write.{one.queue.name}", task.origin),
+            write.names,
+            moved & frozenset(write.names),
+            StepLocation(f"{task.path}/write.{write.queue.name}", task.origin),
         )
-        for one in task.write
+        for write in task.write
     )
     return RecordAccess(
         record_fields(task.read), sent, StepLocation(f"{task.path}/read", task.origin)

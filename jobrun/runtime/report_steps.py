@@ -35,11 +35,11 @@ class Reporter:
         self._report = report
         self._last = last
         self._ended: SimpleQueue[None] = SimpleQueue()
-        self._left: SimpleQueue[None] = SimpleQueue()
+        self._exited: SimpleQueue[None] = SimpleQueue()
 
     def start(self) -> None:
         """Start the thread that runs a report's steps at intervals."""
-        self._run.start(self._at_intervals, lambda: self._left.put(None))
+        self._run.start(self._at_intervals, lambda: self._exited.put(None))
 
     def finish(self) -> None:
         """Wait for report steps in progress, then run them a last time in the calling thread.
@@ -48,7 +48,7 @@ class Reporter:
             JobrunError: The last report failed.
         """
         self._ended.put(None)
-        self._left.get()
+        self._exited.get()
         self._last()
 
     def _at_intervals(self) -> None:
@@ -92,7 +92,7 @@ def finish_reports(reports: Sequence[RunningReport], run: GroupRun, *, failed: b
         return True
 
     outcomes = [
-        attempt_after_failure(run, lambda one=report: finish(one), failed=failed)  # type: ignore[misc]
+        attempt_after_failure(run, lambda finished=report: finish(finished), failed=failed)  # type: ignore[misc]
         for report in reports
     ]
     return all(outcomes)

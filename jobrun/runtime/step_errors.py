@@ -35,7 +35,7 @@ _MENDS: dict[type[Exception], str] = {
     IndexError: "compare the index with the array's shape; a log step can show both",
 }
 _NO_VARIABLES: Mapping[str, str] = {}
-# Of a value that a blob does not take, raised where the blob's name is not known.
+# Faults about a value that no blob can hold. They are raised where the blob's name is unknown.
 _OF_VALUES = frozenset({"E202", "E240", "E248"})
 _SHAPES = "look at the shapes and dtypes of the blobs it reads; a log step before it shows them"
 
@@ -84,36 +84,36 @@ def explain(error: Exception, block: Block, frame: Frame) -> JobrunError:
 
 def explain_at(
     error: Exception,
-    place: StepLocation,
+    location: StepLocation,
     frame: Frame,
     variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> JobrunError:
-    """Explain a run-time error as a fault of the step at ``place``, if it names no step yet.
+    """Explain a run-time error as a fault of the step at ``location``, if it names no step yet.
 
     ``variables`` maps variables of generated code to blobs.
     """
     if isinstance(error, JobrunError):
         if all(fault.path for fault in error.faults):
             return error
-        faults = [_placed(fault, place, frame) for fault in error.faults]
+        faults = [_placed(fault, location, frame) for fault in error.faults]
         explained: JobrunError = type(error)(*faults)
         for note in getattr(error, "__notes__", ()):
             explained.add_note(note)
         return explained
     if isinstance(error, OSError):
-        # What callables raise has a place already: here the system has refused a step of ours.
+        # An error of a callable already has a location: this is a system call of jobrun itself.
         refused = Fault(
             "E222",
             f"the operating system refused: {error.strerror or error}",
             mend_of(error, "see the limits (ulimit -a), the permissions and the space (df)"),
         )
-        return EnvironmentFaultError(_placed(refused, place, frame))
+        return EnvironmentFaultError(_placed(refused, location, frame))
     name = _missing(error, variables)
     for blobs in (frame.i, frame.t, frame.g, frame.n):
         refusal = blobs.explain_missing(name or "")
         if refusal is not None:
-            return TaskFailedError(*(_placed(fault, place, frame) for fault in refusal.faults))
-    return TaskFailedError(_placed(_fault(error, variables), place, frame))
+            return TaskFailedError(*(_placed(fault, location, frame) for fault in refusal.faults))
+    return TaskFailedError(_placed(_fault(error, variables), location, frame))
 
 
 def is_only_missing_blobs(error: JobrunError) -> bool:
@@ -130,14 +130,14 @@ def _place(error: Exception, block: Block) -> StepLocation:
     return block.places[0] if block.places else StepLocation(block.path, NOWHERE)
 
 
-def _placed(fault: Fault, place: StepLocation, frame: Frame) -> Fault:
-    where = fault.where or (place.origin if place.origin.line else None)
-    blob = display_name(place.blob)
+def _placed(fault: Fault, location: StepLocation, frame: Frame) -> Fault:
+    where = fault.where or (location.origin if location.origin.line else None)
+    blob = display_name(location.blob)
     named = f"blob '{blob}', " if blob and fault.code in _OF_VALUES else ""
     if f"'{blob}" in fault.message:
         named = ""
     message = f"{fault.message} ({named}{_circumstances(frame)})"
-    return replace(fault, message=message, where=where, path=fault.path or place.path or "?")
+    return replace(fault, message=message, where=where, path=fault.path or location.path or "?")
 
 
 def _circumstances(frame: Frame) -> str:
@@ -222,15 +222,15 @@ class NumpyWarnings:
         if (kind, path) in self._reported:
             return
         self._reported.add((kind, path))
-        place = f"{path} ({where})" if where else path
-        self._emit(Noted(f"{kind} in {place}; reported once for this place", level="warning"))
+        step_text = f"{path} ({where})" if where else path
+        self._emit(Noted(f"{kind} in {step_text}; reported once for this place", level="warning"))
 
 
 def _find_step(frame: FrameType | None) -> tuple[str, str]:
     while frame is not None:
-        places: Any = frame.f_globals.get(PLACES)
-        if places:
-            place = find_location(frame.f_code, frame.f_lasti, places)
-            return place.path, str(place.origin) if place.origin.line else ""
+        locations: Any = frame.f_globals.get(PLACES)
+        if locations:
+            location = find_location(frame.f_code, frame.f_lasti, locations)
+            return location.path, str(location.origin) if location.origin.line else ""
         frame = frame.f_back
     return "an expression", ""

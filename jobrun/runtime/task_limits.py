@@ -42,23 +42,23 @@ def run_in_own_scope(task: Task, node: Node, run: GroupRun, work: Work) -> bool:
     With ``on_error: warn`` its errors become warnings here, and are none of the group run's.
     """
     is_tolerant = task.on_error == "warn"
-    own = run.for_task(task.name if task.retry else "", None if is_tolerant else run)
-    watch = Watchdog(task, node, own, run)
-    with run.body.waking(own.body.cancel):
+    task_run = run.for_task(task.name if task.retry else "", None if is_tolerant else run)
+    watch = Watchdog(task, node, task_run, run)
+    with run.body.waking(task_run.body.cancel):
         try:
             if task.timeout_s or is_tolerant:
                 watch.start()
         except JobrunError as error:
-            # The thread that would watch cannot be had: nothing may run unwatched.
+            # The watchdog's thread cannot be started, and no task with a limit runs without it.
             run.fail(error)
             return False
-        went_well = work(own)
+        went_well = work(task_run)
         watch.finish()
-    # A failure of its own interrupts its other instances, and nothing else.
-    run.interrupted = run.interrupted or (own.interrupted and run.body.cancelled)
+    # A failure of the task interrupts its own other instances and no other task.
+    run.interrupted = run.interrupted or (task_run.interrupted and run.body.cancelled)
     if is_tolerant:
-        _warn_of_failure(task, node, own, run)
-    return went_well and not own.errors
+        _warn_of_failure(task, node, task_run, run)
+    return went_well and not task_run.errors
 
 
 class Watchdog:
@@ -71,14 +71,14 @@ class Watchdog:
         run: The group run.
     """
 
-    def __init__(self, task: Task, node: Node, own: GroupRun, run: GroupRun) -> None:
+    def __init__(self, task: Task, node: Node, task_run: GroupRun, run: GroupRun) -> None:
         self._task = task
         self._node = node
-        self._own = own
+        self._task_run = task_run
         self._run = run
         # True: the task has ended. False: its scope was cancelled.
-        self._said: SimpleQueue[bool] = SimpleQueue()
-        self._left: SimpleQueue[None] = SimpleQueue()
+        self._ended: SimpleQueue[bool] = SimpleQueue()
+        self._exited: SimpleQueue[None] = SimpleQueue()
         self._limit_at: float | None = None
         self._started = False
 
@@ -88,39 +88,39 @@ class Watchdog:
         if self._task.timeout_s:
             self._run.emit(self._limited(self._task.timeout_s))
             self._limit_at = time.monotonic() + self._task.timeout_s
-        self._run.start(self._look, lambda: self._left.put(None))
+        self._run.start(self._look, lambda: self._exited.put(None))
 
     def _limited(self, limit_s: float) -> TaskLimited:
-        task, place = self._task, self._task.origin
+        task, origin = self._task, self._task.origin
         return TaskLimited(
             task.name,
             self._node.name,
-            self._own.epoch,
+            self._task_run.epoch,
             task.path,
-            place.file,
-            place.line,
-            place.column,
+            origin.file,
+            origin.line,
+            origin.column,
             limit_s,
-            self._own.grace_s,
+            self._task_run.grace_s,
             os.getpid(),
         )
 
     def finish(self) -> None:
         """Stop watching the task's time limit (timeout), as the task has ended."""
         if self._started:
-            self._said.put(True)
-            self._left.get()
+            self._ended.put(True)
+            self._exited.get()
 
     def _look(self) -> None:
-        with self._own.body.waking(lambda: self._said.put(False)):
+        with self._task_run.body.waking(lambda: self._ended.put(False)):
             if self._has_ended(self._limit_at, or_cancelled=True):
                 return
-            if not self._own.body.cancelled:
+            if not self._task_run.body.cancelled:
                 self._expire()
-            if self._has_ended(time.monotonic() + self._own.grace_s):
+            if self._has_ended(time.monotonic() + self._task_run.grace_s):
                 return
         # A task that does not end needs more than a warning: the group waits for it.
-        for error in tuple(self._own.errors):
+        for error in tuple(self._task_run.errors):
             self._run.fail(error)
 
     def _has_ended(self, until: float | None, *, or_cancelled: bool = False) -> bool:
@@ -130,29 +130,29 @@ class Watchdog:
             if until is not None:
                 wait_s = min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX)
             try:
-                ended = self._said.get(timeout=wait_s)
+                ended = self._ended.get(timeout=wait_s)
             except Empty:
                 return False
             if ended or or_cancelled:
                 return ended
 
     def _expire(self) -> None:
-        places = current_locations(self._own)
-        where = ", ".join(place.path for place in places[:_MOST_PLACES])
+        locations = current_locations(self._task_run)
+        where = ", ".join(location.path for location in locations[:_MOST_PLACES])
         task = self._task
         message = (
             f"the task took longer than its limit of {task.timeout_s:g} s (task {task.name}, node "
-            f"{self._node.name}, epoch {self._own.epoch})"
+            f"{self._node.name}, epoch {self._task_run.epoch})"
         )
         message += f"; it was in {where}" if where else ""
         mend = "look at what the step waits for, or raise 'timeout'"
-        place = places[0] if places else StepLocation(task.path, task.origin)
-        origin = place.origin if place.origin.line else None
-        self._own.body.at_once = True
-        error = TaskFailedError(Fault("E220", message, mend, origin, place.path or "?"))
-        for stack in render_stacks(self._own):
+        location = locations[0] if locations else StepLocation(task.path, task.origin)
+        origin = location.origin if location.origin.line else None
+        self._task_run.body.at_once = True
+        error = TaskFailedError(Fault("E220", message, mend, origin, location.path or "?"))
+        for stack in render_stacks(self._task_run):
             error.add_note(stack)
-        self._own.fail(error)
+        self._task_run.fail(error)
 
 
 def current_locations(run: GroupRun) -> tuple[StepLocation, ...]:
@@ -160,12 +160,12 @@ def current_locations(run: GroupRun) -> tuple[StepLocation, ...]:
 
     Generated code knows its place by its instructions; it costs nothing until this is called.
     """
-    found: dict[str, StepLocation] = {}
+    locations: dict[str, StepLocation] = {}
     for top in sys._current_frames().values():
-        place = _innermost(top, run)
-        if place is not None:
-            found[place.path] = place
-    return tuple(found[path] for path in sorted(found))
+        location = _innermost(top, run)
+        if location is not None:
+            locations[location.path] = location
+    return tuple(locations[path] for path in sorted(locations))
 
 
 def render_stacks(run: GroupRun, *, all_tasks: bool = False) -> tuple[str, ...]:
@@ -175,16 +175,18 @@ def render_stacks(run: GroupRun, *, all_tasks: bool = False) -> tuple[str, ...]:
         run: As the task sees it.
         all_tasks: Of the other tasks of the group too.
     """
-    found = []
+    stacks = []
     for top in sys._current_frames().values():
         block = _innermost_block(top)
         ours = block is not None and (
             block.run is run or (all_tasks and block.run.outputs is run.outputs)
         )
-        frames = [one for one in traceback.extract_stack(top) if ours and not _is_own(one.filename)]
+        frames = [
+            frame for frame in traceback.extract_stack(top) if ours and not _is_own(frame.filename)
+        ]
         if frames:
-            found.append("".join(traceback.format_list(frames[-_MOST_FRAMES:])).rstrip())
-    return tuple(found)
+            stacks.append("".join(traceback.format_list(frames[-_MOST_FRAMES:])).rstrip())
+    return tuple(stacks)
 
 
 def _is_own(file: str) -> bool:
@@ -192,16 +194,16 @@ def _is_own(file: str) -> bool:
 
 
 def _innermost(top: FrameType, run: GroupRun) -> StepLocation | None:
-    found = _generated_frame(top)
-    if found is None or found[1].run is not run:
+    generated = _generated_frame(top)
+    if generated is None or generated[1].run is not run:
         return None
-    frame, _ = found
+    frame, _ = generated
     return find_location(frame.f_code, frame.f_lasti, frame.f_globals[PLACES])
 
 
 def _innermost_block(top: FrameType) -> Frame | None:
-    found = _generated_frame(top)
-    return found[1] if found else None
+    generated = _generated_frame(top)
+    return generated[1] if generated else None
 
 
 def _generated_frame(top: FrameType) -> tuple[FrameType, Frame] | None:
@@ -216,12 +218,14 @@ def _generated_frame(top: FrameType) -> tuple[FrameType, Frame] | None:
     return None
 
 
-def _warn_of_failure(task: Task, node: Node, own: GroupRun, run: GroupRun) -> None:
+def _warn_of_failure(task: Task, node: Node, task_run: GroupRun, run: GroupRun) -> None:
     """Warn of a failure that ``on_error: warn`` limits to its task; pass other errors on."""
-    for error in own.errors:
+    for error in task_run.errors:
         if not isinstance(error, JobrunError):
             run.fail(error)
-        elif not any(error is one for one in run.errors):
-            said = "; ".join(f"{fault.path}: {fault.message}" for fault in error.faults)
-            text = f"task '{task.name}' failed on node {node.name}, and the group continues: {said}"
+        elif not any(error is recorded for recorded in run.errors):
+            reasons = "; ".join(f"{fault.path}: {fault.message}" for fault in error.faults)
+            text = (
+                f"task '{task.name}' failed on node {node.name}, and the group continues: {reasons}"
+            )
             run.emit(Noted(text, "warning"))

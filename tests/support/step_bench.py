@@ -55,7 +55,7 @@ class Bench:
         self.frame = Frame(
             self.run, Node("local"), "t", (self.blobs, self.blobs, Blobs(), self.node)
         )
-        self.frame.place = "e/t"
+        self.frame.block_path = "e/t"
 
     def __enter__(self) -> Bench:
         return self

@@ -31,7 +31,7 @@ def _op(name: str, signature: str, doc: str, example: str, *, shares: bool = Fal
     return OpDef(name, signature, f"numpy:{name}", doc, example, shares_memory=shares)
 
 
-# 'empty' is left out: what it holds is not a function of anything.
+# 'empty' is not offered: its content is undefined.
 _CREATION = (
     _op("zeros", "(shape, dtype=None)", "zeros, float64 unless said", "zeros((2, 3))"),
     _op("ones", "(shape, dtype=None)", "ones, float64 unless said", "ones(3, int64)"),

@@ -176,7 +176,7 @@ def _same(dtype: str) -> str:
 
 
 def _rounded(dtype: str) -> str | None:
-    # What becomes of integers differs between versions of numpy.
+    # The result for integers differs between versions of numpy.
     return dtype if kind_of(dtype) in "fc" else None
 
 

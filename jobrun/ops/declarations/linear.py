@@ -42,7 +42,7 @@ _PRODUCTS = (
     _op("vdot", "(a, b, /)", "sum of products of all items", "vdot([1j, 2], [3, 4])"),
     _op("inner", "(a, b, /)", "sum of products over the last axes", "inner([1, 2], [3, 4])"),
     _op("outer", "(a, b)", "each item of a times each of b", "outer([1, 2], [3, 4])"),
-    # Where nothing is summed numpy answers with a view.
+    # Without a sum numpy returns a view.
     _op("einsum", "(subscripts, /, *operands, optimize=False)", "sums of products by subscripts",
         "einsum('ij,j->i', eye(2), [1.0, 2.0])", shares=True),
     _op("tensordot", "(a, b, axes=2)", "sum of products over some axes",
@@ -370,7 +370,7 @@ def _least_squares(args: Arguments) -> tuple[Known, ...]:
     if len(matrix) != 2 or len(right_side) not in (1, 2):
         raise UnclearError
     if args.has("rcond") and args.shape("rcond"):
-        # An array of one number is taken too, and adds its axes to those of the results.
+        # numpy also accepts an array of one number, and adds its axes to those of the results.
         raise UnclearError
     if clash(matrix[0], right_side[0]):
         message = f"{shape_text(matrix)} and {shape_text(right_side)} differ in their rows"

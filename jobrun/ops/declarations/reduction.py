@@ -75,7 +75,7 @@ _REDUCTION = (
     _op("cumprod", _RUNNING, "running product", "cumprod([1, 2, 3])"),
     _op("nancumsum", _RUNNING, "running sum, nan left out", "nancumsum([1.0, nan, 2.0])"),
     _op("nancumprod", _RUNNING, "running product, nan left out", "nancumprod([1.0, nan, 2.0])"),
-    # With n=0 it is the very array.
+    # With n=0 numpy returns the argument itself.
     OpDef("diff", "(a, n=1, axis=-1)", "numpy:diff", "each item minus the one before, n times",
           "diff([1, 4, 9])", shares_memory=True),
     _op("ediff1d", "(ary)", "each item minus the one before, of all items", "ediff1d([1, 4, 9])"),

@@ -71,7 +71,7 @@ _SEARCHING = (
     _op("setxor1d", "(ar1, ar2)", "values in exactly one", "setxor1d([1, 2], [2, 3])"),
     _op("bincount", "(x, /, weights=None, minlength=0)", "how often each small int occurs",
         "bincount([0, 2, 2])"),
-    # The edges that are given are given back.
+    # numpy returns the edges that were passed as ``bins``.
     _op("histogram", "(a, bins=10, range=None, density=None, weights=None)",
         "counts per bin, and the edges of the bins", "histogram([1.0, 2.0, 4.0], 3)", results=2,
         shares=True),

@@ -51,7 +51,7 @@ _SIGNALS = (
     _fft("ifft", "inverse of fft", "ifft([1.0, 1.0, 1.0, 1.0])"),
     _fft("rfft", "Fourier transform of real numbers", "rfft([1.0, 0.0, 0.0, 0.0])"),
     _fft("irfft", "inverse of rfft", "irfft([1.0, 1.0, 1.0])"),
-    # Over no axes at all it is the very array.
+    # With empty axes numpy returns the argument itself.
     OpDef("fft2", "(a, s=None, axes=(-2, -1))", "numpy.fft:fft2",
           "Fourier transform over two axes", "fft2(eye(2))", shares_memory=True),
     OpDef("ifft2", "(a, s=None, axes=(-2, -1))", "numpy.fft:ifft2", "inverse of fft2",

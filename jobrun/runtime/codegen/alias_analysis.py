@@ -50,7 +50,7 @@ def aliased_leaves(expr: Expr) -> Iterator[Leaf]:
         case Conditional():
             yield from _all((expr.then, expr.otherwise))
         case Call():
-            # An operator that is not known here may do anything.
+            # An unknown operator may return a view of any argument.
             known = OPERATORS.get(expr.function)
             if known is None or known.shares_memory:
                 yield from _all((*expr.args, *(value for _, value in expr.kwargs)))
@@ -211,8 +211,8 @@ def permuted_names(op: Op) -> set[str]:
     """
     if not isinstance(op, Assign) or not isinstance(op.value, Sequence):
         return set()
-    sources = [one.name for one in op.value.items if isinstance(one, Name)]
-    targets = [one.name for one in op.targets if isinstance(one, NameTarget)]
+    sources = [item.name for item in op.value.items if isinstance(item, Name)]
+    targets = [target.name for target in op.targets if isinstance(target, NameTarget)]
     whole = len(sources) == len(op.value.items) == len(targets) == len(op.targets) > 1
     distinct = len(set(targets)) == len(targets)
     return set(targets) if whole and distinct and set(sources) == set(targets) else set()

@@ -25,8 +25,8 @@ from jobrun.values.copies import detach
 _REAL = frozenset("biuf")
 _ARRAY = np.ndarray
 _IMMUTABLE = (np.generic, bytes, type(None))
-# Beyond this many bits an integer is a slip: a power would not come back for minutes, nor would a
-# product that a loop multiplies by itself.
+# An integer with more bits than this is most likely a mistake. A power, or a product that a loop
+# squares repeatedly, could take minutes.
 _LARGEST_INT_BITS = 1 << 20
 
 
@@ -49,7 +49,7 @@ def as_own_value(value: Value, *sources: Value) -> Value:
                 return value.copy(order="K")
     elif _shares(value, sources):
         return value.copy(order="K")
-    # Read-only results (broadcast_to, diagonal) may show one number at several places.
+    # Read-only results (broadcast_to, diagonal) may show one number at several indices.
     return value if value.flags.writeable else value.copy(order="K")
 
 
@@ -66,7 +66,7 @@ def as_view(value: Value, source: Value, *more: Value) -> Value:
     Raises:
         TaskFailedError: E202, if no blob can hold it.
     """
-    # Of real numbers, each operation gives one result: the one that is correctly rounded.
+    # For real numbers each operation is correctly rounded, so that its result is unique.
     if (
         type(value) is _ARRAY
         and type(source) is _ARRAY
@@ -263,10 +263,10 @@ def read_attribute(value: Value, name: str) -> Value:
     """
     if isinstance(value, np.ndarray | np.generic):
         return getattr(value, name)
-    found = None if type(value) in PLAIN_KINDS else getattr(value, name, None)
-    # Frames and tensors have a shape; what their other attributes are, only their library knows.
-    if name != "T" and isinstance(found, int | tuple | np.dtype):
-        return found
+    attribute = None if type(value) in PLAIN_KINDS else getattr(value, name, None)
+    # Frames and tensors have a shape; the meaning of their other attributes is unknown here.
+    if name != "T" and isinstance(attribute, int | tuple | np.dtype):
+        return attribute
     raise TaskFailedError.of(
         "E225", f"a {describe(value)} has no '{name}'", f"make an array of it: array(x).{name}"
     )
@@ -377,7 +377,7 @@ def _modulo_in_place(value: Any, divisor: Any) -> Any:
     return value
 
 
-# The forms of the bounded operators that change an array where it is.
+# The in-place variants of the bounded operators.
 IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
     "%": _modulo_in_place,
     "**": _power_in_place,

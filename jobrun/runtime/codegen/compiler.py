@@ -104,24 +104,24 @@ def compile_block(
         in_exit: Whether ``failed`` can be read.
         records: What it binds and sends, where it runs for each record.
     """
-    # Functions outside of the code find in a workspace what they touch.
+    # Functions outside of the code find their blobs in a workspace.
     outside = collect_usage(tuple(called_steps(steps))).used
     carried = frozenset[str]() if records is None else records.names
     private = frozenset((_names_inside(steps) | carried) - names.shared)
-    kept = frozenset(
+    variables_kept = frozenset(
         name for name in private if name in outside or name in carried or names.outlives(name)
     )
-    temporaries = private - kept
-    moves = find_moves(steps, temporaries)
+    temporaries = private - variables_kept
+    move_plan = find_moves(steps, temporaries)
     inlined = frozenset(map(id, inlined_steps(steps)))
-    views = find_views(steps, path, inlined, names, private, outside, moves)
-    statements = StatementBuilder(names, private, moves, views, handed=outside, in_exit=in_exit)
+    views = find_views(steps, path, inlined, names, private, outside, move_plan)
+    statements = StatementBuilder(names, private, move_plan, views, handed=outside, in_exit=in_exit)
     worth: list[tuple[str, ast.expr]] = []
     statements.expressions.worth = worth
-    outer = _find_outer_names(steps, kept, records)
+    outer = _find_outer_names(steps, variables_kept, records)
     spares = [] if records is not None else _find_reusable_arrays(steps, outer)
     statements.spares = {number: variable for number, _, variable in spares}
-    # Where there are many short runs, it pays to look at what names hold.
+    # With many short runs, checking the types of values pays off.
     statements.expressions.names_hold_arrays = records is not None and bool(records.fields)
     control = ControlFlow(statements, action, path, build_skip(records) if records else None)
     body = control.block(steps)
@@ -129,41 +129,47 @@ def compile_block(
         body = names.meter.instrument(body, control.places, path, statements.globals)
     begin = [assign(variable, begun) for variable, begun in worth]
     if records is None:
-        whole = [*begin, *_transfer_variables(statements, body, kept, outer, spares, views)]
+        whole = [
+            *begin,
+            *_transfer_variables(statements, body, variables_kept, outer, spares, views),
+        ]
     else:
         passing = (_find_passing_names(names, outer, views) & private) - outside
-        left = temporaries.difference(*moves.ends.values())
-        each = [*begin, *_transfer_each(statements, body, kept - passing, outer, views, left)]
+        undeleted = temporaries.difference(*move_plan.last_used.values())
+        each = [
+            *begin,
+            *_transfer_each(statements, body, variables_kept - passing, outer, views, undeleted),
+        ]
         whole = build_record_loop(statements, records, control.places, each, passing)
-    places = tuple(control.places)
-    statements.globals.table[PLACES] = places
+    locations = tuple(control.places)
+    statements.globals.table[PLACES] = locations
     start: list[ast.stmt] = [assign("c", load("f.cancel"))]
     if control.has_loops:
         start.append(assign(PASSES_HERE, load("c.passes")))
     start += [assign(level, load(f"f.{level}")) for level in sorted(statements.levels)]
-    origin = places[0].origin if places else Origin("<python>")
+    origin = locations[0].origin if locations else Origin("<python>")
     table = statements.globals.table
     more = RECORD_ARGUMENTS if records is not None else ()
     function = make_function([*start, *whole], table, origin, more)
     variables = {variable: name for name, variable in statements.private.items()}
     changes = frozenset(filter(names.is_outer, collect_usage(steps).changed))
-    return Block(function, function.__code__, places, path, variables, changes)
+    return Block(function, function.__code__, locations, path, variables, changes)
 
 
 def _transfer_variables(
     statements: StatementBuilder,
     body: list[ast.stmt],
-    kept: frozenset[str],
+    persistent: frozenset[str],
     outer: _OuterNames,
     spares: list[tuple[int, str, str]],
     views: Views,
 ) -> list[ast.stmt]:
     """Assemble a compiled block: load blobs into Python variables, run its body, store blobs."""
-    fetched = kept - (outer.first - outer.deleted)
+    fetched = persistent - (outer.first - outer.deleted)
     old = {name: variable for _, name, variable in spares}
     first = load_variables(statements, fetched) + take_spares(statements, old)
     if statements.expressions.worth:
-        # There may be large arrays.
+        # The arrays may be large: free them early.
         body = release_workspaces(statements, fetched & outer.bound) + body
     back = put_spares_back(statements, old)
     back += store_variables(statements, outer.bound | outer.deleted, outer.deleted)
@@ -174,21 +180,21 @@ def _transfer_variables(
 def _transfer_each(
     statements: StatementBuilder,
     body: list[ast.stmt],
-    kept: frozenset[str],
+    persistent: frozenset[str],
     outer: _OuterNames,
     views: Views,
-    left: frozenset[str],
+    undeleted: frozenset[str],
 ) -> list[ast.stmt]:
     """Assemble the compiled body for a record: load blobs into variables, run steps, store.
 
     Other threads run meanwhile, so that there is no memory to reuse. What is bound is unbound
     again: no record sees what the one before has bound, nor keeps its memory.
     """
-    stored = (outer.bound | outer.deleted) & kept
-    first = load_variables(statements, kept - (outer.first - outer.deleted), again=True)
+    stored = (outer.bound | outer.deleted) & persistent
+    first = load_variables(statements, persistent - (outer.first - outer.deleted), again=True)
     back = store_variables(statements, stored, outer.deleted, unbinds=True)
     back += own_views(statements, views.at_end)
-    variables = {statements.private[name] for name in left}
+    variables = {statements.private[name] for name in undeleted}
     back += unbind(sorted(variables | statements.scratch))
     return [*first, ast.Try(body, [], [], back)] if back else [*first, *body]
 
@@ -215,14 +221,14 @@ def evaluate(expr: Expr, read: Read, *, epoch: int = 0) -> Value:
         Exception: Whatever the expression raises; the caller knows where it is written.
     """
     if isinstance(expr, NodeBlob | OutputRead):
-        # As most are that look at many nodes, and there is nothing to compute.
+        # Most expressions over many nodes only read a blob: there is nothing to compile.
         return read(expr)
 
     def output(ref: OutputRef) -> Value:
         return read(OutputRead(ref.task, ref.output, ref.node))
 
     frame = SimpleNamespace(node_blob=read, output=output, epoch=epoch)
-    # A metric that is nan says so itself.
+    # A warning is useless: a nan is visible in the metric.
     with np.errstate(all="ignore"):
         return _compiled(_ByIdentity(expr))(frame)
 
@@ -245,7 +251,7 @@ class _ByIdentity:
         return isinstance(other, _ByIdentity) and other.expr is self.expr
 
 
-# A condition on many nodes is as many expressions.
+# A condition over many nodes consists of one expression per node.
 @lru_cache(maxsize=1 << 14)
 def _compiled(same: _ByIdentity) -> Callable[[Any], Value]:
     return compile_expression(same.expr, BlockNames())
@@ -263,7 +269,7 @@ def make_function(
     define.col_offset = define.end_col_offset = 0
     module = ast.fix_missing_locations(ast.Module([define], []))
     code = compile(module, origin.file, "exec")
-    inner = next(one for one in code.co_consts if isinstance(one, CodeType))
+    inner = next(constant for constant in code.co_consts if isinstance(constant, CodeType))
     return FunctionType(inner, table, _FUNCTION)
 
 
@@ -284,15 +290,15 @@ class _OuterNames:
 
 def _names_inside(steps: tuple[Step, ...]) -> set[str]:
     look = access_finder()
-    found: set[str] = set()
+    names: set[str] = set()
     for step in inlined_steps(steps):
         access = look.of_step(step)
-        found.update(access.reads, access.binds, access.atomic, access.deletes)
-    return found
+        names.update(access.reads, access.binds, access.atomic, access.deletes)
+    return names
 
 
 def _find_outer_names(
-    steps: tuple[Step, ...], kept: frozenset[str], records: RecordAccess | None
+    steps: tuple[Step, ...], persistent: frozenset[str], records: RecordAccess | None
 ) -> _OuterNames:
     fields = () if records is None else records.fields
     bound = set(fields)
@@ -302,7 +308,9 @@ def _find_outer_names(
         access = look.of_step(step)
         bound.update(access.binds)
         deleted.update(access.deletes)
-    return _OuterNames(kept & bound, kept & deleted, kept & {*fields, *names_bound_first(steps)})
+    return _OuterNames(
+        persistent & bound, persistent & deleted, persistent & {*fields, *names_bound_first(steps)}
+    )
 
 
 def _find_passing_names(names: BlockNames, outer: _OuterNames, views: Views) -> frozenset[str]:
@@ -310,7 +318,7 @@ def _find_passing_names(names: BlockNames, outer: _OuterNames, views: Views) -> 
 
     Not those that may hold a view, or the array of another name: it is seen there, and copied.
     """
-    viewed = {*views.at_end, *(one for others in views.at_end.values() for one in others)}
+    viewed = {*views.at_end, *(other for others in views.at_end.values() for other in others)}
     return (names.passing & outer.first) - outer.deleted - viewed
 
 
@@ -321,11 +329,11 @@ def _find_reusable_arrays(
 
     With each a name, and a variable for what it held before: nothing ever looks at that.
     """
-    found: dict[str, Assign] = {}
+    assignments: dict[str, Assign] = {}
     look = access_finder()
     for op in (op for step in steps if isinstance(step, Net) for op in step.ops):
         for name in look.of_op(op).binds:
             if isinstance(op, Assign) and len(op.targets) == 1 and is_fusible(op.value):
-                found.setdefault(name, op)
-    names = sorted(found.keys() & (outer.first - outer.deleted))
-    return [(id(found[name]), name, f"o{number}") for number, name in enumerate(names)]
+                assignments.setdefault(name, op)
+    names = sorted(assignments.keys() & (outer.first - outer.deleted))
+    return [(id(assignments[name]), name, f"o{number}") for number, name in enumerate(names)]

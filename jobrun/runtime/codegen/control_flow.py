@@ -99,13 +99,13 @@ class ControlFlow:
         self._action = action
         self._path = path
         self._skip = skip
-        # Blocks around the present step, outermost first; a guard's entry is empty text.
-        self._around: list[str] = []
-        # Targets that are left by an exception somewhere below.
+        # Paths of the blocks that enclose the current step, outermost first; "" for a guard.
+        self._enclosing: list[str] = []
+        # Targets of ``stop`` steps that raise an exception.
         self._raised: set[str] = set()
-        # Variables of loops: pass numbers, and how many passes are left.
+        # Number of loop variables: pass numbers, and numbers of remaining passes.
         self._loops = 0
-        # How many loops of this code are around the present step.
+        # Number of generated loops that enclose the current step.
         self._depth = 0
         self.places: list[StepLocation] = []
 
@@ -119,7 +119,7 @@ class ControlFlow:
         body = self._steps(steps)
         if self._skip is not None:
             if self._raised:
-                # Also by a stop of something further out: others may wait for the record's number.
+                # Also for a stop of an outer block: other readers may wait for the record's number.
                 body = [self._catching(self._path, body, deepcopy(self._skip), [ast.Continue()])]
             return body or [self._check()]
         if self._path in self._raised:
@@ -127,21 +127,21 @@ class ControlFlow:
         return body or [ast.Pass()]
 
     def _steps(self, steps: tuple[Step, ...]) -> list[ast.stmt]:
-        made: list[ast.stmt] = []
+        statements: list[ast.stmt] = []
         for step in steps:
-            # A loop of expressions sees a cancel at each pass; that is enough.
+            # A loop of expressions checks for a cancel at each pass, which is enough.
             if not isinstance(step, UseNet) and not (self._depth and _is_code(step)):
-                made.append(self._check())
-            made += self._step(step)
-        return made
+                statements.append(self._check())
+            statements += self._step(step)
+        return statements
 
     def _step(self, step: Step) -> list[ast.stmt]:
         match step:
             case Net():
-                return [one for op in step.ops for one in self._op(op)]
+                return [statement for op in step.ops for statement in self._op(op)]
             case UseNet():
                 return self._steps(step.steps)
-            case Loop() | While() | Guard() if len(self._around) >= _DEEPEST:
+            case Loop() | While() | Guard() if len(self._enclosing) >= _DEEPEST:
                 return self._act(step)
             case Loop() | While() if not self._depth:
                 return self._outermost(step)
@@ -171,30 +171,30 @@ class ControlFlow:
         return self._with_location(self._statements.of(op), op.path, op.origin, blob)
 
     def _act(self, step: Step) -> list[ast.stmt]:
-        inner = [one for one in walk((step,)) if isinstance(one, Stop)]
-        self._raised.update(one.target for one in inner)
+        inner = [stop for stop in walk((step,)) if isinstance(stop, Stop)]
+        self._raised.update(stop.target for stop in inner)
         function = self._globals.bind(self._action(step), "act")
-        found, own = collect_usage((step,)), self._statements.private.keys()
-        # What a callable is to change may be another array after it, too.
-        used, bound = found.used & own, (found.bound | found.changed) & own
-        made = store_variables(self._statements, used, used)
+        usage, private = collect_usage((step,)), self._statements.private.keys()
+        # A callable may replace the array of an argument that it changes.
+        used, bound = usage.used & private, (usage.bound | usage.changed) & private
+        statements = store_variables(self._statements, used, used)
         act: ast.stmt = ast.Expr(call(function, load("f")))
         if bound:
-            # Also when it fails: what it has bound by then counts.
+            # Also after a failure: values bound before it count.
             act = ast.Try([act], [], [], load_variables(self._statements, bound, again=True))
-        made.append(act)
-        if any(isinstance(one, CallPython) for one in walk((step,))):
-            # User code may have changed what it keeps of blobs.
-            made += lose_refused(self._statements, own - bound)
-        return self._with_location(made, step.path, step.origin)
+        statements.append(act)
+        if any(isinstance(inner_step, CallPython) for inner_step in walk((step,))):
+            # User code may have changed parts of blobs to which it keeps references.
+            statements += lose_refused(self._statements, private - bound)
+        return self._with_location(statements, step.path, step.origin)
 
     def _outermost(self, step: Loop | While) -> list[ast.stmt]:
         """Generate an outermost loop, after tests whether the slices in it need copies."""
         self._statements.rebound = {*collect_usage(step.steps).bound, *_augmented(step.steps)}
-        made = self._loop(step) if isinstance(step, Loop) else self._while(step)
-        made = [*self._statements.look_ahead(), *made]
+        statements = self._loop(step) if isinstance(step, Loop) else self._while(step)
+        statements = [*self._statements.look_ahead(), *statements]
         self._statements.rebound, self._statements.viewable = None, {}
-        return made
+        return statements
 
     def _loop(self, step: Loop) -> list[ast.stmt]:
         count = step.count
@@ -203,51 +203,51 @@ class ControlFlow:
         number = self._pass_number(step)
         if not self._is_steady(count, step):
             return self._build_recounted_loop(step, count, number)
-        # Before the body: what it reads of workspaces is read before the loop.
+        # Generated before the body, so that the count's blobs are read before the loop.
         reads = self._statements.statement(lambda: [ast.Expr(self._count(count))])
         limit = reads.pop()
         assert isinstance(limit, ast.Expr)  # noqa: S101 - for the type checker
         if number:
             body = self._body(step, [], number, ahead=False)
-            made = build_numbered_loop(number, limit.value, body, self._globals)
-            return self._caught(step, [*reads, *made])
-        left = self._variable("r")
+            statements = build_numbered_loop(number, limit.value, body, self._globals)
+            return self._caught(step, [*reads, *statements])
+        remaining = self._variable("r")
 
         def build() -> list[ast.stmt]:
             body = self._body(step, [], "", ahead=False)
-            return build_counted_loop(left, limit.value, body, self._check(), self._globals)
+            return build_counted_loop(remaining, limit.value, body, self._check(), self._globals)
 
         chains = len(self._expressions.worth or ())
-        made = build()
+        statements = build()
         inputs = find_inputs(step.steps, self._statements.private)
         if inputs:
             # Arrays that are worth a fused kernel take longer than any check; scalars never are.
             has_chains = chains < len(self._expressions.worth or ())
             kind = coercion.are_scalars if has_chains else coercion.are_numbers
             variables = [load(self._statements.private[name]) for name in inputs]
-            made = self._build_twin(step, self._helper(kind, *variables), build, made)
-        return self._caught(step, [*reads, *made])
+            statements = self._build_twin(step, self._helper(kind, *variables), build, statements)
+        return self._caught(step, [*reads, *statements])
 
     def _build_twin(
         self,
         step: Loop,
         is_quick: ast.expr,
         build: Callable[[], list[ast.stmt]],
-        made: list[ast.stmt],
+        checked_loop: list[ast.stmt],
     ) -> list[ast.stmt]:
         """Generate an ``if`` that runs a loop without type checks when its inputs are numbers."""
         worth, self._expressions.worth = self._expressions.worth, None
         self._statements.checked = False
-        # A location of its own: the profiler scales the samples of each form by its own passes.
+        # A separate location: the profiler scales the samples of each variant by its own passes.
         quick = self._with_location(build(), step.path, step.origin)
         self._statements.checked = True
         self._expressions.worth = worth
-        # What has no value yet is refused by the step that reads it.
+        # A blob without a value is refused by the step that reads it.
         unbound = self._globals.bind(UnboundLocalError, "Unbound")
         missing = ast.ExceptHandler(unbound, None, [assign(QUICK, ast.Constant(False))])
         return [
             ast.Try([assign(QUICK, is_quick)], [missing], [], []),
-            ast.If(load(QUICK), quick, made),
+            ast.If(load(QUICK), quick, checked_loop),
         ]
 
     def _build_recounted_loop(self, step: Loop, count: Expr, number: str) -> list[ast.stmt]:
@@ -268,10 +268,10 @@ class ControlFlow:
             condition = step.condition
             head = self._leave_unless(lambda: self._bool(condition))
         body = self._body(step, head, number, ahead=True)
-        made = build_endless_loop(body, self._check())
+        statements = build_endless_loop(body, self._check())
         if number:
-            made.insert(0, assign(number, ast.Constant(0)))
-        return self._caught(step, made)
+            statements.insert(0, assign(number, ast.Constant(0)))
+        return self._caught(step, statements)
 
     def _leave_unless(self, condition: Callable[[], ast.expr]) -> list[ast.stmt]:
         def leave() -> list[ast.stmt]:
@@ -283,15 +283,15 @@ class ControlFlow:
         self, step: Loop | While, head: list[ast.stmt], number: str, *, ahead: bool
     ) -> list[ast.stmt]:
         """Generate the control flow inside a loop: its header, steps and pass counter."""
-        self._around.append(step.path)
+        self._enclosing.append(step.path)
         self._depth += 1
         # A loop inside of a record's steps may be over numbers.
         outside, self._expressions.names_hold_arrays = self._expressions.names_hold_arrays, False
         body = self._steps(step.steps)
         self._expressions.names_hold_arrays = outside
         self._depth -= 1
-        has_actions = _has_actions(step.steps, len(self._around))
-        self._around.pop()
+        has_actions = _has_actions(step.steps, len(self._enclosing))
+        self._enclosing.pop()
         if number:
             head = [*head, self._check()]
         if has_actions:
@@ -303,8 +303,8 @@ class ControlFlow:
         return [*head, *body] or [ast.Pass()]
 
     def _is_steady(self, count: Expr, step: Loop) -> bool:
-        found = collect_usage(step.steps)
-        return is_steady(count, self._statements.private, found.bound | found.changed)
+        usage = collect_usage(step.steps)
+        return is_steady(count, self._statements.private, usage.bound | usage.changed)
 
     def _count(self, count: Expr) -> ast.expr:
         limit = self._expressions.of(count)
@@ -312,20 +312,20 @@ class ControlFlow:
             return limit
         return self._helper(coercion.as_count, limit)
 
-    def _caught(self, step: Loop | While, made: list[ast.stmt]) -> list[ast.stmt]:
+    def _caught(self, step: Loop | While, statements: list[ast.stmt]) -> list[ast.stmt]:
         if step.path in self._raised:
-            made = [self._catching(step.path, made, [])]
-        return self._with_location(made, step.path, step.origin)
+            statements = [self._catching(step.path, statements, [])]
+        return self._with_location(statements, step.path, step.origin)
 
     def _guard(self, step: Guard) -> list[ast.stmt]:
         def flag(value: bool) -> list[ast.stmt]:
             return [self._statements.bind(step.flag, ast.Constant(value))]
 
-        self._around.append("")
+        self._enclosing.append("")
         body = [*self._steps(step.steps), *flag(False)]
-        self._around.pop()
-        made = [self._catching(step.path, body, flag(True))]
-        return self._with_location(made, step.path, step.origin)
+        self._enclosing.pop()
+        statements = [self._catching(step.path, body, flag(True))]
+        return self._with_location(statements, step.path, step.origin)
 
     def _catching(
         self, path: str, body: list[ast.stmt], then: list[ast.stmt], last: Sequence[ast.stmt] = ()
@@ -365,11 +365,11 @@ class ControlFlow:
         return self._with_location(self._statements.statement(test), step.path, step.origin)
 
     def _leave(self, target: str) -> list[ast.stmt]:
-        if target and self._around and self._around[-1] == target:
+        if target and self._enclosing and self._enclosing[-1] == target:
             return [ast.Break()]
-        if target == self._path and self._skip is not None and not self._around:
+        if target == self._path and self._skip is not None and not self._enclosing:
             return [*deepcopy(self._skip), ast.Continue()]
-        if target == self._path and self._skip is None and "" not in self._around:
+        if target == self._path and self._skip is None and "" not in self._enclosing:
             return [_build_early_return()]
         self._raised.add(target)
         kind = self._globals.bind(StopBlock, "Stop")
@@ -377,7 +377,7 @@ class ControlFlow:
 
     def _pass_number(self, step: Loop | While) -> str:
         """Return the variable in which control flow statements count loop passes, or ""."""
-        has_actions = _has_actions(step.steps, len(self._around) + 1)
+        has_actions = _has_actions(step.steps, len(self._enclosing) + 1)
         if not (has_actions or reads_pass(step)):
             self._loops += 1
             return ""
@@ -399,12 +399,12 @@ class ControlFlow:
         return ast.If(load("c.cancelled"), [ast.Raise(kind, None)], [])
 
     def _with_location(
-        self, made: list[ast.stmt], path: str, origin: Origin, blob: str = ""
+        self, statements: list[ast.stmt], path: str, origin: Origin, blob: str = ""
     ) -> list[ast.stmt]:
         """Attach a step's location in the spec to the control flow statements generated for it."""
         self.places.append(StepLocation(path, origin, blob))
-        locate(made, origin, len(self.places) - 1)
-        return made
+        locate(statements, origin, len(self.places) - 1)
+        return statements
 
 
 def inlined_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
@@ -461,17 +461,17 @@ def _is_code(step: Step) -> bool:
 
 
 def build_counted_loop(
-    left: str, count: ast.expr, body: list[ast.stmt], check: ast.stmt, globals_: Globals
+    remaining: str, count: ast.expr, body: list[ast.stmt], check: ast.stmt, globals_: Globals
 ) -> list[ast.stmt]:
-    """Generate the control flow of a loop that counts ``left`` down from ``count``."""
+    """Generate the control flow of a loop that counts ``remaining`` down from ``count``."""
     chunk = ast.Constant(PASSES)
-    is_whole = ast.Compare(load(left), [ast.GtE()], [chunk])
-    part = call(globals_.bind(islice, "islice"), load(PASSES_HERE), load(left))
+    is_whole = ast.Compare(load(remaining), [ast.GtE()], [chunk])
+    part = call(globals_.bind(islice, "islice"), load(PASSES_HERE), load(remaining))
     source = ast.IfExp(is_whole, load(PASSES_HERE), part)
-    fewer = ast.AugAssign(store(left), ast.Sub(), chunk)
+    fewer = ast.AugAssign(store(remaining), ast.Sub(), chunk)
     chunks = _chunk(source, body, [check, fewer, ast.Continue()])
-    is_more = ast.Compare(load(left), [ast.Gt()], [ast.Constant(0)])
-    return [assign(left, count), ast.While(is_more, [chunks, ast.Break()], [])]
+    is_more = ast.Compare(load(remaining), [ast.Gt()], [ast.Constant(0)])
+    return [assign(remaining, count), ast.While(is_more, [chunks, ast.Break()], [])]
 
 
 def build_endless_loop(body: list[ast.stmt], check: ast.stmt) -> list[ast.stmt]:
@@ -516,11 +516,13 @@ def find_inputs(steps: tuple[Step, ...], variables: Collection[str]) -> tuple[st
                     read = [Name(target), value]
                 case _:
                     return None
-            leaves = [leaf for one in read for leaf in walk_expr(one)]
-            if target not in variables or not all(_is_arithmetic(one, variables) for one in leaves):
+            leaves = [leaf for operand in read for leaf in walk_expr(operand)]
+            if target not in variables or not all(
+                _is_arithmetic(leaf, variables) for leaf in leaves
+            ):
                 return None
             names = [leaf.name for leaf in leaves if isinstance(leaf, Name)]
-            inputs.update(dict.fromkeys(one for one in names if one not in bound))
+            inputs.update(dict.fromkeys(name for name in names if name not in bound))
             bound.add(target)
     return tuple(inputs)
 

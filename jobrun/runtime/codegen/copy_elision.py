@@ -55,19 +55,19 @@ if TYPE_CHECKING:
 else:
     flow_graph = lazy_module("jobrun.runtime.codegen.flow_graph")
 
-# ``id`` of an assignment, and which of its targets.
+# The ``id`` of an assignment, and the index of one of its targets.
 Site = tuple[int, int]
 _Sites = frozenset[Site]
-# By name: the names that may share memory with it, and the sites because of which they do.
+# Maps a name to the names that may share its memory, each with the sites that cause it.
 _Sharing = dict[str, dict[str, _Sites]]
 
-# Any memory that something beside the block's names may look at.
+# Stands for memory that is visible outside of the block's names.
 _OUTSIDE = ""
 _NO_SITES: _Sites = frozenset()
-# Visits of names at points; a block that would take more copies everything.
+# Limit of the analysis, in visits of names at points. A larger block copies everything.
 _MOST_VISITS = 1_000_000
 
-# Of numbers that are real; of complex ones even a product may be computed in two ways.
+# Exact for real numbers only: a complex product may be computed in two ways.
 _EXACT_SIGNS = frozenset("+-*/&|^")
 _EXACT_CALLS = frozenset({
     "abs", "absolute", "add", "bitwise_and", "bitwise_or", "bitwise_xor", "ceil", "divide", "equal",
@@ -80,7 +80,7 @@ _FACTS = frozenset({"shape", "size", "ndim", "dtype"})
 
 
 @dataclass(frozen=True, slots=True)
-class Moves:
+class MovePlan:
     """The assignments that move an array instead of copying it, and where temporaries end.
 
     Attributes:
@@ -92,30 +92,30 @@ class Moves:
 
     ops: frozenset[int] = frozenset()
     names: frozenset[str] = frozenset()
-    ends: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    last_used: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
-NO_MOVES = Moves()
+NO_MOVE_PLAN = MovePlan()
 
 
-def find_moves(steps: tuple[Step, ...], temporaries: frozenset[str]) -> Moves:
+def find_moves(steps: tuple[Step, ...], temporaries: frozenset[str]) -> MovePlan:
     """Find assignments that can move an array from name to name instead of copying it.
 
     Args:
         steps: The block.
         temporaries: Names that nothing outside of the block's code ever uses.
     """
-    found: set[int] = set()
-    names: set[str] = set()
-    ends: dict[int, tuple[str, ...]] = {}
-    for net, own in _nets_with_own_names(steps):
-        last = _last_uses(net, own & temporaries)
+    ops: set[int] = set()
+    moved_names: set[str] = set()
+    last_used: dict[int, tuple[str, ...]] = {}
+    for net, names_of_net in _nets_with_own_names(steps):
+        last = _last_uses(net, names_of_net & temporaries)
         for op in _handed_on(net, last) + _swaps(net):
-            found.add(id(op))
-            names |= _concerned(op)
+            ops.add(id(op))
+            moved_names |= _concerned(op)
         for name, user in sorted(last.items()):
-            ends[id(user)] = (*ends.get(id(user), ()), name)
-    return Moves(frozenset(found), frozenset(names), ends)
+            last_used[id(user)] = (*last_used.get(id(user), ()), name)
+    return MovePlan(frozenset(ops), frozenset(moved_names), last_used)
 
 
 def _nets_with_own_names(steps: tuple[Step, ...]) -> Iterator[tuple[Net, set[str]]]:
@@ -136,20 +136,20 @@ def _nets_with_own_names(steps: tuple[Step, ...]) -> Iterator[tuple[Net, set[str
 def _last_uses(net: Net, names: set[str]) -> dict[str, Op]:
     """Find the last assignment of a ``Net`` that uses each name: its copy may be elided."""
     if len({id(op) for op in net.ops}) < len(net.ops):
-        # Made by hand: an operator that occurs twice has no last use.
+        # In a tree built by hand an operator may occur twice, and then has no last use.
         return {}
     look = access_finder()
     bound: set[str] = set()
-    kept: set[str] = set()
+    carried: set[str] = set()
     last: dict[str, Op] = {}
     for op in net.ops:
         access = look.of_op(op)
         touched = {*access.reads, *access.atomic, *access.deletes}
         # Read before it is bound: it carries a value from one pass to the next.
-        kept.update(touched - bound, access.deletes)
+        carried.update(touched - bound, access.deletes)
         bound.update(access.binds)
         last.update(dict.fromkeys((*touched, *access.binds), op))
-    return {name: op for name, op in last.items() if name in names and name not in kept}
+    return {name: op for name, op in last.items() if name in names and name not in carried}
 
 
 def _handed_on(net: Net, last: Mapping[str, Op]) -> list[Assign]:
@@ -171,7 +171,7 @@ def _swaps(net: Net) -> list[Assign]:
 
 
 def _concerned(op: Assign) -> set[str]:
-    names = {one.name for one in op.targets}
+    names = {target.name for target in op.targets}
     return names | ({op.value.name} if isinstance(op.value, Name) else set())
 
 
@@ -199,7 +199,7 @@ def find_views(
     names: BlockNames,
     private: Collection[str],
     handed: Collection[str],
-    moves: Moves,
+    move_plan: MovePlan,
 ) -> Views:
     """Find a block's assignments whose copy can be elided, as no later write shows the difference.
 
@@ -210,9 +210,9 @@ def find_views(
         names: What is known of its names.
         private: Names that are variables of the code.
         handed: Names that functions outside of the code see.
-        moves: Assignments that hand a value on.
+        move_plan: Assignments that hand a value on.
     """
-    block = _Block(names, private, handed, moves)
+    block = _Block(names, private, handed, move_plan)
     parts = {
         id(op): tuple(block.parts(op))
         for step in walk(steps)
@@ -220,7 +220,9 @@ def find_views(
         for op in step.ops
         if isinstance(op, Assign)
     }
-    sites = {one.site for some in parts.values() for one in some if one.site is not None}
+    sites = {
+        part.site for parts_of_op in parts.values() for part in parts_of_op if part.site is not None
+    }
     if not sites:
         return NO_VIEWS
     points = flow_graph.build_flow(steps, path, inlined)
@@ -228,7 +230,12 @@ def find_views(
     analysis = _Analysis(points, parts, frozenset(private), always, sites)
     if not analysis.settle():
         return NO_VIEWS
-    targets = {one.site: one for some in parts.values() for one in some if one.site in sites}
+    targets = {
+        part.site: part
+        for parts_of_op in parts.values()
+        for part in parts_of_op
+        if part.site in sites
+    }
     visible = _visible_layouts(steps, parts)
     return Views(
         {site: targets[site].is_plain and targets[site].target not in visible for site in sites},
@@ -237,7 +244,7 @@ def find_views(
 
 
 def is_never_changed(
-    expr: Expr, target: str, names: BlockNames, shareable: Collection[str], moves: Moves
+    expr: Expr, target: str, names: BlockNames, shareable: Collection[str], move_plan: MovePlan
 ) -> bool:
     """Return whether an assignment's copy can be elided to a view, as neither name ever changes.
 
@@ -248,14 +255,16 @@ def is_never_changed(
         target: The name that gets it.
         names: What is known of the block's names.
         shareable: Variables of the code that no function outside of it sees.
-        moves: Assignments that hand a value on; it must be one of its own.
+        move_plan: Assignments that hand a value on; it must be one of its own.
     """
-    if target not in shareable or target in names.changed or target in moves.names:
+    if target not in shareable or target in names.changed or target in move_plan.names:
         return False
     if names.scope(target) not in {Scope.TASK, Scope.INSTANCE}:
         return False
     return all(
-        isinstance(leaf, Name) and leaf.name not in names.changed and leaf.name not in moves.names
+        isinstance(leaf, Name)
+        and leaf.name not in names.changed
+        and leaf.name not in move_plan.names
         for leaf in aliased_leaves(expr)
     )
 
@@ -281,23 +290,27 @@ class _Block:
     """What is known of a block's names."""
 
     def __init__(
-        self, names: BlockNames, private: Collection[str], handed: Collection[str], moves: Moves
+        self,
+        names: BlockNames,
+        private: Collection[str],
+        handed: Collection[str],
+        move_plan: MovePlan,
     ) -> None:
         self._names = names
         self._private = frozenset(private)
         self._shareable = self._private - frozenset(handed)
-        self._moves = moves
+        self._moves = move_plan
 
     def parts(self, op: Assign) -> Iterator[_Part]:
         """Yield each target of an assignment whose copy may be elided, with the value it gets."""
         values = op.value.items if isinstance(op.value, Sequence) else ()
-        with_items = any(isinstance(one, ItemTarget) for one in op.targets)
+        with_items = any(isinstance(target, ItemTarget) for target in op.targets)
         for number, target in enumerate(op.targets):
             if not isinstance(target, NameTarget):
                 continue
             whole = len(op.targets) == 1 or len(values) != len(op.targets)
             value = op.value if whole else values[number]
-            # Items are put behind all values; what they change must not be seen by a name.
+            # Items are assigned after all values. A name must not see that change.
             yield self._part(op, number, target.name, value, may_share=not with_items)
 
     def _part(self, op: Assign, number: int, target: str, value: Expr, *, may_share: bool) -> _Part:
@@ -349,7 +362,9 @@ class _Analysis:
         self._private = private
         self._always = always
         self._sites = sites
-        self._targets = {one.site: one.target for some in parts.values() for one in some}
+        self._targets = {
+            part.site: part.target for parts_of_op in parts.values() for part in parts_of_op
+        }
         self._before: dict[int, _Sharing] = {}
         self._relevant = self._find_relevant()
         self._visits = 0
@@ -359,7 +374,7 @@ class _Analysis:
         while True:
             if not self._propagate():
                 return False
-            seen = {site for one in self._points for site in self._seen_at(one)}
+            seen = {site for point in self._points for site in self._seen_at(point)}
             if not seen:
                 return True
             self._sites -= seen
@@ -369,21 +384,21 @@ class _Analysis:
 
         These are the ones that may hold the same array at some point.
         """
-        parts = [one for some in self._parts.values() for one in some]
-        views = {one.target for one in parts if one.site in self._sites}
+        parts = [part for parts_of_op in self._parts.values() for part in parts_of_op]
+        views = {part.target for part in parts if part.site in self._sites}
         size = -1
         while size != len(views):
             size = len(views)
             views |= {
-                one.target
-                for one in parts
-                if one.site is None and not views.isdisjoint(one.sources)
+                part.target
+                for part in parts
+                if part.site is None and not views.isdisjoint(part.sources)
             }
-        found: dict[str, set[str]] = {name: set() for name in views & self._always}
+        sharers: dict[str, set[str]] = {name: set() for name in views & self._always}
         for state in self._before.values():
-            for name in found.keys() & state.keys():
-                found[name] |= state[name].keys() & self._always
-        return {name: tuple(sorted(found[name])) for name in sorted(found)}
+            for name in sharers.keys() & state.keys():
+                sharers[name] |= state[name].keys() & self._always
+        return {name: tuple(sorted(sharers[name])) for name in sorted(sharers)}
 
     def _propagate(self) -> bool:
         """Find which names hold one array before each operator because copies are elided.
@@ -399,24 +414,24 @@ class _Analysis:
             self._visits += 1 + len(self._before[id(point)])
             if self._visits > _MOST_VISITS:
                 return False
-            made = self._after(point, self._before[id(point)])
-            waiting += [after for after in point.after if self._join(after, made)]
+            sharing = self._after(point, self._before[id(point)])
+            waiting += [after for after in point.after if self._join(after, sharing)]
         return True
 
     def _find_relevant(self) -> frozenset[str]:
         """Return the names that may share memory with another name because a copy is elided."""
-        parts = [one for some in self._parts.values() for one in some]
-        found = {
-            name for one in parts if one.site is not None for name in (one.target, *one.sources)
+        parts = [part for parts_of_op in self._parts.values() for part in parts_of_op]
+        relevant = {
+            name for part in parts if part.site is not None for name in (part.target, *part.sources)
         }
         size = -1
-        while size != len(found):
-            size = len(found)
-            found.update(one.target for one in parts if not found.isdisjoint(one.sources))
+        while size != len(relevant):
+            size = len(relevant)
+            relevant.update(part.target for part in parts if not relevant.isdisjoint(part.sources))
             for point in self._points:
-                if not found.isdisjoint(point.reads):
-                    found |= point.makes
-        return frozenset(found)
+                if not relevant.isdisjoint(point.reads):
+                    relevant |= point.makes
+        return frozenset(relevant)
 
     def _join(self, point: Point, more: _Sharing) -> bool:
         """Add names that share an array by elided copies to a flow point; return if any is new."""
@@ -437,69 +452,69 @@ class _Analysis:
         """Return which names hold the same array after an operator, because copies were elided."""
         live = point.live | self._always
         gone = {name for name in before if name not in live or name in point.binds}
-        made = {
+        sharing = {
             name: {other: sites for other, sites in others.items() if other not in gone}
             for name, others in before.items()
             if name not in gone
         }
         if point.keeps:
-            self._let_out(made, point, before)
+            self._let_out(sharing, point, before)
         elif isinstance(point.op, Assign):
-            self._bind(made, self._parts.get(id(point.op), ()), before, gone, live)
-        return made
+            self._bind(sharing, self._parts.get(id(point.op), ()), before, gone, live)
+        return sharing
 
     def _bind(
         self,
-        made: _Sharing,
+        sharing: _Sharing,
         parts: Iterable[_Part],
         before: _Sharing,
         gone: set[str],
         live: Collection[str],
     ) -> None:
         """Record which names share an assignment's array if its copy is elided."""
-        found = [
-            (one.target, self._shared_by(one, before))
-            for one in parts
-            if one.target in live and (one.site is None or one.site in self._sites)
+        sharers = [
+            (part.target, self._shared_by(part, before))
+            for part in parts
+            if part.target in live and (part.site is None or part.site in self._sites)
         ]
-        for number, (target, others) in enumerate(found):
+        for number, (target, others) in enumerate(sharers):
             for other, sites in others.items():
                 if other == _OUTSIDE or (other not in gone and other in live):
-                    _add(made, target, other, sites)
-            for second, thirds in found[:number]:
-                # Perhaps of disjoint memory; but an index is rarely known here.
+                    _add(sharing, target, other, sites)
+            for second, thirds in sharers[:number]:
+                # The memory may be disjoint, but indices are rarely known here.
                 common = (others.keys() & thirds.keys()) - {_OUTSIDE}
                 for name in common if second != target else ():
-                    _add(made, target, second, others[name] | thirds[name])
+                    _add(sharing, target, second, others[name] | thirds[name])
 
     def _shared_by(self, part: _Part, before: _Sharing) -> dict[str, _Sites]:
         """Return the names with which an assigned value may share memory if its copy is elided."""
         site = frozenset((part.site,)) if part.site is not None else _NO_SITES
-        found: dict[str, _Sites] = {}
+        sharers: dict[str, _Sites] = {}
         for source in part.sources:
             others = before.get(source, {})
             if source not in self._private:
                 others = {_OUTSIDE: _NO_SITES}
             for other, sites in ((source, _NO_SITES), *others.items()):
-                found[other] = found.get(other, _NO_SITES) | sites | site
-        return found
+                sharers[other] = sharers.get(other, _NO_SITES) | sites | site
+        return sharers
 
-    def _let_out(self, made: _Sharing, point: Point, before: _Sharing) -> None:
+    def _let_out(self, sharing: _Sharing, point: Point, before: _Sharing) -> None:
         """Mark arrays with elided copies as shared with a called step, which may keep them."""
         reads, makes = point.reads & self._relevant, point.makes & self._relevant
         self._visits += len(reads) * len(makes)
         for name in reads:
             for other, sites in before.get(name, {}).items():
-                if other in made:
-                    _add(made, other, _OUTSIDE, sites)
+                if other in sharing:
+                    _add(sharing, other, _OUTSIDE, sites)
         for name in reads | makes:
-            _add(made, name, _OUTSIDE, _NO_SITES)
+            _add(sharing, name, _OUTSIDE, _NO_SITES)
         for result in makes:
             for name in reads - {result}:
-                _add(made, result, name, _NO_SITES)
+                _add(sharing, result, name, _NO_SITES)
                 for other, sites in before.get(name, {}).items():
-                    if other in made and other != result:
-                        _add(made, result, other, sites)
+                    if other in sharing and other != result:
+                        _add(sharing, result, other, sites)
 
     def _seen_at(self, point: Point) -> Iterator[Site]:
         """Yield assignments whose copy cannot be elided: a write at ``point`` would show it."""
@@ -525,10 +540,10 @@ class _Analysis:
         return min(sites, key=rank)
 
 
-def _add(made: _Sharing, first: str, second: str, sites: _Sites) -> None:
+def _add(sharing: _Sharing, first: str, second: str, sites: _Sites) -> None:
     ways = ((first, second),) if second == _OUTSIDE else ((first, second), (second, first))
-    for one, other in ways:
-        others = made.setdefault(one, {})
+    for name, other in ways:
+        others = sharing.setdefault(name, {})
         others[other] = others.get(other, _NO_SITES) | sites
 
 
@@ -541,7 +556,7 @@ def _reads_while_writing(op: Op | None) -> bool:
             (target,) = targets
             return isinstance(target, ItemTarget) and not has_basic_index(target.index)
         case Augment(operator=sign, target=target):
-            # Elementwise, and so numpy reads what overlaps before it writes.
+            # Elementwise: numpy reads overlapping operands before it writes.
             whole = not isinstance(target, ItemTarget) or has_basic_index(target.index)
             return sign == "@" or not whole
         case _:
@@ -557,13 +572,18 @@ def _visible_layouts(steps: tuple[Step, ...], parts: Mapping[int, tuple[_Part, .
                 visible.update(names_with_visible_layout(op, op_expressions(op)))
         else:
             visible.update(names_with_visible_layout(None, expressions(step)))
-    passed = [one for some in parts.values() for one in some if one.site is None and one.sources]
+    passed = [
+        part
+        for parts_of_op in parts.values()
+        for part in parts_of_op
+        if part.site is None and part.sources
+    ]
     size = -1
     while size != len(visible):
         size = len(visible)
-        for one in passed:
-            if one.target in visible:
-                visible |= one.sources
+        for part in passed:
+            if part.target in visible:
+                visible |= part.sources
     return visible
 
 
@@ -593,8 +613,8 @@ def has_basic_index(index: Expr) -> bool:
             return True
         case Unary(operator="-", operand=operand):
             return has_basic_index(operand)
-        case Binary(left=left, right=right):
-            return _is_integer(left) and _is_integer(right)
+        case Binary(left=lhs, right=rhs):
+            return _is_integer(lhs) and _is_integer(rhs)
         case Sequence(form="tuple", items=items):
             return all(map(has_basic_index, items))
         case _:
@@ -609,7 +629,7 @@ def part_of_array(expr: Expr) -> str:
     match expr:
         case Index(value=Name(name=name), index=index) if has_basic_index(index):
             parts = index.items if isinstance(index, Sequence) else (index,)
-            return name if any(isinstance(one, Slice) for one in parts) else ""
+            return name if any(isinstance(part, Slice) for part in parts) else ""
         case _:
             return ""
 
@@ -622,8 +642,8 @@ def _is_integer(expr: Expr) -> bool:
             return True
         case Unary(operator="-", operand=operand):
             return _is_integer(operand)
-        case Binary(left=left, right=right):
-            return _is_integer(left) and _is_integer(right)
+        case Binary(left=lhs, right=rhs):
+            return _is_integer(lhs) and _is_integer(rhs)
         case _:
             return False
 

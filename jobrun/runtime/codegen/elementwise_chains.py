@@ -40,7 +40,7 @@ from jobrun.graph.expressions import (
 from jobrun.ops.operator_table import OPERATORS, implementation
 from jobrun.runtime.codegen.alias_analysis import is_fresh
 
-# With fewer operators than this there is next to nothing to gain.
+# Fusing fewer operators than this saves almost nothing.
 _SHORTEST = 3
 
 _BINARY: dict[str, tuple[np.ufunc, Callable[..., Any]]] = {
@@ -61,12 +61,12 @@ _UNARY: dict[str, tuple[np.ufunc, Callable[..., Any]]] = {
 }
 
 FLOAT64 = np.dtype(np.float64)
-# Of which the result on float64 is float64.
+# Operators whose result for float64 operands is float64.
 _ARITHMETIC = frozenset("+-*/")
-# Of which numpy does not like to be given the result's place as the third of three.
+# Ufuncs that accept the output array only by keyword.
 MORE_OPERANDS = frozenset({np.maximum, np.minimum})
 _NUMBERS = {"inf": np.inf, "nan": np.nan, "pi": np.pi}
-# Integers up to this are float64 as they are.
+# Integers up to this are exact in float64.
 _EXACT = 1 << 53
 
 
@@ -102,7 +102,7 @@ class Chain:
 
 def is_fusible(expr: Expr) -> bool:
     """Return whether an expression ends in a chain of elementwise operators worth fusing."""
-    return _count(expr) >= _SHORTEST and not all(isinstance(one, Const) for one in _leaves(expr))
+    return _count(expr) >= _SHORTEST and not all(isinstance(leaf, Const) for leaf in _leaves(expr))
 
 
 def build_chain(expr: Expr) -> Chain:
@@ -121,8 +121,8 @@ def _tree(expr: Expr, chain: Chain) -> _Tree:
     if parts is not None:
         chain.operators.append(expr)
         ufunc, plain, operands = parts
-        return ufunc, plain, tuple(_tree(one, chain) for one in operands)
-    # A name has one value throughout the expression; what is drawn twice has two.
+        return ufunc, plain, tuple(_tree(operand, chain) for operand in operands)
+    # A name has one value throughout the expression, but two draws have two values.
     if isinstance(expr, Name) and expr in leaves:
         return leaves.index(expr)
     leaves.append(expr)
@@ -134,26 +134,26 @@ def _value(tree: _Tree, chain: Chain, known: dict[tuple[Any, ...], int]) -> int:
     if isinstance(tree, int):
         return tree
     ufunc, plain, operands = tree
-    values = tuple(_value(one, chain, known) for one in operands)
-    found = known.get((plain, values))
-    if found is None:
-        found = known[plain, values] = len(chain.leaves) + len(chain.instructions)
+    values = tuple(_value(operand, chain, known) for operand in operands)
+    index = known.get((plain, values))
+    if index is None:
+        index = known[plain, values] = len(chain.leaves) + len(chain.instructions)
         chain.instructions.append(Instruction(ufunc, plain, values))
-    return found
+    return index
 
 
 def _operator(expr: Expr) -> tuple[np.ufunc, Callable[..., Any], tuple[Expr, ...]] | None:
     """Return the ufunc and operands of an elementwise operator that can be fused, else None."""
     match expr:
         case Binary(operator="**", right=Const(value=int(exponent))) if exponent == 2:
-            # Numpy squares as well, but of float arrays alone.
+            # numpy also uses ``square`` here, but only for float arrays.
             return np.square, square, (expr.left,)
         case Binary() if expr.operator in _BINARY:
             return (*_BINARY[expr.operator], (expr.left, expr.right))
         case Unary() if expr.operator in _UNARY:
             return (*_UNARY[expr.operator], (expr.operand,))
-        case Compare(left=left, operators=(one,), rest=(right,)):
-            return (*_COMPARE[one], (left, right))
+        case Compare(left=lhs, operators=(sign,), rest=(rhs,)):
+            return (*_COMPARE[sign], (lhs, rhs))
         case Call() if expr.function in elementwise() and not expr.kwargs:
             function = implementation(expr.function)
             if isinstance(function, np.ufunc) and len(expr.args) == function.nin:
@@ -168,9 +168,9 @@ def elementwise() -> frozenset[str]:
         name
         for name, known in OPERATORS.items()
         if known.implementation.startswith("numpy:")
-        and isinstance(found := implementation(name), np.ufunc)
-        and found.nout == 1
-        and found.signature is None
+        and isinstance(ufunc := implementation(name), np.ufunc)
+        and ufunc.nout == 1
+        and ufunc.signature is None
     )
 
 
@@ -189,8 +189,8 @@ def _leaves(expr: Expr) -> Iterator[Expr]:
     if parts is None:
         yield expr
     else:
-        for one in parts[2]:
-            yield from _leaves(one)
+        for operand in parts[2]:
+            yield from _leaves(operand)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,26 +237,26 @@ def find_reuse_chain(expr: Expr, *, names: bool = False) -> ReuseChain | None:
     links: list[ReuseStep] = []
     bases = [expr]
     while (link := _link(bases[-1])) is not None:
-        found, operand = link
-        links.append(found)
+        step, operand = link
+        links.append(step)
         bases.append(operand)
-    # The innermost that is an array of its own.
+    # Find the innermost operand that is a fresh array.
     for depth in range(len(links), 0, -1):
         if is_fresh(bases[depth]) and _is_array(bases[depth], names=names):
             return ReuseChain(bases[depth], tuple(links[depth - 1 :: -1]), reuses=True)
-    return _beside_a_number(expr, names=names)
+    return _array_and_number(expr, names=names)
 
 
-def _beside_a_number(expr: Expr, *, names: bool) -> ReuseChain | None:
+def _array_and_number(expr: Expr, *, names: bool) -> ReuseChain | None:
     """Return a chain of one elementwise operator on array and number, as ``a * 2``, or None."""
     match expr:
-        case Compare(left=left, operators=(one,), rest=(right,)):
-            ufunc, operands, is_dear = _COMPARE[one][0], (left, right), False
-        case Binary(left=left, operator=one, right=right) if one in _ARITHMETIC:
-            ufunc, operands, is_dear = _BINARY[one][0], (left, right), False
-        case Call(function=name, args=(left, right), kwargs=()) if name in elementwise():
-            # Always numpy's, whatever it is given.
-            ufunc, operands, is_dear = _ufunc(name), (left, right), True
+        case Compare(left=lhs, operators=(sign,), rest=(rhs,)):
+            ufunc, operands, is_dear = _COMPARE[sign][0], (lhs, rhs), False
+        case Binary(left=lhs, operator=sign, right=rhs) if sign in _ARITHMETIC:
+            ufunc, operands, is_dear = _BINARY[sign][0], (lhs, rhs), False
+        case Call(function=name, args=(lhs, rhs), kwargs=()) if name in elementwise():
+            # The result of a ufunc is always a numpy value.
+            ufunc, operands, is_dear = _ufunc(name), (lhs, rhs), True
         case _:
             return None
     for at in (0, 1):
@@ -273,11 +273,11 @@ def _link(expr: Expr) -> tuple[ReuseStep, Expr] | None:
     match expr:
         case Unary(operator="-", operand=operand):
             return ReuseStep(expr, np.negative), operand
-        case Binary(left=left, operator="**", right=Const(value=int(exponent))) if exponent == 2:
-            # Numpy does it so, too.
-            return ReuseStep(expr, np.square), left
-        case Binary(left=left, operator=one, right=right) if one in _ARITHMETIC:
-            return _with_number(expr, _BINARY[one][0], left, right)
+        case Binary(left=lhs, operator="**", right=Const(value=int(exponent))) if exponent == 2:
+            # numpy does the same.
+            return ReuseStep(expr, np.square), lhs
+        case Binary(left=lhs, operator=sign, right=rhs) if sign in _ARITHMETIC:
+            return _with_number(expr, _BINARY[sign][0], lhs, rhs)
         case Call(function=name, args=args, kwargs=()) if name in elementwise():
             ufunc = _ufunc(name)
             if len(args) != ufunc.nin or not keeps_float64(ufunc):
@@ -289,14 +289,14 @@ def _link(expr: Expr) -> tuple[ReuseStep, Expr] | None:
 
 
 def _with_number(
-    expr: Expr, ufunc: np.ufunc, left: Expr, right: Expr
+    expr: Expr, ufunc: np.ufunc, lhs: Expr, rhs: Expr
 ) -> tuple[ReuseStep, Expr] | None:
-    if (number := _number(right)) is not None:
-        return ReuseStep(expr, ufunc, number), left
-    if (number := _number(left)) is not None:
-        return ReuseStep(expr, ufunc, number, is_first=True), right
-    # Behind the array only, where it is evaluated after it.
-    return (ReuseStep(expr, ufunc, right), left) if _is_whole(right) else None
+    if (number := _number(rhs)) is not None:
+        return ReuseStep(expr, ufunc, number), lhs
+    if (number := _number(lhs)) is not None:
+        return ReuseStep(expr, ufunc, number, is_first=True), rhs
+    # Only as the second operand, so that it is evaluated after the array.
+    return (ReuseStep(expr, ufunc, rhs), lhs) if _is_whole(rhs) else None
 
 
 def _number(expr: Expr) -> float | None:
@@ -307,7 +307,7 @@ def _number(expr: Expr) -> float | None:
         case Const(value=value) if type(value) is int:
             return float(value) if abs(value) <= _EXACT else None
         case Unary(operator="-", operand=Const(value=value)):
-            # Of an integer: there is no -0 among them.
+            # Negate an integer before the conversion: -0 stays +0.
             return _number(Const(-value)) if isinstance(value, int | float) else None
         case Builtin(name=name):
             return _NUMBERS.get(name)
@@ -336,8 +336,8 @@ def _is_array(expr: Expr, *, names: bool) -> bool:
             return names
         case Binary(operator="@"):
             return True
-        case Binary(left=left, right=right):
-            return _is_array(left, names=names) or _is_array(right, names=names)
+        case Binary(left=lhs, right=rhs):
+            return _is_array(lhs, names=names) or _is_array(rhs, names=names)
         case Unary(operand=operand):
             return _is_array(operand, names=names)
         case Call():
@@ -345,15 +345,15 @@ def _is_array(expr: Expr, *, names: bool) -> bool:
         case Index(index=Slice()):
             return True
         case Index(index=Sequence(items=items)):
-            return any(isinstance(one, Slice) for one in items)
+            return any(isinstance(item, Slice) for item in items)
         case _:
             return False
 
 
 def _ufunc(name: str) -> np.ufunc:
-    found = implementation(name)
-    assert isinstance(found, np.ufunc)  # noqa: S101 - elementwise operators are
-    return found
+    ufunc = implementation(name)
+    assert isinstance(ufunc, np.ufunc)  # noqa: S101 - elementwise operators are
+    return ufunc
 
 
 @cache
@@ -384,6 +384,6 @@ def keeps_float64(ufunc: np.ufunc) -> bool:
 @cache
 def float64_constant(text: str) -> np.ndarray[Any, Any]:
     """Return a constant of an elementwise chain as a read-only float64 array, from hex text."""
-    made = np.array(float.fromhex(text))
-    made.flags.writeable = False
-    return made
+    constant = np.array(float.fromhex(text))
+    constant.flags.writeable = False
+    return constant

@@ -67,7 +67,7 @@ class Globals:
     """The objects that one piece of generated code may name, each bound once."""
 
     def __init__(self) -> None:
-        # Without this, Python would put all its builtins in. No code names the one that is here.
+        # Without this entry Python would add all its builtins. No generated code uses them.
         self.table: dict[str, Any] = {"__builtins__": {"__import__": import_numpy_module}}
         self._names: dict[int, str] = {}
 
@@ -92,31 +92,31 @@ class ExpressionBuilder:
     def __init__(self, names: Globals, read: Callable[[e.Expr], ast.expr]) -> None:
         self._names = names
         self._read = read
-        # Loops of this code that keep their pass number in a variable: path -> variable.
+        # Maps the path of a loop to the variable with its pass number.
         self.pass_numbers: dict[str, str] = {}
-        # Whether names mostly hold arrays: records, which go through the code one by one.
+        # Whether names mostly hold arrays, as the fields of records do.
         self.names_hold_arrays = False
         # Variables that say whether a chain is worth fusing; None in code that is
         # no function of its own.
         self.worth: list[tuple[str, ast.expr]] | None = None
-        # Variables of the statement at hand for what has no name; None where there can be none.
+        # Variables for unnamed values of the current statement; None where there can be none.
         self.held: list[str] | None = None
-        # Of the statement at hand the choices between a float64 array and anything else.
+        # Choices between a float64 array and any other value in the current statement.
         self.choices: list[ast.expr] = []
-        # The whole value at hand, the name that gets it, and the variable of what it held before.
+        # The current value, the name it is assigned to, and the variable with the old value.
         self._replaced: tuple[e.Expr, str, str] | None = None
-        # Operators inside the chain at hand.
+        # Operators inside the current chain.
         self._inside: set[int] = set()
-        # Operators of the reuse chain at hand, and by ``id`` what a variable holds.
+        # Operators of the current reuse chain, and the variables of values by ``id``.
         self._as_written: set[int] = set()
         self._standing: dict[int, str] = {}
 
     def value_of(self, name: str, expr: e.Expr, spare: str = "") -> ast.expr:
         """Build the ``ast`` of an expression that may overwrite the old array of its name."""
         self._replaced = (expr, name, spare)
-        made = self.of(expr)
+        built = self.of(expr)
         self._replaced = None
-        return made
+        return built
 
     def of(self, expr: e.Expr) -> ast.expr:
         """Generate the Python ``ast`` node of an expression of the spec."""
@@ -241,7 +241,7 @@ class ExpressionBuilder:
     def _structure(self, expr: e.Slice | e.Index | e.Sequence) -> ast.expr:
         match expr:
             case e.Slice():
-                return ast.Slice(*(self.of(one) if one else None for one in _bounds(expr)))
+                return ast.Slice(*(self.of(bound) if bound else None for bound in _bounds(expr)))
             case e.Index():
                 return self._index(self.of(expr.value), self.of(expr.index))
             case e.Sequence(form="list"):
@@ -267,7 +267,7 @@ class ExpressionBuilder:
             case e.Binary():
                 return self._binary(expr)
             case e.Compare():
-                kinds = [_COMPARE[one]() for one in expr.operators]
+                kinds = [_COMPARE[sign]() for sign in expr.operators]
                 return ast.Compare(self.of(expr.left), kinds, self._each(expr.rest))
             case e.Logical():
                 kind = ast.And() if expr.operator == "and" else ast.Or()
@@ -278,7 +278,7 @@ class ExpressionBuilder:
                 assert_never(expr)
 
     def _each(self, exprs: Iterable[e.Expr]) -> list[ast.expr]:
-        return [self.of(one) for one in exprs]
+        return [self.of(expr) for expr in exprs]
 
     def _call(
         self,
@@ -290,14 +290,14 @@ class ExpressionBuilder:
         return ast.Call(function, self._each(args), keywords)
 
     def _binary(self, expr: e.Binary) -> ast.expr:
-        left, right = self.of(expr.left), self.of(expr.right)
+        lhs, rhs = self.of(expr.left), self.of(expr.right)
         if expr.operator == "**" and not _is_harmless(expr.right):
-            return call(self._names.bind(coercion.power, "power"), left, right)
+            return call(self._names.bind(coercion.power, "power"), lhs, rhs)
         if expr.operator == "%" and _may_be_text(expr.left):
-            return call(self._names.bind(coercion.modulo, "modulo"), left, right)
+            return call(self._names.bind(coercion.modulo, "modulo"), lhs, rhs)
         if expr.operator == "<<":
-            return call(self._names.bind(coercion.shift_left, "shift"), left, right)
-        return ast.BinOp(left, BINARY[expr.operator](), right)
+            return call(self._names.bind(coercion.shift_left, "shift"), lhs, rhs)
+        return ast.BinOp(lhs, BINARY[expr.operator](), rhs)
 
     def _pass_number(self, loop: str) -> ast.expr:
         variable = self.pass_numbers.get(loop)
@@ -316,9 +316,9 @@ class ExpressionBuilder:
 
 def load(name: str) -> ast.expr:
     """Build the Python ``ast`` node that reads a variable, or an attribute: ``name.attribute``."""
-    first, *rest = name.split(".")
+    first, *attributes = name.split(".")
     node: ast.expr = ast.Name(first, ast.Load())
-    for attribute in rest:
+    for attribute in attributes:
         node = ast.Attribute(node, attribute, ast.Load())
     return node
 
@@ -423,7 +423,7 @@ def _mean(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 
 _ARRAY = np.ndarray
-# Of any type: which of its many overloads is meant is not known here.
+# ``Any``: which of its overloads is meant is unknown here.
 _MEAN: Any = np.ndarray.mean
 _ADD = np.add.reduce
 # There is one object for each of numpy's own dtypes; one of foreign byte order is another.
@@ -482,4 +482,4 @@ def _plain(value: Value) -> Value:
 def _array_text(value: np.ndarray[Any, Any], spec: str) -> str:
     if not spec:
         return str(value)
-    return np.array2string(value, formatter={"all": lambda one: format(one, spec)})
+    return np.array2string(value, formatter={"all": lambda number: format(number, spec)})

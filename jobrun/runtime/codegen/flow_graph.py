@@ -61,12 +61,12 @@ def build_flow(steps: tuple[Step, ...], path: str, inlined: Collection[int]) -> 
         inlined: ``id`` of each step that is part of the block's own code; any other is one point.
     """
     flow = _Flow(inlined)
-    ends = flow.steps(steps, [flow.point()])
-    ends += flow.left(path)
-    # A stop of a block around this one leaves it, too.
+    predecessors = flow.steps(steps, [flow.point()])
+    predecessors += flow.exits_of(path)
+    # A ``stop`` of an enclosing block leaves this block, too.
     for path_ in tuple(flow.stops):
-        ends += flow.left(path_)
-    flow.point(ends)
+        predecessors += flow.exits_of(path_)
+    flow.point(predecessors)
     _find_live(flow.points)
     return flow.points
 
@@ -74,74 +74,74 @@ def build_flow(steps: tuple[Step, ...], path: str, inlined: Collection[int]) -> 
 class _Flow:
     def __init__(self, inlined: Collection[int]) -> None:
         self.points: list[Point] = []
-        # Path of a block: the points that leave it.
+        # Maps the path of a block to the points whose ``stop`` leaves it.
         self.stops: dict[str, list[Point]] = {}
         self._inlined = inlined
 
-    def point(self, ends: Iterable[Point] = (), made: Point | None = None) -> Point:
-        """Add a point to the control-flow graph as the successor of the points ``ends``."""
-        made = made or Point()
-        self.points.append(made)
-        for one in ends:
-            one.after.append(made)
-        return made
+    def point(self, predecessors: Iterable[Point] = (), point: Point | None = None) -> Point:
+        """Add a point to the control-flow graph as the successor of the points ``predecessors``."""
+        point = point or Point()
+        self.points.append(point)
+        for predecessor in predecessors:
+            predecessor.after.append(point)
+        return point
 
-    def left(self, path: str) -> list[Point]:
+    def exits_of(self, path: str) -> list[Point]:
         """Return the control-flow graph's points whose ``stop`` leaves the block at ``path``."""
         return self.stops.pop(path, [])
 
-    def steps(self, steps: tuple[Step, ...], ends: list[Point]) -> list[Point]:
+    def steps(self, steps: tuple[Step, ...], predecessors: list[Point]) -> list[Point]:
         """Add steps to the control-flow graph; return the points after which the next one runs."""
         for step in steps:
-            ends = self._step(step, ends)
-        return ends
+            predecessors = self._step(step, predecessors)
+        return predecessors
 
-    def _step(self, step: Step, ends: list[Point]) -> list[Point]:
+    def _step(self, step: Step, predecessors: list[Point]) -> list[Point]:
         if isinstance(step, UseNet):
-            return self.steps(step.steps, ends)
+            return self.steps(step.steps, predecessors)
         if id(step) not in self._inlined:
-            return [self._effect(step, ends)]
+            return [self._effect(step, predecessors)]
         match step:
             case Net():
                 for op in step.ops:
-                    ends = [self.point(ends, _of_op(op))]
-                return ends
+                    predecessors = [self.point(predecessors, _of_op(op))]
+                return predecessors
             case Guard():
-                ends = [*self.steps(step.steps, ends), *self.left(step.path)]
-                return [self.point(ends, Point(binds=frozenset((step.flag,))))]
+                predecessors = [*self.steps(step.steps, predecessors), *self.exits_of(step.path)]
+                return [self.point(predecessors, Point(binds=frozenset((step.flag,))))]
             case Loop() | While():
-                head = self.point(ends, _of_expressions(expressions(step)))
-                for one in self.steps(step.steps, [head]):
-                    one.after.append(head)
-                return [head, *self.left(step.path)]
+                head = self.point(predecessors, _of_expressions(expressions(step)))
+                for exit_point in self.steps(step.steps, [head]):
+                    exit_point.after.append(head)
+                return [head, *self.exits_of(step.path)]
             case If():
-                head = self.point(ends, _of_expressions(expressions(step)))
+                head = self.point(predecessors, _of_expressions(expressions(step)))
                 branches = (*(then for _, then in step.branches), step.otherwise)
                 return [end for then in branches for end in self.steps(then, [head])]
             case Stop():
-                head = self.point(ends, _of_expressions(expressions(step)))
+                head = self.point(predecessors, _of_expressions(expressions(step)))
                 self.stops.setdefault(step.target, []).append(head)
                 return [head] if step.condition is not None else []
             case _:
-                return [self._effect(step, ends)]
+                return [self._effect(step, predecessors)]
 
-    def _effect(self, step: Step, ends: list[Point]) -> Point:
+    def _effect(self, step: Step, predecessors: list[Point]) -> Point:
         """Add a step that runs outside of the block's code to the control-flow graph."""
-        found = collect_usage((step,))
+        usage = collect_usage((step,))
         only_looks = isinstance(step, Log | Metric | Assert)
-        made = Point(
+        point = Point(
             None,
-            frozenset(found.used),
-            frozenset(found.changed),
+            frozenset(usage.used),
+            frozenset(usage.changed),
             _NO_NAMES,
-            frozenset(found.bound),
+            frozenset(usage.bound),
             not only_looks,
         )
-        self.point(ends, made)
-        for one in walk((step,)):
-            if isinstance(one, Stop):
-                self.stops.setdefault(one.target, []).append(made)
-        return made
+        self.point(predecessors, point)
+        for inner in walk((step,)):
+            if isinstance(inner, Stop):
+                self.stops.setdefault(inner.target, []).append(point)
+        return point
 
 
 def _of_op(op: Op) -> Point:
@@ -150,7 +150,7 @@ def _of_op(op: Op) -> Point:
         op,
         frozenset((*access.reads, *access.atomic)),
         frozenset((*access.changes, *access.atomic, *_changed(op_expressions(op)))),
-        # What is changed in place is still the same array.
+        # An array changed in place is still the same array.
         _NO_NAMES if isinstance(op, Augment) else frozenset((*access.binds, *access.deletes)),
     )
 
@@ -174,9 +174,9 @@ def _find_live(points: list[Point]) -> None:
     is_stable = False
     while not is_stable:
         is_stable = True
-        for one in reversed(points):
-            for after in one.after:
+        for point in reversed(points):
+            for after in point.after:
                 more = (after.live - after.binds) | after.reads
-                if not more <= one.live:
-                    one.live |= more
+                if not more <= point.live:
+                    point.live |= more
                     is_stable = False

@@ -37,20 +37,20 @@ from jobrun.values.structured_dtypes import same_dtype
 
 _Array = np.ndarray[Any, Any]
 
-# Measured: smaller pieces pay more for calls, larger ones fall out of the cache: that of one
-# processor holds so many bytes of all arrays of a piece together.
+# Measured: smaller pieces cost more calls, larger ones do not fit into the cache of a core, which
+# must hold a piece of every array.
 _LEAST_ITEMS, _MOST_ITEMS = 1 << 14, 1 << 17
 _CACHE_BYTES = 3 << 18
-# For two threads, which wait for each other between calls, there are so many larger ones.
+# The number and least size of pieces for two threads, which wait for each other between calls.
 _COUNT, _LEAST_OF_TWO = 8, 3 << 14
-# Below this, memory for a temporary costs next to nothing.
+# Temporary arrays with fewer bytes than this cost almost nothing.
 SMALLEST = 1 << 17
-# Results, of all operators together, from which on a second thread is worth its start.
+# With this many results of all operators, a second thread is worth its start.
 _SHARED = 1 << 20
-# How often a chain that did not fit is computed as written before its leaves are checked again: at
-# first, and where it never fits.
+# How often a chain that could not be fused runs unfused before its leaves are checked again: the
+# first number, and the maximum if it never fits.
 _PASSED_OVER, _MOST_PASSED_OVER = 15, 255
-# Operators of which numpy elides the temporary, as it calls it, and from which size on.
+# Operators for which numpy elides temporaries, and the least size at which it does.
 _COMMUTATIVE = frozenset({operator.add, operator.mul, operator.and_, operator.or_, operator.xor})
 _ELIDED = _COMMUTATIVE | {operator.sub, operator.truediv, operator.floordiv}
 _ELIDED_BYTES = 1 << 18
@@ -61,8 +61,8 @@ _LANES = 64
 Work = Callable[[], None]
 # Modes of ``np.errstate`` whose events another thread can report.
 _CAN_WAIT = frozenset({"ignore", "call"})
-# What each thread of its own may do otherwise: a number too small for a normal one, one that
-# becomes so, and numbers that have to be rounded up or down.
+# Results that depend on the floating-point mode of a thread: a subnormal number, a product that
+# becomes subnormal, and products that are rounded up or down.
 _PROBES = np.array([2.0**-1074, 2.0**-1022, 1 + 2.0**-52, -1 - 2.0**-52])
 _FACTORS = np.array([1.0, 0.5, 1 + 2.0**-52, 1 + 2.0**-52])
 
@@ -76,7 +76,7 @@ class _UfuncCall(NamedTuple):
     target: int
 
 
-# Index of a leaf, and the dtype that an operator wants of it.
+# The index of a leaf, and the dtype to which an operator converts it.
 _Number = tuple[int, np.dtype[Any]]
 
 
@@ -119,7 +119,7 @@ class FusedKernel:
         self._last_uses = _last_uses(chain)
         self._leaves = len(chain.leaves)
         self._replaced = self._leaves if has_spare else replaced
-        # How often the code begins without looking again; a slip between threads costs time only.
+        # How often the code still starts without a check. A race between threads only costs time.
         self._passed_over = 0
         self._misfits = _PASSED_OVER
         self._plans: dict[tuple[Any, ...], _Plan | None] = {}
@@ -133,7 +133,7 @@ class FusedKernel:
 
     def __call__(self, worth: list[GroupRun], *values: Any) -> Any:
         """Compute a chain of fused operators from its inputs; unfused where fusion does not pay."""
-        # Counted here, where a test call was.
+        # The reference count must be taken in this frame, as in the calibrating call.
         old = self._replaced
         count = count_references(values, old) if old >= 0 else -1
         leaves = values[: self._leaves]
@@ -152,39 +152,45 @@ class FusedKernel:
         if old >= 0 and run.is_alone and _may_overwrite(values[old], shape, plan.dtype, count):
             if old < self._leaves:
                 plan = self._plan(leaves, roles, old) or plan
-            return _run(plan, leaves, roles, values[old], run.beside)
-        return _run(plan, leaves, roles, np.empty(shape, plan.dtype), run.beside)
+            return _run(plan, leaves, roles, values[old], run.start_thread)
+        return _run(plan, leaves, roles, np.empty(shape, plan.dtype), run.start_thread)
 
     def _plain(self, leaves: Sequence[Any]) -> Any:
         values = list(leaves)
-        for one, ended in zip(self._instructions, self._last_uses, strict=True):
-            operands = [values[index] for index in one.operands]
-            into = self._reusable(one, operands, ended)
-            # As numpy itself does with results that have no name.
-            made = one.plain(*operands) if into is None else one.ufunc(*operands, out=into)
-            values.append(made)
+        for instruction, ended in zip(self._instructions, self._last_uses, strict=True):
+            operands = [values[index] for index in instruction.operands]
+            into = self._reusable(instruction, operands, ended)
+            # numpy reuses the memory of temporaries in the same way.
+            result = (
+                instruction.plain(*operands)
+                if into is None
+                else instruction.ufunc(*operands, out=into)
+            )
+            values.append(result)
             for index in ended:
-                # Its memory may serve the next.
+                # Free the memory for the next result.
                 values[index] = None
         return values[-1]
 
     def _reusable(
-        self, one: Instruction, operands: Sequence[Any], ended: tuple[int, ...]
+        self, instruction: Instruction, operands: Sequence[Any], ended: tuple[int, ...]
     ) -> _Array | None:
         """Return an operand in which a fused kernel can leave an instruction's result, or None."""
-        places = one.operands
-        if len(operands) == 2 and one.plain in _ELIDED and elides_temporaries():
-            for at in (0, 1) if one.plain in _COMMUTATIVE else (0,):
+        indices = instruction.operands
+        if len(operands) == 2 and instruction.plain in _ELIDED and elides_temporaries():
+            for at in (0, 1) if instruction.plain in _COMMUTATIVE else (0,):
                 operand: _Array = operands[at]
-                if places[at] >= self._leaves and _is_elided(one, operand, operands[1 - at]):
-                    # What is written twice is computed once, but has the order of each.
-                    return operand if places[at] in ended else operand.copy(order="K")
-        for operand, index in zip(operands, places, strict=True):
-            # Of operands in two axis orders the result may have either.
+                if indices[at] >= self._leaves and _is_elided(
+                    instruction, operand, operands[1 - at]
+                ):
+                    # A common subexpression is computed once, but each use has its own axis order.
+                    return operand if indices[at] in ended else operand.copy(order="K")
+        for operand, index in zip(operands, indices, strict=True):
+            # With operands in different axis orders the result may have either order.
             is_fresh = index >= self._leaves and index in ended and _is_float64(operand)
             if (
                 is_fresh
-                and keeps_float64(one.ufunc)
+                and keeps_float64(instruction.ufunc)
                 and all(
                     (_is_float64(other) and other.shape == operand.shape and not axis_order(other))
                     or type(other) in {int, float}
@@ -199,21 +205,26 @@ class FusedKernel:
         try:
             return self._plans[key, roles, into]
         except KeyError:
-            # Two threads may both make it; the plans are equal.
+            # Two threads may both make a plan; the plans are equal.
             plan = self._plans[key, roles, into] = _planned(self._instructions, key, roles, into)
             return plan
 
 
 def _last_uses(chain: Chain) -> list[tuple[int, ...]]:
     """Return, for each instruction of a fused kernel, the values that it is the last to use."""
-    last = {index: at for at, one in enumerate(chain.instructions) for index in one.operands}
+    last = {
+        index: at
+        for at, instruction in enumerate(chain.instructions)
+        for index in instruction.operands
+    }
     return [
         tuple(index for index, used in last.items() if used == at)
         for at in range(len(chain.instructions))
     ]
 
 
-# What a leaf is to a piece: all of the shape, a column beside it, the same for all, or misfit.
+# How a leaf is cut into pieces: it has the full shape, it has rows to broadcast, it is whole in
+# every piece, or it does not fit.
 _FULL, _ROWS, _WHOLE, _MISFIT = "full", "rows", "whole", "misfit"
 
 
@@ -234,7 +245,8 @@ def _role(leaf: Any, shape: tuple[int, ...]) -> str:
     if leaf.shape == shape:
         return _FULL if leaf.flags.aligned and _is_by_rows(leaf) else _MISFIT
     if leaf.ndim > len(shape) or any(
-        own not in (1, other) for own, other in zip(leaf.shape[::-1], shape[::-1], strict=False)
+        length not in (1, target_length)
+        for length, target_length in zip(leaf.shape[::-1], shape[::-1], strict=False)
     ):
         return _MISFIT
     return _ROWS if leaf.ndim == len(shape) and leaf.shape[0] != 1 else _WHOLE
@@ -281,11 +293,11 @@ def _planned(
     """
     types, full = list(kinds), [role == _FULL for role in roles]
     wanted: list[tuple[np.dtype[Any], ...]] = []
-    for one in instructions:
-        # Smaller results have shapes and axis orders of their own, and numbers make numbers.
-        if not any(full[index] for index in one.operands):
+    for instruction in instructions:
+        # Without a full operand the result has another shape or is a number.
+        if not any(full[index] for index in instruction.operands):
             return None
-        dtypes = _resolved(one, [types[index] for index in one.operands])
+        dtypes = _resolved(instruction, [types[index] for index in instruction.operands])
         if dtypes is None:
             return None
         wanted.append(dtypes)
@@ -296,14 +308,14 @@ def _planned(
     return _assign_arrays(instructions, results, len(kinds) + len(numbers), numbers, into)
 
 
-def _resolved(one: Instruction, types: list[Any]) -> tuple[np.dtype[Any], ...] | None:
+def _resolved(instruction: Instruction, types: list[Any]) -> tuple[np.dtype[Any], ...] | None:
     """Return the dtypes of a ufunc's operands and result; None if no fused kernel computes it."""
-    if one.plain is square and types[0].kind != "f":
+    if instruction.plain is square and types[0].kind != "f":
         return None
     try:
-        dtypes: tuple[np.dtype[Any], ...] = one.ufunc.resolve_dtypes((*types, None))
+        dtypes: tuple[np.dtype[Any], ...] = instruction.ufunc.resolve_dtypes((*types, None))
     except TypeError:
-        # It has none for these; numpy itself says so best.
+        # The ufunc has no loop for these dtypes. The unfused call raises numpy's own error.
         return None
     return dtypes if dtypes[-1].kind in "biufc" else None
 
@@ -319,24 +331,27 @@ def _with_numbers(
     """
     leaves = len(roles)
     pairs = [
-        list(zip(one.operands, dtypes, strict=False))
-        for one, dtypes in zip(instructions, wanted, strict=True)
+        list(zip(instruction.operands, dtypes, strict=False))
+        for instruction, dtypes in zip(instructions, wanted, strict=True)
     ]
     numbers = tuple(
         dict.fromkeys(
-            pair for some in pairs for pair in some if pair[0] < leaves and roles[pair[0]] is _WHOLE
+            pair
+            for operand_pairs in pairs
+            for pair in operand_pairs
+            if pair[0] < leaves and roles[pair[0]] is _WHOLE
         )
     )
-    places = {number: leaves + at for at, number in enumerate(numbers)}
+    indices = {number: leaves + at for at, number in enumerate(numbers)}
 
-    def place(pair: _Number) -> int:
-        return pair[0] + len(numbers) if pair[0] >= leaves else places.get(pair, pair[0])
+    def renumber(pair: _Number) -> int:
+        return pair[0] + len(numbers) if pair[0] >= leaves else indices.get(pair, pair[0])
 
-    moved = [
-        replace(one, operands=tuple(map(place, some)))
-        for one, some in zip(instructions, pairs, strict=True)
+    renumbered = [
+        replace(instruction, operands=tuple(map(renumber, operand_pairs)))
+        for instruction, operand_pairs in zip(instructions, pairs, strict=True)
     ]
-    return moved, numbers
+    return renumbered, numbers
 
 
 def _assign_arrays(
@@ -347,16 +362,18 @@ def _assign_arrays(
     into: int,
 ) -> _Plan:
     """Plan where a fused kernel writes each instruction's result: into an operand, or a buffer."""
-    last = {index: at for at, one in enumerate(instructions) for index in one.operands}
+    last = {
+        index: at for at, instruction in enumerate(instructions) for index in instruction.operands
+    }
     result = leaves
-    # The result's own piece serves as a buffer until its turn; if a leaf has its memory, from
-    # the operator on that uses the leaf last.
+    # The result's piece serves as a buffer until the last operator. If the result overwrites a
+    # leaf, it is free only after the operator that uses the leaf last.
     buffers: list[tuple[int, np.dtype[Any]]] = [(result, types[-1])]
     free, calls = [] if into >= 0 else [result], []
     held: dict[int, int] = {into: result} if into >= 0 else {}
-    for at, one in enumerate(instructions):
-        operands = tuple(held.get(index, index) for index in one.operands)
-        ended = {index for index in one.operands if index in held and last[index] == at}
+    for at, instruction in enumerate(instructions):
+        operands = tuple(held.get(index, index) for index in instruction.operands)
+        ended = {index for index in instruction.operands if index in held and last[index] == at}
         free += [held[index] for index in ended]
         final = at == len(instructions) - 1
         dtype = types[at]
@@ -366,7 +383,7 @@ def _assign_arrays(
             buffers.append((target, dtype))
         held[leaves + at] = target
         first, second = operands if len(operands) == 2 else (*operands, -1)
-        calls.append(_UfuncCall(one.ufunc, first, second, target))
+        calls.append(_UfuncCall(instruction.ufunc, first, second, target))
     return _Plan(tuple(calls), numbers, tuple(buffers[1:]), result, types[-1])
 
 
@@ -383,20 +400,20 @@ def _run(
     leaves: Sequence[Any],
     roles: tuple[str, ...],
     result: _Array,
-    beside: Start | None,
+    start_thread: Start | None,
 ) -> _Array:
     numbers = [_number(leaves[index], dtype) for index, dtype in plan.numbers]
     values: list[Any] = [*leaves, *numbers, result]
     roles = (*roles, *(_WHOLE,) * len(numbers), _FULL)
     if all(
-        np.ndim(one) == 0 or (role is _FULL and one.flags.c_contiguous)
-        for one, role in zip(values, roles, strict=True)
+        np.ndim(array) == 0 or (role is _FULL and array.flags.c_contiguous)
+        for array, role in zip(values, roles, strict=True)
     ):
-        # Nothing to broadcast, and no gaps: the items may as well be one row.
-        values = [one.reshape(-1) if np.ndim(one) else one for one in values]
+        # Nothing is broadcast and all arrays are contiguous: flatten them to one row.
+        values = [array.reshape(-1) if np.ndim(array) else array for array in values]
     whole = values[plan.result]
     cut = {at: values[at] for at, role in enumerate(roles) if role is not _WHOLE}
-    bytes_per_item = sum(one.itemsize for one in cut.values()) + sum(
+    bytes_per_item = sum(array.itemsize for array in cut.values()) + sum(
         dtype.itemsize for _, dtype in plan.buffers
     )
 
@@ -404,12 +421,12 @@ def _run(
         rows = _rows(whole.shape, max(_LEAST_ITEMS, _CACHE_BYTES // bytes_per_item))
         _pieces(plan, values, cut, rows, iter(range(0, len(whole), rows)))
 
-    if beside is None or result.size * len(plan.calls) < _SHARED:
+    if start_thread is None or result.size * len(plan.calls) < _SHARED:
         alone()
         return result
     rows = _rows(whole.shape, max(_LEAST_OF_TWO, whole.size // _COUNT))
     starts = iter(range(0, len(whole), rows))
-    run_in_two_threads(lambda: _pieces(plan, values, cut, rows, starts), beside, alone)
+    run_in_two_threads(lambda: _pieces(plan, values, cut, rows, starts), start_thread, alone)
     return result
 
 
@@ -437,7 +454,7 @@ def _pieces(
             for index, _ in plan.buffers:
                 values[index] = values[index][: shape[0] - start]
         for ufunc, first, second, target in plan.calls:
-            # By position: to look up the name of an argument takes as long as a thousand items.
+            # Positional, since parsing a keyword argument takes as long as a thousand items.
             if second < 0:
                 ufunc(values[first], values[target])
             elif ufunc in MORE_OPERANDS:
@@ -464,12 +481,12 @@ def elides_temporaries() -> bool:
     return not (across * 1.0 - along).flags.c_contiguous
 
 
-def _is_elided(one: Instruction, operand: Any, other: Any) -> bool:
+def _is_elided(instruction: Instruction, operand: Any, other: Any) -> bool:
     """Return whether numpy would overwrite this operand: a fused kernel then must, too."""
     if type(operand) is not np.ndarray or operand.nbytes < _ELIDED_BYTES:
         return False
     kind, dtype = operand.dtype.kind, operand.dtype
-    if kind not in ("fc" if one.plain is operator.truediv else "iufc"):
+    if kind not in ("fc" if instruction.plain is operator.truediv else "iufc"):
         return False
     if type(other) is np.ndarray:
         return other.shape == operand.shape and np.can_cast(other.dtype, dtype)
@@ -486,7 +503,7 @@ def _number(leaf: Any, dtype: np.dtype[Any]) -> Any:
         return leaf
     with np.errstate(all="ignore"):
         number = np.asarray(leaf, dtype)
-    # Of what overflows numpy warns where it is used.
+    # On overflow keep the number: numpy then warns at its use.
     return number if np.isfinite(number) else leaf
 
 
@@ -524,7 +541,7 @@ def _count_of_one(called: Callable[..., int]) -> int:
 def _measured() -> int:
     """Measure the reference count that a fused kernel sees for one variable; -1 if unknown."""
     is_locked: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
-    # From 3.14 on, variables that are only looked at may not count, here or there.
+    # From Python 3.14 on, borrowed references of local variables are not counted.
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 14) or not is_locked():
         return -1
     return _count_of_one(_Counting())
@@ -558,7 +575,7 @@ def run_in_two_threads(work: Work, start: Start, alone: Work | None = None) -> N
     raised: list[BaseException] = []
     ended: SimpleQueue[None] = SimpleQueue()
 
-    def beside() -> None:
+    def help_out() -> None:
         try:
             if probe_arithmetic() == way:
                 with np.errstate(**ways, call=lambda kind, flags: met.append((kind, flags))):
@@ -567,9 +584,9 @@ def run_in_two_threads(work: Work, start: Start, alone: Work | None = None) -> N
             raised.append(error)
 
     try:
-        start(beside, lambda: ended.put(None))
+        start(help_out, lambda: ended.put(None))
     except (RuntimeError, EnvironmentFaultError):
-        # There is no thread, or nothing for it to run on.
+        # No second thread can be started.
         alone()
         return
     try:
@@ -590,5 +607,5 @@ def probe_arithmetic() -> bytes:
     the thread in which it is imported or called.
     """
     with np.errstate(all="ignore"):
-        found: bytes = (_PROBES * _FACTORS).tobytes()
-    return found
+        products: bytes = (_PROBES * _FACTORS).tobytes()
+    return products

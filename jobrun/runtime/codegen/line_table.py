@@ -15,9 +15,9 @@ from types import CodeType
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
 
-# Behind the end of any line, so that a traceback underlines the statement to its end.
+# Beyond the end of any line, so that a traceback underlines the whole statement.
 _FIRST = 10_000
-# Bytes of one instruction, of which the table has one entry each.
+# Bytes of one instruction. The table has one entry for each instruction.
 _INSTRUCTION_BYTES = 2
 
 
@@ -34,10 +34,10 @@ class StepLocation:
     blob: str = ""
 
 
-def locate(made: Iterable[ast.AST], origin: Origin, number: int) -> None:
+def locate(statements: Iterable[ast.AST], origin: Origin, number: int) -> None:
     """Set a step's line and column in its generated ``ast`` nodes, to form the line table."""
     line, column = max(1, origin.line), min(max(0, origin.column - 1), _FIRST)
-    for statement in made:
+    for statement in statements:
         for node in ast.walk(statement):
             if isinstance(node, ast.stmt | ast.expr | ast.excepthandler | ast.keyword) and not (
                 hasattr(node, "lineno")
@@ -52,19 +52,19 @@ def location_number(statement: ast.stmt) -> int | None:
     return end - _FIRST if end is not None and end >= _FIRST else None
 
 
-def find_location(code: CodeType, offset: int, places: tuple[StepLocation, ...]) -> StepLocation:
+def find_location(code: CodeType, offset: int, locations: tuple[StepLocation, ...]) -> StepLocation:
     """Look up in the line table which step of the spec an instruction of generated code is from.
 
     Args:
         code: Code whose statements were given their places by ``locate``.
         offset: Negative before the first instruction.
-        places: At least one: what the numbers index.
+        locations: At least one: what the numbers index.
     """
     line, _, _, number = next(
         islice(code.co_positions(), max(0, offset) // _INSTRUCTION_BYTES, None),
         (None, None, None, None),
     )
     if number is not None:
-        return places[number - _FIRST] if number >= _FIRST else places[0]
-    # Run with -X no_debug_ranges, Python keeps no columns: the line has to do.
-    return next((one for one in places if one.origin.line == line), places[0])
+        return locations[number - _FIRST] if number >= _FIRST else locations[0]
+    # With -X no_debug_ranges Python stores no columns: search by line.
+    return next((location for location in locations if location.origin.line == line), locations[0])

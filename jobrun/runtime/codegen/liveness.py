@@ -64,18 +64,18 @@ def access_finder() -> AccessFinder:
 
 def collect_usage(steps: Steps) -> Usage:
     """Collect the names that a block's steps read, change and bind, to compute their liveness."""
-    found, look = Usage(), access_finder()
+    usage, look = Usage(), access_finder()
     for step in walk(steps):
         access = look.of_step(step)
-        found.used.update(access.reads, access.binds, access.atomic, access.deletes)
-        found.changed.update(access.changes, access.atomic)
-        found.bound.update(access.binds, access.deletes)
+        usage.used.update(access.reads, access.binds, access.atomic, access.deletes)
+        usage.changed.update(access.changes, access.atomic)
+        usage.bound.update(access.binds, access.deletes)
         if isinstance(step, Net):
-            # What is swapped changes hands: who changes one name, changes what had the other.
-            found.changed.update(*map(permuted_names, step.ops))
+            # After a swap, a change through one name changes the array that the other name held.
+            usage.changed.update(*map(permuted_names, step.ops))
         for expr in _all_expressions(step):
-            found.changed.update(changed_views(expr))
-    return found
+            usage.changed.update(changed_views(expr))
+    return usage
 
 
 def names_bound_first(steps: Steps) -> set[str]:
@@ -97,11 +97,11 @@ def names_bound_first(steps: Steps) -> set[str]:
 
 def collect_expression_usage(exprs: Iterable[Expr]) -> Usage:
     """Collect the names that expressions read and change, to compute their liveness."""
-    found, look = Usage(), access_finder()
+    usage, look = Usage(), access_finder()
     access = look.of_expr(*exprs)
-    found.used.update(access.reads, access.atomic)
-    found.changed.update(access.changes, access.atomic)
-    return found
+    usage.used.update(access.reads, access.atomic)
+    usage.changed.update(access.changes, access.atomic)
+    return usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class GroupUsage:
     def __init__(self, group: TaskGroup, meter: Instrumenter | None = None) -> None:
         self._meter = meter
         self._tasks = {task.full_name: _task_usage(task) for task in group.tasks}
-        # By node: how many tasks and reports use a name, and what anyone changes in place.
+        # By node: how many tasks and reports use each name, and the names changed in place.
         self._users: dict[str, Counter[str]] = {}
         self._changed: dict[str, set[str]] = {}
         self._is_hogwild = any(task.hogwild for task in group.tasks)
@@ -173,13 +173,13 @@ class GroupUsage:
         """Return which live blobs of a node its tasks, setup or reports change in place."""
         return frozenset(self._changed.get(node, ()))
 
-    def task_block(self, task: Task, block: Steps, beside: Iterable[Steps] = ()) -> BlockNames:
+    def task_block(self, task: Task, block: Steps, concurrent: Iterable[Steps] = ()) -> BlockNames:
         """Return which names in a task's block are live after it, or used by other code.
 
         Args:
             task: The task.
             block: The block's steps, one of the task's own tuples.
-            beside: Blocks of the task that run at the same time.
+            concurrent: Blocks of the task that run at the same time.
         """
         scopes = dict(task.scopes)
         whole = self._tasks[task.full_name]
@@ -187,22 +187,22 @@ class GroupUsage:
         users = self._users[task.node]
         shared = {name for name in outer if users[name] > 1}
         meanwhile = set(self._by_reports.get(task.node, ()))
-        for steps in beside:
-            found = collect_usage(steps)
-            shared |= found.used
-            meanwhile |= found.changed
+        for steps in concurrent:
+            usage = collect_usage(steps)
+            shared |= usage.used
+            meanwhile |= usage.changed
         if task.instances > 1:
-            own = collect_usage(block).used
-            shared |= {n for n in own if scopes.get(n, Scope.TASK) is not Scope.INSTANCE}
-        elsewhere = collect_expression_usage(one.value for one in task.outputs).used
+            used_here = collect_usage(block).used
+            shared |= {n for n in used_here if scopes.get(n, Scope.TASK) is not Scope.INSTANCE}
+        elsewhere = collect_expression_usage(output.value for output in task.outputs).used
         for steps in _without(block, _blocks(task)):
             elsewhere |= collect_usage(steps).used
         carried = _carried(task)
-        # Of the node's names only those of the task: there may be as many as there are tasks.
+        # Only the task's names: the node may have a number of names in proportion to its tasks.
         touched = whole.used | whole.changed | scopes.keys()
         changed = whole.changed | (touched & self._changed[task.node])
         # Races are faults, except those of ``hogwild`` tasks, and of reports, which only read.
-        is_report = any(block is one.steps for one in task.reports)
+        is_report = any(block is report.steps for report in task.reports)
         return BlockNames(
             scopes,
             frozenset(shared),
@@ -217,12 +217,12 @@ class GroupUsage:
 
     def node_block(self, part: NodeSetup | NodeReport, block: Steps) -> BlockNames:
         """Return the liveness of names in a node's setup or report: all outlive the block."""
-        found = collect_usage(block)
-        changed = found.changed | self._changed.get(part.node, set())
+        usage = collect_usage(block)
+        changed = usage.changed | self._changed.get(part.node, set())
         return BlockNames(
             dict(part.scopes),
-            frozenset(found.used),
-            frozenset(found.used),
+            frozenset(usage.used),
+            frozenset(usage.used),
             frozenset(changed),
             self._meter,
             apart=_by_path(part.apart),
@@ -231,10 +231,10 @@ class GroupUsage:
 
 
 def _by_path(apart: Apart) -> dict[str, tuple[tuple[str, str], ...]]:
-    found: dict[str, list[tuple[str, str]]] = {}
+    pairs_by_path: dict[str, list[tuple[str, str]]] = {}
     for path, first, second in apart:
-        found.setdefault(path, []).append((first, second))
-    return {path: tuple(pairs) for path, pairs in found.items()}
+        pairs_by_path.setdefault(path, []).append((first, second))
+    return {path: tuple(pairs) for path, pairs in pairs_by_path.items()}
 
 
 def _without(block: Steps, blocks: Iterable[Steps]) -> Iterator[Steps]:
@@ -258,22 +258,22 @@ def _blocks(task: Task) -> Iterator[Steps]:
 
 def _carried(task: Task) -> set[str]:
     """Collect names that a task receives or sends in records, which are live beyond its blocks."""
-    names = {name for one in task.write for name in one.names}
+    names = {name for write in task.write for name in write.names}
     return names.union(record_fields(task.read))
 
 
 def _task_usage(task: Task) -> Usage:
-    found = collect_expression_usage(one.value for one in task.outputs)
-    found.used |= _carried(task)
+    usage = collect_expression_usage(output.value for output in task.outputs)
+    usage.used |= _carried(task)
     for steps in _blocks(task):
-        found.add(collect_usage(steps))
-    return found
+        usage.add(collect_usage(steps))
+    return usage
 
 
-def _outer_part(found: Usage, scopes: Scopes) -> Usage:
+def _outer_part(usage: Usage, scopes: Scopes) -> Usage:
     """Select, of the names that a task uses, blobs of its group or node: live after the task."""
     outer = {name for name, scope in scopes if scope in {Scope.GROUP, Scope.NODE}}
-    return Usage(found.used & outer, found.changed & outer)
+    return Usage(usage.used & outer, usage.changed & outer)
 
 
 def _all_expressions(step: Step) -> Iterator[Expr]:
@@ -288,12 +288,12 @@ def changed_views(expr: Expr) -> set[str]:
     """Collect, for liveness, blobs that an operator changes through a view: ``add_at(M[0])``."""
     if not isinstance(expr, Call) or expr.function not in OPERATORS:
         return set()
-    found: set[str] = set()
+    names: set[str] = set()
     for position in OPERATORS[expr.function].mutates:
         if position < len(expr.args):
             views = aliased_leaves(expr.args[position])
-            found |= {leaf.name for leaf in views if isinstance(leaf, Name)}
-    return found
+            names |= {leaf.name for leaf in views if isinstance(leaf, Name)}
+    return names
 
 
 def add_moved_names(task: Task, names: BlockNames) -> BlockNames:
@@ -301,8 +301,8 @@ def add_moved_names(task: Task, names: BlockNames) -> BlockNames:
 
     They count as changed, so that no other name of the body shares memory with them.
     """
-    given = find_moved_names(task, names)
-    return replace(names, changed=names.changed | given) if given else names
+    moved = find_moved_names(task, names)
+    return replace(names, changed=names.changed | moved) if moved else names
 
 
 def find_moved_names(task: Task, names: BlockNames) -> frozenset[str]:
@@ -311,21 +311,21 @@ def find_moved_names(task: Task, names: BlockNames) -> frozenset[str]:
     A name that only the body knows has certainly got another value there before the body looks
     at it again: that nothing is read before it is made, the compiler has proven.
     """
-    sent = Counter(name for one in task.write for name in one.names)
+    sent = Counter(name for write in task.write for name in write.names)
     if not sent:
         return frozenset()
-    own = {Scope.INSTANCE} if task.instances > 1 else {Scope.INSTANCE, Scope.TASK}
-    seen = _seen_beside(task)
+    private_scopes = {Scope.INSTANCE} if task.instances > 1 else {Scope.INSTANCE, Scope.TASK}
+    seen = _read_outside_body(task)
     return frozenset(
         name
         for name, count in sent.items()
-        if count == 1 and name not in seen and names.scope(name) in own
+        if count == 1 and name not in seen and names.scope(name) in private_scopes
     )
 
 
-def _seen_beside(task: Task) -> set[str]:
+def _read_outside_body(task: Task) -> set[str]:
     """Collect names live outside a task's body: read by its outputs, setup and reports."""
-    seen = set(collect_expression_usage(one.value for one in task.outputs).used)
+    seen = set(collect_expression_usage(output.value for output in task.outputs).used)
     for nets in (*task.setup, *task.instance_setup):
         seen |= collect_usage(nets.init).used | collect_usage(nets.exit).used
     for report in task.reports:
@@ -335,17 +335,17 @@ def _seen_beside(task: Task) -> set[str]:
 
 def find_opaque_names(group: TaskGroup) -> dict[str, frozenset[str]]:
     """Find names that always count as live, as callables or ``hogwild`` tasks may change them."""
-    blocks = [(one.node, steps) for one in group.setup for steps in _net_blocks(one.nets)]
-    blocks += [(one.node, one.report.steps) for one in group.reports]
+    blocks = [(setup.node, steps) for setup in group.setup for steps in _net_blocks(setup.nets)]
+    blocks += [(node_report.node, node_report.report.steps) for node_report in group.reports]
     blocks += [(task.node, steps) for task in group.tasks for steps in _blocks(task)]
-    found: dict[str, set[str]] = {}
+    opaque: dict[str, set[str]] = {}
     for node, steps in blocks:
-        found.setdefault(node, set()).update(_handed_out(steps))
+        opaque.setdefault(node, set()).update(_handed_out(steps))
     for task in group.tasks:
         if task.hogwild:
             for steps in _blocks(task):
-                found[task.node].update(collect_usage(steps).changed)
-    return {node: frozenset(names) for node, names in found.items()}
+                opaque[task.node].update(collect_usage(steps).changed)
+    return {node: frozenset(names) for node, names in opaque.items()}
 
 
 def _handed_out(steps: Steps) -> Iterator[str]:

@@ -78,11 +78,11 @@ class Instrumenter(Protocol):
     ) -> list[ast.stmt]:
         """Add reads of the clock to generated statements, as every step meter must."""
 
-    def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
+    def merge_times(self, reporter: str, times: Sequence[BlockTime]) -> None:
         """Add the step times that another process measured, as every step meter must.
 
         Args:
-            teller: No two processes of an invocation have the same.
+            reporter: No two processes of an invocation have the same.
             times: As ``Meter.take_times`` returns them there.
         """
 

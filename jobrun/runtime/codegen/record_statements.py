@@ -65,7 +65,7 @@ class RecordAccess:
     @property
     def names(self) -> frozenset[str]:
         """Return the blobs that a generated record loop gets from records or sends."""
-        return frozenset(self.fields).union(*(one.names for one in self.sent))
+        return frozenset(self.fields).union(*(send.names for send in self.sent))
 
 
 def build_skip(access: RecordAccess) -> list[ast.stmt]:
@@ -76,7 +76,7 @@ def build_skip(access: RecordAccess) -> list[ast.stmt]:
 def build_record_loop(
     statements: StatementBuilder,
     access: RecordAccess,
-    places: list[StepLocation],
+    locations: list[StepLocation],
     body: list[ast.stmt],
     passing: Collection[str],
 ) -> list[ast.stmt]:
@@ -85,26 +85,30 @@ def build_record_loop(
     Args:
         statements: What knows the variables.
         access: What the records bind and send.
-        places: Those of the code; the ends of the loop are added.
+        locations: Those of the code; the ends of the loop are added.
         body: The statements for one record.
         passing: Names that live in variables alone, from their binding until they are sent.
     """
     puts = [f"put{number}" for number in range(len(access.sent))]
     sends = [
-        _send(statements, one, put, passing) for one, put in zip(access.sent, puts, strict=True)
+        _send(statements, send, put, passing) for send, put in zip(access.sent, puts, strict=True)
     ]
-    for made, one in zip(sends, access.sent, strict=True):
-        places.append(one.location)
-        locate([made], one.location.origin, len(places) - 1)
+    for statement, send in zip(sends, access.sent, strict=True):
+        locations.append(send.location)
+        locate([statement], send.location.origin, len(locations) - 1)
     fields = ast.Tuple([_field(statements, name) for name in access.fields], ast.Store())
     head = ast.Tuple([store(_NUMBER), fields], ast.Store())
-    gone = sorted({name for one in access.sent for name in one.names if name in passing})
-    after = [ast.Delete([ast.Name(statements.private[name], ast.Del()) for name in gone])]
+    sent_names = sorted({name for send in access.sent for name in send.names if name in passing})
+    after = [ast.Delete([ast.Name(statements.private[name], ast.Del()) for name in sent_names])]
     loop = ast.For(
-        head, load(RECORDS), [*body, *_leave_unless(sends), *(after if gone else [])], [], None
+        head,
+        load(RECORDS),
+        [*body, *_leave_unless(sends), *(after if sent_names else [])],
+        [],
+        None,
     )
-    places.append(access.location)
-    locate([loop], access.location.origin, len(places) - 1)
+    locations.append(access.location)
+    locate([loop], access.location.origin, len(locations) - 1)
     taken = ast.Assign([ast.Tuple([store(put) for put in puts], ast.Store())], load(PUTS))
     return [taken, loop] if puts else [loop]
 
@@ -173,7 +177,7 @@ def take_moved(blobs: Blobs, name: str) -> Value:
     """
     value = blobs[name]
     if type(value) is np.ndarray and value.base is None:
-        # Not even a later fault can make two tasks see one array.
+        # Deleted at once, so that even after an error no two tasks share the array.
         del blobs[name]
         return value
     return detach(value, name)
@@ -183,8 +187,8 @@ def _leave_unless(sends: list[ast.expr]) -> list[ast.stmt]:
     """Generate statements that send a record, and end the record loop if no queue has readers."""
     if not sends:
         return []
-    # To all of them, even if one has no readers any more.
+    # ``|`` does not short-circuit: the record is sent to all queues, even if one has no readers.
     is_wanted = sends[0]
-    for one in sends[1:]:
-        is_wanted = ast.BinOp(is_wanted, ast.BitOr(), one)
+    for send in sends[1:]:
+        is_wanted = ast.BinOp(is_wanted, ast.BitOr(), send)
     return [ast.If(ast.UnaryOp(ast.Not(), is_wanted), [ast.Break()], [])]

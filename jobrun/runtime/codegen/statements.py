@@ -34,9 +34,9 @@ from jobrun.runtime.codegen.alias_analysis import (
     may_join_lists,
 )
 from jobrun.runtime.codegen.copy_elision import (
-    NO_MOVES,
+    NO_MOVE_PLAN,
     NO_VIEWS,
-    Moves,
+    MovePlan,
     Site,
     Views,
     is_never_changed,
@@ -85,43 +85,43 @@ class StatementBuilder:
         self,
         names: BlockNames,
         private: Iterable[str],
-        moves: Moves = NO_MOVES,
+        move_plan: MovePlan = NO_MOVE_PLAN,
         views: Views = NO_VIEWS,
         *,
         handed: Collection[str] = (),
         in_exit: bool = False,
     ) -> None:
         self._names = names
-        self._moves = moves
+        self._moves = move_plan
         self._views = views
         self._in_exit = in_exit
         self.globals = Globals()
         self.expressions = ExpressionBuilder(self.globals, self._read)
         # Variables are numbered: a blob's name may be a Python keyword.
         self.private = {name: f"b{number}" for number, name in enumerate(sorted(private))}
-        # Those that no function outside of the code sees.
+        # Names that no function outside of the code sees.
         self.shareable = self.private.keys() - set(handed)
         self.levels: set[str] = set()
-        # By ``id`` of an assignment the variable of what its blob held before the code began.
+        # Maps the ``id`` of an assignment to the variable with its blob's previous value.
         self.spares: dict[int, str] = {}
         self._prelude: list[ast.stmt] = []
         self._loaded: dict[Expr, str] = {}
         self._temporaries = 0
         # Variables that hold a value of a workspace beyond the statement that has read it.
         self.scratch: set[str] = set()
-        # Whether operands may be of any kind, so that they are checked before an operator.
+        # Whether operands may have any type, so that they are checked before an operator.
         self.checked = True
-        # Names that passes of the present outermost loop bind; None outside of loops. Others have
-        # one value in each pass; of those that are looked at before the loop, the variables that
-        # say whether their parts need no check.
+        # Names that the current outermost loop binds; None outside of loops. Other names are
+        # constant in the loop: ``viewable`` maps those checked before the loop to the flag that
+        # says that their slices need no check.
         self.rebound: Collection[str] | None = None
         self.viewable: dict[str, str] = {}
 
     def of(self, op: Op) -> list[ast.stmt]:
         """Generate the Python statements of one operator: an assignment or a deletion."""
-        made = self._of(op)
-        ended = [self.private[name] for name in self._moves.ends.get(id(op), ())]
-        return [*made, _build_deletion(ended)] if ended else made
+        body = self._of(op)
+        ended = [self.private[name] for name in self._moves.last_used.get(id(op), ())]
+        return [*body, _build_deletion(ended)] if ended else body
 
     def _of(self, op: Op) -> list[ast.stmt]:
         match op:
@@ -139,15 +139,15 @@ class StatementBuilder:
     def statement(self, make: Callable[[], list[ast.stmt]]) -> list[ast.stmt]:
         """Generate an assignment's statements, after those that read the blobs it needs."""
         self._prelude, self._loaded = [], {}
-        made = make()
-        return self._prelude + made
+        body = make()
+        return self._prelude + body
 
     def _with_temporaries(self, make: Callable[[], list[ast.stmt]]) -> list[ast.stmt]:
         """Generate an assignment's Python statements, with variables that hold temporary arrays."""
         self.expressions.held, self.expressions.choices = [], []
-        made = self.statement(make)
+        body = self.statement(make)
         self.expressions.held = None
-        return made
+        return body
 
     def level(self, name: str) -> str:
         """Return the variable by which generated statements access the dict in which a blob is."""
@@ -209,12 +209,12 @@ class StatementBuilder:
         gaps = self._views.gaps.get(site)
         if gaps is None:
             return self._helper(coercion.as_own_value, value, *sources)
-        made = self._helper(coercion.as_view if gaps else coercion.as_dense_view, value, *sources)
+        copied = self._helper(coercion.as_view if gaps else coercion.as_dense_view, value, *sources)
         if gaps and self._is_steady(name := part_of_array(expr)):
             number = len(self.viewable)
             flag = self.viewable.setdefault(self.private[name], f"w{number}")
-            return ast.IfExp(load(flag), value, made)
-        return made
+            return ast.IfExp(load(flag), value, copied)
+        return copied
 
     def _is_steady(self, name: str) -> bool:
         """Return whether no statement of the enclosing loop binds a name: it keeps its value."""
@@ -223,13 +223,13 @@ class StatementBuilder:
     def look_ahead(self) -> list[ast.stmt]:
         """Generate statements before a loop that test which arrays need no copy when sliced."""
         unbound = self.globals.bind(UnboundLocalError, "Unbound")
-        made: list[ast.stmt] = []
+        body: list[ast.stmt] = []
         for variable, flag in self.viewable.items():
             look = assign(flag, self._helper(coercion.is_viewable, load(variable)))
-            # What has no value yet is refused by the step that reads it.
+            # A blob without a value is refused by the step that reads it.
             missing = ast.ExceptHandler(unbound, None, [assign(flag, ast.Constant(False))])
-            made.append(ast.Try([look], [missing], [], []))
-        return made
+            body.append(ast.Try([look], [missing], [], []))
+        return body
 
     def _sources(self, expr: Expr) -> list[ast.expr]:
         # dict: each source once, in order.
@@ -247,15 +247,15 @@ class StatementBuilder:
             return [self._put(target, self.expressions.of(value), value)]
         spare = self.spares.get(id(op), "")
         if target.name in self.private:
-            made = self.expressions.value_of(target.name, value, spare)
+            built = self.expressions.value_of(target.name, value, spare)
         else:
-            made = self.expressions.of(value)
-        if isinstance(made, ast.IfExp) and made in self.expressions.choices:
-            # What is computed of an array of float64 needs no check.
-            made.orelse = self._checked(op, target.name, made.orelse)
-            bound = [self.bind(target.name, made)]
+            built = self.expressions.of(value)
+        if isinstance(built, ast.IfExp) and built in self.expressions.choices:
+            # A result computed from a float64 array needs no check.
+            built.orelse = self._checked(op, target.name, built.orelse)
+            bound = [self.bind(target.name, built)]
         else:
-            bound = self._bind_checked(op, target.name, made)
+            bound = self._bind_checked(op, target.name, built)
         return [*bound, assign(spare, ast.Constant(None))] if spare else bound
 
     def _bind_checked(self, op: Assign, target: str, plain: ast.expr) -> list[ast.stmt]:
@@ -263,27 +263,27 @@ class StatementBuilder:
 
         A float or array needs no check.
         """
-        made = self._checked(op, target, plain)
-        if not isinstance(made, ast.Call) or made is plain or not is_fresh(op.value):
-            return [self.bind(target, made)]
+        built = self._checked(op, target, plain)
+        if not isinstance(built, ast.Call) or built is plain or not is_fresh(op.value):
+            return [self.bind(target, built)]
         checked = self._checked(op, target, load("u0"))
         chosen = ast.IfExp(self._is_float_or_array("u0"), load("u0"), checked)
         return [assign("u0", plain), self.bind(target, chosen), _build_deletion(["u0"])]
 
     def _checked(self, op: Assign, target: str, plain: ast.expr) -> ast.expr:
         """Generate calls around an assignment's value that refuse huge integers and copy arrays."""
-        value, made = op.value, plain
+        value, checked = op.value, plain
         if self.checked and _multiplies(value):
-            made = self._helper(coercion.require_bounded, made)
+            checked = self._helper(coercion.require_bounded, checked)
         if id(op) not in self._moves.ops:
-            made = self._own(made, value, target, (id(op), 0))
-        if made is plain or not isinstance(plain, ast.BinOp) or not is_fresh(value):
-            return made
-        left, right = plain.left, plain.right
-        if not (isinstance(left, ast.Name) and isinstance(right, ast.Name | ast.Constant)):
-            return made
-        again = ast.BinOp(load(left.id), plain.op, right)
-        return ast.IfExp(self._is_float_or_array(left.id), again, made)
+            checked = self._own(checked, value, target, (id(op), 0))
+        if checked is plain or not isinstance(plain, ast.BinOp) or not is_fresh(value):
+            return checked
+        lhs, rhs = plain.left, plain.right
+        if not (isinstance(lhs, ast.Name) and isinstance(rhs, ast.Name | ast.Constant)):
+            return checked
+        again = ast.BinOp(load(lhs.id), plain.op, rhs)
+        return ast.IfExp(self._is_float_or_array(lhs.id), again, checked)
 
     def _unpack(self, op: Assign) -> list[ast.stmt]:
         """Generate the statements of an unpacking assignment: evaluate all, then bind."""
@@ -291,22 +291,22 @@ class StatementBuilder:
         parts = op.value.items if isinstance(op.value, Sequence) else ()
         if len(parts) == len(op.targets):
             pairs = zip(variables, parts, strict=True)
-            made = [assign(variable, self._part(part)) for variable, part in pairs]
+            body = [assign(variable, self._part(part)) for variable, part in pairs]
         else:
-            left = ast.Tuple([store(variable) for variable in variables], ast.Store())
-            made = [ast.Assign([left], self.expressions.of(op.value))]
+            target_tuple = ast.Tuple([store(variable) for variable in variables], ast.Store())
+            body = [ast.Assign([target_tuple], self.expressions.of(op.value))]
         if id(op) not in self._moves.ops:
-            made += self._own_each(op, variables, parts)
+            body += self._own_each(op, variables, parts)
         for target, variable in zip(op.targets, variables, strict=True):
             if isinstance(target, NameTarget):
-                made.append(self.bind(target.name, load(variable)))
+                body.append(self.bind(target.name, load(variable)))
             else:
-                made.append(self._put(target, load(variable), op.value))
-        return [*made, _build_deletion(variables)]
+                body.append(self._put(target, load(variable), op.value))
+        return [*body, _build_deletion(variables)]
 
     def _part(self, part: Expr) -> ast.expr:
-        made = self.expressions.of(part)
-        return self._helper(coercion.require_bounded, made) if _multiplies(part) else made
+        built = self.expressions.of(part)
+        return self._helper(coercion.require_bounded, built) if _multiplies(part) else built
 
     def _own_each(
         self, op: Assign, variables: list[str], parts: tuple[Expr, ...]
@@ -317,7 +317,7 @@ class StatementBuilder:
             if len(parts) == len(variables):
                 owned = self._own(load(variable), parts[number], target.name, (id(op), number))
             else:
-                # A part of any value may be a view of what the value shares.
+                # A part of any value may be a view of memory that the value shares.
                 owned = self._copied(load(variable), op.value, (id(op), number))
             if not isinstance(owned, ast.Name):
                 yield assign(variable, owned)
@@ -342,8 +342,8 @@ class StatementBuilder:
         name = op.target.name
         if name in self.private:
             return self._change(self.private[name], op, value)
-        # An array is changed where it lives. Storing it again could undo another task's
-        # binding of the name in between.
+        # An array is changed in place and not stored again: that could undo another task's
+        # assignment to the name in between.
         old = self._read(Name(name))
         changed = self.bind(name, load("u0"))
         self.scratch.add("u0")
@@ -358,7 +358,7 @@ class StatementBuilder:
         at = self._item(target)
         kind = call(self.globals.bind(type, "type"), at.value)
         is_array = ast.Compare(kind, [ast.Is()], [self.globals.bind(np.ndarray, "ndarray")])
-        # A slice is valid in brackets only; containers other than arrays take none here.
+        # A slice cannot be passed as an argument, and containers other than arrays accept none.
         index = ast.Constant(None) if _has_slice(at.slice) else at.slice
         change = self.globals.bind(_CHANGES[op.operator], "change")
         return ast.If(
@@ -385,15 +385,15 @@ class StatementBuilder:
                 _build_deletion(["u1"]),
             ]
             value = self._helper(coercion.require_bounded, value)
-        made: list[ast.stmt] = [ast.AugAssign(store(variable), _kind(op), value)]
+        body: list[ast.stmt] = [ast.AugAssign(store(variable), _kind(op), value)]
         if may_join_lists(changed):
-            # A list would take up what is in another blob; a tuple that grows is another one.
+            # ``+=`` would put items of another blob into a list. A tuple is replaced, not changed.
             old = ast.Expr(self._helper(coercion.as_operand, load(variable)))
-            made = [old, *made, assign(variable, self._helper(coercion.as_operand, load(variable)))]
+            body = [old, *body, assign(variable, self._helper(coercion.as_operand, load(variable)))]
         if _multiplies(changed):
-            made.append(ast.Expr(self._helper(coercion.require_bounded, load(variable))))
-        if len(made) > 1:
-            return [ast.If(self._is_float_or_array(variable), quick, made)]
+            body.append(ast.Expr(self._helper(coercion.require_bounded, load(variable))))
+        if len(body) > 1:
+            return [ast.If(self._is_float_or_array(variable), quick, body)]
         return quick
 
     def _is_float_or_array(self, variable: str) -> ast.expr:
@@ -404,8 +404,8 @@ class StatementBuilder:
         """
 
         def is_of(kind: type) -> ast.expr:
-            own = call(self.globals.bind(type, "type"), load(variable))
-            return ast.Compare(own, [ast.Is()], [self.globals.bind(kind, kind.__name__)])
+            class_of = call(self.globals.bind(type, "type"), load(variable))
+            return ast.Compare(class_of, [ast.Is()], [self.globals.bind(kind, kind.__name__)])
 
         return ast.BoolOp(ast.Or(), [is_of(float), is_of(np.ndarray)])
 
@@ -427,19 +427,19 @@ def load_variables(
         names: Blobs with variables.
         again: The variables may hold something.
     """
-    found: list[ast.stmt] = []
+    body: list[ast.stmt] = []
     for name in sorted(names):
         workspace, key = statements.workspace(name), ast.Constant(name)
         variable = statements.private[name]
         is_there = ast.Compare(key, [ast.In()], [workspace])
         get = assign(variable, item(workspace, key, ast.Load()))
-        # Bound first: Python does not delete what is not there.
+        # Bind the variable first: ``del`` fails for an unbound one.
         lose: list[ast.stmt] = [
             assign(variable, ast.Constant(None)),
             ast.Delete([ast.Name(variable, ast.Del())]),
         ]
-        found.append(ast.If(is_there, [get], lose if again else []))
-    return found
+        body.append(ast.If(is_there, [get], lose if again else []))
+    return body
 
 
 def lose_refused(statements: StatementBuilder, names: Collection[str]) -> list[ast.stmt]:
@@ -449,7 +449,7 @@ def lose_refused(statements: StatementBuilder, names: Collection[str]) -> list[a
         statements: What knows the variables.
         names: Blobs with variables that the call does not bind.
     """
-    found: list[ast.stmt] = []
+    body: list[ast.stmt] = []
     for name in sorted(names):
         workspace, variable = statements.workspace(name), statements.private[name]
         is_refused = ast.Attribute(workspace, "is_refused", ast.Load())
@@ -457,8 +457,8 @@ def lose_refused(statements: StatementBuilder, names: Collection[str]) -> list[a
         lose = ast.If(test, [ast.Delete([ast.Name(variable, ast.Del())])], [])
         unbound = statements.globals.bind(UnboundLocalError, "Unbound")
         handler = ast.ExceptHandler(unbound, None, [ast.Pass()])
-        found.append(ast.Try([lose], [handler], [], []))
-    return [ast.If(load("f.run.snapshots.kept"), found, [])] if found else []
+        body.append(ast.Try([lose], [handler], [], []))
+    return [ast.If(load("f.run.snapshots.kept"), body, [])] if body else []
 
 
 def release_workspaces(statements: StatementBuilder, names: Collection[str]) -> list[ast.stmt]:
@@ -470,10 +470,10 @@ def release_workspaces(statements: StatementBuilder, names: Collection[str]) -> 
     for name in sorted(names):
         levels.setdefault(statements.level(name), []).append(name)
     takes: list[ast.stmt] = [
-        ast.Expr(call(load("f.take"), load(level), *map(ast.Constant, found)))
-        for level, found in levels.items()
+        ast.Expr(call(load("f.take"), load(level), *map(ast.Constant, names_of_level)))
+        for level, names_of_level in levels.items()
     ]
-    # Where other tasks may read them, there is nothing to drop, record for record.
+    # If other tasks may read the blobs, they must stay in the workspace.
     return [ast.If(load("f.run.is_alone"), takes, [])] if takes else []
 
 
@@ -541,30 +541,36 @@ def own_views(
         at_end: The names, each with those that may hold the same array.
     """
 
-    def place(name: str) -> list[ast.expr]:
+    def workspace_and_name(name: str) -> list[ast.expr]:
         return [statements.workspace(name), ast.Constant(name)]
 
-    own = statements.globals.bind(coercion.own_at_end, "own")
+    own_at_end = statements.globals.bind(coercion.own_at_end, "own")
     return [
-        ast.Expr(call(own, *place(name), *(ast.Tuple(place(one), ast.Load()) for one in others)))
+        ast.Expr(
+            call(
+                own_at_end,
+                *workspace_and_name(name),
+                *(ast.Tuple(workspace_and_name(other), ast.Load()) for other in others),
+            )
+        )
         for name, others in at_end.items()
     ]
 
 
 def _has_slice(index: ast.expr) -> bool:
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    return any(isinstance(one, ast.Slice) for one in parts)
+    return any(isinstance(part, ast.Slice) for part in parts)
 
 
 def _multiplies(expr: Expr) -> bool:
     """Return whether a net's statement has ``*`` or ``**``, which may make huge integers."""
     return any(
-        isinstance(one, Binary)
+        isinstance(part, Binary)
         and (
-            one.operator == "**"
-            or (one.operator == "*" and not {type(one.left), type(one.right)} & {Const})
+            part.operator == "**"
+            or (part.operator == "*" and not {type(part.left), type(part.right)} & {Const})
         )
-        for one in walk_expr(expr)
+        for part in walk_expr(expr)
     )
 
 

@@ -24,10 +24,10 @@ from jobrun.runtime.codegen.meter_protocol import BlockTime, Owner, Span, StepTi
 from jobrun.runtime.context.cancel import PASSES
 from jobrun.runtime.context.frame import Frame
 
-# So many runs of blocks get a bar of their own in a trace; further ones only count.
+# A trace draws a bar for at most this many runs of blocks. Further runs are only counted.
 SPANS = 20_000
 
-# One chunk of passes in so many, or one pass in so many, is looked into.
+# One of this many chunks of passes, or one of this many passes, is timed step by step.
 SAMPLED = 32
 _CLOCK, _LAST, _NOW = "_meter_clock", "_meter_last", "_meter_now"
 _SECONDS, _CALLS, _TIMERS = "_meter_seconds", "_meter_calls", "_meter_timers"
@@ -52,7 +52,7 @@ class StepTimers:
         self.owner = owner
         self.seconds = [0.0] * (2 * places)
         self.calls = [0] * (2 * places)
-        # By loop: chunks so far, passes not looked into, their time, and that of cut ones.
+        # By loop: chunks so far, passes not timed by step, their seconds, and seconds of cut ones.
         self._turns = [0] * loops
         self._passes = [0] * loops
         self._spent = [0.0] * loops
@@ -111,32 +111,32 @@ class StepTimers:
             self._spent[loop] += now - last
         return now
 
-    def is_counted(self, loop: int, place: int, one: int) -> bool:
+    def is_counted(self, loop: int, head: int, step: int) -> bool:
         """Return whether a step ran once per pass of a loop that the step meter times in part."""
         half = len(self.calls) // 2
         if not (self._passes[loop] or self._unfinished[loop]):
             return True
-        once = self.calls[half + one] == self.calls[half + place]
+        once = self.calls[half + step] == self.calls[half + head]
         return once and not self._unfinished[loop]
 
-    def scale(self, loop: int, place: int, inside: frozenset[int], read_s: float) -> _Scaled:
+    def scale(self, loop: int, head: int, inside: frozenset[int], read_s: float) -> _Scaled:
         """Scale times that the step meter took in some passes of a loop up to all its passes."""
         half = len(self.calls) // 2
-        seen = self.calls[half + place]
-        own = {
-            one: max(0.0, self.seconds[half + one] - read_s * self.calls[half + one])
-            for one in (place, *inside)
+        timed_passes = self.calls[half + head]
+        measured_s = {
+            step: max(0.0, self.seconds[half + step] - read_s * self.calls[half + step])
+            for step in (head, *inside)
         }
-        known = sum(own.values())
-        passes = float(seen + self._passes[loop])
+        known_s = sum(measured_s.values())
+        passes = float(timed_passes + self._passes[loop])
         plain_s = self._spent[loop] + self._unfinished[loop]
         if self._unfinished[loop]:
-            timed_s = self._spent[loop] or known
-            timed = self._passes[loop] or seen
+            timed_s = self._spent[loop] or known_s
+            timed = self._passes[loop] or timed_passes
             passes += timed * self._unfinished[loop] / timed_s if timed_s > 0 else 0
-        times = passes / seen if seen else 0.0
-        longer = (known + plain_s) / known if known > 0 else 0.0
-        return _Scaled(times, longer, own)
+        times = passes / timed_passes if timed_passes else 0.0
+        longer = (known_s + plain_s) / known_s if known_s > 0 else 0.0
+        return _Scaled(times, longer, measured_s)
 
 
 class _Scaled(NamedTuple):
@@ -144,7 +144,7 @@ class _Scaled(NamedTuple):
 
     calls: float
     seconds: float
-    own: dict[int, float]
+    measured_s: dict[int, float]
 
 
 class Meter:
@@ -162,11 +162,11 @@ class Meter:
         self._read_s = _clock_read_cost_s()
 
     def instrument(
-        self, body: list[ast.stmt], places: Sequence[StepLocation], path: str, table: Globals
+        self, body: list[ast.stmt], locations: Sequence[StepLocation], path: str, table: Globals
     ) -> list[ast.stmt]:
         """Insert the step meter's clock reads between the statements of a block."""
-        instrumentation = Instrumentation([place.path for place in places])
-        block = _MeteredBlock(self, path, tuple(places), instrumentation)
+        instrumentation = Instrumentation([location.path for location in locations])
+        block = _MeteredBlock(self, path, tuple(locations), instrumentation)
         self._blocks.append(block)
         begin = table.bind(block.begin, "begin")
         return instrumentation.block(body, begin, table.bind(time.perf_counter, "clock"))
@@ -187,19 +187,23 @@ class Meter:
         """
         return self._own(_taken)
 
-    def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
+    def merge_times(self, reporter: str, times: Sequence[BlockTime]) -> None:
         """Add step times that another process's step meter measured; any thread may call this."""
-        self._elsewhere.merge_times(teller, times)
+        self._elsewhere.merge_times(reporter, times)
 
     def _own(self, spans_of: Callable[[list[Span]], list[Span]]) -> tuple[BlockTime, ...]:
-        return tuple(one for block in self._blocks for one in block.times(self._read_s, spans_of))
+        return tuple(
+            block_time
+            for block in self._blocks
+            for block_time in block.times(self._read_s, spans_of)
+        )
 
 
 def _taken(spans: list[Span]) -> list[Span]:
     """Return a copy of a step meter's list of time spans, and clear that list."""
-    found = list(spans)
+    taken = list(spans)
     spans.clear()
-    return found
+    return taken
 
 
 class _MeteredBlock:
@@ -223,10 +227,10 @@ class _MeteredBlock:
         owner = Owner(frame.run.group, frame.node.name, frame.task, frame.instance)
         timers = self._timers.get(owner)
         if timers is None:
-            made = StepTimers(
+            new = StepTimers(
                 self._meter, owner, len(self._places), len(self._instrumentation.loops)
             )
-            timers = self._timers.setdefault(owner, made)
+            timers = self._timers.setdefault(owner, new)
         timers.begin(frame.epoch)
         return timers
 
@@ -246,37 +250,37 @@ class _MeteredBlock:
 
     def _steps(self, timers: StepTimers, read_s: float) -> tuple[StepTime, ...]:
         count = len(self._places)
-        calls = [float(one) for one in timers.calls[:count]]
+        calls = [float(number) for number in timers.calls[:count]]
         seconds = [
             max(0.0, spent - read_s * many)
             for spent, many in zip(timers.seconds[:count], calls, strict=True)
         ]
         estimated: set[int] = set()
-        for loop, (place, inside) in enumerate(self._instrumentation.loops):
-            found = timers.scale(loop, place, inside, read_s)
-            for one, spent in found.own.items():
-                seconds[one] += spent * found.seconds
-                if one != place:
-                    calls[one] += timers.calls[count + one] * found.calls
-                    if not timers.is_counted(loop, place, one):
-                        estimated.add(one)
+        for loop, (head, inside) in enumerate(self._instrumentation.loops):
+            scaled = timers.scale(loop, head, inside, read_s)
+            for step, spent in scaled.measured_s.items():
+                seconds[step] += spent * scaled.seconds
+                if step != head:
+                    calls[step] += timers.calls[count + step] * scaled.calls
+                    if not timers.is_counted(loop, head, step):
+                        estimated.add(step)
         return self._merged(calls, seconds, estimated)
 
     def _merged(
         self, calls: list[float], seconds: list[float], estimated: set[int]
     ) -> tuple[StepTime, ...]:
         """Merge the step meter's times of each step whose code was generated at several places."""
-        found: dict[str, StepTime] = {}
-        for number, place in enumerate(self._places):
-            before = found.get(place.path)
-            found[place.path] = StepTime(
-                place.path,
-                place.origin.line,
+        merged: dict[str, StepTime] = {}
+        for number, location in enumerate(self._places):
+            before = merged.get(location.path)
+            merged[location.path] = StepTime(
+                location.path,
+                location.origin.line,
                 (before.calls if before else 0) + round(calls[number]),
                 (before.seconds if before else 0.0) + seconds[number],
                 number in estimated or (before is not None and before.estimated),
             )
-        return tuple(found.values())
+        return tuple(merged.values())
 
 
 def _clock_read_cost_s() -> float:
@@ -301,31 +305,31 @@ class RemoteTimes:
         self._newest: dict[str, tuple[BlockTime, ...]] = {}
         self._spans: dict[str, dict[tuple[Owner, str], list[Span]]] = {}
 
-    def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
+    def merge_times(self, reporter: str, times: Sequence[BlockTime]) -> None:
         """Replace the step times received from another process's step meter by its newest ones.
 
         Args:
-            teller: No two processes of an invocation have the same, nor one that is lost and the
+            reporter: No two processes of an invocation have the same, nor one that is lost and the
                 one in its place.
             times: All that it has measured, each with the spans that were not reported before.
         """
         with self._lock:
-            self._newest[teller] = tuple(replace(one, spans=()) for one in times)
-            spans = self._spans.setdefault(teller, defaultdict(list))
-            for one in times:
-                if one.spans:
-                    spans[one.owner, one.path] += one.spans
+            self._newest[reporter] = tuple(replace(block_time, spans=()) for block_time in times)
+            spans = self._spans.setdefault(reporter, defaultdict(list))
+            for block_time in times:
+                if block_time.spans:
+                    spans[block_time.owner, block_time.path] += block_time.spans
 
     def times(self) -> Iterator[BlockTime]:
         """Iterate over step times that were received from other processes' step meters."""
         with self._lock:
             newest = dict(self._newest)
-            left = {teller: dict(spans) for teller, spans in self._spans.items()}
-        for teller, times in newest.items():
-            for one in times:
-                # A block may be there twice, made at different times: its spans are not.
-                spans = left[teller].pop((one.owner, one.path), ())
-                yield replace(one, spans=tuple(spans))
+            unread = {reporter: dict(spans) for reporter, spans in self._spans.items()}
+        for reporter, times in newest.items():
+            for block_time in times:
+                # A block may be listed twice, but its spans only once.
+                spans = unread[reporter].pop((block_time.owner, block_time.path), ())
+                yield replace(block_time, spans=tuple(spans))
 
 
 @dataclass(slots=True)
@@ -341,7 +345,7 @@ class Instrumentation:
 
     paths: Sequence[str]
     loops: list[tuple[int, frozenset[int]]] = field(default_factory=list)
-    # Offset of the slots for sampled passes, which are kept apart.
+    # Offset of the separate slots for sampled passes.
     _apart: int = 0
 
     def block(self, body: list[ast.stmt], begin: ast.expr, clock: ast.expr) -> list[ast.stmt]:
@@ -363,138 +367,153 @@ class Instrumentation:
             ast.Try(lapped, [], [], [ended]),
         ]
 
-    def _list(self, statements: list[ast.stmt], around: int | None = None) -> list[ast.stmt]:
+    def _list(self, statements: list[ast.stmt], enclosing: int | None = None) -> list[ast.stmt]:
         """Add the step meter's clock reads to a list of statements and to what they contain."""
-        made: list[ast.stmt] = []
-        for index, one in enumerate(statements):
-            place = location_number(one)
+        timed: list[ast.stmt] = []
+        for index, statement in enumerate(statements):
+            location = location_number(statement)
             following = (
                 location_number(statements[index + 1]) if index + 1 < len(statements) else None
             )
-            if place is None or _is_check(one):
-                made.append(one)
-            elif place == around:
-                made += [
-                    one,
-                    *(self._clock_read(place, counts=False) if place != following else []),
+            if location is None or _is_check(statement):
+                timed.append(statement)
+            elif location == enclosing:
+                timed += [
+                    statement,
+                    *(self._clock_read(location, counts=False) if location != following else []),
                 ]
-            elif isinstance(one, _LEAVING):
-                made += [*self._clock_read(place), one]
+            elif isinstance(statement, _LEAVING):
+                timed += [*self._clock_read(location), statement]
             else:
-                made += self._one(one, place, last=place != following)
-        return made
+                timed += self._timed(statement, location, last=location != following)
+        return timed
 
-    def _one(self, one: ast.stmt, place: int, *, last: bool) -> list[ast.stmt]:
-        match one:
+    def _timed(self, statement: ast.stmt, location: int, *, last: bool) -> list[ast.stmt]:
+        match statement:
             case ast.While(body=[ast.For() as chunk, ast.Break()]) if _is_light(chunk):
-                return [*self._chunks(one, chunk, place), *self._clock_read(place)]
-            case ast.For(target=ast.Name(id=number)) if number != "_" and _is_light(one):
-                return [*self._numbered(one, number, place), *self._clock_read(place)]
+                return [*self._chunks(statement, chunk, location), *self._clock_read(location)]
+            case ast.For(target=ast.Name(id=number)) if number != "_" and _is_light(statement):
+                return [*self._numbered(statement, number, location), *self._clock_read(location)]
             case ast.For() | ast.While():
-                one.body = self._inside(one.body, place)
-                return [one, *self._clock_read(place)]
+                statement.body = self._inside(statement.body, location)
+                return [statement, *self._clock_read(location)]
             case ast.If(test=ast.Name(id=chosen)) if chosen == QUICK:
-                # Two forms of one loop.
-                one.body, one.orelse = self._list(one.body), self._list(one.orelse)
-                return [one]
-            case ast.If() if not _is_plain(one, place):
-                one.body = [*self._clock_read(place), *self._list(one.body)]
-                again = one.orelse and self._path(location_number(one.orelse[0])) == self._path(
-                    place
+                # Two variants of one loop.
+                statement.body, statement.orelse = (
+                    self._list(statement.body),
+                    self._list(statement.orelse),
                 )
-                one.orelse = [*self._clock_read(place, counts=not again), *self._list(one.orelse)]
-                return [one]
+                return [statement]
+            case ast.If() if not _is_plain(statement, location):
+                statement.body = [*self._clock_read(location), *self._list(statement.body)]
+                again = statement.orelse and self._path(
+                    location_number(statement.orelse[0])
+                ) == self._path(location)
+                statement.orelse = [
+                    *self._clock_read(location, counts=not again),
+                    *self._list(statement.orelse),
+                ]
+                return [statement]
             case ast.If(body=[*_, leaving]) if isinstance(leaving, _LEAVING):
-                one.body = [*one.body[:-1], *self._clock_read(place), leaving]
-            case ast.Try() if not _is_plain(one, place):
-                one.body = self._list(one.body)
-        return [one, *self._clock_read(place)] if last else [one]
+                statement.body = [*statement.body[:-1], *self._clock_read(location), leaving]
+            case ast.Try() if not _is_plain(statement, location):
+                statement.body = self._list(statement.body)
+        return [statement, *self._clock_read(location)] if last else [statement]
 
-    def _inside(self, body: list[ast.stmt], place: int) -> list[ast.stmt]:
+    def _inside(self, body: list[ast.stmt], location: int) -> list[ast.stmt]:
         """Add the step meter's clock reads to a loop's body; the loop's head counts as the loop."""
         if len(body) == 2 and isinstance(body[0], ast.For) and isinstance(body[1], ast.Break):
             chunk = body[0]
-            chunk.body = [*self._clock_read(place, counts=False), *self._list(chunk.body, place)]
+            chunk.body = [
+                *self._clock_read(location, counts=False),
+                *self._list(chunk.body, location),
+            ]
             return body
-        return [*self._clock_read(place, counts=False), *self._list(body, place)]
+        return [*self._clock_read(location, counts=False), *self._list(body, location)]
 
-    def _chunks(self, whole: ast.While, chunk: ast.For, place: int) -> list[ast.stmt]:
+    def _chunks(self, whole: ast.While, chunk: ast.For, location: int) -> list[ast.stmt]:
         """Add the step meter's clock reads to a loop generated to run in chunks of passes."""
-        loop = self._register(chunk.body, place)
+        loop = self._register(chunk.body, location)
         passes: ast.expr = ast.Constant(PASSES)
         if isinstance(chunk.iter, ast.IfExp) and isinstance(chunk.iter.test, ast.Compare):
             passes = deepcopy(chunk.iter.test.left)
         plain = deepcopy(chunk)
         plain.orelse = [*_report("add_plain_chunk", ast.Constant(loop), passes), *plain.orelse]
-        chunk.body = self._sampled(chunk.body, place)
+        chunk.body = self._sampled(chunk.body, location)
         turn = call(load(f"{_TIMERS}.begin_chunk"), ast.Constant(loop))
-        left = _report("add_unfinished_chunk", ast.Constant(loop))
-        whole.body = [ast.If(turn, [chunk], [plain, *left]), ast.Break()]
+        unfinished = _report("add_unfinished_chunk", ast.Constant(loop))
+        whole.body = [ast.If(turn, [chunk], [plain, *unfinished]), ast.Break()]
         return [whole]
 
-    def _numbered(self, whole: ast.For, number: str, place: int) -> list[ast.stmt]:
+    def _numbered(self, whole: ast.For, number: str, location: int) -> list[ast.stmt]:
         """Add the step meter's clock reads to a loop that counts its passes in a variable."""
-        loop = ast.Constant(self._register(whole.body, place))
+        loop = ast.Constant(self._register(whole.body, location))
         plain = deepcopy(whole.body)
         between = _report("add_plain_passes", loop, load(number))
-        rest = ast.BinOp(load(number), ast.BitAnd(), ast.Constant(SAMPLED - 1))
-        whole.body = [ast.If(rest, plain, [*between, *self._sampled(whole.body, place)])]
+        is_plain_pass = ast.BinOp(load(number), ast.BitAnd(), ast.Constant(SAMPLED - 1))
+        whole.body = [
+            ast.If(is_plain_pass, plain, [*between, *self._sampled(whole.body, location)])
+        ]
         first = assign(number, ast.Constant(-1))
         return [first, whole, *_report("add_last_passes", loop, load(number))]
 
-    def _register(self, body: list[ast.stmt], place: int) -> int:
-        nodes = (node for one in body for node in ast.walk(one) if isinstance(node, ast.stmt))
-        places = {location_number(node) for node in nodes} - {None, place}
-        self.loops.append((place, frozenset(one for one in places if one is not None)))
+    def _register(self, body: list[ast.stmt], location: int) -> int:
+        nodes = (
+            node for statement in body for node in ast.walk(statement) if isinstance(node, ast.stmt)
+        )
+        locations = {location_number(node) for node in nodes} - {None, location}
+        self.loops.append(
+            (location, frozenset(location for location in locations if location is not None))
+        )
         return len(self.loops) - 1
 
-    def _sampled(self, body: list[ast.stmt], place: int) -> list[ast.stmt]:
+    def _sampled(self, body: list[ast.stmt], location: int) -> list[ast.stmt]:
         self._apart = len(self.paths)
-        made = [*self._clock_read(place), *self._list(body, place)]
+        timed = [*self._clock_read(location), *self._list(body, location)]
         self._apart = 0
-        return made
+        return timed
 
-    def _clock_read(self, place: int, *, counts: bool = True) -> list[ast.stmt]:
-        slot = ast.Constant(place + self._apart)
+    def _clock_read(self, location: int, *, counts: bool = True) -> list[ast.stmt]:
+        slot = ast.Constant(location + self._apart)
         spent = ast.BinOp(load(_NOW), ast.Sub(), load(_LAST))
-        made: list[ast.stmt] = [
+        read: list[ast.stmt] = [
             assign(_NOW, call(load(_CLOCK))),
             ast.AugAssign(item(load(_SECONDS), slot, ast.Store()), ast.Add(), spent),
             assign(_LAST, load(_NOW)),
         ]
         if counts:
             calls = item(load(_CALLS), slot, ast.Store())
-            made.insert(2, ast.AugAssign(calls, ast.Add(), ast.Constant(1)))
-        return made
+            read.insert(2, ast.AugAssign(calls, ast.Add(), ast.Constant(1)))
+        return read
 
-    def _path(self, place: int | None) -> str | None:
-        return None if place is None else self.paths[place]
+    def _path(self, location: int | None) -> str | None:
+        return None if location is None else self.paths[location]
 
 
-def _report(what: str, *arguments: ast.expr) -> list[ast.stmt]:
+def _report(method: str, *arguments: ast.expr) -> list[ast.stmt]:
     """Build the statement after a step that reads the clock and adds the time to the step meter."""
-    reported = call(load(f"{_TIMERS}.{what}"), *arguments, load(_LAST))
+    reported = call(load(f"{_TIMERS}.{method}"), *arguments, load(_LAST))
     return [ast.Assign([store(_LAST)], reported)]
 
 
-def _is_check(one: ast.stmt) -> bool:
+def _is_check(statement: ast.stmt) -> bool:
     """Return whether a statement only checks for cancellation: the step meter does not time it."""
     return (
-        isinstance(one, ast.If)
-        and isinstance(one.test, ast.Attribute)
-        and one.test.attr == "cancelled"
+        isinstance(statement, ast.If)
+        and isinstance(statement.test, ast.Attribute)
+        and statement.test.attr == "cancelled"
     )
 
 
-def _is_plain(one: ast.stmt, place: int) -> bool:
+def _is_plain(statement: ast.stmt, location: int) -> bool:
     """Return whether a timed statement contains no other step that the step meter times."""
-    inside = (node for node in ast.walk(one) if isinstance(node, ast.stmt))
-    return all(location_number(node) in (None, place) for node in inside)
+    inside = (node for node in ast.walk(statement) if isinstance(node, ast.stmt))
+    return all(location_number(node) in (None, location) for node in inside)
 
 
 def _is_light(loop: ast.For) -> bool:
     """Return whether a loop's passes are so cheap that the step meter times only some of them."""
-    return not any(_is_heavy(node) for one in loop.body for node in ast.walk(one))
+    return not any(_is_heavy(node) for statement in loop.body for node in ast.walk(statement))
 
 
 def _is_heavy(node: ast.AST) -> bool:

@@ -30,8 +30,8 @@ from jobrun.values.blob_kinds import Value
 
 # One value for each field of a record, in the fields' order; the receiver may change them.
 Values = tuple[Value, ...]
-# A record, after its place in the order in which its source gives records out, from 0: never a
-# matter of timing, unless the source is a queue of several writers.
+# The number of a record in the order of its source, from 0, and the record. The number does not
+# depend on timing, unless the source is a queue with several writers.
 Numbered = tuple[int, Values]
 # The records of an instance: a generator, since that costs less per record than a call.
 Records = Iterator[Numbered]
@@ -148,14 +148,14 @@ class BoundedQueue(ABC):
         first = self.take(scope)
         if first is None:
             return None
-        found = [first[1]]
+        records = [first[1]]
         with self._lock:
-            while len(found) < most:
+            while len(records) < most:
                 taken = self._take()
                 if taken is None or taken[1] is None:
                     break
-                found.append(taken[1])
-        return found
+                records.append(taken[1])
+        return records
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
         """Take up to ``most`` records from a bounded queue at once, and their batch's number.
@@ -166,20 +166,20 @@ class BoundedQueue(ABC):
             CancelledError: The scope was cancelled before.
         """
         self._wait(self._begin_to_gather, self._gatherers, scope)
-        found: list[Values] = []
+        records: list[Values] = []
         number = -1
         try:
-            while len(found) < most:
+            while len(records) < most:
                 at, values = self._wait(self._take, self._takers, scope)
                 if values is None:
                     break
-                found.append(values)
+                records.append(values)
                 number = at // most
         finally:
             with self._lock:
                 self._gathering = False
                 _wake_one(self._gatherers)
-        return (number, tuple(found)) if found else None
+        return (number, tuple(records)) if records else None
 
     def take_waited_s(self) -> float:
         """Return how many seconds threads have waited for the bounded queue since the last call."""
@@ -243,7 +243,7 @@ class BoundedQueue(ABC):
             while True:
                 with self._lock:
                     waiting.append(bell)
-                    # With the bell up: who is alone at the other end acts without the lock.
+                    # Waiting is announced first: a sole peer acts without the lock.
                     done = act()
                     if done is not None:
                         if bell in waiting:
@@ -334,7 +334,7 @@ class OrderedQueue(BoundedQueue):
         while self._head in records and records[self._head] is None:
             del records[self._head]
             self._head += 1
-            # Room is for the writer of the next number; only that writer knows its number.
+            # Wake all writers: only the writer of the next number may use the room.
             _wake_all(self._putters)
         if self._head in records:
             _wake_one(self._takers)
@@ -372,7 +372,7 @@ class SpscQueue(FifoQueue):
         put, append = self.put, self._records.append
 
         def write(number: int, values: Values) -> bool:
-            # What ``put`` does, where there is room and a reader: records may be small and many.
+            # ``put`` inlined for the case of room and a reader: records may be small and many.
             if len(records) >= capacity or self._readers < 1 or self._writers < 1:
                 return put(number, values, scope)
             append(values)
@@ -387,7 +387,7 @@ class SpscQueue(FifoQueue):
         records, putters = self._records, self._putters
         while True:
             if records:
-                # What ``take`` does, without a call.
+                # ``take`` inlined.
                 values = records.popleft()
                 if putters:
                     self._wake(putters)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 Wake = Callable[[], None]
-# How many passes of a loop go by before it looks whether its list was emptied, or is at its end.
+# Passes of a loop between two checks for a cancel. A cancel empties the list it iterates over.
 PASSES = 256
 
 
@@ -34,7 +34,7 @@ class CancelScope:
     def __init__(self) -> None:
         self.cancelled = False
         self.at_once = False
-        # Of passes: none before a block loops.
+        # Holds the list of passes; empty until a block loops.
         self._lists: dict[None, list[None]] = {}
         self._wakers: dict[object, Wake] = {}
 
@@ -46,7 +46,7 @@ class CancelScope:
         """
         passes = self._lists.get(None)
         if passes is None:
-            # One act: all threads that loop have the same list.
+            # ``setdefault`` is atomic: all looping threads share one list.
             passes = self._lists.setdefault(None, [None] * PASSES)
             if self.cancelled:
                 passes.clear()
@@ -55,7 +55,7 @@ class CancelScope:
     def cancel(self) -> None:
         """Cancel the scope, so that all its steps end. Thread-safe and repeatable."""
         self.cancelled = True
-        # After the flag: a loop that comes to the end of its list looks at the flag.
+        # After the flag is set: a loop checks the flag at the end of its list.
         for passes in self._lists.copy().values():
             passes.clear()
         for wake in list(self._wakers.values()):

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 # The variable that marks a program before its PID could be registered.
 MARK = "JOBRUN_REAPER"
 
-# A shell that outlives this process by a moment: its standard input ends when this process
-# is gone, for whatever reason, and then it ends the process groups that are still alive, and
-# what carries the mark: it may have been started in the instant before this process died.
+# A shell that outlives this process by a moment. Its standard input ends when this process ends
+# for any reason. It then kills the remaining process groups and every process with the mark,
+# which may have been started just before this process died.
 _WATCH = """
 live=
 while read -r sign group; do
@@ -94,7 +94,7 @@ class ChildReaper:
 def _start(mark: str) -> subprocess.Popen[str]:
     import subprocess  # noqa: PLC0415 - only with a job that starts programs
 
-    # A session of its own: a Ctrl-C at the terminal must not reach it.
+    # A separate session, so that a Ctrl-C at the terminal does not reach it.
     return subprocess.Popen(  # noqa: S603 - a fixed text
         ["/bin/sh", "-c", _WATCH, "sh", mark],
         stdin=subprocess.PIPE,

@@ -15,8 +15,8 @@ from typing import Any
 Variables = Mapping[ContextVar[Any], Any]
 
 NO_VARIABLES: Variables = {}
-# Of these each thread keeps its own. The contexts of decimal are changed in place, and what is set
-# in them and by ``np.seterr`` is carried as settings; the last is jobrun's.
+# Variables that threads do not share. ``decimal`` changes its context in place; its settings and
+# those of ``np.seterr`` are handled as library settings. The last variable is jobrun's own.
 _OWN = frozenset({"decimal_context", "numpy.ufunc.extobj", "jobrun-printing"})
 # By name, the functions of libraries that set a variable of which users do not know.
 _SET_BY = {"format_options": "np.set_printoptions"}
@@ -24,7 +24,7 @@ _SET_BY = {"format_options": "np.set_printoptions"}
 
 def read_variables(context: Context) -> dict[ContextVar[Any], Any]:
     """Return the variables of a context that threads share."""
-    return {one: value for one, value in context.items() if one.name not in _OWN}
+    return {variable: value for variable, value in context.items() if variable.name not in _OWN}
 
 
 def make_context(variables: Variables, previous: Context) -> Context:
@@ -32,15 +32,17 @@ def make_context(variables: Variables, previous: Context) -> Context:
 
     A new one, since nothing can remove a variable from a context.
     """
-    own = {one: value for one, value in previous.items() if one.name in _OWN}
+    thread_variables = {
+        variable: value for variable, value in previous.items() if variable.name in _OWN
+    }
     context = Context()
-    context.run(_set_all, own | dict(variables))
+    context.run(_set_all, thread_variables | dict(variables))
     return context
 
 
 def _set_all(variables: Variables) -> None:
-    for one, value in variables.items():
-        one.set(value)
+    for variable, value in variables.items():
+        variable.set(value)
 
 
 def find_changed(before: Variables, after: Variables) -> list[ContextVar[Any]]:
@@ -50,7 +52,11 @@ def find_changed(before: Variables, after: Variables) -> list[ContextVar[Any]]:
     """
     missing = object()
     every = {**before, **after}
-    return [one for one in every if before.get(one, missing) is not after.get(one, missing)]
+    return [
+        variable
+        for variable in every
+        if before.get(variable, missing) is not after.get(variable, missing)
+    ]
 
 
 def merge_changes(
@@ -58,11 +64,11 @@ def merge_changes(
 ) -> Variables:
     """Return variables with the values that the changed ones have afterwards."""
     merged = dict(variables)
-    for one in changed:
-        if one in after:
-            merged[one] = after[one]
+    for variable in changed:
+        if variable in after:
+            merged[variable] = after[variable]
         else:
-            merged.pop(one, None)
+            merged.pop(variable, None)
     return merged
 
 

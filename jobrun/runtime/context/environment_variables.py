@@ -26,7 +26,7 @@ _SECRET_NAME = re.compile(
 # A URL with a password.
 _SECRET_VALUE = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 
-# As the system has them; None for a variable that there is not.
+# Encoded values; None for a variable that is not set.
 _Changes = dict[bytes, bytes | None]
 
 
@@ -40,10 +40,10 @@ class EnvironmentVariables:
         self._lock = threading.Lock()
         self._is_watched = False
         self._seen = _read()
-        # What callables have changed, and what there was before that.
+        # Variables that callables have changed, and their values before.
         self._made: _Changes = {}
         self._before: _Changes = {}
-        # Values of secrets, by what is saved of them: a retry in this process needs no other.
+        # Values of secrets by their saved digests, for a retry in this process.
         self._secrets: dict[str, bytes] = {}
         self._reported: set[str] = set()
 
@@ -115,15 +115,15 @@ class EnvironmentVariables:
 
     def new_secrets(self, captured: Mapping[str, Any]) -> list[str]:
         """Return which captured environment variables are secrets that no warning has named yet."""
-        found = {name for name, saved in captured.items() if isinstance(saved, dict)}
-        new = sorted(found - self._reported)
+        secrets = {name for name, saved in captured.items() if isinstance(saved, dict)}
+        new = sorted(secrets - self._reported)
         self._reported.update(new)
         return new
 
     def _look(self) -> dict[bytes, tuple[bytes | None, bytes | None]]:
         """Return environment variables changed since the last call: old and new values."""
         now, seen = _read(), self._seen
-        # By identity: a value that the command's environment has too may be missing at a resume.
+        # Compared by identity: an equal value of the command may be missing at a resume.
         if now == seen and not any(map(is_not, now.values(), seen.values())):
             return {}
         self._seen = now
@@ -151,18 +151,18 @@ class EnvironmentVariables:
             return here
         if digest in self._secrets:
             return self._secrets[digest]
-        what = "has another value here" if here is not None else "is not there"
+        difference = "has another value here" if here is not None else "is not there"
         raise EnvironmentFaultError.of(
             "E268",
             f"callables had set the environment variable {name} when the epoch was saved; it looks "
-            f"like a secret, so that only its digest is saved, and it {what}",
+            f"like a secret, so that only its digest is saved, and it {difference}",
             f"resume with {name} as it was, in the environment of the command, or set it at the "
             "top of the module",
         )
 
 
 def _read() -> dict[bytes, bytes]:
-    # Encoded: decoding all takes longer than many a callable.
+    # Left encoded: decoding all variables takes longer than many callables.
     encoded: dict[bytes, bytes] = vars(os.environ)["_data"]
     return encoded.copy()
 

@@ -48,8 +48,8 @@ class Frame:
     """
 
     __slots__ = (
-        "cancel", "epoch", "failed", "g", "i", "instance", "instances", "loops", "n", "node",
-        "place", "record", "results", "run", "streams", "t", "task",
+        "block_path", "cancel", "epoch", "failed", "g", "i", "instance", "instances", "loops", "n",
+        "node", "record", "results", "run", "streams", "t", "task",
     )  # fmt: skip
 
     def __init__(
@@ -63,25 +63,25 @@ class Frame:
         self.instance = 0
         self.instances = 1
         self.cancel = run.body
-        self.place = ""
+        self.block_path = ""
         self.failed = False
         self.loops: dict[str, int] = {}
         self.streams: dict[str, np.random.Generator] = {}
         self.results: dict[str, Value] = {}
         self.record = -1
 
-    def at(self, place: str) -> Frame:
+    def at(self, block_path: str) -> Frame:
         """Return a copy of the frame for another block of steps of the same task."""
         other = Frame.__new__(Frame)
         for name in Frame.__slots__:
             setattr(other, name, getattr(self, name))
-        other.place = place
+        other.block_path = block_path
         other.loops = dict(self.loops)
         return other
 
-    def for_cleanup(self, place: str, *, failed: bool) -> Frame:
+    def for_cleanup(self, block_path: str, *, failed: bool) -> Frame:
         """Return a frame for ``exit`` steps and last reports, which run even after a failure."""
-        other = self.at(place)
+        other = self.at(block_path)
         other.cancel = self.run.cleanup
         other.failed = failed
         return other
@@ -89,7 +89,7 @@ class Frame:
     @property
     def rng(self) -> np.random.Generator:
         """Return the random stream of the frame's block of steps, created at its first use."""
-        generator = self.streams.get(self.place)
+        generator = self.streams.get(self.block_path)
         if generator is None:
             by_record = self.record >= 0
             key = StreamKey(
@@ -98,9 +98,9 @@ class Frame:
                 self.node.name,
                 self.task,
                 0 if by_record else self.instance,
-                f"{self.place}#{self.record}" if by_record else self.place,
+                f"{self.block_path}#{self.record}" if by_record else self.block_path,
             )
-            generator = self.streams[self.place] = make_stream(self.run.seed, key)
+            generator = self.streams[self.block_path] = make_stream(self.run.seed, key)
         return generator
 
     @property

@@ -22,13 +22,13 @@ from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.runtime.snapshots.snapshot import Snapshot, Snapshots
 from jobrun.values.blob_kinds import Value
 
-# Copies of a blob of nodes' global workspaces, in the order of the nodes, as they are asked for.
+# Yields copies of a blob from the global workspaces of nodes, in the order of the nodes.
 Fetch = Callable[[Sequence[str], str, CancelScope], Iterator[Value]]
-# While inside, the path here of a file of a committed epoch, of which the path is given.
+# A context manager for the local path of a committed epoch's file.
 FetchFile = Callable[[str], AbstractContextManager[str]]
 # What a task waits for: records of a reader, another node, another task of its node.
 Waited = Literal["data", "nodes", "queue"]
-# Runs work in another thread, then calls done there; the thread counts as free before it.
+# Runs ``work`` in another thread, then calls ``done`` there; the thread is free before that.
 Start = Callable[[Callable[[], None], Callable[[], None]], None]
 Work = Callable[[], None]
 
@@ -86,14 +86,14 @@ class GroupRun:
     points: SafePointHooks | None = None
     fetch: Fetch = field(default=lambda nodes, name, _: _nowhere(nodes, name))
     fetch_file: FetchFile = nullcontext
-    beside: Start | None = None
+    start_thread: Start | None = None
     is_alone: bool = False
     waits: dict[tuple[str, str], list[tuple[Waited, float]]] = field(default_factory=dict)
     settings: LibrarySettings = field(default_factory=LibrarySettings)
 
     def fail(self, error: BaseException, task: str = "") -> None:
         """Record an error in the state of a group run, and cancel the run."""
-        if not any(error is one for one in self.errors):
+        if not any(error is recorded for recorded in self.errors):
             self.errors.append(error)
             self.failed.append(task)
         self.body.cancel()

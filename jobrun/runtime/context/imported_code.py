@@ -32,7 +32,7 @@ from jobrun.core.files.disk import write_file
 from jobrun.core.files.json_files import parse_json, read_lines
 
 IMPORTED_NAME = "imported.jsonl"
-# Directories of installed packages: what is there counts by its version.
+# Directories of installed packages, which are identified by version.
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 _NOT_USER_CODE = (
     os.path.dirname(os.__file__) + os.sep,  # noqa: PTH120 - Python's own
@@ -94,7 +94,7 @@ class ImportedCode:
             self.install()
             self._recorded, self._run_dir, self._fault = recorded, run_dir, None
             self._folder = os.path.realpath(folder)
-            modules = [one for one in _list_user_modules() if one[1] in recorded]
+            modules = [entry for entry in _list_user_modules() if entry[1] in recorded]
             if any(self._is_stale(module, path) for _, path, module in modules):
                 # All of them, as each may hold what another one was before it was edited.
                 for name, _, _ in modules:
@@ -153,12 +153,12 @@ class ImportedCode:
         self._check(name, path, data)
         return loader.source_to_code(data, path)
 
-    def _check_file(self, original: Callable[..., Any], loader: Any, what: Any) -> Any:
+    def _check_file(self, original: Callable[..., Any], loader: Any, name_or_spec: Any) -> Any:
         path = str(getattr(loader, "archive", None) or loader.path)
-        name = what if isinstance(what, str) else what.name
+        name = name_or_spec if isinstance(name_or_spec, str) else name_or_spec.name
         if is_user_code(path):
             self._check(name, path, Path(path).read_bytes())
-        return original(loader, what)
+        return original(loader, name_or_spec)
 
     def _check(self, name: str, path: str, data: bytes) -> None:
         real, digest = os.path.realpath(path), _digest(data)
@@ -195,7 +195,7 @@ class ImportedCode:
         self.check_before_start()
         data = original(*args, **options)
         state = self.state()
-        # Its unpickling is the first that the child does; it looks at keys that it knows only.
+        # The child unpickles this first, and ignores keys that it does not know.
         return data if state is None else {**data, "jobrun": _ChildState(*state)}
 
 
@@ -228,13 +228,13 @@ def read_imported(run: Path) -> dict[str, str]:
 
     The paths are relative to the run's directory.
     """
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     with contextlib.suppress(OSError):
         for line in read_lines(run / IMPORTED_NAME):
             with contextlib.suppress(ValueError, KeyError, TypeError):
-                form = parse_json(line)
-                found.setdefault(str(form["path"]), str(form["digest"]))
-    return found
+                entry = parse_json(line)
+                digests.setdefault(str(entry["path"]), str(entry["digest"]))
+    return digests
 
 
 def refresh_imported(run: Path) -> None:
@@ -244,7 +244,7 @@ def refresh_imported(run: Path) -> None:
     """
     present = digest_imported(run)
     if present != read_imported(run):
-        lines = (json.dumps({"path": path, "digest": one}) for path, one in present.items())
+        lines = (json.dumps({"path": path, "digest": digest}) for path, digest in present.items())
         write_file(run / IMPORTED_NAME, "".join(f"{line}\n" for line in lines).encode())
 
 
@@ -327,16 +327,19 @@ def _is_other_code(module: ModuleType, path: str) -> bool:
     except (OSError, SyntaxError, ValueError):
         return True
     known = {*_codes(present)}
-    functions = [one for one in vars(module).values() if isinstance(one, FunctionType)]
+    functions = [
+        function for function in vars(module).values() if isinstance(function, FunctionType)
+    ]
     return any(
-        one.__code__ not in known
-        for one in functions
-        if one.__module__ == module.__name__ and one.__code__.co_filename == module.__file__
+        function.__code__ not in known
+        for function in functions
+        if function.__module__ == module.__name__
+        and function.__code__.co_filename == module.__file__
     )
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    for one in code.co_consts:
-        if isinstance(one, CodeType):
-            yield one
-            yield from _codes(one)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _codes(constant)

@@ -39,7 +39,7 @@ from jobrun.runtime.context.context_variables import (
 if TYPE_CHECKING:
     from jobrun.runtime.context.environment_variables import EnvironmentVariables
 
-# By name, such as ``torch.default_dtype``, as JSON values.
+# Values of settings as JSON, by name, such as ``torch.default_dtype``.
 Settings = Mapping[str, Any]
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -47,7 +47,7 @@ P = ParamSpec("P")
 # The name, among the settings, of all environment variables that callables have changed.
 _VARIABLES = "os.environ"
 
-# Each result sets some, such as Inexact; hardly any code reads them.
+# Almost every result sets flags, such as Inexact; hardly any code reads them.
 _FLAGS = "decimal.flags"
 
 _TINY = sys.float_info.min / 2
@@ -66,8 +66,8 @@ class _Setting(NamedTuple):
 
 
 def _attribute(path: str, default: Any) -> _Setting:
-    place, _, name = path.rpartition(".")
-    parent = attrgetter(place)
+    parent_path, _, name = path.rpartition(".")
+    parent = attrgetter(parent_path)
     return _Setting(default, attrgetter(path), lambda lib, value: setattr(parent(lib), name, value))
 
 
@@ -109,15 +109,15 @@ def _dtype(torch: Any, name: str) -> Any:
 
 
 def _default_device(torch: Any) -> str:
-    # The function that is meant for it takes microseconds, and is asked after each task.
-    own = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
-    if own is not None and getattr(own, "device_context", None) is None:
+    # The public function takes microseconds, too long after each task.
+    context = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
+    if context is not None and getattr(context, "device_context", None) is None:
         return "cpu"
     return str(torch.get_default_device())
 
 
 def _omp_threads(torch: Any) -> int:
-    # Not that of a new thread, which has what any thread has set.
+    # Not the value of a new thread, which is whatever any thread has set.
     text = os.environ.get("OMP_NUM_THREADS", "")
     return int(text) if text.isdigit() else int(torch.get_num_threads())
 
@@ -160,18 +160,18 @@ def _describe_zone(lib: Any) -> list[Any]:
     return [*lib.tzname, lib.timezone, lib.altzone]
 
 
-# By library and name, which begins with that of the library.
+# Settings by library and by full name, which begins with the library's name.
 _Table = Mapping[str, Mapping[str, _Setting]]
 
 
 def _with_full_names(table: _Table) -> _Table:
     return {
-        library: {f"{library}.{name}": one for name, one in settings.items()}
+        library: {f"{library}.{name}": setting for name, setting in settings.items()}
         for library, settings in table.items()
     }
 
 
-# Those of the process, in the order in which they are written: in PyTorch the older names of
+# Settings of the process, in the order in which they are written: in PyTorch the older names of
 # precisions also change what the newer ones give, and are refused once a newer one was changed.
 _SHARED: _Table = _with_full_names({
     "torch": {
@@ -186,8 +186,8 @@ _SHARED: _Table = _with_full_names({
         "float32_matmul_precision": _functions(
             "get_float32_matmul_precision", "set_float32_matmul_precision", "highest"
         ),
-        **{f"backends.cuda.{one}_sdp": _sdp(one)
-           for one in ("flash", "mem_efficient", "math", "cudnn")},
+        **{f"backends.cuda.{backend}_sdp": _sdp(backend)
+           for backend in ("flash", "mem_efficient", "math", "cudnn")},
         **{path: _attribute(path, default) for path, default in {
             "utils.deterministic.fill_uninitialized_memory": True,
             "backends.cudnn.enabled": True,
@@ -220,14 +220,14 @@ _SHARED: _Table = _with_full_names({
         "debug_nans": False,
         "debug_infs": False,
     }.items()},
-    # What time.tzset() has made of the environment variable TZ, which is written before.
+    # The effect of time.tzset() on the environment variable TZ, which is restored before.
     "time": {
         "zone": _Setting(_describe_zone(time), _describe_zone, lambda lib, _: lib.tzset()),
     },
     "mpmath": {"prec": _attribute("mp.prec", 53)},
     "sys": {"recursion_limit": _functions("getrecursionlimit", "setrecursionlimit", 1000)},
 })  # fmt: skip
-# Those of each thread.
+# Settings of each thread.
 _LOCAL: _Table = _with_full_names(
     {
         "torch": {
@@ -264,7 +264,7 @@ _LOCAL: _Table = _with_full_names(
         },
     }
 )
-# Those of a context.
+# Settings of a ``contextvars`` context.
 _CONTEXT: _Table = _with_full_names(
     {
         "numpy": {
@@ -303,13 +303,13 @@ class _Thread(threading.local):
         self.is_used = False
         self.version = 0
         self.seen: Settings = {}
-        # Those that its context was made of, or that are known of it since.
+        # The variables with which the context was made, with the changes recorded since.
         self.variables = NO_VARIABLES
 
     def read(self) -> dict[str, Any]:
         """Read one thread's library settings, including those in its ``contextvars``."""
         values = _read(_LOCAL)
-        # Nothing has been changed in one that is empty.
+        # An empty context has no changes.
         return values | self.context.run(_read, _CONTEXT) if self.context else values
 
     def write(self, wanted: Settings) -> None:
@@ -337,31 +337,31 @@ class LibrarySettings:
     Attributes:
         find_concurrent: Finds two tasks with callables, of the group that runs, which may run at
             the same time.
-        find_beside: Describes what may call Python while a callable of a task of that group runs.
+        find_calls: Describes what may call Python while a callable of a task of that group runs.
     """
 
     find_concurrent: Callable[[], tuple[str, str] | None]
-    find_beside: Callable[[str], str | None]
+    find_calls: Callable[[str], str | None]
 
     def __init__(self, emit: Listener = ignore, nodes: int = 1) -> None:
         self._emit = emit
         self._nodes = nodes
         self._has_warned = False
         self.find_concurrent = lambda: None
-        self.find_beside = lambda _: None
+        self.find_calls = lambda _: None
         self._lock = threading.Lock()
         self._here = _Thread()
-        # What a new process has once it has imported the modules of the callables.
+        # Settings of a new process after the import of the callables' modules.
         self._imported: dict[str, Any] = {}
-        # What callables have changed of that; it is saved.
+        # Settings that callables have changed; these are saved.
         self._made: dict[str, Any] = {}
-        # Where callables, or what has been saved, may have made some.
+        # Created when callables, or a saved epoch, may have set environment variables.
         self._variables: EnvironmentVariables | None = None
         self._version = 0
-        # What modules and callables have set; never changed in place.
+        # Variables set by modules and callables; the mapping is never changed in place.
         self._context_variables: Variables = read_variables(copy_context()) | _imported_variables
         self._warned_of: set[ContextVar[Any]] = set()
-        # The program may have set some whose process this is.
+        # The program that embeds jobrun may have changed settings before.
         self._note(_read(_SHARED) | _read(_LOCAL) | _read(_CONTEXT), {}, self._made)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -385,7 +385,9 @@ class LibrarySettings:
         self.adopt()
         return self.run_for_task(task, function)
 
-    def run_for_task(self, task: str, function: Callable[[], T], beside: str | None = None) -> T:
+    def run_for_task(
+        self, task: str, function: Callable[[], T], concurrent: str | None = None
+    ) -> T:
         """Call a user's function as ``call_for_task`` does, under library settings as they are.
 
         For what runs beside a task, such as a reader: it would see what the task changes
@@ -394,7 +396,7 @@ class LibrarySettings:
         Args:
             task: Its name.
             function: What is called.
-            beside: What always runs at the same time.
+            concurrent: What always runs at the same time.
         """
         here = self._here
         here.is_used = True
@@ -402,14 +404,14 @@ class LibrarySettings:
             return here.context.run(function)
         finally:
             if here.context or here.variables:
-                self._collect_variables(task, beside)
+                self._collect_variables(task, concurrent)
 
     def load(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Import a user's module; do not record library settings that each import makes."""
         self.collect()
         self._note_shared()
         try:
-            made = self.call(function, *args, **kwargs)
+            loaded = self.call(function, *args, **kwargs)
         finally:
             self._collect_imported_variables()
         if self._variables is not None:
@@ -419,7 +421,7 @@ class LibrarySettings:
         self._note(here.read(), here.seen, self._imported)
         here.is_used = False
         self.adopt()
-        return made
+        return loaded
 
     def watch(self) -> AbstractContextManager[None]:
         """Return a context manager that records environment variables as library settings."""
@@ -450,12 +452,12 @@ class LibrarySettings:
         """Restore the context variables that ``capture_variables`` returned, for each thread."""
         self._context_variables = variables
 
-    def _collect_variables(self, task: str, beside: str | None) -> None:
+    def _collect_variables(self, task: str, concurrent: str | None) -> None:
         """Record the context variables that a callable of a task has set in this thread.
 
         Args:
             task: Its name.
-            beside: What always runs at the same time.
+            concurrent: What always runs at the same time.
 
         Raises:
             TaskFailedError: E177; nothing of it is recorded then.
@@ -465,13 +467,14 @@ class LibrarySettings:
         changed = find_changed(here.variables, after)
         if not changed:
             return
-        beside = beside or self.find_beside(task)
-        if beside is not None:
+        concurrent = concurrent or self.find_calls(task)
+        if concurrent is not None:
             here.take_variables(here.variables)
             raise TaskFailedError.of(
                 "E177",
                 f"the callable has set the context variable {describe_variable(changed[0])}, and "
-                f"{beside} may run at the same time, and see it set or not, depending on timing",
+                f"{concurrent} may run at the same time, and see it set or not, depending on "
+                "timing",
                 "set it at the top of the module, or order the tasks with needs",
             )
         self._note_variables(changed, after)
@@ -479,11 +482,11 @@ class LibrarySettings:
 
     def _warn_of_variables(self, changed: list[ContextVar[Any]]) -> None:
         """Warn, once for each, of context variables without which a resumed run would begin."""
-        for one in changed:
-            if one not in self._warned_of:
-                self._warned_of.add(one)
+        for variable in changed:
+            if variable not in self._warned_of:
+                self._warned_of.add(variable)
                 text = (
-                    f"a callable has set the context variable {describe_variable(one)}: later "
+                    f"a callable has set the context variable {describe_variable(variable)}: later "
                     "calls see it, but it is not saved, and a resumed run begins without it; set "
                     "it at the top of the module"
                 )
@@ -495,7 +498,9 @@ class LibrarySettings:
         after = read_variables(here.context)
         changed = find_changed(here.variables, after)
         if changed:
-            _imported_variables.update((one, after[one]) for one in changed if one in after)
+            _imported_variables.update(
+                (variable, after[variable]) for variable in changed if variable in after
+            )
             self._note_variables(changed, after)
 
     def _note_variables(self, changed: list[ContextVar[Any]], after: Variables) -> None:
@@ -525,9 +530,9 @@ class LibrarySettings:
         """
         self._note_shared()
         with self._lock:
-            made = dict(self._made)
+            settings = dict(self._made)
         if self._variables is not None and (captured := self._variables.capture()):
-            made[_VARIABLES] = captured
+            settings[_VARIABLES] = captured
             for name in self._variables.new_secrets(captured):
                 text = (
                     f"a callable has set the environment variable {name}, which looks like a "
@@ -535,7 +540,7 @@ class LibrarySettings:
                     "of the command"
                 )
                 self._emit(Noted(text, "warning"))
-        return made
+        return settings
 
     def restore(self, settings: Settings) -> None:
         """Restore the library settings that ``capture`` returned, importing their libraries.
@@ -544,13 +549,13 @@ class LibrarySettings:
             EnvironmentFaultError: E268, a library is not there, or a setting cannot be made.
         """
         wanted = dict(settings)
-        # First: libraries read some when they are imported.
+        # First, since libraries read environment variables when they are imported.
         self._restore_variables(wanted.pop(_VARIABLES, {}))
         for name in wanted:
             _import_library(name)
         with self._lock:
             for name in self._made.keys() - wanted.keys():
-                # Threads that have it get what a new process has.
+                # Threads with the setting return to the value of a new process.
                 self._imported.setdefault(name, _default(name))
             self._made = wanted
             self._version += 1
@@ -625,19 +630,20 @@ class LibrarySettings:
 
 def _read(table: _Table) -> dict[str, Any]:
     """Read the settings of libraries that are imported, by name."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for library, settings in table.items():
         module = sys.modules.get(library)
         # Another thread may be importing it.
         if module is None or getattr(module.__spec__, "_initializing", False):
             continue
-        for name, one in settings.items():
+        for name, setting in settings.items():
             try:
-                found[name] = one.read(module)
+                values[name] = setting.read(module)
             except (AttributeError, RuntimeError):
-                # Of another version it may be missing; PyTorch refuses to give some beside others.
+                # Another version may lack the setting, and PyTorch refuses to read some settings
+                # after others were changed.
                 continue
-    return found
+    return values
 
 
 def _write(table: _Table, wanted: Settings) -> None:
@@ -673,8 +679,8 @@ def _import_library(name: str) -> None:
 def _library(name: str) -> str:
     """Return the module whose setting has the name, as the tables have it."""
     known = (library for table in _TABLES for library in table)
-    found = (library for library in known if name.startswith(f"{library}."))
-    return next(found, name.partition(".")[0])
+    matching = (library for library in known if name.startswith(f"{library}."))
+    return next(matching, name.partition(".")[0])
 
 
 def _refusal(name: str, message: str) -> EnvironmentFaultError:
@@ -688,5 +694,5 @@ def _refusal(name: str, message: str) -> EnvironmentFaultError:
 
 def _default(name: str) -> Any:
     library = _library(name)
-    found = next(table[library][name] for table in _TABLES if name in table.get(library, {}))
-    return found.default(sys.modules[library]) if callable(found.default) else found.default
+    setting = next(table[library][name] for table in _TABLES if name in table.get(library, {}))
+    return setting.default(sys.modules[library]) if callable(setting.default) else setting.default

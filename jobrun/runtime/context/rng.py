@@ -28,7 +28,7 @@ class StreamKey:
     node: str
     task: str
     instance: int
-    place: str
+    block_path: str
 
 
 def spawn_key(key: StreamKey) -> tuple[int, ...]:
@@ -39,7 +39,7 @@ def spawn_key(key: StreamKey) -> tuple[int, ...]:
     """
     # JSON keeps the fields apart whatever their names hold.
     text = json.dumps(
-        [key.group, key.epoch, key.node, key.task, key.instance, key.place], ensure_ascii=True
+        [key.group, key.epoch, key.node, key.task, key.instance, key.block_path], ensure_ascii=True
     )
     digest = hashlib.sha256(text.encode()).digest()
     return tuple(int.from_bytes(digest[at : at + 4], "big") for at in range(0, 32, 4))

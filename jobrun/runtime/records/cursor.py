@@ -24,16 +24,16 @@ from jobrun.runtime.records.reader_position import Position, redistribute
 from jobrun.runtime.records.row_iterators import ENDLESS, Pair, RecordIterator
 from jobrun.values.blob_kinds import Value
 
-# The records of a pass from a position on, and how many are wanted at most.
+# Makes the iterator over a pass from a position on, with a maximum number of records.
 MakeIterator = Callable[[Position, int], RecordIterator]
 
-# Records that wait to be asked for.
+# The number of prefetched records.
 DEPTH = 2
 _SLOW_S = 2e-4
-# Small records are read many at a time: only over a while it shows what one of them takes.
+# Small records are read in batches, so the time of one record shows only over this period.
 _MEASURED_S = 0.02
 _WAIT_S = 0.05
-# What a source that does not come back gets once the run is cancelled.
+# Seconds that a blocked source gets to return after the run was cancelled.
 _GRACE_S = 1.0
 
 _Item = Pair | Exception | None
@@ -46,18 +46,18 @@ class RecordBudget:
         self.limit = limit
         self._time_limit_s = time_limit_s
         self.has_limits = limit is not None or bool(time_limit_s)
-        self.given = 0
+        self.records_read = 0
         self._started = 0.0
 
-    def begin(self, given: int = 0) -> None:
-        """Start to count a cursor's records against its limits; ``given`` were read before."""
-        self.given = given
+    def begin(self, already_read: int = 0) -> None:
+        """Start to count records against the limits, from the number that was read before."""
+        self.records_read = already_read
         self._started = time.monotonic()
 
     @property
     def is_used_up(self) -> bool:
         """Return whether the cursor has given as many records as its limit allows."""
-        return self.limit is not None and self.given >= self.limit
+        return self.limit is not None and self.records_read >= self.limit
 
     @property
     def is_spent(self) -> bool:
@@ -79,14 +79,14 @@ class Cursor:
     """
 
     def __init__(
-        self, reader: Reader, share: tuple[int, int], limit: int | None, *, beside: bool = False
+        self, reader: Reader, share: tuple[int, int], limit: int | None, *, is_zipped: bool = False
     ) -> None:
         self.reader = reader
         self.share = share
-        self._beside = beside
+        self._is_zipped = is_zipped
         self.was_divided = False
         self._allowance = RecordBudget(limit, reader.time_limit_s)
-        # Where the run began, and how many rows it has given since.
+        # The position at the start of the run, and the rows read since.
         self._begin = Position()
         self._rows = 0
         self._finished = False
@@ -96,18 +96,18 @@ class Cursor:
     @property
     def position(self) -> Position:
         """Return the position that the cursor has reached, ``finished`` if no record is left."""
-        found = self._begin.after(self._allowance.given, self._rows)
-        return replace(found, finished=int(self._finished))
+        position = self._begin.after(self._allowance.records_read, self._rows)
+        return replace(position, finished=int(self._finished))
 
     @property
-    def given(self) -> int:
+    def records_read(self) -> int:
         """Return how many records the cursor has given in this run of the group."""
-        return self._allowance.given
+        return self._allowance.records_read
 
     @property
-    def place(self) -> tuple[int, int]:
+    def progress(self) -> tuple[int, int]:
         """Return how many records and rows the cursor has given in this run of the group."""
-        return self._allowance.given, self._rows
+        return self._allowance.records_read, self._rows
 
     def begin(
         self,
@@ -133,23 +133,23 @@ class Cursor:
             TaskFailedError: E230, the position is in the middle of other rows than these.
         """
         before = self.position
-        own = self._stored_position(stored)
-        self._begin = self._start_position(own, stored, length)
+        previous = self._stored_position(stored)
+        self._begin = self._start_position(previous, stored, length)
         now = self._begin
-        self.was_divided = now.passes == own.passes and now.stretches != own.stretches
-        given, self._rows = gone
+        self.was_divided = now.passes == previous.passes and now.stretches != previous.stretches
+        already_read, self._rows = gone
         self._finished = False
-        fresh = self._begin.begun != own.begun
-        undone = before.begun != own.begun
-        # Else what is ready from the last run is still what comes next.
-        if self._ahead is None or self._ahead.is_lost or fresh or undone or is_new or given:
+        fresh = self._begin.begun != previous.begun
+        undone = before.begun != previous.begun
+        # Otherwise the records that the last run prefetched come next.
+        if self._ahead is None or self._ahead.is_lost or fresh or undone or is_new or already_read:
             limit = self._allowance.limit
             most = limit if limit is not None and self.reader.restart == "epoch" else ENDLESS
-            left = most - given if most != ENDLESS else ENDLESS
-            made = make(self._begin.after(0, self._rows), left)
-            self._ahead, self._head = Prefetcher(made, self.reader.delay_s), None
+            remaining = most - already_read if most != ENDLESS else ENDLESS
+            iterator = make(self._begin.after(0, self._rows), remaining)
+            self._ahead, self._head = Prefetcher(iterator, self.reader.delay_s), None
         self._ahead.begin(frame.run.start)
-        self._allowance.begin(given)
+        self._allowance.begin(already_read)
 
     def peek(self, frame: Frame) -> bool:
         """Return whether the cursor has a record of the reader to take now.
@@ -171,7 +171,7 @@ class Cursor:
         assert head is not None  # noqa: S101 - peeked before
         values, rows = head
         self._rows += rows
-        self._allowance.given += 1
+        self._allowance.records_read += 1
         return values
 
     def next(self, frame: Frame) -> tuple[int, tuple[Value, ...]] | None:
@@ -192,8 +192,8 @@ class Cursor:
                 return None
         values, rows = head
         self._rows += rows
-        number = allowance.given
-        allowance.given = number + 1
+        number = allowance.records_read
+        allowance.records_read = number + 1
         return number, values
 
     def records(self, frame: Frame) -> Iterator[tuple[int, tuple[Value, ...]]]:
@@ -208,11 +208,11 @@ class Cursor:
             if scope.cancelled:
                 raise CancelledError
             if ready and self._head is None and not allowance.has_limits:
-                # What ``next`` does, without calls: records may be small and many.
+                # ``next`` inlined: the cost of a call counts for many small records.
                 values, rows = ready.popleft()
                 self._rows += rows
-                number = allowance.given
-                allowance.given = number + 1
+                number = allowance.records_read
+                allowance.records_read = number + 1
                 yield number, values
             elif (record := self.next(frame)) is not None:
                 yield record
@@ -245,45 +245,47 @@ class Cursor:
                 self._head = self._ahead.next(frame.cancel)
                 self._finished = self._head is None
 
-    def _start_position(self, own: Position, stored: Sequence[Position], length: int) -> Position:
+    def _start_position(
+        self, previous: Position, stored: Sequence[Position], length: int
+    ) -> Position:
         """Return the cursor's position at the beginning of a run."""
         part, parts = self.share
-        now = replace(own, part=part, parts=parts, length=length, finished=0)
-        if self.reader.restart == "epoch" or not own.passes:
-            passes = max((one.passes for one in stored), default=0)
+        now = replace(previous, part=part, parts=parts, length=length, finished=0)
+        if self.reader.restart == "epoch" or not previous.passes:
+            passes = max((position.passes for position in stored), default=0)
             return replace(now, passes=passes + 1, records=0, rows=0, stretches=())
-        if any(one.rows or one.stretches for one in stored):
-            return self._resumed_position(now, own, stored, length)
+        if any(position.rows or position.stretches for position in stored):
+            return self._resumed_position(now, previous, stored, length)
         return now
 
     def _resumed_position(
-        self, now: Position, own: Position, stored: Sequence[Position], length: int
+        self, now: Position, previous: Position, stored: Sequence[Position], length: int
     ) -> Position:
         """Return the position where the cursor continues a pass that an earlier run began."""
         name = self.reader.name
-        if own.length != length:
+        if previous.length != length:
             raise TaskFailedError.of(
                 "E230",
-                f"reader '{name}' is in the middle of {own.length} rows, and now there are "
+                f"reader '{name}' is in the middle of {previous.length} rows, and now there are "
                 f"{length}",
                 "put the data back as they were, or start a new run",
             )
-        if (own.part, own.parts) == self.share:
+        if (previous.part, previous.parts) == self.share:
             return now
-        found = None if self._beside else redistribute(stored, *self.share)
-        if found is None:
+        position = None if self._is_zipped else redistribute(stored, *self.share)
+        if position is None:
             raise TaskFailedError.of(
                 "E230",
-                f"reader '{name}' is in the middle of share {own.part + 1} of {own.parts}, "
-                f"and now there are {self.share[1]}",
+                f"reader '{name}' is in the middle of share {previous.part + 1} of "
+                f"{previous.parts}, and now there are {self.share[1]}",
                 "resume with as many nodes and instances as before, or use restart: epoch, which "
                 "divides the rows again in each pass",
             )
-        return found
+        return position
 
     def _stored_position(self, stored: Sequence[Position]) -> Position:
         """Choose the stored position where a cursor resumes: its own share's, else the first."""
-        same = (one for one in stored if (one.part, one.parts) == self.share)
+        same = (position for position in stored if (position.part, position.parts) == self.share)
         return next(same, stored[0] if stored else Position())
 
 
@@ -291,8 +293,8 @@ class ZipCursor:
     """Reads one record of each of several cursors at a time; none unless all have one."""
 
     def __init__(self, reader: Reader, cursors: tuple[Cursor, ...], limit: int | None) -> None:
-        names = [one.name for cursor in cursors for one in cursor.reader.fields]
-        self._places = tuple(names.index(one.member) for one in reader.fields)
+        names = [field.name for cursor in cursors for field in cursor.reader.fields]
+        self._places = tuple(names.index(field.member) for field in reader.fields)
         self.reader = reader
         self.cursors = cursors
         self._allowance = RecordBudget(limit, reader.time_limit_s)
@@ -302,23 +304,23 @@ class ZipCursor:
     @property
     def position(self) -> Position:
         """Return the position of a cursor over zipped readers; its ``rows`` counts records."""
-        given = self._allowance.given
-        return replace(self._begin.after(given, given), finished=int(self._finished))
+        count = self._allowance.records_read
+        return replace(self._begin.after(count, count), finished=int(self._finished))
 
     @property
-    def given(self) -> int:
+    def records_read(self) -> int:
         """Return how many zipped records the cursor has given in this run of the group."""
-        return self._allowance.given
+        return self._allowance.records_read
 
-    def begin(self, stored: Position, given: int = 0) -> None:
-        """Begin a ``zip`` cursor in a group run that has read ``given`` records of it before."""
+    def begin(self, stored: Position, already_read: int = 0) -> None:
+        """Begin a ``zip`` cursor in a group run that has read some of its records before."""
         first = self.cursors[0].position
         is_new = self.reader.restart == "epoch" or not stored.passes
         now = replace(stored, part=first.part, parts=first.parts, finished=0)
         if is_new:
             now = replace(now, passes=stored.passes + 1, records=0, rows=0)
         self._begin, self._finished = now, False
-        self._allowance.begin(given)
+        self._allowance.begin(already_read)
 
     def peek(self, frame: Frame) -> bool:
         """Return whether every zipped cursor has a record to take now.
@@ -336,13 +338,13 @@ class ZipCursor:
 
     def take(self) -> tuple[Value, ...]:
         """Take the next record of each zipped cursor, once ``peek`` has found them."""
-        self._allowance.given += 1
+        self._allowance.records_read += 1
         values = [value for cursor in self.cursors for value in cursor.take()]
-        return tuple([values[place] for place in self._places])
+        return tuple([values[index] for index in self._places])
 
     def next(self, frame: Frame) -> tuple[int, tuple[Value, ...]] | None:
         """Take the next record and its number from a cursor over several zipped readers."""
-        number = self._allowance.given
+        number = self._allowance.records_read
         return (number, self.take()) if self.peek(frame) else None
 
     def records(self, frame: Frame) -> Iterator[tuple[int, tuple[Value, ...]]]:
@@ -383,15 +385,15 @@ class Prefetcher:
     def __init__(self, iterator: RecordIterator, delay_s: float) -> None:
         self._iterator = iterator
         self._delay_s = delay_s
-        # Records that were read together with one that was given, and what a worker left.
+        # Records of the batch that is being read, and records that a stopped worker prefetched.
         self.ready: deque[Pair] = deque()
-        self._left: deque[_Item] = deque()
+        self._unread: deque[_Item] = deque()
         self._seconds = 0.0
         self._calls = 0
         self._start: Start | None = None
         self._worker: _Worker | None = None
         self._waited_s = 0.0
-        # The source failed, or did not come back: it must not be used any more.
+        # The source failed or did not return: it must not be used again.
         self.is_lost = False
 
     def begin(self, start: Start) -> None:
@@ -406,8 +408,8 @@ class Prefetcher:
         """
         if self.ready:
             return self.ready.popleft()
-        if self._left:
-            item = self._left.popleft()
+        if self._unread:
+            item = self._unread.popleft()
         elif self._worker is None and not self._is_slow():
             return self._measured()
         else:
@@ -427,7 +429,7 @@ class Prefetcher:
         worker, self._worker = self._worker, None
         if worker is not None:
             self.is_lost = not worker.stop(cancel) or self.is_lost
-            self._left.extend(worker.left())
+            self._unread.extend(worker.take_unread())
 
     def take_waited_s(self) -> float:
         """Return how long tasks have waited for prefetched records since the last call."""
@@ -471,14 +473,14 @@ class _Worker:
         self._closing = threading.Event()
         self._done = threading.Event()
         self._last: list[_Item] = []
-        # How long the thread that asks for records has waited; it is set back by who reads it.
+        # Seconds that the consumer has waited. The reader of this attribute resets it.
         self.waited_s = 0.0
         start(self._work, self._done.set)
 
     def next(self, cancel: CancelScope) -> _Item:
         """Return the next record read by the cursor's thread, or its exception, or None."""
         if self._last:
-            # Asked again after the end.
+            # The end or the error was returned before.
             return self._last[0]
         item = self._taken(cancel)
         if item is None or isinstance(item, Exception):
@@ -498,16 +500,16 @@ class _Worker:
                     return False
         return True
 
-    def left(self) -> list[_Item]:
+    def take_unread(self) -> list[_Item]:
         """Return, in order, the records that the thread prefetched and no one asked for."""
-        found: list[_Item] = []
+        unread: list[_Item] = []
         while True:
             try:
                 item = self._ready.get_nowait()
             except Empty:
-                return found
+                return unread
             if not isinstance(item, _Wake):
-                found.append(item)
+                unread.append(item)
 
     def _taken(self, cancel: CancelScope) -> _Item:
         try:

@@ -64,7 +64,7 @@ def plan_queues(group: TaskGroup) -> tuple[QueuePlan, ...]:
     readers: Counter[QueueKey] = Counter()
     crowded: set[QueueKey] = set()
     for task in group.tasks:
-        keys = [queue_key(one.queue, task.node) for one in task.write]
+        keys = [queue_key(write.queue, task.node) for write in task.write]
         writers.update(keys)
         if isinstance(task.read, ReadQueue):
             keys.append(queue_key(task.read.queue, task.node))
@@ -76,19 +76,19 @@ def plan_queues(group: TaskGroup) -> tuple[QueuePlan, ...]:
     return tuple(
         QueuePlan(
             key,
-            one,
+            queue,
             writers[key],
             readers[key],
             is_spsc=key not in crowded and writers[key] == readers[key] == 1,
         )
-        for key, one in queues.items()
+        for key, queue in queues.items()
     )
 
 
 def _queues_of(task: Task) -> list[Queue]:
     """List the queues that a task's endpoints write to, then the one that its endpoint reads."""
-    found = [one.queue for one in task.write]
-    return [*found, task.read.queue] if isinstance(task.read, ReadQueue) else found
+    written = [write.queue for write in task.write]
+    return [*written, task.read.queue] if isinstance(task.read, ReadQueue) else written
 
 
 class QueueSource:
@@ -130,7 +130,7 @@ class QueueSink:
         self._write = write
         self._task = task
         self._queue = frame.run.queues[queue_key(write.queue, task.node)]
-        # A task that reads nothing sends one record an instance, which has the instance's number.
+        # A task without a source sends one record per instance, with the instance's number.
         self._may_skip = write.queue.ordered and task.read is not None
         self._scope = frame.cancel
         self._run = frame.run
@@ -168,7 +168,9 @@ def join_records(records: tuple[Values, ...], read: ReadQueue) -> Values:
         TaskFailedError: E221, values of one name differ in dtype, or in a further axis.
     """
     columns = zip(*records, strict=True)
-    return tuple(_column(read, name, one) for name, one in zip(read.names, columns, strict=True))
+    return tuple(
+        _column(read, name, values) for name, values in zip(read.names, columns, strict=True)
+    )
 
 
 def _column(read: ReadQueue, name: str, values: tuple[Value, ...]) -> Value:
@@ -181,10 +183,10 @@ def _column(read: ReadQueue, name: str, values: tuple[Value, ...]) -> Value:
                 f"send an array: {name} = array({name}); or take 'batch' from the queue",
             )
     arrays = [np.asarray(value) for value in values]
-    # Texts of several lengths are still texts.
+    # Texts of different lengths have different dtypes, but can be joined.
     kinds = {
-        (one.dtype if one.dtype.kind != "U" else "text", one.ndim == 0, one.shape[1:])
-        for one in arrays
+        (array.dtype if array.dtype.kind != "U" else "text", array.ndim == 0, array.shape[1:])
+        for array in arrays
     }
     if len(kinds) > 1 or arrays[0].dtype.hasobject:
         shown = sorted({describe(value) for value in values})
@@ -195,4 +197,4 @@ def _column(read: ReadQueue, name: str, values: tuple[Value, ...]) -> Value:
             f"send '{name}' with one dtype and one shape behind the first axis, or take 'batch' "
             "from the queue",
         )
-    return np.concatenate([np.atleast_1d(one) for one in arrays])
+    return np.concatenate([np.atleast_1d(array) for array in arrays])

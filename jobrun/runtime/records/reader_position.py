@@ -19,7 +19,7 @@ from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.readers import POSITION
 
 Array = np.ndarray[Any, Any]
-# Places of a pass, from the first to before the second.
+# Positions in a pass, from the first up to but not including the second.
 Stretch = tuple[int, int]
 _STRETCH = -1
 
@@ -65,24 +65,27 @@ def decode_positions(blob: Array | None) -> tuple[Position, ...]:
     """Decode a reader's positions, one for each portion of its rows, from its state blob."""
     if blob is None:
         return ()
-    found = [Position.of(row) for row in blob if row[0] != _STRETCH]
+    positions = [Position.of(row) for row in blob if row[0] != _STRETCH]
     stretches: dict[int, list[Stretch]] = {}
     for row in blob:
         if row[0] == _STRETCH:
             stretches.setdefault(int(row[4]), []).append((int(row[1]), int(row[2])))
-    return tuple(replace(one, stretches=tuple(stretches.get(one.part, ()))) for one in found)
+    return tuple(
+        replace(position, stretches=tuple(stretches.get(position.part, ())))
+        for position in positions
+    )
 
 
 def encode_positions(positions: Iterable[Position]) -> Array:
     """Encode a reader's positions as an int64 array of seven columns, to save it as state."""
     rows: list[list[int]] = []
     further: list[list[int]] = []
-    for one in positions:
-        rows.append(one.row())
+    for position in positions:
+        rows.append(position.row())
         further += [
-            # Finished: a check whether all shares are must not fail because of it.
-            [_STRETCH, first, last, 1, one.part, one.parts, one.length]
-            for first, last in one.stretches
+            # Marked as finished, so that a check that all shares are finished can succeed.
+            [_STRETCH, first, last, 1, position.part, position.parts, position.length]
+            for first, last in position.stretches
         ]
     return np.array(rows + further, np.int64)
 
@@ -97,25 +100,30 @@ def redistribute(positions: Sequence[Position], part: int, parts: int) -> Positi
 
     None where the positions are not those of all shares of one pass over rows that can be counted.
     """
-    old = sorted(positions, key=lambda one: one.part)
-    if not old or [one.part for one in old] != list(range(old[0].parts)):
+    old = sorted(positions, key=lambda position: position.part)
+    if not old or [position.part for position in old] != list(range(old[0].parts)):
         return None
-    if len({(one.passes, one.parts, one.length) for one in old}) > 1 or old[0].length < 0:
+    if (
+        len({(position.passes, position.parts, position.length) for position in old}) > 1
+        or old[0].length < 0
+    ):
         return None
-    left = [stretch for one in old for stretch in _left(one)]
-    first, last = share_bounds(sum(stop - start for start, stop in left), part, parts)
-    # Nothing left is a stretch, too: no stretches are a part of the whole.
-    stretches = tuple(slice_stretches(left, first, last)) or ((0, 0),)
-    # Records that were given stay counted, once.
-    records = 0 if part else sum(one.records for one in old)
+    unread = [stretch for position in old for stretch in _unread_stretches(position)]
+    first, last = share_bounds(sum(stop - start for start, stop in unread), part, parts)
+    # An empty stretch says that nothing is unread. No stretches at all would mean the whole share.
+    stretches = tuple(slice_stretches(unread, first, last)) or ((0, 0),)
+    # The first share alone counts the records that all shares have read.
+    records = 0 if part else sum(position.records for position in old)
     return Position(old[0].passes, records, 0, 0, part, parts, old[0].length, stretches)
 
 
-def _left(one: Position) -> Iterator[Stretch]:
-    gone = one.rows
-    for first, last in one.stretches or (share_bounds(one.length, one.part, one.parts),):
-        taken = min(gone, last - first)
-        gone -= taken
+def _unread_stretches(position: Position) -> Iterator[Stretch]:
+    to_skip = position.rows
+    for first, last in position.stretches or (
+        share_bounds(position.length, position.part, position.parts),
+    ):
+        taken = min(to_skip, last - first)
+        to_skip -= taken
         if first + taken < last:
             yield first + taken, last
 

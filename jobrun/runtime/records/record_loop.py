@@ -101,11 +101,11 @@ def run_records(plan: RecordPlan, block: Block, frame: Frame, streams: Streams) 
         JobrunError: A step failed, or the source did.
         CancelledError: The run was cancelled; seen between records, and while waiting.
     """
-    inner = frame.at(frame.place)
+    inner = frame.at(frame.block_path)
     sinks = streams.sinks
     puts = tuple(sink.connect(inner) for sink in sinks)
     if streams.source is None:
-        # As a record without fields: the steps run once.
+        # One record without fields: the steps run once.
         records: Records = iter([(frame.instance, ())])
     else:
         records = streams.source.connect(inner)

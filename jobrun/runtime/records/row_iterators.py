@@ -30,12 +30,12 @@ from jobrun.values.copies import detach
 _Result = TypeVar("_Result")
 _ARRAY = np.ndarray
 
-# Small rows are read so many bytes at a time; a batch that is larger is read by itself.
+# Small rows are read in blocks of this many bytes. A larger batch is read by itself.
 _BLOCK_BYTES = 1 << 20
 _LARGE_BYTES = 1 << 18
 # Records that are made together: each of them then costs no more than its slices.
 _AT_HAND = 64
-# What a source that never ends has instead of a length.
+# The length of a source that never ends.
 ENDLESS = 1 << 62
 # Rows whose shuffled order numpy draws; beyond that, a network of so many rounds computes it.
 MOST_DRAWN = 1 << 20
@@ -52,7 +52,7 @@ class CountedRecord(NamedTuple):
     rows: int
 
 
-# The same, made in a third of the time.
+# A plain tuple with the same fields is made in a third of the time.
 Pair = tuple[tuple[Value, ...], int]
 
 
@@ -109,8 +109,8 @@ class RowIterator:
         if not self._batch:
             self._reach(at, at + 1)
             self._at = at + 1
-            place = at - self._block_start
-            return CountedRecord(tuple([column[place] for column in self._block]), 1)
+            row = at - self._block_start
+            return CountedRecord(tuple([column[row] for column in self._block]), 1)
         stop = min(at + self._batch, self._length)
         if self._drop_last and stop - at < self._batch:
             return None
@@ -120,7 +120,8 @@ class RowIterator:
         if first == 0 and stop == self._block_stop:
             block, self._block = self._block, ()
             return CountedRecord(
-                tuple([one if type(one) is _ARRAY else one[:] for one in block]), stop - at
+                tuple([column if type(column) is _ARRAY else column[:] for column in block]),
+                stop - at,
             )
         return CountedRecord(tuple([column[first:last] for column in self._block]), stop - at)
 
@@ -142,9 +143,9 @@ class RowIterator:
         ]
 
     def _records_per_block(self) -> int:
-        record_bytes = max(1, sum(one.row_bytes for one in self._rows.columns))
+        record_bytes = max(1, sum(column.row_bytes for column in self._rows.columns))
         record_bytes *= max(1, self._batch)
-        # What is large is worth an array of its own, which can be handed on without a copy.
+        # A large record gets its own array, which can be passed on without a copy.
         return 1 if record_bytes >= _LARGE_BYTES else _BLOCK_BYTES // record_bytes
 
     def _reach(self, start: int, stop: int) -> None:
@@ -159,11 +160,11 @@ class RowIterator:
     def _read(self, stretches: list[tuple[int, int]]) -> tuple[Any, ...]:
         order = self._order
         if order is not None:
-            found = [order.rows(first, last) for first, last in stretches]
-            return self._rows.pick(found[0] if len(found) == 1 else np.concatenate(found))
+            pieces = [order.rows(first, last) for first, last in stretches]
+            return self._rows.pick(pieces[0] if len(pieces) == 1 else np.concatenate(pieces))
         if len(stretches) == 1:
             return self._rows.take(*stretches[0])
-        return self._rows.pick(np.concatenate([np.arange(*one) for one in stretches]))
+        return self._rows.pick(np.concatenate([np.arange(*stretch) for stretch in stretches]))
 
 
 class CounterRows:
@@ -215,13 +216,13 @@ class ObjectIterator:
 
     def __init__(
         self,
-        made: Callable[[], Any],
+        make: Callable[[], Any],
         names: tuple[str, ...],
         start: int,
         batch: int,
         *,
         drop_last: bool,
-        what: str,
+        target: str,
         note_gaps: Callable[[str], None] | None = None,
         call: Callable[[Callable[[], Any]], Any] = _call_plainly,
     ) -> None:
@@ -229,9 +230,9 @@ class ObjectIterator:
         self._note_gaps = note_gaps
         self._batch = batch
         self._drop_last = drop_last
-        self._what = what
+        self._what = target
         self._call = call
-        self._object = call(made)
+        self._object = call(make)
         read = getattr(self._object, "read", None)
         self._read: Callable[[int], Any] | None = read if batch and callable(read) else None
         self._iterator: Iterator[Any] = iter(())
@@ -242,9 +243,11 @@ class ObjectIterator:
         """Return the next row, or batch of rows, of a user's iterable object."""
         if self._over:
             return None
-        found = self._run(lambda: self._batch_read(self._batch) if self._read else self._gathered())
-        self._over = found is None
-        return found
+        record = self._run(
+            lambda: self._batch_read(self._batch) if self._read else self._gathered()
+        )
+        self._over = record is None
+        return record
 
     def take_ready(self) -> Sequence[Pair]:
         """Return an empty list, as this iterator over a user's object reads no rows ahead."""
@@ -253,12 +256,12 @@ class ObjectIterator:
     def _run(self, work: Callable[[], _Result]) -> _Result:
         """Call a user's row iterator; raise its exception as an error with its file and line."""
         try:
-            found: _Result = self._call(work)
+            result: _Result = self._call(work)
         except JobrunError:
             raise
         except Exception as error:
             raise explain_exception(self._what, error) from error
-        return found
+        return result
 
     def _leave_out(self, rows: int) -> None:
         seek = getattr(self._object, "seek", None)
@@ -271,11 +274,11 @@ class ObjectIterator:
                 next(self._iterator, None)
             return
         while rows > 0:
-            given = self._batch_read(min(rows, self._batch))
-            if given is None:
+            skipped = self._batch_read(min(rows, self._batch))
+            if skipped is None:
                 self._over = True
                 return
-            rows -= given.rows
+            rows -= skipped.rows
 
     def _gathered(self) -> CountedRecord | None:
         if not self._batch:
@@ -293,10 +296,10 @@ class ObjectIterator:
 
     def _batch_read(self, count: int) -> CountedRecord | None:
         assert self._read is not None  # noqa: S101 - for the type checker
-        found = self._read(count)
-        if found is None:
+        batch = self._read(count)
+        if batch is None:
             return None
-        values = self._parts(found)
+        values = self._parts(batch)
         lengths = {len(value) if np.ndim(value) else -1 for value in values}
         rows = lengths.pop()
         if lengths or not -1 < rows <= count:
@@ -317,7 +320,7 @@ class ObjectIterator:
             parts = row
         else:
             raise self._wrong(f"gave a row that is no tuple or mapping of {len(names)} values")
-        # The object may use its arrays again.
+        # The object may reuse its arrays.
         return tuple(
             detach(
                 as_blob_value(
@@ -386,7 +389,7 @@ class _Keyed:
         self._low = np.uint64(bits // 2)
         self._high = np.uint64(bits - bits // 2)
         self._keys = keys
-        # The places that were computed last.
+        # The row numbers that were computed last.
         self._known_from = 0
         self._known: Array = np.empty(0, np.int64)
 
@@ -401,24 +404,24 @@ class _Keyed:
         return self._known[first : first + stop - start]
 
     def _computed(self, start: int, stop: int) -> Array:
-        found = self._permuted(np.arange(start, stop, dtype=np.uint64))
-        # Fewer than half of all numbers of so many bits are no row: permute these again.
-        while (outside := np.flatnonzero(found >= self._length)).size:
-            found[outside] = self._permuted(found[outside])
-        return found.astype(np.int64)
+        permuted = self._permuted(np.arange(start, stop, dtype=np.uint64))
+        # Fewer than half of all numbers with this many bits are no row: permute these again.
+        while (outside := np.flatnonzero(permuted >= self._length)).size:
+            permuted[outside] = self._permuted(permuted[outside])
+        return permuted.astype(np.int64)
 
-    def _permuted(self, places: Array) -> Array:
-        one = np.uint64(1)
+    def _permuted(self, numbers: Array) -> Array:
+        unit = np.uint64(1)
         low_bits, high_bits = self._low, self._high
-        low = places & ((one << low_bits) - one)
-        high = places >> low_bits
+        low = numbers & ((unit << low_bits) - unit)
+        high = numbers >> low_bits
         for key in self._keys:
-            # The halves change places, and with them their widths; after an even number
-            # of rounds both are what they were.
-            low, high = high ^ (_mixed(low, key) & ((one << high_bits) - one)), low
+            # The halves are swapped together with their widths. After an even number of rounds
+            # each width is as it was.
+            low, high = high ^ (_mixed(low, key) & ((unit << high_bits) - unit)), low
             low_bits, high_bits = high_bits, low_bits
-        found: Array = (high << low_bits) | low
-        return found
+        permuted: Array = (high << low_bits) | low
+        return permuted
 
 
 def _mixed(values: Array, key: np.uint64) -> Array:

@@ -55,7 +55,7 @@ class SafePointSource:
         self._source = source
         self._points = points
         done = 0 if points.entry is None else points.entry.records
-        # A multiple of the number, also when that was another one at the entry.
+        # A multiple of ``every``, even if the run was entered with another value.
         self._next = (done // points.every + 1) * points.every if points.every else -1
 
     def begin(self, frame: Frame) -> None:
@@ -66,7 +66,7 @@ class SafePointSource:
         """Iterate over a reader's records; report safe points between them, and stop if asked."""
         records = self._source.connect(frame)
         while True:
-            if self._source.given == self._next:
+            if self._source.records_read == self._next:
                 frame.cancel.check()
                 self._next += self._points.every
                 if not self._points.reached(_capture_safe_point(frame, self._source)):
@@ -93,10 +93,10 @@ def _capture_safe_point(frame: Frame, source: ReaderSource) -> SafePoint:
     settings = frame.run.settings
     settings.collect()
     return SafePoint(
-        source.given,
+        source.records_read,
         source.places(),
         {letter: dict(space) for letter, space in _workspaces(frame)},
-        {place: _stream_state(one) for place, one in frame.streams.items()},
+        {block_path: _stream_state(stream) for block_path, stream in frame.streams.items()},
         settings.capture(),
     )
 
@@ -139,7 +139,7 @@ def _settle(space: Blobs, seen: set[int], frame: Frame) -> None:
         try:
             value = boundary_form(space[name], name)
         except TaskFailedError as error:
-            faults = (replace(fault, path=frame.place) for fault in error.faults)
+            faults = (replace(fault, path=frame.block_path) for fault in error.faults)
             raise TaskFailedError(*faults) from error
         if id(value) in seen:
             value = detach(value, name)
@@ -151,6 +151,6 @@ def _settle(space: Blobs, seen: set[int], frame: Frame) -> None:
 def _enter(entry: SafePoint, frame: Frame, source: ReaderSource) -> None:
     for letter, space in _workspaces(frame):
         space.update(entry.blobs.get(letter, {}))
-    for place, state in entry.streams.items():
-        frame.streams[place] = _restore_stream(state)
+    for block_path, state in entry.streams.items():
+        frame.streams[block_path] = _restore_stream(state)
     source.enter(entry.records, entry.cursors)

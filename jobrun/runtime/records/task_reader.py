@@ -83,9 +83,9 @@ class ReaderPlan:
     def __init__(self, read: ReadRecords, instances: int, names: BlockNames) -> None:
         self.read = read
         self.leaves = tuple(
-            OpenSource(one, names)
-            for one in readers_in(read.reader)
-            if not isinstance(one.source, ZipSource)
+            OpenSource(reader, names)
+            for reader in readers_in(read.reader)
+            if not isinstance(reader.source, ZipSource)
         )
         by_instance = read.reader.shard == "instance"
         self.shares = instances if by_instance else 1
@@ -101,18 +101,18 @@ class ReaderPlan:
 
     def _cursor(self, at: int) -> Cursor | ZipCursor:
         reader = self.read.reader
-        made = tuple(
+        cursors = tuple(
             Cursor(
                 leaf.reader,
                 self._share_of(leaf.reader, at),
                 self._limit(leaf.reader, at),
-                beside=isinstance(reader.source, ZipSource),
+                is_zipped=isinstance(reader.source, ZipSource),
             )
             for leaf in self.leaves
         )
         if isinstance(reader.source, ZipSource):
-            return ZipCursor(reader, made, self._limit(reader, at))
-        return made[0]
+            return ZipCursor(reader, cursors, self._limit(reader, at))
+        return cursors[0]
 
     def _share_of(self, reader: Reader, at: int) -> tuple[int, int]:
         return (0, 1) if reader.shard == "none" else self.share(at)
@@ -134,24 +134,24 @@ class ReaderSource:
         self._cursors = cursors
         self._frame = frame
         self._has_begun = False
-        # Where the run is resumed: the number of records, and of each leaf records and rows.
+        # On a resume: the number of records already read, and the records and rows of each leaf.
         self._records = 0
         self._gone: tuple[tuple[int, int], ...] = ()
-        # One at a time: the instances of a share wait for each other only here.
+        # The instances of a share read one at a time. They wait for each other only here.
         self._locks = tuple(threading.Lock() for _ in cursors)
-        # How long instances have waited for each other there; nearly right with several shares.
+        # Seconds that instances have waited for these locks; approximate with several shares.
         self._locked_s = 0.0
 
     @property
-    def given(self) -> int:
+    def records_read(self) -> int:
         """Return how many records a task's reader has given in this run to all parallel copies."""
-        return self._cursors[0].given
+        return self._cursors[0].records_read
 
     def places(self) -> tuple[tuple[int, int], ...]:
         """Return how many records and rows the task's reader gave, or each reader in a ``zip``."""
         cursor = self._cursors[0]
         leaves = cursor.cursors if isinstance(cursor, ZipCursor) else (cursor,)
-        return tuple(one.place for one in leaves)
+        return tuple(leaf.progress for leaf in leaves)
 
     def enter(self, records: int, gone: tuple[tuple[int, int], ...]) -> None:
         """Resume a task's reader after a number of records of its run; call before ``begin``."""
@@ -211,7 +211,7 @@ class ReaderSource:
         while True:
             frame.cancel.check()
             if not lock.acquire(blocking=False):
-                # Another instance reads; who waits for it waits for data.
+                # Another instance is reading: waiting for it counts as waiting for data.
                 began = time.perf_counter()
                 lock.acquire()
                 self._locked_s += time.perf_counter() - began
@@ -227,21 +227,21 @@ class ReaderSource:
         is_new = leaf.open(frame)
         stored = decode_positions(frame.n.get(leaf.reader.position))
         for cursor in self._cursors:
-            one = cursor.cursors[number] if isinstance(cursor, ZipCursor) else cursor
-            make = leaf.iterator_factory(frame, one.share)
+            leaf_cursor = cursor.cursors[number] if isinstance(cursor, ZipCursor) else cursor
+            make = leaf.iterator_factory(frame, leaf_cursor.share)
             gone = self._gone[number] if self._gone else (0, 0)
-            one.begin(frame, stored, leaf.length, make, is_new=is_new, gone=gone)
-            if one.was_divided and one.share[0] == 0:
+            leaf_cursor.begin(frame, stored, leaf.length, make, is_new=is_new, gone=gone)
+            if leaf_cursor.was_divided and leaf_cursor.share[0] == 0:
                 frame.run.emit(
                     Noted(
                         f"reader '{leaf.reader.name}' continues in the middle of a pass: what "
-                        f"{stored[0].parts} shares had left is divided among {one.share[1]}"
+                        f"{stored[0].parts} shares had left is divided among {leaf_cursor.share[1]}"
                     )
                 )
 
     def _positions(self) -> list[tuple[Reader, list[Position]]]:
         reader = self._plan.read.reader
-        found = [(reader, [cursor.position for cursor in self._cursors])]
+        positions = [(reader, [cursor.position for cursor in self._cursors])]
         if isinstance(reader.source, ZipSource):
             for at, leaf in enumerate(self._plan.leaves):
                 inner = [
@@ -249,8 +249,8 @@ class ReaderSource:
                     for cursor in self._cursors
                     if isinstance(cursor, ZipCursor)
                 ]
-                found.append((leaf.reader, inner))
-        return found
+                positions.append((leaf.reader, inner))
+        return positions
 
 
 def _explained(error: Exception, reader: Reader, frame: Frame) -> Exception:
@@ -273,15 +273,15 @@ class OpenSource:
         self.length = -1
         self._rows: Rows | None = None
         self._close: Callable[[], object] = _nothing
-        # Place, size and time of last change of the open file.
+        # Path, size and modification time of the open file.
         self._opened: tuple[str, int, int] | None = None
-        # Of the task that opened it last.
+        # The frame of the task that opened the source last.
         self._opening: Frame | None = None
         self._path = _path(reader, names)
-        self._values = [(name, compile_expression(one, names)) for name, one in _named(reader)]
+        self._values = [(name, compile_expression(expr, names)) for name, expr in _named(reader)]
         self._gap_notes = GapNotes(getattr(reader.source, "target", ""), reader.path, reader.origin)
-        used = collect_expression_usage(one for _, one in _named(reader)).used
-        # Whether a step may change it in place while it is read.
+        used = collect_expression_usage(expr for _, expr in _named(reader)).used
+        # Whether a step may change the array in place while it is read.
         self._unsteady = bool(used & names.changed)
 
     def open(self, frame: Frame) -> bool:
@@ -331,7 +331,7 @@ class OpenSource:
                 "use fewer nodes or instances, or leave 'shard' out",
             )
 
-        def made(begin: Position, most: int) -> RecordIterator:
+        def make(begin: Position, most: int) -> RecordIterator:
             order = None
             if reader.shuffle:
                 order = shuffle_order(len(rows), frame.run.seed, reader.name, begin.passes)
@@ -345,7 +345,7 @@ class OpenSource:
                 most=most,
             )
 
-        return made
+        return make
 
     def _open_file(self, source: FileSource, frame: Frame) -> bool:
         assert self._path is not None  # noqa: S101 - for the type checker
@@ -368,21 +368,21 @@ class OpenSource:
         self.length = -1 if len(rows) == ENDLESS else len(rows)
         self._close = weakref.finalize(self, rows.close)
 
-    def _opened_rows(self, open_members: OpenMembers, what: str, others: Sequence[str]) -> Rows:
-        columns = [(one.member, one.lengths) for one in self.reader.fields]
+    def _opened_rows(self, open_members: OpenMembers, source: str, others: Sequence[str]) -> Rows:
+        columns = [(field.member, field.lengths) for field in self.reader.fields]
         joined = bool(self.reader.batch)
-        return open_ragged(open_members, what, columns, joined=joined, others=others)
+        return open_ragged(open_members, source, columns, joined=joined, others=others)
 
     def _held(self, frame: Frame) -> Rows:
         known = {name: self._rows_of(name, get(frame)) for name, get in self._values}
         if self._unsteady:
             known = {name: array.copy() for name, array in known.items()}
-        what = f"reader '{self.reader.name}'"
+        source = f"reader '{self.reader.name}'"
 
         def open_members(names: tuple[str, ...]) -> Rows:
-            return ArrayRows(what, tuple(known[name] for name in names), names)
+            return ArrayRows(source, tuple(known[name] for name in names), names)
 
-        return self._opened_rows(open_members, what, tuple(known))
+        return self._opened_rows(open_members, source, tuple(known))
 
     def _rows_of(self, name: str, value: Value) -> np.ndarray[Any, Any]:
         if is_tree(value):
@@ -398,13 +398,19 @@ class OpenSource:
         source, reader = self.reader.source, self.reader
         assert isinstance(source, CallSource)  # noqa: S101 - the only one without rows
         values = {name: get(frame) for name, get in self._values}
-        trees = {name: one for name, one in values.items() if type(one) is Counter or is_tree(one)}
-        loans = {name: lend(one) for name, one in trees.items()}
-        given = {name: read_only_view(one) for name, one in values.items() if name not in loans}
-        given |= {name: loan.lent for name, loan in loans.items()}
+        trees = {
+            name: value
+            for name, value in values.items()
+            if type(value) is Counter or is_tree(value)
+        }
+        loans = {name: lend(value) for name, value in trees.items()}
+        arguments = {
+            name: read_only_view(value) for name, value in values.items() if name not in loans
+        }
+        arguments |= {name: loan.lent for name, loan in loans.items()}
 
         settings = frame.run.settings
-        made = settings.load(load_callable, source.target, frame.resolve_folder(source.folder))
+        class_ = settings.load(load_callable, source.target, frame.resolve_folder(source.folder))
 
         def call(work: Callable[[], Any]) -> Any:
             def printing() -> Any:
@@ -412,7 +418,7 @@ class OpenSource:
                 with collect(printed_lines(frame, reader.path, self._opening)):
                     return work()
 
-            found = settings.run_for_task(frame.task, printing, "the task that reads")
+            result = settings.run_for_task(frame.task, printing, "the task that reads")
             for name, loan in loans.items():
                 path = loan.change()
                 if path is not None:
@@ -422,16 +428,16 @@ class OpenSource:
                         f"argument '{name}', at '{'/'.join((name, *path))}'",
                         "let it change a copy of its own: copy.deepcopy(value)",
                     )
-            return found
+            return result
 
-        names = tuple(one.member for one in reader.fields)
+        names = tuple(field.member for field in reader.fields)
         return ObjectIterator(
-            lambda: make_instance(source.target, made, given, frame),
+            lambda: make_instance(source.target, class_, arguments, frame),
             names,
             start,
             reader.batch,
             drop_last=reader.drop_last,
-            what=source.target,
+            target=source.target,
             note_gaps=self._gap_notes.to(frame),
             call=call,
         )

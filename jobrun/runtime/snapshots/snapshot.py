@@ -36,7 +36,7 @@ from jobrun.values.change_detection import ChangeDetector
 from jobrun.values.copies import detach
 
 Names = frozenset[str]
-# One that does not keep it alive.
+# A weak reference: a snapshot does not keep the array alive.
 Array = ref[np.ndarray[Any, Any]]
 NodeNames = Mapping[str, Names]
 
@@ -96,9 +96,9 @@ class DirtyTracker:
     def begin(self, values: Mapping[str, Value]) -> tuple[Mapping[str, Array], Names]:
         """Return weak references to a snapshot's large arrays, and which are on disk already."""
         if self._asked != len(values):
-            # What is small once and large later is only written without being asked about.
+            # An array that grows later is merely written without a check for changes.
             self._asked = len(values)
-            self._large = tuple(name for name, one in values.items() if _is_large(one))
+            self._large = tuple(name for name, value in values.items() if _is_large(value))
         arrays = {name: ref(values[name]) for name in self._large if _is_large(values.get(name))}
         with self._lock:
             known, changed = self._written, self._changed
@@ -131,7 +131,7 @@ class Snapshot:
         ticket: Ticket,
         step: SaveState,
         values: dict[str, Value],
-        place: NodeSaver,
+        saver: NodeSaver,
         types: ArrayTypes,
         parts: Names = _NO_NAMES,
     ) -> None:
@@ -141,21 +141,21 @@ class Snapshot:
         self.gate_s = 0.0
         self._step = step
         self._values = values
-        self._place = place
-        self._arena = place.arena
+        self._place = saver
+        self._arena = saver.arena
         self._types = types
-        # Of containers and objects, which may be changed without any step declaring it.
+        # Names of containers and objects: these may change without a step that declares it.
         self._parts = parts
         whole = {n: v for n, v in values.items() if n not in parts} if parts else values
-        self._arrays, self._unchanged = place.dirty.begin(whole)
+        self._arrays, self._unchanged = saver.dirty.begin(whole)
         self._announced: tuple[Names, ...] = ()
-        # Names that are to be copied; and those that are, or will be before anyone changes them.
+        # Names to copy, and names that are copied or will be copied before a change.
         self._at_risk: Names = _NO_NAMES
         self._covered: Names = _NO_NAMES
-        # Groups of names that are copied in one go.
+        # Batches of names, each copied at once.
         self._waiting: list[tuple[str, ...]] = []
         self._in_work: list[tuple[str, ...]] = []
-        # Of what is to be copied: what is no array.
+        # The names to copy that hold no array.
         self._others: Names = _NO_NAMES
         self._is_writing = False
         self._is_prepared = False
@@ -197,13 +197,13 @@ class Snapshot:
 
     def copy_unannounced(self, changed: Names) -> None:
         """Copy into the snapshot blobs that a group changes but ``protect`` did not list."""
-        if any(changed is one for one in self._announced):
+        if any(changed is announced for announced in self._announced):
             return
         with self._turn:
             while self._is_writing:
                 self._turn.wait()
             for name in (self._values.keys() & (changed | self._parts)) - self._covered:
-                # Not into the arena, which has places for what was foreseen.
+                # Not into the arena: it has room only for the announced blobs.
                 self._values[name] = detach(self._values[name], name)
             self._covered |= changed | self._parts
 
@@ -244,7 +244,7 @@ class Snapshot:
             try:
                 self._copy(chosen)
             except BaseException:
-                # Threads that wait for what could not be copied will raise the error too.
+                # Threads that wait for a failed copy raise the error, too.
                 self._end_turn(chosen, started, undone=(chosen,))
                 raise
             self._end_turn(chosen, started)
@@ -298,7 +298,7 @@ class Snapshot:
 
 def _first_of(turns: Iterable[tuple[str, ...]], names: Names | None) -> tuple[str, ...]:
     """Return a snapshot's first batch of blobs to copy that contains one of ``names``."""
-    return next((one for one in turns if names is None or not names.isdisjoint(one)), ())
+    return next((batch for batch in turns if names is None or not names.isdisjoint(batch)), ())
 
 
 class Snapshots:
@@ -332,13 +332,13 @@ class Snapshots:
         objects = {name: blobs[name] for name in step.objects if is_object(blobs[name])}
         if objects and self.sharing.require_kept(node, objects, values, step.origins):
             self.objects.forget()
-        place = self._places.get(node)
-        if place is None:
-            place = self._places[node] = NodeSaver(node, step)
-        types = place.types_of(values)
+        saver = self._places.get(node)
+        if saver is None:
+            saver = self._places[node] = NodeSaver(node, step)
+        types = saver.types_of(values)
         size_bytes = types.size_bytes(values)
         ticket = Ticket(node, epoch, next(self._numbers), size_bytes, settings)
-        self._held[ticket] = Snapshot(ticket, step, values, place, types, parts)
+        self._held[ticket] = Snapshot(ticket, step, values, saver, types, parts)
         return ticket
 
     def _require_kept_same(self, step: SaveState, blobs: Mapping[str, Value]) -> None:
@@ -348,14 +348,14 @@ class Snapshots:
             self.kept.require_all_same(blobs, "was changed before this save")
         except TaskFailedError as error:
             path = next((path for name, path in step.origins if f"'{name}" in str(error)), "")
-            raise TaskFailedError(*(replace(one, path=path) for one in error.faults)) from error
+            raise TaskFailedError(*(replace(fault, path=path) for fault in error.faults)) from error
 
     def protect(
         self, tickets: Iterable[Ticket], changed: tuple[NodeNames, ...], opaque: NodeNames
     ) -> None:
         """Set which blobs pending saves' snapshots must copy before the next groups change them."""
         for ticket in tickets:
-            names = tuple(one.get(ticket.node, _NO_NAMES) for one in changed)
+            names = tuple(names_by_node.get(ticket.node, _NO_NAMES) for names_by_node in changed)
             self._held[ticket].protect(names, opaque.get(ticket.node, _NO_NAMES))
 
     def gates(self, changed: NodeNames) -> Mapping[str, Snapshot]:
@@ -363,16 +363,16 @@ class Snapshots:
 
         Asked before each group runs.
         """
-        found: dict[str, Snapshot] = {}
-        for node, place in self._places.items():
-            place.dirty.mark_dirty(changed.get(node, _NO_NAMES))
+        gates: dict[str, Snapshot] = {}
+        for node, saver in self._places.items():
+            saver.dirty.mark_dirty(changed.get(node, _NO_NAMES))
         for held in tuple(self._held.values()):
             names = changed.get(held.ticket.node, _NO_NAMES)
             if names or held.has_parts:
                 held.copy_unannounced(names)
                 if not held.is_safe:
-                    found[held.ticket.node] = held
-        return found
+                    gates[held.ticket.node] = held
+        return gates
 
     def persist(self, ticket: Ticket, directory: str) -> NodeSave:
         """Write the snapshot that ``ticket`` identifies to its node's file."""
@@ -385,8 +385,8 @@ class Snapshots:
 
     def close(self) -> None:
         """Release the memory of all snapshots."""
-        for place in self._places.values():
-            place.writer.close()
+        for saver in self._places.values():
+            saver.writer.close()
         self._places.clear()
         self._held.clear()
 

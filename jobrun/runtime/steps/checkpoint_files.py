@@ -78,14 +78,14 @@ def _save(step: SaveState, frame: Frame) -> None:
 def _load(step: LoadState, frame: Frame) -> None:
     started = time.perf_counter()
     node = frame.node.name
-    # Before values are made: of which dtype arrays of JAX can be is a setting.
+    # Before the values are made: settings of JAX limit the dtypes of its arrays.
     _restore_settings(step, frame)
     parts = read_parts(_open_parts(step.parts, frame), step.epoch, step.run_id)
     in_place = _objects_in_place(step, frame)
-    # The last of what is read, since it may go into the objects at once.
+    # Read last, since its values may be loaded directly into objects.
     values, size_bytes = _read(step, frame, in_place) if step.file else ({}, 0)
     values = _resolve_classes(values | parts, step, frame)
-    # Nothing else of it becomes visible before all of it has been read.
+    # Bind the other values only after everything has been read.
     if step.partial:
         frame.g.update(values)
     else:
@@ -137,16 +137,18 @@ def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) ->
     Raises:
         TaskFailedError: E249, a class is not there then either.
     """
-    unknown = {name: one for name, one in values.items() if is_tree(one) and unbound_classes(one)}
+    unknown = {
+        name: value for name, value in values.items() if is_tree(value) and unbound_classes(value)
+    }
     if not unknown or step.partial:
         return values
     for target, folder in step.callables:
         load_callable(target, frame.resolve_folder(folder))
-    found = {name: detach(value, name) for name, value in unknown.items()}
-    for name, value in found.items():
+    resolved = {name: detach(value, name) for name, value in unknown.items()}
+    for name, value in resolved.items():
         for class_name in unbound_classes(value):
             raise unbound_class_error(class_name, name)
-    return values | found
+    return values | resolved
 
 
 def _restore_settings(step: LoadState, frame: Frame) -> None:
@@ -179,13 +181,13 @@ def _bind_values(
     """Bind the values that a step has read from a checkpoint file; set states of objects."""
     states = {n: v for n, v in values.items() if isinstance(v, ObjectState)}
     if states:
-        objects = {name: one for name, one in frame.n.items() if is_object(one)}
+        objects = {name: value for name, value in frame.n.items() if is_object(value)}
         before = find_sharing(objects)
         for name, state in states.items():
             load_object_state(name, frame.n.get(name), state, in_place)
         frame.run.snapshots.sharing.require_same_sharing(frame.node.name, before, objects)
         for name in before.names() & states.keys():
-            # What it shares with another one may have been changed by that one's state.
+            # Loading another object's state may have changed a part that both objects share.
             require_state_taken(name, objects[name], states[name], in_place)
         frame.run.snapshots.objects.note_states(objects)
     frame.n.update({n: v for n, v in values.items() if n not in states})
@@ -210,7 +212,7 @@ def read_parts(parts: Iterable[FilePart], epoch: int, run_id: str) -> dict[str, 
     Raises:
         CheckpointError: A file is missing, damaged, of something else, or lacks a blob.
     """
-    found: dict[str, Value] = {}
+    whole: dict[str, Value] = {}
     pieces: dict[str, list[np.ndarray[Any, Any]]] = {}
     for part in parts:
         values = checkpoint_file.read_state(
@@ -219,18 +221,18 @@ def read_parts(parts: Iterable[FilePart], epoch: int, run_id: str) -> dict[str, 
             epoch=epoch,
             run_id=run_id,
             digest=part.digest,
-            names=[one.name for one in part.blobs],
+            names=[rows.name for rows in part.blobs],
         )
         for rows in part.blobs:
             if rows.first is None:
-                found[rows.name] = values[rows.name]
+                whole[rows.name] = values[rows.name]
             else:
                 pieces.setdefault(rows.name, []).append(_piece(values[rows.name], rows))
-    return found | {name: _joined(one) for name, one in pieces.items()}
+    return whole | {name: _joined(blob_pieces) for name, blob_pieces in pieces.items()}
 
 
 def _piece(value: np.ndarray[Any, Any], rows: Rows) -> np.ndarray[Any, Any]:
-    # A copy, so that the rest of the file's array need not stay.
+    # A copy, so that the other rows of the file's array can be freed.
     is_whole = (rows.first, rows.stop) == (0, len(value))
     return value if is_whole else dense_copy(value[rows.first : rows.stop])
 
@@ -238,9 +240,9 @@ def _piece(value: np.ndarray[Any, Any], rows: Rows) -> np.ndarray[Any, Any]:
 def _joined(pieces: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
     if len(pieces) == 1:
         return pieces[0]
-    # Not numpy's concatenate, which gives the machine's byte order.
+    # Not ``np.concatenate``, which converts to native byte order.
     shape = (sum(map(len, pieces)), *pieces[0].shape[1:])
-    # Fewer than two rows of a piece say nothing of the order of the others.
+    # A piece with fewer than two rows does not determine an axis order.
     orders = {axis_order(piece) for piece in pieces if len(piece) > 1}
     whole = empty_in_order(shape, pieces[0].dtype, orders.pop() if len(orders) == 1 else ())
     at = 0

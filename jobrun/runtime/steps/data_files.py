@@ -23,7 +23,7 @@ def load_action(
     step: Load, names: BlockNames, getter: Callable[[Expr], Getter]
 ) -> Callable[[Frame], None]:
     """Build the function of a ``load`` step: reads all data files, then binds all blobs."""
-    files = [(one, getter(one.path), LEVELS[names.scope(one.blob)]) for one in step.files]
+    files = [(file, getter(file.path), LEVELS[names.scope(file.blob)]) for file in step.files]
 
     def run(frame: Frame) -> None:
         values = []
@@ -45,21 +45,21 @@ def save_action(
     step: Save, names: BlockNames, getter: Callable[[Expr], Getter]
 ) -> Callable[[Frame], None]:
     """Build the function of a ``save`` step; several members of one file are written at once."""
-    files = [(one, getter(one.path), LEVELS[names.scope(one.blob)]) for one in step.files]
+    files = [(file, getter(file.path), LEVELS[names.scope(file.blob)]) for file in step.files]
 
     def run(frame: Frame) -> None:
         whole: dict[str, dict[str, Value]] = {}
         for file, path, level in files:
             members = whole.setdefault(_place(frame, file, path), {})
             members[file.member] = getattr(frame, level)[file.blob]
-        for place, members in whole.items():
-            require_run_directory(frame, place)
-            write_members(place, members)
+        for target, members in whole.items():
+            require_run_directory(frame, target)
+            write_members(target, members)
 
     return run
 
 
-def require_run_directory(frame: Frame, place: str) -> None:
+def require_run_directory(frame: Frame, path: str) -> None:
     """Refuse to ``save`` data files in a run's directory that was moved away.
 
     On a machine that does not share the file system with the runner, the directory of the job is
@@ -69,10 +69,10 @@ def require_run_directory(frame: Frame, place: str) -> None:
         EnvironmentFaultError: E355, the run's directory was removed or renamed.
     """
     run = frame.run.run_dir
-    if place.startswith(f"{run}{os.sep}") and not Path(run).is_dir() and Path(run).parent.is_dir():
+    if path.startswith(f"{run}{os.sep}") and not Path(run).is_dir() and Path(run).parent.is_dir():
         raise EnvironmentFaultError.of(
             "E355",
-            f"the directory {run} was removed or replaced during the run, and {place} is in it",
+            f"the directory {run} was removed or replaced during the run, and {path} is in it",
             "put it back, or resume the run where it is now",
         )
 

@@ -110,7 +110,10 @@ class Actions:
 
         def run(frame: Frame) -> None:
             frames = [frame.at(block.path) for block in blocks]
-            works = [_branch(block, one) for block, one in zip(blocks, frames, strict=True)]
+            works = [
+                _branch(block, branch_frame)
+                for block, branch_frame in zip(blocks, frames, strict=True)
+            ]
             _raise_first_error(run_all(frame.run.start, works))
 
         return run
@@ -123,7 +126,7 @@ def _branch(block: Any, frame: Frame) -> Callable[[], None]:
         except (StopBlock, CancelledError):
             raise
         except BaseException as error:
-            # At once, so that the other branches are cancelled; in an exit block they continue.
+            # Fail at once to cancel the other branches. In an exit block they continue.
             if frame.cancel is frame.run.body:
                 frame.run.fail(error)
             raise
@@ -133,7 +136,7 @@ def _branch(block: Any, frame: Frame) -> Callable[[], None]:
 
 def _raise_first_error(outcomes: list[BaseException | None]) -> None:
     """Raise one error of a dispatched ``parallel`` step: a failure rather than a cancel."""
-    raised = [one for one in outcomes if one is not None]
+    raised = [outcome for outcome in outcomes if outcome is not None]
     if not raised:
         return
 
@@ -142,12 +145,12 @@ def _raise_first_error(outcomes: list[BaseException | None]) -> None:
             return 2
         return 1 if isinstance(error, CancelledError) else 0
 
-    # min keeps the first of equals: no timing decides.
+    # ``min`` returns the first of equal ranks, so that the choice does not depend on timing.
     raise min(raised, key=rank)
 
 
-# One row for each kind of effect that is not declared: the step to the function that runs it.
-# As text: what carries a kind of step out is imported by jobs that have one.
+# Maps each kind of effect to the function that builds its action.
+# The functions are named by text, so that a job imports only the modules of its own steps.
 _STATE = "jobrun.runtime.steps.checkpoint_files:state_action"
 _EFFECTS: Mapping[type[Effect], str] = {
     CallPython: "jobrun.runtime.steps.call:call_action",
@@ -168,6 +171,6 @@ def _effect_action(
 ) -> Callable[[Any, BlockNames, Callable[[Expr], Getter]], Action]:
     """Import the module that builds the function of a step of this kind."""
     module, _, name = _EFFECTS[kind].partition(":")
-    found: Callable[[Any, BlockNames, Callable[[Expr], Getter]], Action]
-    found = getattr(import_module(module), name)
-    return found
+    build_action: Callable[[Any, BlockNames, Callable[[Expr], Getter]], Action]
+    build_action = getattr(import_module(module), name)
+    return build_action

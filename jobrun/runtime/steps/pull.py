@@ -19,21 +19,21 @@ Reduction = Literal["mean", "sum", "stack", "concat", "first"]
 
 def pull_action(step: Pull, names: BlockNames, _getter: object) -> Callable[[Frame], None]:
     """Build the function of a ``pull`` step: fetches all blobs, joins them, then binds them."""
-    blobs = [(one, LEVELS[names.scope(one.blob)]) for one in step.blobs]
+    blobs = [(pulled, LEVELS[names.scope(pulled.blob)]) for pulled in step.blobs]
 
     def run(frame: Frame) -> None:
-        values = [(level, one.blob, _pulled(one, frame)) for one, level in blobs]
+        values = [(level, pulled.blob, _pulled(pulled, frame)) for pulled, level in blobs]
         for level, blob, value in values:
             getattr(frame, level)[blob] = value
 
     return run
 
 
-def _pulled(one: PulledBlob, frame: Frame) -> Value:
+def _pulled(blob: PulledBlob, frame: Frame) -> Value:
     # The other nodes' values are not used.
-    nodes = one.nodes[:1] if one.reduce == "first" else one.nodes
+    nodes = blob.nodes[:1] if blob.reduce == "first" else blob.nodes
 
-    return join_values(one.reduce, one.name, _fetch_values(nodes, one.name, frame))
+    return join_values(blob.reduce, blob.name, _fetch_values(nodes, blob.name, frame))
 
 
 def _fetch_values(nodes: tuple[str, ...], name: str, frame: Frame) -> Iterator[tuple[str, Value]]:
@@ -92,7 +92,7 @@ def join_values(reduce: Reduction, name: str, values: Iterable[tuple[str, Value]
 
 def _added(total: Value, value: Value) -> Value:
     if type(total) is np.ndarray:
-        # It has no other owner: the bits are those of a sum, without another array.
+        # The total has no other owner: adding in place gives the same bits without a new array.
         total += value
         return total
     return total + value

@@ -22,10 +22,10 @@ from jobrun.core.events import Listener, Noted
 from jobrun.core.stop_signals import NAMED
 from jobrun.core.system_calls import read_proc
 
-# Loaded where the generators are part of the state.
+# This module is loaded only if the job declares the generators as part of its state.
 _DECLARING = "jobrun.generators"
 _AGAIN = 2
-# What it is, how it was, and what puts it back and returns whether it differed.
+# A description, the saved value, and a function that restores it and returns whether it differed.
 _Kind = tuple[str, Any, Callable[[Any], bool]]
 
 
@@ -53,7 +53,7 @@ class ProcessState:
         """Restore the process's streams, umask, directory, locale and signal handlers on exit."""
         streams = _streams()
         self._runs += 1
-        # Not each time: it takes as long as a small epoch. At runs 1, 2, 4, 8, …
+        # Only at runs 1, 2, 4, 8, …: a comparison takes as long as a small epoch.
         is_watched = self._runs & (self._runs - 1) == 0 and _DECLARING not in sys.modules
         generators = _read_generators() if is_watched else {}
         try:
@@ -74,7 +74,7 @@ class ProcessState:
             if after[name] == state:
                 continue
             self._drawn[name] += 1
-            # Once may be the import of a module, such as rich.style.
+            # The import of a module, such as rich.style, may draw once.
             if self._drawn[name] == _AGAIN:
                 self._emit(
                     Noted(
@@ -94,15 +94,15 @@ class ProcessState:
 
 def _read_generators() -> dict[str, object]:
     """Read process state: the global random generators of random, numpy and torch."""
-    found: dict[str, object] = {}
+    states: dict[str, object] = {}
     if (module := sys.modules.get("random")) is not None:
-        found["random"] = module.getstate()
+        states["random"] = module.getstate()
     if (module := sys.modules.get("numpy.random")) is not None:
-        kind, keys, *rest = module.get_state()
-        found["numpy.random"] = (kind, keys.tobytes(), *rest)
+        kind, keys, *position = module.get_state()
+        states["numpy.random"] = (kind, keys.tobytes(), *position)
     if (module := sys.modules.get("torch")) is not None:
-        found["torch"] = module.get_rng_state().numpy().tobytes()
-    return found
+        states["torch"] = module.get_rng_state().numpy().tobytes()
+    return states
 
 
 def _mask_of_new_files() -> int | None:
@@ -137,7 +137,7 @@ def _streams() -> tuple[Any, Any, Any]:
 
 
 def _put_streams(streams: tuple[Any, Any, Any]) -> bool:
-    # Not compared with "==": a stream may be of any class.
+    # Compared by identity: a stream may be of any class, with any ``__eq__``.
     first, second, third = streams
     if sys.stdin is first and sys.stdout is second and sys.stderr is third:
         return False

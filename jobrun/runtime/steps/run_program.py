@@ -46,7 +46,7 @@ INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
 CALL_AGAIN = 75
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 _SIGNALLED = 128
-# Linux: MAX_ARG_STRLEN, less the name of the variable.
+# MAX_ARG_STRLEN of Linux, minus the length of the variable's name.
 _LONGEST = 128 * 1024 - 300
 _MOST_DEPTH = 100
 _ARRAY = "make an array of it, array(...), which a program gets as the path of an .npy file"
@@ -58,7 +58,7 @@ class _Prepared:
     command: list[Getter]
     values: list[tuple[str, Getter]]
     results: list[tuple[str, Getter, str, str]]
-    kept: str = ""
+    state_dir_level: str = ""
 
 
 def program_action(
@@ -88,14 +88,16 @@ def program_action(
 
 def _run(prepared: _Prepared, frame: Frame, scratch: str) -> None:
     command = [text(frame) for text in prepared.command]
-    given = {name: get(frame) for name, get in prepared.values}
+    values = {name: get(frame) for name, get in prepared.values}
     environment = (
-        build_environment(prepared.step, frame, given, scratch) | frame.run.reaper.environment()
+        build_environment(prepared.step, frame, values, scratch) | frame.run.reaper.environment()
     )
     if prepared.step.state_dir:
         folder = state_dir_path(prepared.step, frame)
         require_run_directory(frame, str(folder))
-        restore_directory(getattr(frame, prepared.kept)[prepared.step.folders[0]], folder)
+        restore_directory(
+            getattr(frame, prepared.state_dir_level)[prepared.step.folders[0]], folder
+        )
         environment["JOBRUN_STATE_DIR"] = str(folder)
     base = frame.resolve_folder(prepared.step.folder)
     for word in (word for text in command for word in text.split()):
@@ -112,7 +114,7 @@ def _run(prepared: _Prepared, frame: Frame, scratch: str) -> None:
 
 def _store_state_dir(prepared: _Prepared, frame: Frame) -> None:
     """Store the program's ``state_dir`` as a blob; report its size where that is news."""
-    step, blobs = prepared.step, getattr(frame, prepared.kept)
+    step, blobs = prepared.step, getattr(frame, prepared.state_dir_level)
     last = blobs[step.folders[0]]
     content = pack_directory(
         state_dir_path(step, frame), last, most_bytes=step.state_dir_most_bytes
@@ -139,7 +141,7 @@ def build_environment(
         "JOBRUN_SEED": str(frame.run.seed),
         "JOBRUN_TASK": frame.task,
     }
-    # The last: a program in Python iterates over sets of text as this process does.
+    # The last one is PYTHONHASHSEED: a Python program then iterates over sets as this process does.
     for name in (*INHERITED, *step.env, VARIABLE):
         if name in os.environ:
             variables[name] = os.environ[name]
@@ -154,13 +156,13 @@ def explain_exit_code(program: str, code: int, last: str, *, shell: bool) -> Tas
     Raises:
         EnvironmentFaultError: E210, if it did not even start.
     """
-    what = "the command line" if shell else f"the program '{program}'"
-    said = f"; its last line was: {last}" if last else ""
+    subject = "the command line" if shell else f"the program '{program}'"
+    last_line = f"; its last line was: {last}" if last else ""
     if code in {_NOT_FOUND, _NOT_EXECUTABLE}:
         reason = "was not found" if code == _NOT_FOUND else "is not executable"
         raise EnvironmentFaultError.of(
             "E210",
-            f"{what} {reason} (exit code {code}){said}",
+            f"{subject} {reason} (exit code {code}){last_line}",
             "install it, or correct its path; only PATH and the variables in 'env' are passed on",
         )
     name = _signal_name(-code if code < 0 else code - _SIGNALLED)
@@ -170,7 +172,9 @@ def explain_exit_code(program: str, code: int, last: str, *, shell: bool) -> Tas
         reason = f"ended with exit code {code} ({_SIGNALLED} + {name})"
     else:
         reason = f"ended with exit code {code}"
-    return TaskFailedError.of("E209", f"{what} {reason}{said}", "read its output in the task's log")
+    return TaskFailedError.of(
+        "E209", f"{subject} {reason}{last_line}", "read its output in the task's log"
+    )
 
 
 def _once(
@@ -249,7 +253,7 @@ def _number_text(value: np.generic) -> str:
     number = value.item()
     if isinstance(number, bool):
         return "true" if number else "false"
-    # Of nanoseconds there is no Python object but a number; of a long double none at all.
+    # ``item`` loses the unit of nanoseconds, and Python has no type for a long double.
     return (
         repr(number)
         if type(number) in (int, float, complex) and value.dtype.kind not in "mM"
@@ -282,11 +286,11 @@ def _require_json(value: Any, path: tuple[str, ...]) -> None:
         _refuse(path, describe(value))
 
 
-def _refuse(path: tuple[str, ...], what: str) -> NoReturn:
-    name, place = path[0], "/".join(path)
+def _refuse(path: tuple[str, ...], description: str) -> NoReturn:
+    name, path_text = path[0], "/".join(path)
     raise TaskFailedError.of(
         "E520",
-        f"'{name}' has a value that cannot be passed to a program: {what}, at '{place}'",
+        f"'{name}' has a value that cannot be passed to a program: {description}, at '{path_text}'",
         f"hand it over as a number, a text, or a list or dict of these; or {_ARRAY}",
     )
 
@@ -308,14 +312,14 @@ def _read_results(prepared: _Prepared, frame: Frame) -> None:
     folder = frame.resolve_folder(prepared.step.folder)
     values = []
     for blob, path, member, level in prepared.results:
-        place = Path(folder, path(frame))
-        if not place.exists():
+        file = Path(folder, path(frame))
+        if not file.exists():
             raise TaskFailedError.of(
                 "E211",
-                f"the program did not write '{place}', the result for blob '{blob}'",
+                f"the program did not write '{file}', the result for blob '{blob}'",
                 "check the path; a relative one starts in the spec's folder",
             )
-        values.append((level, blob, as_own_value(read_member(str(place), member))))
+        values.append((level, blob, as_own_value(read_member(str(file), member))))
     for level, blob, value in values:
         getattr(frame, level)[blob] = value
 
@@ -330,7 +334,7 @@ def _signal_name(number: int) -> str:
 _POLL_S = 0.05
 _GRACE_S = 2.0
 _CHUNK_BYTES = 1 << 16
-# After its end a program can have left no more than a full pipe.
+# A program that has ended can have left at most one full pipe.
 _LAST_CHUNKS = 64
 # A line longer than this is passed on in parts.
 _LONGEST_LINE = 1 << 16
@@ -366,7 +370,7 @@ def follow_output(
                 if not selector.select(0) or not _read(pipe, lines):
                     break
     finally:
-        # Before the leader is waited for: until then no other process can get its number.
+        # Signal before the leader is reaped: until then no other process can get its PID.
         kill_program(process, signal.SIGKILL)
         process.wait()
         lines.end()

@@ -35,11 +35,11 @@ from jobrun.core.text.units import size
 from jobrun.values.directory_archive import archive_mark
 from jobrun.values.file_memory import Bytes, find_file_memory, map_file, open_unnamed
 
-# Functions for headers, which type checkers do not know.
+# ``tarfile`` functions for headers that its type stubs lack.
 _tar: Any = tarfile
 _BLOCK = tarfile.BLOCKSIZE
 _COPY_BYTES = 1 << 20
-# Below this, to compare two archives costs less than to wait until times tell them apart.
+# Below this size, comparing two archives is faster than waiting for a clock tick.
 _SMALL_BYTES = 1 << 20
 _TICK_S, _MOST_TICKS = 0.004, 50
 # The fields of a header.
@@ -49,7 +49,7 @@ _ENCODING, _ERRORS = "utf-8", "surrogateescape"
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _KEPT = "a 'state_dir' keeps files, directories, and links between them"
 Segments = tuple[tuple[int, int], ...]
-# What there is to know of an entry without reading it: it differs when a file was written to.
+# The metadata of all entries. It differs after a write to a file.
 Listing = tuple[tuple[str, int, int, int, int, int, int], ...]
 
 
@@ -124,7 +124,7 @@ def restore_directory(content: Bytes, folder: Path) -> None:
         if listing == _listing_of(content) or (not content.size and not listing):
             return
         if content.size <= _SMALL_BYTES:
-            # Such as a pipe that a killed program has left: it is not what was stored.
+            # An error means another content, such as a pipe that a killed program has left.
             with contextlib.suppress(TaskFailedError):
                 if np.array_equal(pack_directory(folder), content):
                     return
@@ -185,17 +185,17 @@ def _listing_of(content: Bytes) -> Listing | None:
 
 def _list_directory(folder: Path) -> Listing | None:
     """List what is in a ``state_dir`` without reading it; None if it cannot be looked at."""
-    found = []
+    entries = []
     try:
         for name, path in _walk(folder):
             facts = os.lstat(path)
-            found.append(
+            entries.append(
                 (name, facts.st_mode, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns,
                  facts.st_ino, facts.st_nlink)
             )  # fmt: skip
     except (OSError, TaskFailedError):
         return None
-    return tuple(found)
+    return tuple(entries)
 
 
 def _wait_for_tick(folder: Path, listing: Listing | None, archive: int) -> Listing | None:
@@ -209,12 +209,12 @@ def _wait_for_tick(folder: Path, listing: Listing | None, archive: int) -> Listi
     """
     if listing is None:
         return None
-    newest_ns = max((one[4] for one in listing), default=0)
-    total = sum(one[2] for one in listing if stat.S_ISREG(one[1]))
+    newest_ns = max((entry[4] for entry in listing), default=0)
+    total = sum(entry[2] for entry in listing if stat.S_ISREG(entry[1]))
     for _ in range(_MOST_TICKS):
         os.fchmod(archive, stat.S_IRUSR | stat.S_IWUSR)
         if os.fstat(archive).st_ctime_ns > newest_ns:
-            # The program has ended; what it has left behind may not have.
+            # The program has ended, but processes that it started may still write.
             return listing if _list_directory(folder) == listing else None
         if total <= _SMALL_BYTES:
             return None
@@ -240,7 +240,7 @@ def _walk(folder: Path) -> Iterator[tuple[str, str]]:
             here = sorted(os.listdir(path), reverse=True)  # noqa: PTH208 - names may be any bytes
         except PermissionError as error:
             raise _unreadable(name or folder.name) from error
-        waiting += [(f"{prefix}{one}", f"{path}/{one}") for one in here]
+        waiting += [(f"{prefix}{child}", f"{path}/{child}") for child in here]
 
 
 def _entries(folder: Path) -> Iterator[_Entry]:
@@ -330,7 +330,7 @@ def _require_size(folder: Path, entries: list[_Entry], most_bytes: int) -> None:
 def _write_entry(archive: int, entry: _Entry) -> None:
     header = tarfile.TarInfo(entry.name)
     header.mode = stat.S_IMODE(entry.facts.st_mode)
-    # Of one length, so that archives of the same content are of one size.
+    # A fixed width, so that archives of equal content have equal size.
     seconds, nanoseconds = divmod(entry.facts.st_mtime_ns, 10**9)
     header.pax_headers = {"mtime": f"{seconds:010d}.{nanoseconds:09d}"}
     sparse_map = b""
@@ -377,7 +377,7 @@ def _sparse_map(entry: _Entry) -> bytes:
     """Render where a file has data, as GNU tar does: numbers in lines, in whole blocks."""
     segments = entry.segments
     if not segments or sum(segments[-1]) != entry.facts.st_size:
-        # By which GNU tar knows how long the file is.
+        # GNU tar reads the length of the file from a last, empty segment.
         segments = (*segments, (entry.facts.st_size, 0))
     numbers = (len(segments), *(number for segment in segments for number in segment))
     text = b"".join(b"%d\n" % number for number in numbers)
@@ -403,7 +403,15 @@ def _copy_data(archive: int, entry: _Entry) -> None:
         facts = (entry.facts, before, os.fstat(source))
     finally:
         os.close(source)
-    if len({(one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in facts}) > 1:
+    if (
+        len(
+            {
+                (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+                for status in facts
+            }
+        )
+        > 1
+    ):
         raise _changed(entry.name, "changed")
 
 
@@ -478,7 +486,7 @@ def _unpack(content: Bytes, folder: Path) -> None:
         fileobj=io.BufferedReader(archive), mode="r:", encoding=_ENCODING, errors=_ERRORS
     ) as entries:
         while (entry := entries.next()) is not None:
-            # Of a million files nothing is kept.
+            # ``tarfile`` collects all members; with a million files that takes much memory.
             entries.members = []
             path = _require_place(entry, folder)
             if entry.isdir():
@@ -488,7 +496,7 @@ def _unpack(content: Bytes, folder: Path) -> None:
             _make_entry(archive, entry, path, folder)
             if not entry.islnk():
                 _set_facts(path, entry)
-    # The deepest first: a directory may refuse changes, and each one changes its time.
+    # Deepest first: a directory may be read-only, and each change inside changes its time.
     for path, entry in reversed(directories):
         _set_facts(path, entry)
 
@@ -510,7 +518,7 @@ def _make_file(archive: _ArchiveFile, entry: tarfile.TarInfo, path: str) -> None
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     target = os.open(path, flags, stat.S_IRUSR | stat.S_IWUSR)
     try:
-        # Of a file with holes: where it has data.
+        # The segments that hold data, if the file has holes.
         sparse: Any = entry.sparse
         segments = [(0, entry.size)] if sparse is None else sparse
         os.ftruncate(target, entry.size)
@@ -579,10 +587,10 @@ def _unreadable(name: str) -> TaskFailedError:
     )
 
 
-def _changed(name: str, how: str) -> TaskFailedError:
+def _changed(name: str, verb: str) -> TaskFailedError:
     return TaskFailedError.of(
         "E214",
-        f"'{shown_name(name)}' in the 'state_dir' {how} while it was stored",
+        f"'{shown_name(name)}' in the 'state_dir' {verb} while it was stored",
         "let the program wait for the processes that it starts before it ends",
     )
 

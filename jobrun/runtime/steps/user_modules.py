@@ -43,7 +43,7 @@ class FolderOnPath:
         """Remove the folder of user modules from ``sys.path``. May be called twice."""
         with _LOCK:
             if self._is_added and self._folder in sys.path:
-                # The last: users may have it there themselves, further to the front.
+                # Remove the last one: users may have added the folder themselves, further in front.
                 del sys.path[len(sys.path) - 1 - sys.path[::-1].index(self._folder)]
             self._is_added = False
 
@@ -62,17 +62,19 @@ def _admitted_name(name: str, folder: str) -> str:
     """Return the dotted name of a package or module, or of a class where it is defined."""
     _module(re.split("[.:]", name)[0], folder)
     module_name, attributes = split_adapted(name, find_spec)
-    found: Any = _module(module_name, folder)
+    owner: Any = _module(module_name, folder)
     for part in attributes:
-        if not hasattr(found, part):
-            known = [one for one, value in vars(found).items() if isinstance(value, type)]
+        if not hasattr(owner, part):
+            known = [
+                class_name for class_name, value in vars(owner).items() if isinstance(value, type)
+            ]
             raise TaskFailedError.of(
                 "E250", f"adapt: '{module_name}' has no class '{part}'", did_you_mean(part, known)
             )
-        found = getattr(found, part)
+        owner = getattr(owner, part)
     if not attributes:
         return module_name
-    return f"{found.__module__}.{found.__qualname__}"
+    return f"{owner.__module__}.{owner.__qualname__}"
 
 
 def split_adapted(name: str, is_module: Callable[[str], object]) -> tuple[str, list[str]]:
@@ -99,19 +101,19 @@ def load_callable(target: str, folder: str) -> Callable[..., Any]:
     """
     module_name, _, attribute = target.partition(":")
     module = _module(module_name, folder)
-    found: Any = module
+    owner: Any = module
     for part in attribute.split("."):
-        if not hasattr(found, part):
-            names = [name for name in dir(found) if not name.startswith("_")]
+        if not hasattr(owner, part):
+            names = [name for name in dir(owner) if not name.startswith("_")]
             raise TaskFailedError.of(
                 "E207",
                 f"'{module_name}' has no '{attribute}'",
                 did_you_mean(part, names),
             )
-        found = getattr(found, part)
-    if not callable(found):
+        owner = getattr(owner, part)
+    if not callable(owner):
         raise TaskFailedError.of("E207", f"'{target}' is not callable", "name a function")
-    function: Callable[..., Any] = found
+    function: Callable[..., Any] = owner
     return function
 
 
@@ -182,5 +184,9 @@ def _forget_other(top: str, folder: str) -> None:
         return
     if top in sys.stdlib_module_names:
         raise TaskFailedError.of("E207", *hidden_module_texts(top, other))
-    for name in [one for one in sys.modules if one == top or one.startswith(f"{top}.")]:
+    for name in [
+        module_name
+        for module_name in sys.modules
+        if module_name == top or module_name.startswith(f"{top}.")
+    ]:
         del sys.modules[name]

@@ -199,7 +199,7 @@ class ThreadsSession:
             if run.body.cancelled:
                 run.interrupted = True
             else:
-                run.beside, run.is_alone = self._start_beside, True
+                run.start_thread, run.is_alone = self._start_beside, True
                 # A copy: context variables that the task sets do not reach the next run.
                 context = self._warning_context.copy()
                 context.run(run_task, task, run, self._nodes[node], group, globals_)
@@ -388,7 +388,7 @@ class ThreadsSession:
         may_call = any(task.may_block for task in plan.tasks)
         if may_call or any(node_plan.setup or node_plan.reports for node_plan in plan.nodes):
             self._settings.find_concurrent = partial(find_concurrent_callables, plan.group)
-            self._settings.find_beside = partial(find_calls_beside, plan.group)
+            self._settings.find_calls = partial(find_calls_beside, plan.group)
             with self._settings.watch(), self._surroundings.preserve():
                 self._import_modules(plan)
                 yield

@@ -46,7 +46,7 @@ def test_a_name_that_other_steps_use_is_not_handed_on():
 
 
 @pytest.mark.parametrize(
-    ("text", "ends"),
+    ("text", "expected"),
     [
         ("t = x + 1; y = t * 2; z = t + y", {2: ("t",)}),
         ("t = x + 1; u = t + 1; y = t * u", {2: ("t", "u")}),
@@ -57,17 +57,19 @@ def test_a_name_that_other_steps_use_is_not_handed_on():
         ("t = x + 1; del t", {}),
     ],
 )
-def test_a_temporary_ends_with_its_last_use(text, ends):
+def test_a_temporary_ends_with_its_last_use(text, expected):
     made = net(text)
-    found = find_moves((made,), frozenset({"t", "u"})).ends
+    last_used = find_moves((made,), frozenset({"t", "u"})).last_used
 
-    assert {made.ops.index(op): found[id(op)] for op in made.ops if id(op) in found} == ends
+    assert {
+        made.ops.index(op): last_used[id(op)] for op in made.ops if id(op) in last_used
+    } == expected
 
 
-def test_an_operator_that_stands_there_twice_ends_nothing():
+def test_an_operator_that_occurs_twice_has_no_last_use():
     op = net("t = x + 1; y = t").ops
 
-    assert not find_moves((Net((*op, *op)),), frozenset({"t"})).ends
+    assert not find_moves((Net((*op, *op)),), frozenset({"t"})).last_used
 
 
 def run(text, **blobs):

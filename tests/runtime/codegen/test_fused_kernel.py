@@ -37,19 +37,22 @@ def quiet():
 
 
 # What a frame is to a chain.
-FRAME = SimpleNamespace(run=SimpleNamespace(beside=None, is_alone=False))
+FRAME = SimpleNamespace(run=SimpleNamespace(start_thread=None, is_alone=False))
 
 
-def computed(text, *, beside=None, **values):
+def computed(text, *, start_thread=None, **values):
     """The value, and whether it was computed in pieces."""
-    chain, worth = build_chain(expr(text)), [SimpleNamespace(beside=beside, is_alone=False)]
+    chain, worth = (
+        build_chain(expr(text)),
+        [SimpleNamespace(start_thread=start_thread, is_alone=False)],
+    )
     leaves = [leaf.value if isinstance(leaf, Const) else values[leaf.name] for leaf in chain.leaves]
     return FusedKernel(chain)(worth, *leaves), bool(worth)
 
 
 def computed_with_parts(text, **values):
     """As ``computed``, where leaves may be parts of the values."""
-    chain, worth = build_chain(expr(text)), [SimpleNamespace(beside=None, is_alone=False)]
+    chain, worth = build_chain(expr(text)), [SimpleNamespace(start_thread=None, is_alone=False)]
     leaves = [eval(render_expr(leaf), {}, values) for leaf in chain.leaves]
     return FusedKernel(chain)(worth, *leaves), bool(worth)
 
@@ -304,9 +307,9 @@ REPLACING = (
 def test_a_result_in_the_memory_of_what_it_replaces(crew, text, dtype, shape):
     more = {"s": 3.0, "c": numbers((shape[0], 1) if len(shape) > 1 else (1,)),
             "r": numbers(shape[-1:]).astype(dtype), "x": numbers(shape, dtype)}  # fmt: skip
-    for beside in (None, crew.start):
+    for start_thread in (None, crew.start):
         with Bench(m=numbers(shape, dtype), **more) as bench:
-            bench.run.is_alone, bench.run.beside = True, beside
+            bench.run.is_alone, bench.run.start_thread = True, start_thread
             before = id(bench.blobs["m"])
             values = {name: np.copy(value) for name, value in bench.blobs.items()} | {"s": 3.0}
             wanted = written(text, **values)
@@ -339,9 +342,9 @@ def test_an_array_that_somebody_has_stays_what_it_was():
 def test_a_result_in_the_memory_of_what_its_name_held_before(crew, text):
     x, c = numbers((COUNT,)), numbers((1,))
     for old in (numbers((COUNT,)), numbers((COUNT,), "float32"), numbers((5,)), 3.5, "text"):
-        for beside in (None, crew.start):
+        for start_thread in (None, crew.start):
             with Bench(x=x.copy(), c=c) as bench:
-                bench.run.is_alone, bench.run.beside = True, beside
+                bench.run.is_alone, bench.run.start_thread = True, start_thread
                 bench.blobs["y"] = old.copy() if isinstance(old, np.ndarray) else old
                 before = id(bench.blobs["y"])
 
@@ -405,7 +408,7 @@ def test_two_threads_make_the_same_bits(crew, shape, dtype):
         started.append(work)
         crew.start(work, done)
 
-    found, was = computed(TEXT, beside=start, **values)
+    found, was = computed(TEXT, start_thread=start, **values)
 
     assert was
     assert started
@@ -416,7 +419,7 @@ def test_little_is_not_worth_another_thread():
     def start(work, done):
         raise AssertionError("started")
 
-    computed("x * x - 1.0 + x", beside=start, x=numbers((SMALLEST,)))
+    computed("x * x - 1.0 + x", start_thread=start, x=numbers((SMALLEST,)))
 
 
 def test_the_run_says_whether_there_is_another_thread():

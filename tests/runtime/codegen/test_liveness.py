@@ -63,7 +63,7 @@ def test_names_of_reports_are_shared():
     one = task("a", "x = 1; y = 2; w = 3", reports=(report("z = x"),), node_blobs="w")
     ran = group(one, reports=(NodeReport("local", report("v = w")),))
 
-    names = GroupUsage(ran).task_block(one, one.steps, beside=(one.reports[0].steps,))
+    names = GroupUsage(ran).task_block(one, one.steps, concurrent=(one.reports[0].steps,))
 
     assert names.shared == {"x", "z", "w"}
 

@@ -33,7 +33,7 @@ def test_the_view_of_another_block_shares_workspaces_but_not_pass_numbers(bench)
     other = bench.frame.at("else")
     other.loops["l"] = 2
 
-    assert (bench.frame.loops, other.place) == ({"l": 1}, "else")
+    assert (bench.frame.loops, other.block_path) == ({"l": 1}, "else")
     assert other.t is bench.frame.t
 
 

@@ -24,7 +24,7 @@ def test_streams_never_change():
     "change",
     [
         {"group": "init"}, {"epoch": 4}, {"node": "trainer_1"}, {"task": "sgd2"},
-        {"instance": 0}, {"place": "epoch/sgd/report[0]"},
+        {"instance": 0}, {"block_path": "epoch/sgd/report[0]"},
     ],
     ids=str,
 )  # fmt: skip

@@ -49,7 +49,7 @@ def test_an_allowance_is_spent_by_records_or_by_time():
     free, few, short = RecordBudget(None, 0.0), RecordBudget(2, 0.0), RecordBudget(None, 1e-9)
     for one in (free, few, short):
         one.begin()
-    few.given = 2
+    few.records_read = 2
 
     assert [one.is_spent for one in (free, few, short)] == [False, True, True]
     few.begin()
@@ -121,7 +121,7 @@ def test_what_is_left_of_a_pass_is_divided_among_other_shares():
 def test_records_side_by_side_are_not_divided_within_a_pass():
     stored = (Position(1, 1, 1, 0, 0, 2, 6), Position(1, 2, 2, 0, 1, 2, 6))
     with Bench() as bench:
-        cursor = Cursor(_reader(restart="never"), (0, 3), None, beside=True)
+        cursor = Cursor(_reader(restart="never"), (0, 3), None, is_zipped=True)
         with pytest.raises(JobrunError, match="share 1 of 2"):
             cursor.begin(bench.frame, stored, 6, _feed([]), is_new=True)
 
@@ -139,5 +139,5 @@ def test_side_by_side_nothing_is_taken_unless_all_have_one():
         assert _take(zipped, bench, 9) == [0, 1]
         assert [cursor.position.rows for cursor in cursors] == [2, 2]
         assert zipped.position == Position(1, 2, 2)
-        assert zipped.given == 2
+        assert zipped.records_read == 2
         zipped.end(bench.frame)

@@ -117,7 +117,7 @@ class _Sought(_Read):
 
 
 def _objects(made, names, start=0, batch=0, drop_last=False):
-    return ObjectIterator(made, names, start, batch, drop_last=drop_last, what="lib:Rows")
+    return ObjectIterator(made, names, start, batch, drop_last=drop_last, target="lib:Rows")
 
 
 @pytest.mark.parametrize("start", [0, 2, 5, 9])
