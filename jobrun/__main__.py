@@ -55,18 +55,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Without the program's name; None for those of the process.
     """
     _open_standard_streams()
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given in (["--version"], ["-V"]):
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words in (["--version"], ["-V"]):
         # Answered before anything is imported: scripts ask this often.
         print(f"jobrun {__version__}")  # noqa: T201
         return 0
     from jobrun.core.interpreter import call_with_large_stack  # noqa: PLC0415 - after the short cut
 
-    run = _run_supervised if arguments is None and _is_supervised(given) else _run
-    return call_with_large_stack(lambda: run(given))
+    run = _run_supervised if arguments is None and _is_supervised(words) else _run
+    return call_with_large_stack(lambda: run(words))
 
 
-def _run(given: list[str], shared: SharedState | None = None) -> int:
+def _run(words: list[str], shared: SharedState | None = None) -> int:
     """Run a command of ``__main__`` in the current process; return the exit code."""
     from jobrun.core.interpreter import (  # noqa: PLC0415 - after the short cut
         collect_as_usual,
@@ -81,18 +81,18 @@ def _run(given: list[str], shared: SharedState | None = None) -> int:
     try:
         from jobrun.cli.run_command import invoke  # noqa: PLC0415 - much less often
 
-        return invoke(given, shared)
+        return invoke(words, shared)
     finally:
         collect_as_usual()
 
 
-def _is_supervised(given: Sequence[str]) -> bool:
+def _is_supervised(words: Sequence[str]) -> bool:
     """Return whether ``__main__`` runs the given command, such as ``run``, in a child process.
 
     Options before the command take no values.
     """
-    command = next((word for word in given if not word.startswith("-")), "")
-    asks = any(word in {"-h", "--help"} for word in given)
+    command = next((word for word in words if not word.startswith("-")), "")
+    asks = any(word in {"-h", "--help"} for word in words)
     return (
         command in _SUPERVISED
         and not asks
@@ -100,7 +100,7 @@ def _is_supervised(given: Sequence[str]) -> bool:
     )
 
 
-def _run_supervised(given: list[str]) -> int:
+def _run_supervised(words: list[str]) -> int:
     """Run a command of ``__main__`` in a child process, or be that process; return the exit code.
 
     Without a child where there can be none, and if another program has called ``main``, which is
@@ -116,16 +116,16 @@ def _run_supervised(given: list[str]) -> int:
     from jobrun.core.system_calls import count_memory_kills  # noqa: PLC0415
 
     if is_supervised_child():
-        return run_as_child(lambda shared: _run(given, shared))
+        return run_as_child(lambda shared: _run(words, shared))
     command_line = find_command_line()
     if not command_line:
-        return _run(given)
+        return _run(words)
     killed_before = count_memory_kills()
     try:
         child = SupervisedChild(command_line, initial_hash_seed())
     except OSError:
         fix_hash_seed(command_line)
-        return _run(given)
+        return _run(words)
     # While the child's interpreter starts.
     from jobrun.cli.supervisor import NewsSender, supervise  # noqa: PLC0415
 
@@ -139,8 +139,8 @@ def _run_supervised(given: list[str]) -> int:
     def notify(shared: SharedState, code: int | None) -> None:
         if shared.has_news and not sender:
             sender.append(NewsSender(shared.spared))
-        for one in sender:
-            one.send(shared.read_news(), code, shared.unexpected_end)
+        for news_sender in sender:
+            news_sender.send(shared.read_news(), code, shared.unexpected_end)
 
     return supervise(child, explain, notify)
 
@@ -188,7 +188,9 @@ def _finish_without_teardown() -> bool:
     """
     threading = sys.modules.get("threading")
     if threading and any(
-        not one.daemon for one in threading.enumerate() if one is not threading.main_thread()
+        not thread.daemon
+        for thread in threading.enumerate()
+        if thread is not threading.main_thread()
     ):
         return False
     import atexit  # noqa: PLC0415 - in the interpreter, not a file

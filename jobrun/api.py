@@ -66,7 +66,9 @@ class Prepared:
     def warnings_in(self, session: str) -> tuple[Fault, ...]:
         """Return those warnings of ``jobrun.prepare()`` that apply to a kind of session."""
         on_cluster = session.partition(":")[0] == "ray"
-        return tuple(one for one in self.warnings if not (on_cluster and one.code == "W135"))
+        return tuple(
+            warning for warning in self.warnings if not (on_cluster and warning.code == "W135")
+        )
 
 
 Source = str | os.PathLike[str] | LoadedSpec | Job | Prepared
@@ -151,8 +153,8 @@ def run(
     return _with_news(
         options,
         listener,
-        lambda given, listen: run_with_policy(
-            prepared.authored, prepared.job, given, listen, resume
+        lambda usable, listen: run_with_policy(
+            prepared.authored, prepared.job, usable, listen, resume
         ),
     )
 
@@ -182,12 +184,12 @@ def resume_from(
     from jobrun.runner.start_or_resume import choose_run, resume_run  # noqa: PLC0415
 
     options = _usable(options)
-    found = choose_run(os.fspath(path), options.run_dir, options.epoch, listener)
+    chosen = choose_run(os.fspath(path), options.run_dir, options.epoch, listener)
     authored = None if source is None else prepare(source).authored
     return _with_news(
         options,
         listener,
-        lambda given, listen: resume_run(found, given, listen, loaded=authored),
+        lambda usable, listen: resume_run(chosen, usable, listen, loaded=authored),
     )
 
 
@@ -223,15 +225,15 @@ def fork_from(
     from jobrun.runner.start_or_resume import choose_run  # noqa: PLC0415
 
     options = _usable(options)
-    found = choose_run(os.fspath(path), options.run_dir, options.epoch, listener)
-    parent = Fork(found, options.epoch, tuple(blobs))
+    chosen = choose_run(os.fspath(path), options.run_dir, options.epoch, listener)
+    parent = Fork(chosen, options.epoch, tuple(blobs))
     authored = None if source is None else prepare(source).authored
     if authored is None:
         require_spec(parent.run)
     return _with_news(
         replace(options, epoch=None),
         listener,
-        lambda given, listen: fork_run(parent, authored, given, listen),
+        lambda usable, listen: fork_run(parent, authored, usable, listen),
     )
 
 
@@ -250,10 +252,10 @@ def inspect_checkpoint(
         UsageError: No run is called so.
     """
     # Brings numpy in.
-    found: Inspection = import_module("jobrun.tools.inspection").inspect(
+    inspection: Inspection = import_module("jobrun.tools.inspection").inspect(
         os.fspath(target), Path(run_dir)
     )
-    return found
+    return inspection
 
 
 def list_stored_runs(run_dir: str | os.PathLike[str] = _RUNS, job: str = "") -> StoredRuns:
@@ -301,17 +303,17 @@ def steps(*parts: str | Step) -> tuple[Step, ...]:
     >>> len(steps("x = 1", "x += 2"))
     1
     """
-    found: list[Step] = []
+    built: list[Step] = []
     ops: list[Op] = []
     for part in parts:
         if isinstance(part, str):
             ops.append(parse_statement(part, NOWHERE, "", {}))
             continue
         if ops:
-            found.append(Net(tuple(ops)))
+            built.append(Net(tuple(ops)))
             ops = []
-        found.append(part)
-    return (*found, Net(tuple(ops))) if ops else tuple(found)
+        built.append(part)
+    return (*built, Net(tuple(ops))) if ops else tuple(built)
 
 
 def expression(text: str) -> Expr:

@@ -74,7 +74,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "completion": ("jobrun.cli.completion_script", "Print the completion script of a shell."),
     },
 }
-COMMANDS = {name: found for group in COMMAND_GROUPS.values() for name, found in group.items()}
+COMMANDS = {name: entry for group in COMMAND_GROUPS.values() for name, entry in group.items()}
 
 # What other programs call them.
 _OTHER_NAMES = {
@@ -124,12 +124,12 @@ class CommandGroup(click.Group):
         """List the commands and options of the app ``jobrun`` that start with a given word."""
         from click.shell_completion import CompletionItem  # noqa: PLC0415 - at a tab only
 
-        found = [
+        items = [
             CompletionItem(name, help=text)
             for name, (_, text) in COMMANDS.items()
             if name.startswith(incomplete)
         ]
-        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the options of the app ``jobrun`` that come before the command.

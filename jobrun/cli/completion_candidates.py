@@ -52,15 +52,15 @@ class CompletedText(_TextType):
         from click.shell_completion import CompletionItem  # noqa: PLC0415 - at a tab only
 
         del param
-        found: list[CompletionItem[str]] = []
+        items: list[CompletionItem[str]] = []
         with suppress(JobrunError, OSError, ValueError):
             for word, about in self._offer(ctx, incomplete):
                 # A shell reads candidates by lines, and shows them as they are.
                 if word.startswith(incomplete) and word.isprintable():
-                    found.append(CompletionItem(word, help=visible(about) or None))
-                if len(found) == _MOST:
+                    items.append(CompletionItem(word, help=visible(about) or None))
+                if len(items) == _MOST:
                     break
-        return found
+        return items
 
 
 def _runs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
@@ -69,15 +69,15 @@ def _runs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
 
     listed = NewestFirst(run_dir_of(ctx))
     if "/" in incomplete:
-        found = listed.runs(lambda path: path.startswith(incomplete))
-        yield from ((one.path, one.status) for one in found)
+        by_path = listed.runs(lambda path: path.startswith(incomplete))
+        yield from ((run.path, run.status) for run in by_path)
         return
     newest = list(listed.newest_of_jobs())
     if newest:
         yield "latest", newest[0].path
-    yield from ((one.job, "its newest run") for one in newest)
-    found = listed.runs(lambda path: _words_in(path).startswith(incomplete))
-    yield from ((_words_in(one.path), f"{one.job}, {one.status}") for one in found)
+    yield from ((run.job, "its newest run") for run in newest)
+    by_words = listed.runs(lambda path: _words_in(path).startswith(incomplete))
+    yield from ((_words_in(run.path), f"{run.job}, {run.status}") for run in by_words)
 
 
 def _words_in(path: str) -> str:
@@ -89,7 +89,7 @@ def _jobs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
     from jobrun.tools.runs.summarise_runs import NewestFirst  # noqa: PLC0415
 
     del incomplete
-    yield from ((one.job, "") for one in NewestFirst(run_dir_of(ctx)).newest_of_jobs())
+    yield from ((run.job, "") for run in NewestFirst(run_dir_of(ctx)).newest_of_jobs())
 
 
 def _runs_and_epochs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
@@ -149,18 +149,18 @@ def _section(spec: str, key: str) -> dict[str, Any]:
     """Read a section of a spec, such as ``params``, whose keys are completion candidates."""
     from jobrun.spec.resolve.include import read_unchecked  # noqa: PLC0415
 
-    found = read_unchecked(spec).get(key) if spec else None
-    return found if isinstance(found, dict) else {}
+    section = read_unchecked(spec).get(key) if spec else None
+    return section if isinstance(section, dict) else {}
 
 
 def _blobs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
     from jobrun.tools.inspection import inspect  # noqa: PLC0415
 
     del incomplete
-    found = inspect(ctx.params.get("target") or "latest", run_dir_of(ctx))
+    inspection = inspect(ctx.params.get("target") or "latest", run_dir_of(ctx))
     yield from (
         (blob.name, f"{blob.dtype} of {file.header.node}")
-        for file in found.files
+        for file in inspection.files
         for blob in file.blobs
     )
 

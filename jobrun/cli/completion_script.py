@@ -38,8 +38,8 @@ def command(shell: Shell, shell_name: str | None) -> None:
 
     from jobrun.cli.app import group  # noqa: PLC0415 - the table imports this module
 
-    own = os.path.basename(shell.environment.get("SHELL", ""))  # noqa: PTH119 - text, no path
-    name = shell_name or (own if own in _SHELLS else "bash")
+    own_shell = os.path.basename(shell.environment.get("SHELL", ""))  # noqa: PTH119 - text, no path
+    name = shell_name or (own_shell if own_shell in _SHELLS else "bash")
     kind = WholeLineBash if name == "bash" else get_completion_class(name)
     if kind is not None:
         shell.print_text(kind(group, {}, "jobrun", COMPLETION_VARIABLE).source().strip())
@@ -100,5 +100,7 @@ class WholeLineBash(BashComplete):
         """
         _, typed = self.get_completion_args()
         breaks = os.environ.get(_BREAKS, "")
-        ends = (at + (letter not in _KEPT) for at, letter in enumerate(typed) if letter in breaks)
-        return typed[: max(ends, default=0)]
+        lengths = (
+            at + (letter not in _KEPT) for at, letter in enumerate(typed) if letter in breaks
+        )
+        return typed[: max(lengths, default=0)]

@@ -60,9 +60,9 @@ def print_faults(faults: Sequence[Fault], shell: Shell) -> None:
 def _render(fault: Fault, files: Mapping[str, str], shell: Shell) -> list[str]:
     """Render an error (``Fault``) as lines for stderr, in colour on a terminal."""
     colour = "red" if fault.severity == "error" else "yellow"
-    kind, bracket, rest = headline(fault).partition("]")
+    kind, bracket, message = headline(fault).partition("]")
     width, indent = shell.message_width, len(_INDENT)
-    first, *others = wrap_line(kind + bracket + rest, width, indent)
+    first, *others = wrap_line(kind + bracket + message, width, indent)
     painted = shell.paint(kind + bracket, "bold", colour)
     lines = [first.replace(kind + bracket, painted, 1), *others]
     shown, mend = excerpt(fault, files), fault.mend
@@ -131,9 +131,9 @@ def environment_fault(error: Exception) -> Fault | None:
         case OSError() if error.errno in _LIMITS:
             from jobrun.core.files.disk import mend_of  # noqa: PLC0415 - seldom
 
-            place = f": {error.filename}" if error.filename else ""
+            filename = f": {error.filename}" if error.filename else ""
             mend = mend_of(error, "check the limits (ulimit -a) and the permissions")
-            return Fault("E413", f"system call failed: {error.strerror}{place}", mend)
+            return Fault("E413", f"system call failed: {error.strerror}{filename}", mend)
         case _:
             return None
 

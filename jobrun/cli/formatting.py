@@ -82,9 +82,9 @@ def wrap_line(line: str, width: int, indent: int = 0) -> list[str]:
     )
 
 
-def render_json_document(what: str, content: Mapping[str, Any]) -> str:
+def render_json_document(kind: str, content: Mapping[str, Any]) -> str:
     """Format a command's output as JSON text; its field ``schema`` names the format."""
-    return render_json({"schema": f"jobrun.{what}/1", **content})
+    return render_json({"schema": f"jobrun.{kind}/1", **content})
 
 
 def render_json(content: Mapping[str, Any]) -> str:
@@ -125,7 +125,7 @@ _MOST_PROCESSES = 6
 def list_times(times: TimeUse) -> list[str]:
     """Format a run's times as output of commands, a line per activity: ``91 % 5.3 s computing``."""
     whole = times.total_s or 1.0
-    rows = [one for one in times.rows() if one[1] >= _LEAST_PART * whole]
+    rows = [row for row in times.rows() if row[1] >= _LEAST_PART * whole]
     spans = [span(seconds) for _, seconds in rows]
     width = max(map(len, spans), default=0)
     return [
@@ -136,22 +136,30 @@ def list_times(times: TimeUse) -> list[str]:
 
 def list_resources(processes: Sequence[ProcessUse]) -> list[tuple[str, str]]:
     """Format memory and processor time of a run's processes as lines for command output."""
-    found = []
-    for one in processes[:_MOST_PROCESSES]:
+    rows = []
+    for process in processes[:_MOST_PROCESSES]:
         parts = []
-        if one.peak_bytes:
-            now = f"{size(one.resident_bytes)} of memory, " if one.resident_bytes else "memory "
-            parts.append(f"{now}at most {size(one.peak_bytes)}")
-        parts.append(f"processor {span(one.cpu_s)}")
-        if one.read_bytes or one.written_bytes:
-            parts.append(f"disk {size(one.read_bytes)} read, {size(one.written_bytes)} written")
-        if one.gpu_bytes or one.gpu_peak_bytes:
-            busy = "" if one.gpu_percent is None else f", {one.gpu_percent:.0f} % busy"
-            parts.append(f"GPU {size(one.gpu_bytes)}, at most {size(one.gpu_peak_bytes)}{busy}")
-        found += [(one.node or "uses", parts[0]), *(("", part) for part in parts[1:])]
+        if process.peak_bytes:
+            now = (
+                f"{size(process.resident_bytes)} of memory, "
+                if process.resident_bytes
+                else "memory "
+            )
+            parts.append(f"{now}at most {size(process.peak_bytes)}")
+        parts.append(f"processor {span(process.cpu_s)}")
+        if process.read_bytes or process.written_bytes:
+            parts.append(
+                f"disk {size(process.read_bytes)} read, {size(process.written_bytes)} written"
+            )
+        if process.gpu_bytes or process.gpu_peak_bytes:
+            busy = "" if process.gpu_percent is None else f", {process.gpu_percent:.0f} % busy"
+            parts.append(
+                f"GPU {size(process.gpu_bytes)}, at most {size(process.gpu_peak_bytes)}{busy}"
+            )
+        rows += [(process.node or "uses", parts[0]), *(("", part) for part in parts[1:])]
     if len(processes) > _MOST_PROCESSES:
-        found.append(("", f"and {len(processes) - _MOST_PROCESSES} more processes"))
-    return found
+        rows.append(("", f"and {len(processes) - _MOST_PROCESSES} more processes"))
+    return rows
 
 
 def _plain(value: Any) -> Any:

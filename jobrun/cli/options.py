@@ -109,14 +109,14 @@ class Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a command's options into its help, those of every command in a single line."""
         shared = {"--debug", "--no-color", "--help"}
-        own = [
+        command_options = [
             param
             for param in self.get_params(ctx)
             if isinstance(param, click.Option) and not shared & set(param.opts)
         ]
         groups: dict[str, list[tuple[str, str]]] = {}
-        is_long = len(own) >= _MANY_OPTIONS
-        for param in own:
+        is_long = len(command_options) >= _MANY_OPTIONS
+        for param in command_options:
             row = param.get_help_record(ctx)
             if row is not None:
                 heading = _heading(param) if is_long else "Options"
@@ -126,7 +126,7 @@ class Command(click.Command):
         formatter.write("\n")
         # All in one: so that the second column begins at one place.
         with formatter.indentation():
-            for heading in (one for one in (*_OPTION_GROUPS, "Options") if one in groups):
+            for heading in filter(groups.__contains__, (*_OPTION_GROUPS, "Options")):
                 formatter.write(f"{heading}:\n")
                 formatter.write_dl(
                     [(name.ljust(_MOST_COLUMNS), text) for name, text in groups[heading]],
@@ -271,15 +271,17 @@ def json_option(function: Function) -> Function:
     return decorated
 
 
-def choose_form(form: str, *, as_json: bool) -> str:
+def choose_form(output_format: str, *, as_json: bool) -> str:
     """Return a command's output format, as the option ``--format`` or ``--json`` gives it.
 
     Raises:
         UsageError: E404, both are given and differ.
     """
-    if as_json and form not in ("text", "json"):
-        raise UsageError.of("E404", f"--json and --format {form} exclude each other", "choose one")
-    return "json" if as_json else form
+    if as_json and output_format not in ("text", "json"):
+        raise UsageError.of(
+            "E404", f"--json and --format {output_format} exclude each other", "choose one"
+        )
+    return "json" if as_json else output_format
 
 
 def log_format_option() -> Decorator[Any]:

@@ -115,9 +115,9 @@ def find_command_line() -> list[str]:
 
     That is so where ``main`` was called by another program, which would be what runs again.
     """
-    own = os.path.basename(sys.argv[0]) in {"jobrun", "__main__.py"}  # noqa: PTH119 - cheap
-    given = sys.argv[1:]
-    if not (own and sys.executable and sys.orig_argv[-len(given) :] == given):
+    is_command = os.path.basename(sys.argv[0]) in {"jobrun", "__main__.py"}  # noqa: PTH119 - cheap
+    arguments = sys.argv[1:]
+    if not (is_command and sys.executable and sys.orig_argv[-len(arguments) :] == arguments):
         return []
     return [sys.executable, *sys.orig_argv[1:]]
 
@@ -215,12 +215,12 @@ class SharedState:
 
     def share(self) -> Descriptors:
         """Let processes that are started from now on inherit all descriptors; return these."""
-        own = (self._memory, self._stacks, self._news)
+        descriptors = (self._memory, self._stacks, self._news)
         files = tuple((file.descriptors, file.inheritable) for file in self.output)
-        for numbers in (own, *(inheritable for _, inheritable in files)):
+        for numbers in (descriptors, *(inheritable for _, inheritable in files)):
             for number in numbers:
                 os.set_inheritable(number, True)
-        return own, files
+        return descriptors, files
 
     def close(self) -> None:
         """Close the descriptors of shared state whose child has ended, and is started again."""
@@ -233,13 +233,13 @@ class SharedState:
     def write(self, slot: str, text: str) -> None:
         """Write a short text of the child into a slot of the memory shared with its supervisor."""
         data = text.encode(errors="replace")[: _SLOT_BYTES - 1] + b"\0"
-        place = 2 + _SLOT_BYTES * _SLOTS.index(slot)
-        self._page[place : place + len(data)] = data
+        offset = 2 + _SLOT_BYTES * _SLOTS.index(slot)
+        self._page[offset : offset + len(data)] = data
 
     def read(self, slot: str) -> str:
         """Read what the supervised child wrote last into a slot of the shared memory."""
-        place = 2 + _SLOT_BYTES * _SLOTS.index(slot)
-        data = self._page[place : place + _SLOT_BYTES]
+        offset = 2 + _SLOT_BYTES * _SLOTS.index(slot)
+        data = self._page[offset : offset + _SLOT_BYTES]
         return data.partition(b"\0")[0].decode(errors="replace")
 
     @property
@@ -257,7 +257,7 @@ class SharedState:
         self.write("keep", f"{self.read('keep')} {pid}")
 
     @property
-    def kept(self) -> set[int]:
+    def left_alive(self) -> set[int]:
         """Return the ids of processes that the supervisor must leave alive when its child ends."""
         return {int(pid) for pid in self.read("keep").split()}
 
@@ -267,8 +267,8 @@ class SharedState:
 
     def read_news(self) -> list[bytes]:
         """Read the child's notifications that its supervisor has yet to send, one line each."""
-        left = os.fstat(self._news).st_size - self._news_read
-        whole = os.pread(self._news, left, self._news_read).rpartition(b"\n")[0]
+        unread = os.fstat(self._news).st_size - self._news_read
+        whole = os.pread(self._news, unread, self._news_read).rpartition(b"\n")[0]
         self._news_read += len(whole) + bool(whole)
         return whole.splitlines()
 

@@ -122,7 +122,7 @@ def supervise(
         is_parent_of_all = child.is_only_one and adopt_orphans()
         ended = _Supervisor(child, notify).wait()
         if is_parent_of_all:
-            _kill_remaining_children(child.awaited, shared.spared | shared.kept)
+            _kill_remaining_children(child.awaited, shared.spared | shared.left_alive)
         signal.pthread_sigmask(signal.SIG_SETMASK, child.mask)
         if not (hash_seed := shared.read("hash")):
             break
@@ -274,9 +274,9 @@ def _kill_remaining_children(awaited: set[int], spared: set[int]) -> None:
 
 
 def _children() -> Iterator[int]:
-    own = str(os.getpid()).encode()
+    own_pid = str(os.getpid()).encode()
     for pid in list_processes():
-        if read_process_stat(pid)[1:2] == [own]:
+        if read_process_stat(pid)[1:2] == [own_pid]:
             yield pid
 
 
@@ -309,7 +309,7 @@ class LimitRecorder:
     def _change(self, change: Callable[[], object]) -> None:
         with self._lock:
             change()
-            first = min(self._running.values(), key=lambda one: one[0], default=None)
+            first = min(self._running.values(), key=lambda entry: entry[0], default=None)
             self._note("" if first is None else f"{first[0]}\n{json.dumps(asdict(first[1]))}")
 
 

@@ -98,21 +98,21 @@ def report_unexpected_end(
         lacked_memory: Whether the kernel has ended a process for lack of memory meanwhile.
     """
     shell = Shell()
-    left = take_left_output(shared.output)
+    unwritten = take_left_output(shared.output)
     if (run := shared.read("run")) and Path(run, RECORD_NAME).is_file():
-        append_left_output(Path(run), left)
+        append_left_output(Path(run), unwritten)
     stack = extract_frames(shared.stacks, task_line_of(ended.overdue))
     lacked = lacked_memory()
     mend = "saved epochs are intact"
     if run and Path(run, RECORD_NAME).is_file():
         mend += f"; to continue: jobrun resume {run}"
-    how = f"{_how(shared, ended, lacked=lacked)} {_where(shared)}"
+    message = f"{_how(shared, ended, lacked=lacked)} {_where(shared)}"
     if ended.overdue:
         fault = build_timeout_fault(ended.overdue, mend)
     elif -ended.status == signal.SIGKILL and not (lacked or ended.ignored_signal):
-        fault = Fault("E386", how, f"{mend}; {_LOOK_FOR_KILLER}")
+        fault = Fault("E386", message, f"{mend}; {_LOOK_FOR_KILLER}")
     else:
-        fault = Fault("E386", how, mend)
+        fault = Fault("E386", message, mend)
     shared.unexpected_end = fault.message
     if run:
         record_end(Path(run), fault.message)
@@ -129,14 +129,14 @@ def build_timeout_fault(task: str, mend: str) -> Fault:
         task: As ``OverdueDetector`` gives it.
         mend: What to do.
     """
-    said = json.loads(task)
+    limit = json.loads(task)
     message = (
-        f"the task took longer than its limit of {said['limit_s']:g} s (task {said['task']}, node "
-        f"{said['node']}, epoch {said['epoch']}), without releasing the interpreter (GIL), so "
-        f"its process was killed"
+        f"the task took longer than its limit of {limit['limit_s']:g} s (task {limit['task']}, "
+        f"node {limit['node']}, epoch {limit['epoch']}), without releasing the interpreter "
+        "(GIL), so its process was killed"
     )
-    place = Origin(said["file"], said["line"], said["column"]) if said["line"] else None
-    return Fault("E220", message, mend, place, said["path"])
+    origin = Origin(limit["file"], limit["line"], limit["column"]) if limit["line"] else None
+    return Fault("E220", message, mend, origin, limit["path"])
 
 
 def task_line_of(task: str) -> int:
@@ -144,7 +144,7 @@ def task_line_of(task: str) -> int:
     return int(json.loads(task)["line"]) if task else 0
 
 
-def record_end(path: Path, how: str) -> None:
+def record_end(path: Path, reason: str) -> None:
     """Record in ``run.json`` why a run's process ended, unless another process runs it now.
 
     Its status stays what it was: that it ended is seen by its lock.
@@ -152,7 +152,7 @@ def record_end(path: Path, how: str) -> None:
     with contextlib.suppress(JobrunError), RunLock.acquire(path):
         run = open_run(path)
         if run.record.status == "running":
-            run.write(reason=how)
+            run.write(reason=reason)
 
 
 def _exit_code(shared: SharedState, ended: ChildExit) -> int:
@@ -184,13 +184,15 @@ def extract_frames(stacks: str, task_line: int = 0) -> tuple[str, ...]:
     # The last of several that were written down.
     _, _, last = stacks.rpartition("Fatal Python error")
     threads = re.split(r"^(?=Current thread |Thread 0x|Stack \()", last, flags=re.MULTILINE)
-    found = {one: _frames(one) for one in threads}
+    frames_by_thread = {thread: _frames(thread) for thread in threads}
     if task_line:
-        threads.sort(key=lambda one: _lines_after_start(found[one], task_line))
-    by_itself = [one for one in threads if one.startswith(("Current", "Stack")) and not task_line]
-    for one in (*by_itself[-1:], *threads):
-        if found[one]:
-            return found[one]
+        threads.sort(key=lambda thread: _lines_after_start(frames_by_thread[thread], task_line))
+    by_itself = [
+        thread for thread in threads if thread.startswith(("Current", "Stack")) and not task_line
+    ]
+    for thread in (*by_itself[-1:], *threads):
+        if frames_by_thread[thread]:
+            return frames_by_thread[thread]
     return ()
 
 
@@ -217,9 +219,9 @@ def _frames(thread: str) -> tuple[str, ...]:
 def _how(shared: SharedState, ended: ChildExit, *, lacked: bool) -> str:
     who = "the process that computes"
     if ended.status >= 0:
-        left = shared.read("exit")
-        if left:
-            return f"{who} was ended by a call of {left}"
+        call = shared.read("exit")
+        if call:
+            return f"{who} was ended by a call of {call}"
         why = _limit_text() if _nothing_ran(shared) else ""
         return f"{who} exited with status {ended.status} without a message{why},"
     number, name = -ended.status, signal_name(-ended.status)
@@ -265,9 +267,9 @@ def _limit_text() -> str:
 
 
 def _where(shared: SharedState) -> str:
-    group, _, rest = shared.read("group").partition("\n")
-    epoch, _, tasks = rest.partition("\n")
+    group, _, epoch_and_tasks = shared.read("group").partition("\n")
+    epoch, _, tasks = epoch_and_tasks.partition("\n")
     if not group:
         return "between two groups of tasks" if shared.read("run") else "before any task ran"
-    what = f"in epoch {epoch}" if group == "epoch" else f"in the group '{group}'"
-    return f"{what} (tasks: {tasks})" if tasks else what
+    where = f"in epoch {epoch}" if group == "epoch" else f"in the group '{group}'"
+    return f"{where} (tasks: {tasks})" if tasks else where

@@ -61,16 +61,16 @@ class PrintedLines:
 
     def add(self, stream: str, text: str) -> None:
         """Add printed text to a call's captured lines; emit each line that the text completes."""
-        *lines, rest = (self._left.get(stream, "") + text).split("\n")
+        *lines, unfinished = (self._left.get(stream, "") + text).split("\n")
         self._left[stream] = ""
         for line in lines:
             self._emit_line(line)
-        if len(rest) > _LONGEST:
-            rest = _last_state(rest) + "\r"
-        while len(rest) > _LONGEST:
-            self._emit_line(rest[:_LONGEST])
-            rest = rest[_LONGEST:]
-        self._left[stream] = rest
+        if len(unfinished) > _LONGEST:
+            unfinished = _last_state(unfinished) + "\r"
+        while len(unfinished) > _LONGEST:
+            self._emit_line(unfinished[:_LONGEST])
+            unfinished = unfinished[_LONGEST:]
+        self._left[stream] = unfinished
 
     @property
     def has_rest(self) -> bool:
@@ -85,8 +85,8 @@ class PrintedLines:
         """Emit the unfinished last line of a call's captured output."""
         if not self._left:
             return
-        left, self._left = self._left, {}
-        for text in left.values():
+        unfinished, self._left = self._left, {}
+        for text in unfinished.values():
             if text:
                 self._emit_line(text)
 
@@ -204,8 +204,10 @@ class StandardStreams:
 
     def original(self, number: int) -> int:
         """Return the descriptor that a standard stream wrote to before its output was captured."""
-        found = (one.kept[number] for one in self._captures if number in one.kept)
-        return next(found, number)
+        originals = (
+            capture.originals[number] for capture in self._captures if number in capture.originals
+        )
+        return next(originals, number)
 
     def begin(self, lines: PrintedLines) -> None:
         """Begin to capture in ``PrintedLines`` what a task's Python function prints."""
@@ -312,9 +314,9 @@ class StandardStreams:
         except (OSError, ValueError, AttributeError):
             return stream
         for capture in self._captures:
-            if number in capture.kept:
+            if number in capture.originals:
                 is_direct = getattr(stream, "write_through", False)
-                raw = io.FileIO(capture.kept[number], "wb", closefd=False)
+                raw = io.FileIO(capture.originals[number], "wb", closefd=False)
                 return io.TextIOWrapper(
                     raw if is_direct else io.BufferedWriter(raw),
                     encoding=stream.encoding,
@@ -352,7 +354,7 @@ class _Capture:
         self.flush = line_buffer_c_output()
         self.flush()
         #: By descriptor, a copy of what it was.
-        self.kept = {number: os.dup(number) for number in file.descriptors}
+        self.originals = {number: os.dup(number) for number in file.descriptors}
         for number in file.descriptors:
             os.dup2(file.writing, number)
 
@@ -361,18 +363,18 @@ class _Capture:
         text = ""
         while data := self.file.read():
             if is_shown:
-                write_all(self.kept[self.file.descriptors[0]], data)
+                write_all(self.originals[self.file.descriptors[0]], data)
             text += self.file.decode(data)
         return text
 
     def close(self) -> None:
         """Stop capturing printed output, and restore the standard descriptors."""
         self.flush()
-        for number, kept in self.kept.items():
-            os.dup2(kept, number)
+        for number, original in self.originals.items():
+            os.dup2(original, number)
         self.pass_on(is_shown=True)
-        for kept in self.kept.values():
-            os.close(kept)
+        for original in self.originals.values():
+            os.close(original)
         if self._is_own:
             self.file.close()
 
@@ -396,7 +398,7 @@ class LeftOutput:
 
 def take_left_output(files: Iterable[OutputFile]) -> list[LeftOutput]:
     """Read captured output that a dead process left in its files; print it and return its lines."""
-    found = []
+    outputs = []
     for file in files:
         lines: list[str] = []
         printed = PrintedLines(lines.append)
@@ -408,8 +410,8 @@ def take_left_output(files: Iterable[OutputFile]) -> list[LeftOutput]:
         printed.end()
         if lines:
             node, instance, epoch = call or ("", 0, 0)
-            found.append(LeftOutput(tuple(lines), task, node, int(instance), int(epoch)))
-    return found
+            outputs.append(LeftOutput(tuple(lines), task, node, int(instance), int(epoch)))
+    return outputs
 
 
 def write_all(descriptor: int, data: bytes) -> None:

@@ -132,10 +132,10 @@ class InterruptedRunError(JobrunError):
 
 
 def _line(fault: Fault) -> str:
-    place = f"{fault.where}  " if fault.where else ""
+    position = f"{fault.where}  " if fault.where else ""
     path = f"{fault.path}: " if fault.path else ""
     mend = f" ({fault.mend})" if fault.mend else ""
-    return f"{fault.severity}[{fault.code}] {place}{path}{fault.message}{mend}"
+    return f"{fault.severity}[{fault.code}] {position}{path}{fault.message}{mend}"
 
 
 def errors_only(faults: Iterable[Fault]) -> tuple[Fault, ...]:

@@ -62,7 +62,7 @@ class _Watch:
     """The failpoints that are armed, and what happens at each."""
 
     name: str = ""
-    left: int = 0
+    remaining: int = 0
     trace: str = ""
 
 
@@ -96,6 +96,6 @@ def reach(name: str) -> None:
         with open(watch.trace, "a", encoding="ascii") as file:  # noqa: PTH123 - cheap to import
             file.write(f"{name} {time.monotonic()}\n")
     if name == watch.name:
-        watch.left -= 1
-        if watch.left == 0:
+        watch.remaining -= 1
+        if watch.remaining == 0:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -29,7 +29,9 @@ def format_of(ending: str) -> FileFormat | None:
     >>> format_of(".tsv")
     'csv'
     """
-    return next((one for one in FILE_FORMATS if ending in endings_of(one)), None)
+    return next(
+        (file_format for file_format in FILE_FORMATS if ending in endings_of(file_format)), None
+    )
 
 
 def suffix_of(path: str) -> str:

@@ -30,7 +30,7 @@ def hash_seed() -> str:
     if started_with == [b""]:
         return os.environ.get(VARIABLE) or RANDOM
     prefix = f"{VARIABLE}=".encode()
-    values = [one.removeprefix(prefix) for one in started_with if one.startswith(prefix)]
+    values = [entry.removeprefix(prefix) for entry in started_with if entry.startswith(prefix)]
     return values[0].decode(errors="replace") if values and values[0] else RANDOM
 
 
@@ -50,8 +50,8 @@ def recorded_seed(described: str) -> str:
 
 def initial_hash_seed() -> str:
     """Return the hash seed that a command starts with: ``PYTHONHASHSEED``, or 0 if it is random."""
-    given = os.environ.get(VARIABLE, RANDOM)
-    return DEFAULT if given in {"", RANDOM} else given
+    seed = os.environ.get(VARIABLE, RANDOM)
+    return DEFAULT if seed in {"", RANDOM} else seed
 
 
 def fix_hash_seed(command_line: list[str]) -> None:

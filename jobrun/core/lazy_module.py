@@ -17,11 +17,11 @@ def lazy_module(name: str) -> ModuleType:
 
 class _Lazy(ModuleType):
     def __getattr__(self, name: str) -> Any:
-        found = vars(import_module(self.__name__))
+        names = vars(import_module(self.__name__))
         # The next use of any name does not come here.
-        vars(self).update(found)
+        vars(self).update(names)
         try:
-            return found[name]
+            return names[name]
         except KeyError:
             message = f"module '{self.__name__}' has no attribute '{name}'"
             raise AttributeError(message) from None

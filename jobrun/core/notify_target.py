@@ -58,7 +58,9 @@ def check_target(target: NotifyTarget) -> str:
         return "the URL of a notification has no scheme"
     if parts.scheme not in ("http", "https"):
         return f"'{parts.scheme}:' is no scheme for a notification"
-    if not host or any(one.isspace() or not one.isprintable() for one in target.post):
+    if not host or any(
+        character.isspace() or not character.isprintable() for character in target.post
+    ):
         return "the URL of a notification names no host"
     return ""
 
@@ -78,11 +80,11 @@ def parse_targets(texts: Sequence[str]) -> tuple[NotifyTarget, ...]:
     Raises:
         ValueError: One is neither; the message says why, without its secrets.
     """
-    found = []
+    targets = []
     for text in texts:
         is_url = "://" in text.partition(" ")[0]
         target = NotifyTarget(post=text) if is_url else NotifyTarget(run=tuple(shlex.split(text)))
         if why := check_target(target):
             raise ValueError(why)
-        found.append(target)
-    return tuple(found)
+        targets.append(target)
+    return tuple(targets)

@@ -43,8 +43,8 @@ class ObjectUrl:
 
 def scheme_of(text: str) -> str:
     """Return the scheme of an object store's URL in lower case; empty for a local path."""
-    found = _URL.fullmatch(text)
-    return found[1].lower() if found else ""
+    match = _URL.fullmatch(text)
+    return match[1].lower() if match else ""
 
 
 def is_object_url(text: str) -> bool:
@@ -58,15 +58,15 @@ def parse_object_url(text: str) -> ObjectUrl:
     Raises:
         ValueError: It is none of an object store, or names no bucket; the message says so.
     """
-    found = _URL.fullmatch(text)
-    if found is None or found[1].lower() not in SCHEMES:
+    match = _URL.fullmatch(text)
+    if match is None or match[1].lower() not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
         raise ValueError(f"'{text}' is no URL of an object store; those begin with {known}")
-    scheme, bucket, rest = found[1].lower(), found[2], found[3].strip("/")
+    scheme, bucket, prefix = match[1].lower(), match[2], match[3].strip("/")
     if "@" in bucket and scheme not in {"abfs", "abfss"}:
         raise ValueError("the URL holds a user or a password; these belong into the environment")
     if not bucket:
         raise ValueError(f"'{text}' names no bucket; write {scheme}://BUCKET/prefix")
-    if rest and ({*"?#"} & {*rest} or {"", ".", ".."} & {*rest.split("/")}):
+    if prefix and ({*"?#"} & {*prefix} or {"", ".", ".."} & {*prefix.split("/")}):
         raise ValueError(f"in '{text}', '?', '#', '..' and '//' mean nothing")
-    return ObjectUrl(scheme, bucket, rest)
+    return ObjectUrl(scheme, bucket, prefix)

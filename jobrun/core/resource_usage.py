@@ -144,8 +144,8 @@ def _memory_bytes() -> tuple[int, int]:
 
 
 def _status_bytes(text: bytes, name: bytes) -> int:
-    _, _, rest = text.partition(name)
-    words = rest[:40].split()
+    _, _, behind = text.partition(name)
+    words = behind[:40].split()
     return int(words[0]) << 10 if words and words[0].isdigit() else 0
 
 
@@ -156,8 +156,8 @@ def _resident_bytes() -> int:
 
 def _disk_bytes() -> tuple[int, int]:
     lines = _read("/proc/self/io").split(b"\n")
-    found = dict(line.split(b": ") for line in lines if b": " in line)
-    return int(found.get(b"read_bytes", 0)), int(found.get(b"write_bytes", 0))
+    counts = dict(line.split(b": ") for line in lines if b": " in line)
+    return int(counts.get(b"read_bytes", 0)), int(counts.get(b"write_bytes", 0))
 
 
 def _read(path: str) -> bytes:
@@ -178,15 +178,15 @@ def _rusage() -> tuple[float, int]:
         import resource  # noqa: PLC0415 - not on all platforms
     except ImportError:
         return 0.0, 0
-    own = resource.getrusage(resource.RUSAGE_SELF)
+    used = resource.getrusage(resource.RUSAGE_SELF)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime, own.ru_maxrss
+    return used.ru_utime + used.ru_stime + ended.ru_utime + ended.ru_stime, used.ru_maxrss
 
 
 def _gpu_use() -> tuple[int, int, float | None]:
     """Measure GPU memory, its peak and GPU load by torch or pynvml, where imported already."""
     torch, nvml = sys.modules.get("torch"), sys.modules.get("pynvml")
-    found: tuple[int, int, float | None] = (0, 0, None)
+    unknown: tuple[int, int, float | None] = (0, 0, None)
     # Libraries that are half imported, drivers that are gone: that must not end a run.
     with contextlib.suppress(Exception):
         cuda = getattr(torch, "cuda", None)
@@ -194,27 +194,27 @@ def _gpu_use() -> tuple[int, int, float | None]:
             return _torch_use(cuda, nvml)
         if nvml is not None:
             return _nvml_use(nvml)
-    return found
+    return unknown
 
 
 def _torch_use(cuda: Any, nvml: Any) -> tuple[int, int, float | None]:
-    devices = [one for one in range(cuda.device_count()) if cuda.max_memory_reserved(one)]
+    devices = [device for device in range(cuda.device_count()) if cuda.max_memory_reserved(device)]
     percent = None
     if nvml is not None and devices:
         with contextlib.suppress(Exception):
-            percent = sum(cuda.utilization(one) for one in devices) / len(devices)
-    held = sum(cuda.memory_reserved(one) for one in devices)
-    return held, sum(cuda.max_memory_reserved(one) for one in devices), percent
+            percent = sum(cuda.utilization(device) for device in devices) / len(devices)
+    held = sum(cuda.memory_reserved(device) for device in devices)
+    return held, sum(cuda.max_memory_reserved(device) for device in devices), percent
 
 
 def _nvml_use(nvml: Any) -> tuple[int, int, float | None]:
-    own, busy, held = os.getpid(), [], 0
+    pid, busy, held = os.getpid(), [], 0
     for number in range(nvml.nvmlDeviceGetCount()):
         device = nvml.nvmlDeviceGetHandleByIndex(number)
         used = [
-            one.usedGpuMemory or 0
-            for one in nvml.nvmlDeviceGetComputeRunningProcesses(device)
-            if one.pid == own
+            process.usedGpuMemory or 0
+            for process in nvml.nvmlDeviceGetComputeRunningProcesses(device)
+            if process.pid == pid
         ]
         if used:
             held += sum(used)

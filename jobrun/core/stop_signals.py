@@ -51,8 +51,8 @@ NAMED = tuple(getattr(signal, name) for name in SENDERS if hasattr(signal, name)
 _FIRST = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
 # By the signal that is meant, and by the number it comes under.
 RELAYS: dict[int, int] = {
-    int(meant): int(meant) if _FIRST is None else _FIRST + place
-    for place, meant in enumerate(NAMED)
+    int(meant): int(meant) if _FIRST is None else _FIRST + number
+    for number, meant in enumerate(NAMED)
 }
 MEANT: dict[int, int] = {number: meant for meant, number in RELAYS.items()}
 _REAL_TIME = (

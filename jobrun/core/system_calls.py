@@ -174,10 +174,10 @@ def find_c_function(name: str) -> Callable[..., int] | None:
     import ctypes  # noqa: PLC0415
 
     try:
-        found: Callable[..., int] = getattr(ctypes.CDLL(None, use_errno=True), name)
+        function: Callable[..., int] = getattr(ctypes.CDLL(None, use_errno=True), name)
     except AttributeError:
         return None
-    return found
+    return function
 
 
 def read_proc(*path: object) -> bytes:
@@ -313,7 +313,7 @@ def read_into(descriptor: int, buffers: Sequence[Any], offset: int) -> int:
     """Read from an offset of a file into several buffers by the system call ``preadv``."""
     if hasattr(os, "preadv"):
         return os.preadv(descriptor, buffers, offset)
-    view = next(memoryview(one).cast("B") for one in buffers if memoryview(one).nbytes)
+    view = next(memoryview(buffer).cast("B") for buffer in buffers if memoryview(buffer).nbytes)
     data = os.pread(descriptor, len(view), offset)
     view[: len(data)] = data
     return len(data)

@@ -50,5 +50,5 @@ class TimeUse:
 
     def rows(self) -> list[tuple[str, float]]:
         """List the activities in a ``TimeUse`` with their seconds, longest first."""
-        found = [(label, getattr(self, row)) for row, label in TIME_ROWS.items()]
-        return sorted((one for one in found if one[1] > 0), key=lambda one: -one[1])
+        rows = [(label, getattr(self, row)) for row, label in TIME_ROWS.items()]
+        return sorted((line for line in rows if line[1] > 0), key=lambda line: -line[1])

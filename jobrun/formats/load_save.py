@@ -98,7 +98,7 @@ def write_members(path: str, values: Mapping[str, Value]) -> None:
     held = {name: _array(path, name, value) for name, value in values.items()}
     needed = sum(array.nbytes for array in held.values())
     folder = Path(path).parent
-    with disk_faults("E285", f"write {path}", place=str(folder), needed_bytes=needed):
+    with disk_faults("E285", f"write {path}", directory=str(folder), needed_bytes=needed):
         folder.mkdir(parents=True, exist_ok=True)
         # Replacing a file by a rename needs no permission to write it: check that here.
         if Path(path).exists() and not os.access(path, os.W_OK):

@@ -36,7 +36,7 @@ def open_store(run: Run, job: Job, folder: Path) -> CheckpointStore:
     root = _run_directory(run, folder / job.checkpoint.directory)
     with disk_faults("E354", f"make {root}"):
         # Up to three levels are new: the directory itself, the job's and the run's in it.
-        make_directory(root, own=3)
+        make_directory(root, own_names=3)
     return DirectoryStore(str(root))
 
 

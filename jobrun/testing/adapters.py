@@ -47,8 +47,8 @@ class Adapted(NamedTuple):
         """
         shown: list[Value] = []
         for step in range(first, first + _STEPS):
-            value, one = self.advance(value, step)
-            shown.append(detach(one))
+            value, output = self.advance(value, step)
+            shown.append(detach(output))
             value = value if plainly else boundary_form(value)
         return value, shown
 

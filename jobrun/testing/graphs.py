@@ -59,7 +59,7 @@ def op(text: str, path: str = "e/t/steps[0]") -> s.Op:
         case ast.AugAssign(target=target, op=kind, value=value):
             return s.Augment(_target(target), _BINARY[type(kind)], _expr(value), path)
         case ast.Delete(targets=targets):
-            return s.Delete(tuple(ast.unparse(one) for one in targets), path)
+            return s.Delete(tuple(ast.unparse(deleted) for deleted in targets), path)
         case ast.Expr(value=value):
             return s.Perform(_expr(value), path)
         case _:
@@ -68,8 +68,10 @@ def op(text: str, path: str = "e/t/steps[0]") -> s.Op:
 
 def net(text: str, path: str = "e/t") -> s.Net:
     """Build a sequence of steps (net) of a test's graph from statements separated by ``;``."""
-    lines = [one.strip() for one in text.replace("\n", ";").split(";") if one.strip()]
-    return s.Net(tuple(op(one, f"{path}/steps[{i}]") for i, one in enumerate(lines)), path)
+    lines = [
+        statement.strip() for statement in text.replace("\n", ";").split(";") if statement.strip()
+    ]
+    return s.Net(tuple(op(line, f"{path}/steps[{i}]") for i, line in enumerate(lines)), path)
 
 
 def text(*parts: str | tuple[str, str]) -> e.Text:
@@ -78,7 +80,7 @@ def text(*parts: str | tuple[str, str]) -> e.Text:
     Each part is a string, or the text of an expression with its format.
     """
     return e.Text(
-        tuple(one if isinstance(one, str) else e.Hole(expr(one[0]), one[1]) for one in parts)
+        tuple(part if isinstance(part, str) else e.Hole(expr(part[0]), part[1]) for part in parts)
     )
 
 
@@ -89,7 +91,7 @@ def log(*parts: str | tuple[str, str], path: str = "e/t/log") -> Log:
 
 def steps(*parts: str | s.Step) -> tuple[s.Step, ...]:
     """Build steps of a task graph for a test, from ``Step`` objects or texts as ``x = 1``."""
-    return tuple(net(one) if isinstance(one, str) else one for one in parts)
+    return tuple(net(part) if isinstance(part, str) else part for part in parts)
 
 
 def setup(init: Any = (), exit: Any = (), name: str = "setup") -> SetupNets:  # noqa: A002
@@ -132,8 +134,10 @@ def report(*parts: str | s.Step, interval_s: float = 3600.0, path: str = "e/t/re
 
 def call(target: str, *, out: str = "", inout: str = "", **arguments: str) -> s.CallPython:
     """Build a step that calls a Python function with expressions, for a test's graph."""
-    given = tuple((key, expr(value)) for key, value in arguments.items())
-    return s.CallPython(target, given, tuple(inout.split()), tuple(out.split()), path="e/t/call")
+    expressions = tuple((key, expr(value)) for key, value in arguments.items())
+    return s.CallPython(
+        target, expressions, tuple(inout.split()), tuple(out.split()), path="e/t/call"
+    )
 
 
 def cluster(*names: str) -> Cluster:
@@ -168,11 +172,11 @@ def _name(node: ast.Name) -> e.Expr:
 
 def _call(node: Any) -> e.Expr:
     args = tuple(map(_expr, node.args))
-    kwargs = tuple((one.arg, _expr(one.value)) for one in node.keywords)
+    kwargs = tuple((keyword.arg, _expr(keyword.value)) for keyword in node.keywords)
     if isinstance(node.func, ast.Attribute):
         return e.Draw(node.func.attr, args, kwargs)
     if node.func.id == "out":
-        task_name, output, *where = (one.value for one in node.args)
+        task_name, output, *where = (argument.value for argument in node.args)
         return e.OutputRead(task_name, output, where[0] if where else "local")
     return e.Call(node.func.id, args, kwargs)
 
@@ -185,7 +189,7 @@ def _attribute(node: ast.Attribute) -> e.Expr:
 
 def _slice(node: ast.Slice) -> e.Expr:
     parts = (node.lower, node.upper, node.step)
-    return e.Slice(*(None if one is None else _expr(one) for one in parts))
+    return e.Slice(*(None if part is None else _expr(part) for part in parts))
 
 
 _MAKERS: Mapping[type, Callable[[Any], e.Expr]] = {

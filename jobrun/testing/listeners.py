@@ -73,9 +73,9 @@ class ListenerContract:
         run = listened_run(tmp_path)
         sent = {epoch: {"loss": 1.0 / epoch, "count": epoch} for epoch in (1, 2, 4, 8)}
         start(name, run, {}, sent, is_killed=True)
-        kept = {epoch: sent[epoch] for epoch in (1, 2)}
+        saved = {epoch: sent[epoch] for epoch in (1, 2)}
 
-        start(name, run, kept, {4: {"loss": 5.0, "count": 4}})
+        start(name, run, saved, {4: {"loss": 5.0, "count": 4}})
 
         assert read(run) == {
             "loss": [(1, 1.0), (2, 0.5), (4, 5.0)],
@@ -105,10 +105,11 @@ def listened_run(folder: Path, name: str = "brisk-heron") -> ListenedRun:
 
 def finite(points: Points) -> dict[str, list[tuple[int, float]]]:
     """Filter the metrics that a listener under test received: keep only finite values."""
-    kept = {
-        name: [one for one in column if math.isfinite(one[1])] for name, column in points.items()
+    finite_points = {
+        name: [point for point in column if math.isfinite(point[1])]
+        for name, column in points.items()
     }
-    return {name: column for name, column in kept.items() if column}
+    return {name: column for name, column in finite_points.items() if column}
 
 
 def start(
@@ -130,10 +131,10 @@ def start(
         "run_id": run.run_id,
         "params": run.params,
     }
-    given = json.dumps([name, facts, history, records, is_killed])
+    request = json.dumps([name, facts, history, records, is_killed])
     ended = subprocess.run(
         [sys.executable, "-P", "-m", "jobrun.testing.listeners"],
-        input=given,
+        input=request,
         text=True,
         check=False,
         stdout=subprocess.PIPE,

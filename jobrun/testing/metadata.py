@@ -29,19 +29,19 @@ class MetadataContract:
     def test_before_any_epoch_there_is_none_to_continue_from(
         self, handler: MetadataHandler
     ) -> None:
-        said = handler.last_epoch(None)
+        answer = handler.last_epoch(None)
 
-        assert said is None or said.epoch == -1
+        assert answer is None or answer.epoch == -1
 
     def test_the_newest_that_was_written_is_the_last(self, handler: MetadataHandler) -> None:
         for epoch in range(3):
             self.save_epoch(handler, epoch)
 
-        said = handler.last_epoch(None)
+        answer = handler.last_epoch(None)
 
-        assert isinstance(said, Chosen)
-        assert said.epoch == 2
-        assert said.reason
+        assert isinstance(answer, Chosen)
+        assert answer.epoch == 2
+        assert answer.reason
 
     def test_an_epoch_that_is_asked_for_is_the_answer_if_it_is_there(
         self, handler: MetadataHandler
@@ -49,9 +49,9 @@ class MetadataContract:
         for epoch in range(3):
             self.save_epoch(handler, epoch)
 
-        said = handler.last_epoch(1)
+        answer = handler.last_epoch(1)
 
-        assert said is None or said.epoch == 1
+        assert answer is None or answer.epoch == 1
 
     def test_asking_changes_nothing(self, handler: MetadataHandler) -> None:
         self.save_epoch(handler, 0)
@@ -72,9 +72,9 @@ class MetadataContract:
 
         handler.written(0, 0)
 
-        said = handler.last_epoch(None)
-        assert said is not None
-        assert said.epoch == 0
+        answer = handler.last_epoch(None)
+        assert answer is not None
+        assert answer.epoch == 0
 
     def test_times_are_taken(self, handler: MetadataHandler) -> None:
         handler.report(TIMES)

@@ -93,30 +93,38 @@ class OperatorContract:
             assert len(result) == operator.results
 
     def test_its_signature_is_that_of_its_implementation(self, operator: OpDef) -> None:
-        own = operator.parameters
+        parameters = operator.parameters
         function = implementation(operator.name)
         if isinstance(function, np.ufunc):
-            assert len(own.positional) == own.unnamed == function.nin, "a ufunc takes no names"
-            assert not own.named
+            assert len(parameters.positional) == parameters.unnamed == function.nin, (
+                "a ufunc takes no names"
+            )
+            assert not parameters.named
             return
         signature = inspect.signature(function)
-        by_name = {name: 0 for name in own.keywords if name not in own.positional[: own.unnamed]}
-        signature.bind(*([0] * len(own.positional)), **dict.fromkeys(own.named, 0))
-        signature.bind(*([0] * own.unnamed), **by_name)
+        by_name = {
+            name: 0
+            for name in parameters.keywords
+            if name not in parameters.positional[: parameters.unnamed]
+        }
+        signature.bind(*([0] * len(parameters.positional)), **dict.fromkeys(parameters.named, 0))
+        signature.bind(*([0] * parameters.unnamed), **by_name)
         by_position = [
-            one for one in signature.parameters.values() if one.kind < one.VAR_POSITIONAL
+            parameter
+            for parameter in signature.parameters.values()
+            if parameter.kind < parameter.VAR_POSITIONAL
         ]
-        for name, there in zip(own.positional, by_position, strict=False):
-            if name in own.keywords:
+        for name, there in zip(parameters.positional, by_position, strict=False):
+            if name in parameters.keywords:
                 assert there.name == name
-            if name not in own.required:
+            if name not in parameters.required:
                 assert there.default is not inspect.Parameter.empty
-        for there in by_position[len(own.positional) :]:
+        for there in by_position[len(parameters.positional) :]:
             assert there.default is not inspect.Parameter.empty
 
     def test_no_parameter_reaches_beyond_values(self, operator: OpDef) -> None:
-        own = operator.parameters
-        assert not FORBIDDEN_PARAMETERS & {*own.positional, *own.named}
+        parameters = operator.parameters
+        assert not FORBIDDEN_PARAMETERS & {*parameters.positional, *parameters.named}
 
     def test_equal_arguments_give_equal_bits(self, operator: OpDef) -> None:
         first = prepare_example(operator.name, operator.example)()
@@ -127,11 +135,13 @@ class OperatorContract:
 
     def test_it_changes_the_arguments_that_it_declares_and_no_others(self, operator: OpDef) -> None:
         call = prepare_example(operator.name, operator.example)
-        before = [_bits(one) for one in call.args]
+        before = [_bits(argument) for argument in call.args]
 
         call()
 
-        changed = tuple(at for at, one in enumerate(call.args) if _bits(one) != before[at])
+        changed = tuple(
+            at for at, argument in enumerate(call.args) if _bits(argument) != before[at]
+        )
         assert changed == operator.mutates
 
     def test_it_declares_whether_its_result_may_share_memory(self, operator: OpDef) -> None:
@@ -149,9 +159,9 @@ class OperatorContract:
         if operator.shares_memory or operator.mutates:
             return
         function = implementation(operator.name)
-        own = operator.parameters
+        parameters = operator.parameters
         for args in _many_arguments():
-            if own.too_many(len(args)) or own.missing(len(args), ()):
+            if parameters.too_many(len(args)) or parameters.missing(len(args), ()):
                 continue
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
@@ -166,11 +176,11 @@ class OperatorContract:
             return
         call = prepare_example(operator.name, operator.example)
         names = operator.parameters.positional
-        given = dict(zip(names, map(describe_value, call.args), strict=False))
-        given |= {name: describe_value(one) for name, one in call.kwargs.items()}
-        rest = tuple(describe_value(one) for one in call.args[len(names) :])
+        by_name = dict(zip(names, map(describe_value, call.args), strict=False))
+        by_name |= {name: describe_value(argument) for name, argument in call.kwargs.items()}
+        unnamed = tuple(describe_value(argument) for argument in call.args[len(names) :])
         try:
-            predicted = operator.rule(Arguments(given, rest))
+            predicted = operator.rule(Arguments(by_name, unnamed))
         except UnclearError:
             return
         except MisfitError as error:
@@ -200,8 +210,8 @@ def prepare_example(name: str, example: str) -> ExampleCall:
     call = parse_expression(last, NOWHERE, "", {})
     if not isinstance(call, Call) or call.function != name:
         raise AssertionError(f"the last statement of the example, {last}, does not call {name}")
-    args = tuple(_evaluate(one, blobs) for one in call.args)
-    kwargs = {key: _evaluate(one, blobs) for key, one in call.kwargs}
+    args = tuple(_evaluate(argument, blobs) for argument in call.args)
+    kwargs = {key: _evaluate(argument, blobs) for key, argument in call.kwargs}
     return ExampleCall(implementation(name), args, kwargs)
 
 
@@ -212,16 +222,16 @@ def describe_value(value: Any) -> Known:
     if isinstance(value, type):
         return Known(DTYPE, (), np.dtype(value).name)
     if isinstance(value, list | tuple):
-        form: Sequence = "list" if isinstance(value, list) else "tuple"
-        return Known(items=tuple(map(describe_value, value)), sequence=form)
+        sequence: Sequence = "list" if isinstance(value, list) else "tuple"
+        return Known(items=tuple(map(describe_value, value)), sequence=sequence)
     return Known(COUNTER, ()) if isinstance(value, Counter) else scalar(value)
 
 
 def _compare(predicted: Known | tuple[Known, ...], value: Any) -> None:
     if isinstance(predicted, tuple):
         assert len(predicted) == len(value)
-        for one, part in zip(predicted, value, strict=True):
-            _compare(one, part)
+        for predicted_part, part in zip(predicted, value, strict=True):
+            _compare(predicted_part, part)
         return
     actual = as_array(describe_value(value))
     assert value is None or predicted.dtype in (None, actual.dtype)
@@ -255,9 +265,9 @@ def _many_arguments() -> Iterator[tuple[Any, ...]]:
 
 def _share_memory(result: Any, arguments: tuple[Any, ...]) -> bool:
     return any(
-        one is other or np.shares_memory(one, other)
-        for one in _arrays(result)
-        for other in _arrays(arguments)
+        array is argument or np.shares_memory(array, argument)
+        for array in _arrays(result)
+        for argument in _arrays(arguments)
     )
 
 

@@ -138,9 +138,9 @@ def read_saved(folder: Path, file: StoredFile, state: dict[str, tuple[str, ...]]
     )
 
 
-def failing(said: str) -> Assert:
+def failing(message: str) -> Assert:
     """Build a step, for the contract tests of sessions, that fails with a known message."""
-    return Assert(Const(False), text(said), "", path=f"e/{said}")
+    return Assert(Const(False), text(message), "", path=f"e/{message}")
 
 
 class SessionHarness:
@@ -168,14 +168,14 @@ class SessionHarness:
 
     def init(self, statements: str, names: str, node: str = "local") -> None:
         """Create blobs in a node's global workspace of the tested session."""
-        made = task(f"init_{node}", statements, node=node, node_blobs=names)
-        self.run(group(made, name="init", workspace="global"), 0)
+        init_task = task(f"init_{node}", statements, node=node, node_blobs=names)
+        self.run(group(init_task, name="init", workspace="global"), 0)
 
     def value(self, name: str, node: str = "local") -> Any:
         """Return a copy of one blob of a node of the tested session."""
         return self.session.read(node, (name,))[name]
 
-    def said(self) -> list[str]:
+    def log_lines(self) -> list[str]:
         """Return the lines that steps logged in the tested session, in their order."""
         return [event.text for event in self.events if isinstance(event, Logged)]
 
@@ -216,7 +216,7 @@ class SessionContract:
 
     def test_inits_run_from_the_node_inwards_and_exits_back(self, harness: SessionHarness) -> None:
         around_node = NodeSetup("local", setup([log("node in")], [log("node out")]))
-        one = task(
+        only_task = task(
             "t",
             log("body"),
             setup=(
@@ -227,9 +227,9 @@ class SessionContract:
             reports=(report(log("report")),),
         )
 
-        harness.run(group(one, setup=(around_node,)))
+        harness.run(group(only_task, setup=(around_node,)))
 
-        assert harness.said() == [
+        assert harness.log_lines() == [
             "node in",
             "task in 1",
             "task in 2",
@@ -245,7 +245,7 @@ class SessionContract:
     def test_task_setup_runs_once_and_instance_setup_once_per_instance(
         self, harness: SessionHarness
     ) -> None:
-        one = task(
+        only_task = task(
             "t",
             log("body"),
             instances=3,
@@ -253,18 +253,18 @@ class SessionContract:
             instance_setup=(setup([log("instance in")], [log("instance out")], "i"),),
         )
 
-        harness.run(group(one))
+        harness.run(group(only_task))
 
-        said = harness.said()
-        assert (said[0], said[-1]) == ("in", "out")
-        assert sorted(said[1:-1]) == ["body"] * 3 + ["instance in"] * 3 + ["instance out"] * 3
+        lines = harness.log_lines()
+        assert (lines[0], lines[-1]) == ("in", "out")
+        assert sorted(lines[1:-1]) == ["body"] * 3 + ["instance in"] * 3 + ["instance out"] * 3
 
     def test_exits_see_the_final_values(self, harness: SessionHarness) -> None:
-        one = task("t", "x = 1", "x += 1", setup=(setup([], [log("x is ", ("x", ""))]),))
+        only_task = task("t", "x = 1", "x += 1", setup=(setup([], [log("x is ", ("x", ""))]),))
 
-        harness.run(group(one))
+        harness.run(group(only_task))
 
-        assert harness.said() == ["x is 2"]
+        assert harness.log_lines() == ["x is 2"]
 
     def test_tasks_without_needs_overlap(self, harness: SessionHarness) -> None:
         first = task("a", harness.touch("a"), harness.wait_for("b"))
@@ -305,7 +305,7 @@ class SessionContract:
 
         harness.run(group(second, *first))
 
-        assert harness.said() == ["first", "first", "second"]
+        assert harness.log_lines() == ["first", "first", "second"]
 
     def test_needs_that_form_a_circle_are_refused(self, harness: SessionHarness) -> None:
         with pytest.raises(TaskFailedError, match="wait for each other"):
@@ -352,7 +352,7 @@ class SessionContract:
         outputs = harness.run(group(*tasks, setup=(around_node,)))
 
         assert [outputs[ref(n, "x")] for n in "ab"] == [5, 6]
-        assert harness.said() == ["g 5"]
+        assert harness.log_lines() == ["g 5"]
         assert harness.session.names("local") == ()
 
     def test_a_global_group_leaves_its_blobs_on_the_node(self, harness: SessionHarness) -> None:
@@ -367,13 +367,15 @@ class SessionContract:
         assert [harness.run(ran, epoch)[ref("t", "x")] for epoch in (1, 2)] == [1, 2]
 
     def test_instances_have_workspaces_of_their_own(self, harness: SessionHarness) -> None:
-        one = task("t", "x = instance * 10", instances=3, instance_blobs="x", outputs={"x": "x"})
+        only_task = task(
+            "t", "x = instance * 10", instances=3, instance_blobs="x", outputs={"x": "x"}
+        )
 
-        assert harness.run(group(one))[ref("t", "x")] == [0, 10, 20]
+        assert harness.run(group(only_task))[ref("t", "x")] == [0, 10, 20]
 
     def test_task_blobs_are_shared_by_its_instances(self, harness: SessionHarness) -> None:
         body = Loop(Const(100), steps("old = count_up(n)"), "e/t/loop")
-        one = task(
+        only_task = task(
             "t",
             body,
             instances=4,
@@ -382,16 +384,16 @@ class SessionContract:
             outputs={"total": "total"},
         )
 
-        assert harness.run(group(one))[ref("t", "total")] == [400] * 4
+        assert harness.run(group(only_task))[ref("t", "total")] == [400] * 4
 
     def test_builtins(self, harnesses: Harnesses) -> None:
         harness = harnesses("trainer")
         line = log(*((name, "") for name in ("node.name", "node.count", "epoch", "instances")))
-        one = task("t", line, node="trainer")
+        only_task = task("t", line, node="trainer")
 
-        harness.run(group(one), 4)
+        harness.run(group(only_task), 4)
 
-        assert harness.said() == ["trainer141"]
+        assert harness.log_lines() == ["trainer141"]
 
     # Outputs
 
@@ -406,9 +408,9 @@ class SessionContract:
         assert harness.value("w").tolist() == [2, 2]
 
     def test_an_output_is_taken_after_the_exits(self, harness: SessionHarness) -> None:
-        one = task("t", "x = 1", setup=(setup([], ["x += 1"]),), outputs={"x": "x"})
+        only_task = task("t", "x = 1", setup=(setup([], ["x += 1"]),), outputs={"x": "x"})
 
-        assert harness.run(group(one))[ref("t", "x")] == 2
+        assert harness.run(group(only_task))[ref("t", "x")] == 2
 
     def test_later_tasks_and_groups_read_outputs(self, harnesses: Harnesses) -> None:
         harness = harnesses("a", "b")
@@ -427,13 +429,13 @@ class SessionContract:
         assert set(more) == {ref("three", "z", "a")}
 
     def test_values_keep_kind_dtype_and_bits(self, harness: SessionHarness) -> None:
-        made = {
+        expressions = {
             "a": "1.5", "b": "arange(3, dtype=float32)[::-1]", "c": "'text'", "d": "True",
             "e": "sum(arange(3, dtype=float32))", "f": "-0.0", "g": "nan",
         }  # fmt: skip
-        body = "; ".join(f"{name} = {value}" for name, value in made.items())
+        body = "; ".join(f"{name} = {value}" for name, value in expressions.items())
 
-        outputs = harness.run(group(task("t", body, outputs={name: name for name in made})))
+        outputs = harness.run(group(task("t", body, outputs={name: name for name in expressions})))
 
         expected = {
             "a": 1.5, "b": np.arange(3, dtype=np.float32)[::-1], "c": "text", "d": True,
@@ -442,10 +444,10 @@ class SessionContract:
         assert all(same_bits(outputs[ref("t", n)], value) for n, value in expected.items())
 
     def test_reading_an_output_too_early_says_so(self, harness: SessionHarness) -> None:
-        one = task("a", "x = out('b', 'y')")
+        only_task = task("a", "x = out('b', 'y')")
 
         with pytest.raises(TaskFailedError) as caught:
-            harness.run(group(one))
+            harness.run(group(only_task))
 
         assert caught.value.faults[0].code == "E218"
 
@@ -485,25 +487,25 @@ class SessionContract:
             harness.run(group(task("t", Parallel(branches, "e/t/parallel"))))
 
     def test_exits_run_after_a_failure_and_see_the_flag(self, harness: SessionHarness) -> None:
-        said = log("failed ", ("failed", ""))
+        flag_log = log("failed ", ("failed", ""))
         bad = task(
             "t",
             failing("broken"),
-            setup=(setup([], [said], "s"),),
-            instance_setup=(setup([], [said], "i"),),
+            setup=(setup([], [flag_log], "s"),),
+            instance_setup=(setup([], [flag_log], "i"),),
         )
 
         with pytest.raises(TaskFailedError, match="broken"):
-            harness.run(group(bad, setup=(NodeSetup("local", setup([], [said])),)))
+            harness.run(group(bad, setup=(NodeSetup("local", setup([], [flag_log])),)))
 
-        assert harness.said() == ["failed True"] * 3
+        assert harness.log_lines() == ["failed True"] * 3
 
     def test_exits_of_a_success_see_that_nothing_failed(self, harness: SessionHarness) -> None:
         good = task("t", "x = 1", setup=(setup([], [log("failed ", ("failed", ""))]),))
 
         harness.run(group(good))
 
-        assert harness.said() == ["failed False"]
+        assert harness.log_lines() == ["failed False"]
 
     def test_exits_of_cancelled_tasks_run_to_their_end(self, harness: SessionHarness) -> None:
         inits = ["n = 0"]
@@ -514,7 +516,7 @@ class SessionContract:
         with pytest.raises(TaskFailedError):
             harness.run(group(other, bad))
 
-        assert harness.said() == ["n 50"]
+        assert harness.log_lines() == ["n 50"]
 
     def test_a_failed_init_runs_the_exits_of_those_before_it_only(
         self, harness: SessionHarness
@@ -532,7 +534,7 @@ class SessionContract:
         with pytest.raises(TaskFailedError, match="broken"):
             harness.run(group(bad))
 
-        assert harness.said() == ["in 1", "out 1"]
+        assert harness.log_lines() == ["in 1", "out 1"]
 
     def test_tasks_that_need_a_failed_one_do_not_start(self, harness: SessionHarness) -> None:
         after = task("after", log("after"), needs=("bad",))
@@ -540,7 +542,7 @@ class SessionContract:
         with pytest.raises(TaskFailedError):
             harness.run(group(after, task("bad", failing("broken"))))
 
-        assert harness.said() == []
+        assert harness.log_lines() == []
 
     def test_all_errors_are_reported_the_first_one_first(self, harness: SessionHarness) -> None:
         exit_too = setup([], [failing("exit broke too")])
@@ -552,7 +554,7 @@ class SessionContract:
 
         messages = [fault.message for fault in caught.value.faults]
         assert "first" in messages[0]
-        assert sum("exit broke too" in one for one in messages) == 1
+        assert sum("exit broke too" in message for message in messages) == 1
         assert len(messages) <= 3
 
     def test_what_is_missing_because_of_a_failure_is_no_error_of_its_own(
@@ -581,8 +583,8 @@ class SessionContract:
         with pytest.raises(TaskFailedError):
             harness.run(group(task("good", "x = 1"), task("bad", failing("b"), needs=("good",))), 2)
 
-        ends = [event for event in harness.events if isinstance(event, TaskEnded)]
-        assert [(e.task, e.node, e.epoch, e.failed) for e in ends] == [
+        task_ends = [event for event in harness.events if isinstance(event, TaskEnded)]
+        assert [(e.task, e.node, e.epoch, e.failed) for e in task_ends] == [
             ("good", "local", 2, False),
             ("bad", "local", 2, True),
         ]
@@ -590,21 +592,21 @@ class SessionContract:
     # Stop
 
     def test_a_stop_request_cancels_at_a_step_boundary(self, harness: SessionHarness) -> None:
-        one = task("t", harness.touch("up"), forever(), setup=(setup([], [log("out")]),))
+        only_task = task("t", harness.touch("up"), forever(), setup=(setup([], [log("out")]),))
 
         with pytest.raises(GroupCancelledError):
-            self.run_and_stop(harness, group(one))
+            self.run_and_stop(harness, group(only_task))
 
-        assert harness.said() == ["out"]
+        assert harness.log_lines() == ["out"]
 
     def test_a_stop_request_ends_loops_of_expressions_in_the_callers_thread(
         self, harness: SessionHarness
     ) -> None:
         waiting = task("up", harness.touch("up"))
-        one = task("t", forever(), needs=("up",))
+        only_task = task("t", forever(), needs=("up",))
 
         with pytest.raises(GroupCancelledError):
-            self.run_and_stop(harness, group(waiting, one))
+            self.run_and_stop(harness, group(waiting, only_task))
 
     def test_a_stop_request_without_a_running_group_does_nothing(
         self, harness: SessionHarness
@@ -634,11 +636,11 @@ class SessionContract:
     def test_a_report_never_runs_at_time_0_and_once_after_the_body(
         self, harness: SessionHarness
     ) -> None:
-        one = task("t", log("body"), reports=(report(log("r"), interval_s=FOREVER_S),))
+        only_task = task("t", log("body"), reports=(report(log("r"), interval_s=FOREVER_S),))
 
-        harness.run(group(one))
+        harness.run(group(only_task))
 
-        assert harness.said() == ["body", "r"]
+        assert harness.log_lines() == ["body", "r"]
 
     def test_a_report_runs_at_intervals_and_sees_what_the_body_does(
         self, harness: SessionHarness
@@ -649,14 +651,14 @@ class SessionContract:
             log("body ends"),
         ]
         watching = report("enough = n > 3", log("report"), interval_s=0.001)
-        one = task("t", *body, node_blobs="n enough", reports=(watching,))
+        only_task = task("t", *body, node_blobs="n enough", reports=(watching,))
 
-        harness.run(group(one))
+        harness.run(group(only_task))
 
-        said = harness.said()
-        assert said.count("report") >= 2
-        assert said[-1] == "report"
-        assert said.index("body ends") == len(said) - 2 or "report" in said[-2:]
+        lines = harness.log_lines()
+        assert lines.count("report") >= 2
+        assert lines[-1] == "report"
+        assert lines.index("body ends") == len(lines) - 2 or "report" in lines[-2:]
 
     def test_the_last_report_runs_after_a_failure_and_before_the_exits(
         self, harness: SessionHarness
@@ -671,26 +673,26 @@ class SessionContract:
         with pytest.raises(TaskFailedError, match="broken"):
             harness.run(group(bad))
 
-        assert harness.said() == ["report", "out"]
+        assert harness.log_lines() == ["report", "out"]
 
     def test_each_instance_has_its_own_reports(self, harness: SessionHarness) -> None:
-        one = task(
+        only_task = task(
             "t", "x = instance", instances=3, instance_blobs="x", reports=(report(log(("x", ""))),)
         )
 
-        harness.run(group(one))
+        harness.run(group(only_task))
 
-        assert sorted(harness.said()) == ["0", "1", "2"]
+        assert sorted(harness.log_lines()) == ["0", "1", "2"]
 
     def test_a_node_report_runs_once_after_all_tasks_of_the_node(
         self, harnesses: Harnesses
     ) -> None:
         harness = harnesses("a", "b")
-        beside = NodeReport("a", report(log("report")))
+        node_report = NodeReport("a", report(log("report")))
         around_node = NodeSetup("a", setup([log("in")], [log("out")]))
         tasks = [task(f"t{i}", log("task"), node=n) for i, n in enumerate("aab")]
 
-        harness.run(group(*tasks, setup=(around_node,), reports=(beside,)))
+        harness.run(group(*tasks, setup=(around_node,), reports=(node_report,)))
 
         on_a = [e.text for e in harness.events if isinstance(e, Logged) and e.node == "a"]
         assert on_a == ["in", "task", "task", "report", "out"]
@@ -706,22 +708,22 @@ class SessionContract:
     def test_streams_depend_on_names_alone(self, harnesses: Harnesses) -> None:
         harness = harnesses("a", "b")
         draw = "x = rng.random(2)"
-        one = task("one", draw, node="a", outputs={"x": "x"})
+        only_task = task("one", draw, node="a", outputs={"x": "x"})
         both = group(
-            one,
+            only_task,
             task("two", draw, node="a", outputs={"x": "x"}),
             task("three", draw, node="b", outputs={"x": "x"}),
         )
 
         together = harness.run(both, 3)
-        alone = harness.run(group(one), 3)
-        later = harness.run(group(one), 4)
+        alone = harness.run(group(only_task), 3)
+        later = harness.run(group(only_task), 4)
 
         drawn = [
             together[ref(n, "x", w)].tolist()
             for n, w in (("one", "a"), ("two", "a"), ("three", "b"))
         ]
-        assert len({tuple(one) for one in drawn}) == 3
+        assert len({tuple(numbers) for numbers in drawn}) == 3
         assert alone[ref("one", "x", "a")].tolist() == drawn[0]
         assert later[ref("one", "x", "a")].tolist() != drawn[0]
 
@@ -733,26 +735,26 @@ class SessionContract:
             Loop(Const(2), (Parallel(branches, "e/t/parallel"),), "e/t/loop"),
             "z = rng.random()",
         ]
-        one = task(
+        only_task = task(
             "t", *body, instances=2, instance_blobs="x y z", outputs={name: name for name in "xyz"}
         )
 
-        outputs = harness.run(group(one))
+        outputs = harness.run(group(only_task))
 
         drawn = {value for name in "xyz" for value in outputs[ref("t", name)]}
         assert len(drawn) == 6
-        assert harness.run(group(one)) == outputs
+        assert harness.run(group(only_task)) == outputs
 
     # Callables
 
     def test_callables_get_what_their_signature_names(self, harness: SessionHarness) -> None:
-        one = task("t", call("contract_library:facts", out="x"), outputs={"x": "x"})
+        only_task = task("t", call("contract_library:facts", out="x"), outputs={"x": "x"})
 
-        assert harness.run(group(one), 2)[ref("t", "x")] == "(2, 'local', 0, 'run')"
+        assert harness.run(group(only_task), 2)[ref("t", "x")] == "(2, 'local', 0, 'run')"
 
     def test_a_change_of_what_a_callable_keeps_is_refused(self, harness: SessionHarness) -> None:
         harness.init("a = zeros(2)", "a")
-        one = task(
+        only_task = task(
             "t",
             call("contract_library:keep", x="a + 1", out="b"),
             call("contract_library:keep", x="a", inout="x", out="c"),
@@ -762,30 +764,30 @@ class SessionContract:
         )
 
         with pytest.raises(TaskFailedError, match="and kept, was changed by 'contract_library"):
-            harness.run(group(one))
+            harness.run(group(only_task))
 
     def test_a_callable_changes_what_is_inout(self, harness: SessionHarness) -> None:
         harness.init("a = zeros(2)", "a")
-        one = task(
+        only_task = task(
             "t", call("contract_library:add", x="a", amount="2.5", inout="x"), node_blobs="a"
         )
 
-        harness.run(group(one))
+        harness.run(group(only_task))
 
         assert harness.value("a").tolist() == [2.5, 2.5]
 
     def test_a_callable_cannot_change_what_is_not_inout(self, harness: SessionHarness) -> None:
         harness.init("a = zeros(2)", "a")
-        one = task("t", call("contract_library:add", x="a", amount="2.5"), node_blobs="a")
+        only_task = task("t", call("contract_library:add", x="a", amount="2.5"), node_blobs="a")
 
         with pytest.raises(TaskFailedError, match="read-only"):
-            harness.run(group(one))
+            harness.run(group(only_task))
 
     def test_a_callables_error_shows_the_users_frames(self, harness: SessionHarness) -> None:
-        one = task("t", call("contract_library:fail", text="'no good'"))
+        only_task = task("t", call("contract_library:fail", text="'no good'"))
 
         with pytest.raises(TaskFailedError) as caught:
-            harness.run(group(one))
+            harness.run(group(only_task))
 
         assert "ValueError: no good, at contract_library.py:" in caught.value.faults[0].message
         assert any("in fail" in note for note in caught.value.__notes__)
@@ -811,7 +813,7 @@ class SessionContract:
         fault = caught.value.faults[0]
         assert fault.code == "E220"
         assert "limit of 0.02 s (task slow, node a, epoch 4); it was in e/t/" in fault.message
-        assert harness.said() == ["out True"]
+        assert harness.log_lines() == ["out True"]
 
     def test_the_limit_is_for_all_instances_together(self, harness: SessionHarness) -> None:
         slow = task("t", forever(), instances=3, instance_blobs="spin", timeout_s=0.02)
@@ -832,11 +834,11 @@ class SessionContract:
         assert "it was in e/t/run" in caught.value.faults[0].message
 
     def test_a_task_within_its_limit_is_like_any_other(self, harness: SessionHarness) -> None:
-        one = task("t", "x = rng.random()", outputs={"x": "x"})
+        only_task = task("t", "x = rng.random()", outputs={"x": "x"})
 
-        limited = harness.run(group(replace(one, timeout_s=FOREVER_S, retry=Retry(1))))
+        limited = harness.run(group(replace(only_task, timeout_s=FOREVER_S, retry=Retry(1))))
 
-        assert limited == harness.run(group(one))
+        assert limited == harness.run(group(only_task))
 
     def test_a_failure_that_only_warns_leaves_the_group_alone(
         self, harness: SessionHarness
@@ -849,7 +851,7 @@ class SessionContract:
         outputs = harness.run(group(bad, good, last))
 
         assert outputs == {ref("good", "w"): 2}
-        assert harness.said() == ["out"]
+        assert harness.log_lines() == ["out"]
         (warning,) = (event for event in harness.events if isinstance(event, Noted))
         assert (warning.level, "'bad' failed" in warning.text) == ("warning", True)
         assert "broken" in warning.text
@@ -888,10 +890,10 @@ class SessionContract:
 
     def test_set_up_of_the_node_is_of_no_task(self, harness: SessionHarness) -> None:
         around_node = NodeSetup("local", setup([failing("broken")], []))
-        one = task("t", "x = 1", retry=Retry(1))
+        only_task = task("t", "x = 1", retry=Retry(1))
 
         with pytest.raises(TaskFailedError) as caught:
-            harness.run(group(one, setup=(around_node,)))
+            harness.run(group(only_task, setup=(around_node,)))
 
         assert caught.value.tasks == ()
 
@@ -911,24 +913,25 @@ class SessionContract:
             ),
             task("two", "v += rng.random(2)", node="b", node_blobs="v"),
         )
-        kept = harness.session.snapshot(changing)
+        snapshot = harness.session.snapshot(changing)
         seen = []
         for _ in range(3):
             harness.run(changing)
             seen.append((harness.value("w", "a"), harness.value("k", "a"), harness.value("v", "b")))
-            harness.session.restore(kept)
+            harness.session.restore(snapshot)
 
             assert harness.session.names("a") == ("c", "k", "still", "w")
             assert same_bits(harness.value("w", "a"), np.arange(3.0))
             assert harness.value("k", "a") == 1
             assert harness.value("c", "a").value == 5
             assert same_bits(harness.value("v", "b"), np.zeros(2))
-        assert all(same_bits(list(one), list(seen[0])) for one in seen)
+        assert all(same_bits(list(values), list(seen[0])) for values in seen)
 
     def test_a_state_is_written_as_it_was_held_while_a_group_changes_it(
         self, harnesses: Harnesses, tmp_path: Path
     ) -> None:
-        harness, session = (one := harnesses("a", "b")), one.session
+        harness = harnesses("a", "b")
+        session = harness.session
         harness.init("w = arange(3.0); k = 1; c = counter(5)", "w k c", "a")
         harness.init("w = zeros(2)", "w", "b")
         state = (("a", ("c", "k", "w")), ("b", ("w",)))
@@ -944,9 +947,9 @@ class SessionContract:
         session.release(tickets)
         session.release(tickets)
 
-        assert [(one.node, one.epoch) for one in tickets] == [("a", 4), ("b", 4)]
-        assert [one.file.node for one in saves] == ["a", "b"]
-        read = {one.file.node: read_saved(tmp_path, one.file, dict(state)) for one in saves}
+        assert [(ticket.node, ticket.epoch) for ticket in tickets] == [("a", 4), ("b", 4)]
+        assert [save.file.node for save in saves] == ["a", "b"]
+        read = {save.file.node: read_saved(tmp_path, save.file, dict(state)) for save in saves}
         assert same_bits(read["a"]["w"], np.arange(3.0))
         assert (read["a"]["k"], read["a"]["c"].value) == (1, 5)
         assert same_bits(read["b"]["w"], np.zeros(2))
@@ -983,24 +986,24 @@ class SessionContract:
         folders = [tmp_path / name for name in ("here", "collected")]
         files = NodeFiles(("a", "b"), node_dir=str(tmp_path / "own" / "jobrun-r"))
         saved = {}
-        for folder, one in zip(folders, (ThreadsSession(), session), strict=True):
+        for folder, writer in zip(folders, (ThreadsSession(), session), strict=True):
             folder.mkdir()
-            harness = SessionHarness(one, folder, "a", "b", files=files)
+            harness = SessionHarness(writer, folder, "a", "b", files=files)
             # Of several pieces, and of a single small one.
             harness.init("w = arange(1300000.0) / 7", "w", "a")
             harness.init("w = arange(5.0)\nk = 3", "w k", "b")
             tickets = tuple(harness.run(saving_group(state), 4).values())
             staged = folder / "staged"
             staged.mkdir()
-            saved[folder] = tuple(save.file for save in one.persist(tickets, str(staged)))
-            one.release(tickets)
-            if one is not session:
-                one.close()
+            saved[folder] = tuple(save.file for save in writer.persist(tickets, str(staged)))
+            writer.release(tickets)
+            if writer is not session:
+                writer.close()
         here, there = folders
         assert saved[there] == saved[here]
         for file in saved[here]:
-            found = (there / "staged" / file.name).read_bytes()
-            assert found == (here / "staged" / file.name).read_bytes()
+            collected = (there / "staged" / file.name).read_bytes()
+            assert collected == (here / "staged" / file.name).read_bytes()
 
         session.settle({})
         manifest = Manifest(4, "r", 0, saved[there], "")
@@ -1011,10 +1014,10 @@ class SessionContract:
         assert list((tmp_path / "own").rglob("*.h5")) == []
 
     def test_remote_nets_do_not_run_by_themselves(self, harness: SessionHarness) -> None:
-        kept = RemoteNet("f", "local", (failing("broken"),))
+        remote_net = RemoteNet("f", "local", (failing("broken"),))
 
-        assert harness.run(group(remote=(kept,))) == {}
-        assert harness.run(group(task("t", "x = 1", outputs={"x": "x"}), remote=(kept,)))
+        assert harness.run(group(remote=(remote_net,))) == {}
+        assert harness.run(group(task("t", "x = 1", outputs={"x": "x"}), remote=(remote_net,)))
 
     # Between nodes
 
@@ -1029,10 +1032,12 @@ class SessionContract:
             PulledBlob("all", ("b", "c"), "w", "concat"),
             PulledBlob("text", ("b", "c"), "s", "first"),
         )
-        names = {one.blob: one.blob for one in pulled}
-        one = task("t", Pull(pulled, "e/t/pull"), "rows += 1; mean += 1", node="a", outputs=names)
+        names = {blob.blob: blob.blob for blob in pulled}
+        only_task = task(
+            "t", Pull(pulled, "e/t/pull"), "rows += 1; mean += 1", node="a", outputs=names
+        )
 
-        outputs = harness.run(group(one))
+        outputs = harness.run(group(only_task))
 
         expected = {
             "mean": np.full(3, 2.0), "total": 3, "rows": np.array([[3.0] * 3, [1.0] * 3]),
@@ -1047,18 +1052,22 @@ class SessionContract:
 
     def test_a_pull_keeps_kind_dtype_and_bits(self, harnesses: Harnesses) -> None:
         harness = harnesses("a", "b")
-        made = {
+        expressions = {
             "x": "1.5",
             "y": "transpose(reshape(arange(6, dtype=float32), (2, 3)))",
             "z": "sum(arange(3, dtype=float32))",
             "n": "nan",
             "c": "counter(3)",
         }
-        harness.init("; ".join(f"{k} = {v}" for k, v in made.items()), " ".join(made), "b")
-        step = Pull(tuple(PulledBlob(name, ("b",), name) for name in made), "e/t/pull")
-        one = task("t", step, node="a", outputs={name: name for name in made if name != "c"})
+        harness.init(
+            "; ".join(f"{k} = {v}" for k, v in expressions.items()), " ".join(expressions), "b"
+        )
+        step = Pull(tuple(PulledBlob(name, ("b",), name) for name in expressions), "e/t/pull")
+        only_task = task(
+            "t", step, node="a", outputs={name: name for name in expressions if name != "c"}
+        )
 
-        outputs = harness.run(group(one))
+        outputs = harness.run(group(only_task))
 
         expected = {
             "x": 1.5,
@@ -1201,8 +1210,11 @@ class SessionContract:
 
         harness.run(group(task("t", "x = ones(3)", measured)))
 
-        found = [event for event in harness.events if isinstance(event, Measured)]
-        assert [(one.name, one.value, type(one.value)) for one in found] == [
+        measured_events = [event for event in harness.events if isinstance(event, Measured)]
+        assert [
+            (only_task.name, only_task.value, type(only_task.value))
+            for only_task in measured_events
+        ] == [
             ("loss", 3.0, float),
             ("n", 3, int),
         ]

@@ -166,6 +166,6 @@ def write_epoch(
         )
         for node in nodes
     )
-    made = Manifest(epoch, RUN_ID, 0, files, "sha256:" + "0" * 64, **manifest)
-    store.commit(staged, made)
-    return made
+    written = Manifest(epoch, RUN_ID, 0, files, "sha256:" + "0" * 64, **manifest)
+    store.commit(staged, written)
+    return written

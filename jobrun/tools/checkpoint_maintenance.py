@@ -41,7 +41,7 @@ class Pruning:
 
     Attributes:
         doomed: The epochs that go, ascending.
-        kept: Those that stay.
+        retained: Those that stay.
         pinned: Of these the pinned ones.
         damaged: Newer ones that were found to be of no use; they stay.
         size_bytes: What deleting frees.
@@ -49,7 +49,7 @@ class Pruning:
     """
 
     doomed: tuple[int, ...]
-    kept: tuple[int, ...]
+    retained: tuple[int, ...]
     pinned: tuple[int, ...] = ()
     damaged: tuple[Damage, ...] = ()
     size_bytes: int = 0
@@ -100,7 +100,7 @@ def list_epochs(run: Run) -> list[SavedEpoch]:
     pins = read_pins(run.path)
     measured = read_metrics(run.path)
     rows = dict(measured.rows)
-    found = []
+    saved_epochs = []
     for epoch in store.epochs():
         folder = Path(store.path(epoch))
         try:
@@ -110,16 +110,18 @@ def list_epochs(run: Run) -> list[SavedEpoch]:
             continue
         pairs = zip(measured.names, rows.get(epoch, ()), strict=False)
         metrics = {name: value for name, value in pairs if value is not None}
-        size_bytes = sum(one.st_size for one in facts)
-        found.append(SavedEpoch(epoch, saved, size_bytes, epoch in pins, metrics))
-    return found
+        size_bytes = sum(fact.st_size for fact in facts)
+        saved_epochs.append(SavedEpoch(epoch, saved, size_bytes, epoch in pins, metrics))
+    return saved_epochs
 
 
-def chosen_epochs(found: Checkpoints, text: str, also: Collection[int] = ()) -> tuple[int, ...]:
+def chosen_epochs(
+    checkpoints: Checkpoints, text: str, also: Collection[int] = ()
+) -> tuple[int, ...]:
     """Parse which checkpoints maintenance is for: epoch ``12``, ``latest``, or all if empty.
 
     Args:
-        found: The run's checkpoints.
+        checkpoints: The run's checkpoints.
         text: What was written.
         also: Epochs that may be meant though they are not there any more.
 
@@ -128,12 +130,12 @@ def chosen_epochs(found: Checkpoints, text: str, also: Collection[int] = ()) -> 
         CheckpointError: E310, there is no such epoch; E408, there is none at all; E357, the
             newest is gone.
     """
-    known = found.store.epochs()
+    known = checkpoints.store.epochs()
     if text == "latest" or (not known and not text):
-        require_newest_epoch(found.run, found.store.epochs)
-        known = found.store.epochs()
+        require_newest_epoch(checkpoints.run, checkpoints.store.epochs)
+        known = checkpoints.store.epochs()
     if not known:
-        message = f"{found.run.name} has no checkpoint"
+        message = f"{checkpoints.run.name} has no checkpoint"
         raise CheckpointError.of("E408", message, "let the run save an epoch first")
     if text == "latest":
         return known[-1:]
@@ -145,18 +147,18 @@ def chosen_epochs(found: Checkpoints, text: str, also: Collection[int] = ()) -> 
     if int(text) not in {*known, *also}:
         listed = ", ".join(map(str, known[-10:]))
         mend = f"the newest are {listed}" if len(known) > 10 else f"there are {listed}"
-        raise CheckpointError.of("E310", f"{found.run.name} has no epoch {int(text)}", mend)
+        raise CheckpointError.of("E310", f"{checkpoints.run.name} has no epoch {int(text)}", mend)
     return (int(text),)
 
 
-def hold_chosen(found: Checkpoints, text: str) -> tuple[int, EpochHold]:
+def hold_chosen(checkpoints: Checkpoints, text: str) -> tuple[int, EpochHold]:
     """Lock the epoch ``12`` or ``latest`` against deletion while maintenance reads it.
 
     Of a live run the newest epoch may go between the choice and the hold; then the newest is
     chosen again.
 
     Args:
-        found: The run's checkpoints.
+        checkpoints: The run's checkpoints.
         text: What was written; the newest where it is empty.
 
     Raises:
@@ -165,29 +167,31 @@ def hold_chosen(found: Checkpoints, text: str) -> tuple[int, EpochHold]:
             one that was chosen went away.
     """
     return held_choice(
-        lambda: chosen_epochs(found, text or "latest")[0], found.store.hold, found.run.name
+        lambda: chosen_epochs(checkpoints, text or "latest")[0],
+        checkpoints.store.hold,
+        checkpoints.run.name,
     )
 
 
 def verify(
-    found: Checkpoints, epochs: Collection[int], report: Callable[[int, Damage | None], None]
+    checkpoints: Checkpoints, epochs: Collection[int], report: Callable[[int, Damage | None], None]
 ) -> tuple[Damage, ...]:
     """Verify every byte of some checkpoints of a run, and return the damaged ones.
 
     What a live run has deleted since it was listed is passed over.
 
     Args:
-        found: The run's checkpoints.
+        checkpoints: The run's checkpoints.
         epochs: Which.
         report: Called with each epoch after it was verified.
     """
     damaged = []
     for epoch in epochs:
-        hold = found.store.hold(epoch)
+        hold = checkpoints.store.hold(epoch)
         if hold is None:
             continue
         try:
-            damage = found.store.verify(epoch)
+            damage = checkpoints.store.verify(epoch)
         finally:
             hold.release()
         report(epoch, damage)
@@ -197,12 +201,12 @@ def verify(
 
 
 def verify_presence(
-    found: Checkpoints, report: Callable[[int, Damage | None], None]
+    checkpoints: Checkpoints, report: Callable[[int, Damage | None], None]
 ) -> tuple[Damage, ...]:
     """Return as damaged the checkpoints of a run that were saved, not deleted, and are gone."""
     lost = tuple(
         Damage(epoch, "it was saved and is gone")
-        for epoch in find_lost_epochs(found.run, found.store.epochs)
+        for epoch in find_lost_epochs(checkpoints.run, checkpoints.store.epochs)
     )
     for damage in lost:
         report(damage.epoch, damage)
@@ -210,10 +214,10 @@ def verify_presence(
 
 
 def verify_within(
-    found: Checkpoints, report: Callable[[int, int, Damage | None], None]
+    checkpoints: Checkpoints, report: Callable[[int, int, Damage | None], None]
 ) -> tuple[Damage, ...]:
     """Verify every byte of a run's mid-epoch checkpoints, and return the damaged ones."""
-    root = str(Path(found.store.path(0)).parent)
+    root = str(Path(checkpoints.store.path(0)).parent)
     damaged = []
     for epoch, records in list_mid_epochs(root):
         damage = MidEpochStore(root, records).verify(epoch)
@@ -223,27 +227,27 @@ def verify_within(
     return tuple(damaged)
 
 
-def change_pins(found: Checkpoints, epochs: Collection[int], *, pin: bool) -> frozenset[int]:
+def change_pins(checkpoints: Checkpoints, epochs: Collection[int], *, pin: bool) -> frozenset[int]:
     """Pin or unpin checkpoints of a run by their epochs; return all pinned epochs.
 
     Raises:
         EnvironmentFaultError: The file cannot be read or written.
     """
-    before = read_pins(found.run.path)
+    before = read_pins(checkpoints.run.path)
     after = before | set(epochs) if pin else before - set(epochs)
     if after != before:
-        write_pins(found.run.path, after)
+        write_pins(checkpoints.run.path, after)
     return after
 
 
-def plan_pruning(found: Checkpoints, last: int = 0) -> Pruning:
+def plan_pruning(checkpoints: Checkpoints, last: int = 0) -> Pruning:
     """Plan which checkpoints the run's retention policy would delete now, and delete none.
 
     The newest epochs are verified until as many good ones are found as must stay: an older
     one goes only if newer ones can take its place.
 
     Args:
-        found: The run's checkpoints.
+        checkpoints: The run's checkpoints.
         last: Keep so many of the newest, instead of what the spec says; 0: as it says.
 
     Raises:
@@ -251,34 +255,34 @@ def plan_pruning(found: Checkpoints, last: int = 0) -> Pruning:
         CheckpointError: E357, the newest epoch is gone: an older one may be needed.
         EnvironmentFaultError: E385, the pins cannot be read.
     """
-    policy = replace(found.policy, keep_last=last) if last else found.policy
+    policy = replace(checkpoints.policy, keep_last=last) if last else checkpoints.policy
     if not (policy.keep_last or policy.keep_every or policy.keep_best[0]):
         raise UsageError.of(
             "E430",
-            f"the spec of {found.run.name} keeps all checkpoints",
+            f"the spec of {checkpoints.run.name} keeps all checkpoints",
             "give the number of newest epochs to keep: jobrun ckpt prune --last N",
         )
-    epochs = found.store.epochs()
-    pinned = read_pins(found.run.path)
-    good, damaged = _newest_good(found.store, epochs, newest_kept(policy))
-    _require_none_lost(found, epochs, max(good, default=-1))
-    scores = _scores(found.store, good)
-    broken = [one.epoch for one in damaged]
+    epochs = checkpoints.store.epochs()
+    pinned = read_pins(checkpoints.run.path)
+    good, damaged = _newest_good(checkpoints.store, epochs, newest_kept(policy))
+    _require_none_lost(checkpoints, epochs, max(good, default=-1))
+    scores = _scores(checkpoints.store, good)
+    broken = [damage.epoch for damage in damaged]
     doomed = epochs_to_delete(policy, epochs, scores, pinned, broken)
-    kept = tuple(epoch for epoch in epochs if epoch not in set(doomed))
-    stay = tuple(sorted(pinned & set(kept)))
-    return Pruning(doomed, kept, stay, damaged, _size_bytes(found.store, doomed))
+    retained = tuple(epoch for epoch in epochs if epoch not in set(doomed))
+    stay = tuple(sorted(pinned & set(retained)))
+    return Pruning(doomed, retained, stay, damaged, _size_bytes(checkpoints.store, doomed))
 
 
-def _require_none_lost(found: Checkpoints, epochs: tuple[int, ...], newest_good: int) -> None:
+def _require_none_lost(checkpoints: Checkpoints, epochs: tuple[int, ...], newest_good: int) -> None:
     """Refuse to prune where saved epochs after the newest good one are gone."""
-    lost = find_lost_epochs(found.run, found.store.epochs)
+    lost = find_lost_epochs(checkpoints.run, checkpoints.store.epochs)
     newer = tuple(epoch for epoch in lost if epoch > newest_good)
     if newer:
         raise lost_error(newer, epochs, newest_good)
 
 
-def prune(found: Checkpoints, last: int = 0) -> Pruning:
+def prune(checkpoints: Checkpoints, last: int = 0) -> Pruning:
     """Delete the checkpoints of a run that ``plan_pruning`` has chosen.
 
     Raises:
@@ -286,28 +290,28 @@ def prune(found: Checkpoints, last: int = 0) -> Pruning:
         UsageError: E430, the policy keeps all.
         EnvironmentFaultError: Writing fails; or E332, another directory continues the run.
     """
-    with RunLock.acquire(found.run.path) as lock:
-        planned = plan_pruning(found, last)
-        if planned.doomed and found.policy.collect_to:
+    with RunLock.acquire(checkpoints.run.path) as lock:
+        planned = plan_pruning(checkpoints, last)
+        if planned.doomed and checkpoints.policy.collect_to:
             # Their files may be those of another directory of the run.
             RunLease(
-                found.run.path, find_objects(found.run, found.policy.collect_to)
+                checkpoints.run.path, find_objects(checkpoints.run, checkpoints.policy.collect_to)
             ).require_lease()
         lock.check()
         if planned.doomed:
-            _record_deletions(found, planned.doomed)
-        held = found.store.remove(planned.doomed)
+            _record_deletions(checkpoints, planned.doomed)
+        held = checkpoints.store.remove(planned.doomed)
     if not held:
         return planned
     doomed = tuple(epoch for epoch in planned.doomed if epoch not in held)
-    kept = tuple(sorted((*planned.kept, *held)))
-    size_bytes = planned.size_bytes - _size_bytes(found.store, held)
-    return replace(planned, doomed=doomed, kept=kept, size_bytes=size_bytes, held=held)
+    retained = tuple(sorted((*planned.retained, *held)))
+    size_bytes = planned.size_bytes - _size_bytes(checkpoints.store, held)
+    return replace(planned, doomed=doomed, retained=retained, size_bytes=size_bytes, held=held)
 
 
-def _record_deletions(found: Checkpoints, epochs: tuple[int, ...]) -> None:
+def _record_deletions(checkpoints: Checkpoints, epochs: tuple[int, ...]) -> None:
     """Record in the run's journal that pruned epochs are deleted, not lost."""
-    run = found.run
+    run = checkpoints.run
     newest = read_journal(run.path, run.record.run_id).newest
     if newest >= 0:
         with closing(Journal.open(run.path, run.record.run_id)) as journal:
@@ -336,5 +340,5 @@ def _scores(store: CheckpointStore, good: list[int]) -> dict[int, float]:
 
 
 def _size_bytes(store: CheckpointStore, epochs: Collection[int]) -> int:
-    places = (Path(store.path(epoch)) for epoch in epochs)
-    return sum(file.lstat().st_size for place in places for file in place.iterdir())
+    folders = (Path(store.path(epoch)) for epoch in epochs)
+    return sum(file.lstat().st_size for folder in folders for file in folder.iterdir())

@@ -145,10 +145,10 @@ def _metrics(first: Run, second: Run) -> tuple[tuple[str, Any, Any], ...]:
 
 
 def _latest(run: Run) -> dict[str, Any]:
-    found = read_metrics(run.path)
+    metrics = read_metrics(run.path)
     latest: dict[str, Any] = {}
-    for _, values in found.rows:
-        pairs = zip(found.names, values, strict=True)
+    for _, values in metrics.rows:
+        pairs = zip(metrics.names, values, strict=True)
         latest |= {name: value for name, value in pairs if value is not None}
     return latest
 
@@ -156,15 +156,18 @@ def _latest(run: Run) -> dict[str, Any]:
 def _states(
     first: Run, second: Run, epochs: tuple[str, str]
 ) -> tuple[tuple[BlobDifference, ...], tuple[int, int]]:
-    found = []
+    inspections = []
     for run, epoch in zip((first, second), epochs, strict=True):
         try:
-            found.append(inspect(f"{run.path}@{epoch}" if epoch else str(run.path), Path()))
+            inspections.append(inspect(f"{run.path}@{epoch}" if epoch else str(run.path), Path()))
         except CheckpointError:
             if epoch or run.has_saved:
                 raise
             return (), (-1, -1)
-    return compare_states(found[0], found[1]), (found[0].epoch, found[1].epoch)
+    return compare_states(inspections[0], inspections[1]), (
+        inspections[0].epoch,
+        inspections[1].epoch,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,28 +190,28 @@ class BlobDifference:
 def compare_states(first: Inspection, second: Inspection) -> tuple[BlobDifference, ...]:
     """Compare each blob of two checkpoints that are loaded in memory, in the order of the first."""
     ours, theirs = _values(first), _values(second)
-    found = []
+    differences = []
     for node, name in (*ours, *(key for key in theirs if key not in ours)):
         if (node, name) not in theirs:
-            found.append(only_in_first(node, name, ours[node, name]))
+            differences.append(only_in_first(node, name, ours[node, name]))
         elif (node, name) not in ours:
-            found.append(only_in_second(node, name, theirs[node, name]))
+            differences.append(only_in_second(node, name, theirs[node, name]))
         else:
-            how = compare_values(ours[node, name], theirs[node, name])
-            found.append(BlobDifference(node, name, how))
-    return tuple(found)
+            difference = compare_values(ours[node, name], theirs[node, name])
+            differences.append(BlobDifference(node, name, difference))
+    return tuple(differences)
 
 
 def only_in_first(node: str, name: str, value: Value) -> BlobDifference:
     """Build the ``BlobDifference`` of a blob that only the first of two checkpoints has."""
-    how = ValueDifference(equal=False, words=f"{describe(value)} | not there")
-    return BlobDifference(node, name, how, "first")
+    difference = ValueDifference(equal=False, words=f"{describe(value)} | not there")
+    return BlobDifference(node, name, difference, "first")
 
 
 def only_in_second(node: str, name: str, value: Value) -> BlobDifference:
     """Build the ``BlobDifference`` of a blob that only the second of two checkpoints has."""
-    how = ValueDifference(equal=False, words=f"not there | {describe(value)}")
-    return BlobDifference(node, name, how, "second")
+    difference = ValueDifference(equal=False, words=f"not there | {describe(value)}")
+    return BlobDifference(node, name, difference, "second")
 
 
 def compare_stored(first: StoredEpoch, second: StoredEpoch) -> Iterator[BlobDifference]:
@@ -227,9 +230,11 @@ def compare_stored(first: StoredEpoch, second: StoredEpoch) -> Iterator[BlobDiff
             yield from _nodes_apart(a, b)
 
 
-def _values(found: Inspection) -> dict[tuple[str, str], Value]:
+def _values(inspection: Inspection) -> dict[tuple[str, str], Value]:
     return {
-        (file.header.node, blob.name): blob.value for file in found.files for blob in file.blobs
+        (file.header.node, blob.name): blob.value
+        for file in inspection.files
+        for blob in file.blobs
     }
 
 
@@ -337,7 +342,9 @@ def _words(value: Value) -> str:
 def _other_words(first: Value, second: Value) -> str:
     if np.ndim(first):
         return "other values"
-    texts = [integer_text(one) if type(one) is int else repr(one) for one in (first, second)]
+    texts = [
+        integer_text(value) if type(value) is int else repr(value) for value in (first, second)
+    ]
     return " | ".join(texts) if sum(map(len, texts)) <= _MOST_LETTERS else "other values"
 
 

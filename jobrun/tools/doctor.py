@@ -62,10 +62,10 @@ def examine(run_dir: Path) -> tuple[Finding, ...]:
 
 def _software() -> Iterator[Finding]:
     yield Finding("jobrun", f"{__version__}, Python {platform.python_version()}")
-    found = describe_environment()
-    yield Finding("libraries", f"numpy {found['numpy']}, h5py {found['h5py']}")
-    blas = found["blas"] or "of a kind that does not say"
-    kernel = f", kernel {found['blas_kernel']}" if found["blas_kernel"] else ""
+    environment = describe_environment()
+    yield Finding("libraries", f"numpy {environment['numpy']}, h5py {environment['h5py']}")
+    blas = environment["blas"] or "of a kind that does not say"
+    kernel = f", kernel {environment['blas_kernel']}" if environment["blas_kernel"] else ""
     yield Finding("BLAS", f"{blas}{kernel}")
     locking = os.environ.get("HDF5_USE_FILE_LOCKING", "")
     if locking:
@@ -136,13 +136,13 @@ def _directory(run_dir: Path) -> Iterator[Finding]:
         "file system",
         kind or "of an unknown kind",
         "note" if notes else "good",
-        "; ".join(f"{one.message}; {one.mend}" for one in notes),
+        "; ".join(f"{fault.message}; {fault.mend}" for fault in notes),
     )
     yield _space(existing)
     try:
-        with tempfile.TemporaryDirectory(prefix=".doctor-", dir=existing) as place:
+        with tempfile.TemporaryDirectory(prefix=".doctor-", dir=existing) as folder:
             for look in (_fsync, _rename, _lock, _links):
-                yield _tried(look, Path(place))
+                yield _tried(look, Path(folder))
     except OSError as error:
         yield Finding(
             "writing",
@@ -162,20 +162,22 @@ def _space(path: Path) -> Finding:
     return Finding("disk", text)
 
 
-def _tried(look: Callable[[Path], Finding], place: Path) -> Finding:
+def _tried(examine: Callable[[Path], Finding], folder: Path) -> Finding:
     try:
-        return look(place)
+        return examine(folder)
     except (OSError, JobrunError) as error:
-        topic = look.__name__.strip("_")
+        topic = examine.__name__.strip("_")
         return Finding(
             topic, f"does not work: {error}", "bad", "choose a --run-dir on a local disk"
         )
 
 
-def _fsync(place: Path) -> Finding:
+def _fsync(folder: Path) -> Finding:
     times_ms = []
     for number in range(_FSYNCS):
-        descriptor = os.open(place / f"probe-{number}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(
+            folder / f"probe-{number}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600
+        )
         try:
             os.write(descriptor, bytes(_PROBE_BYTES))
             started = time.perf_counter()
@@ -192,29 +194,31 @@ def _fsync(place: Path) -> Finding:
     return Finding("fsync", text)
 
 
-def _rename(place: Path) -> Finding:
+def _rename(folder: Path) -> Finding:
     """Examine for ``jobrun doctor`` if the file system's rename can refuse to replace a target."""
     for name in ("one", "two"):
-        (place / name).mkdir()
-        (place / name / "file").touch()
+        (folder / name).mkdir()
+        (folder / name / "file").touch()
     try:
-        rename_noreplace(str(place / "one"), str(place / "two"))
+        rename_noreplace(str(folder / "one"), str(folder / "two"))
     except FileExistsError:
-        rename_noreplace(str(place / "one"), str(place / "three"))
+        rename_noreplace(str(folder / "one"), str(folder / "three"))
         return Finding("rename", "atomic, and never replaces a file unasked")
     return Finding("rename", "replaces what is there", "bad", "choose a --run-dir on a local disk")
 
 
-def _lock(place: Path) -> Finding:
-    with RunLock.acquire(place):
+def _lock(folder: Path) -> Finding:
+    with RunLock.acquire(folder):
         program = (
             "import sys; from jobrun.runner.rundir.lock import is_live; from pathlib import Path; "
         )
         program += "sys.exit(0 if is_live(Path(sys.argv[1])) else 1)"
         held = subprocess.run(  # noqa: S603 - this interpreter, our own words
-            [sys.executable, "-P", "-c", program, str(place)], check=False, stdin=subprocess.DEVNULL
+            [sys.executable, "-P", "-c", program, str(folder)],
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
-    if held.returncode or is_live(place):
+    if held.returncode or is_live(folder):
         return Finding(
             "lock",
             "another process does not see it",
@@ -224,9 +228,9 @@ def _lock(place: Path) -> Finding:
     return Finding("lock", "flock works across processes, and ends with its holder")
 
 
-def _links(place: Path) -> Finding:
+def _links(folder: Path) -> Finding:
     with contextlib.suppress(OSError):
-        (place / "latest").symlink_to("one")
+        (folder / "latest").symlink_to("one")
         return Finding("links", "symbolic links work")
     return Finding("links", "there are none: 'latest' will be missing", "note")
 

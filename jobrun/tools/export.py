@@ -92,13 +92,18 @@ class _Item:
 
 
 def export(
-    found: StoredEpoch, form: Format, path: Path, patterns: Sequence[str] = (), *, force: bool
+    stored: StoredEpoch,
+    file_format: Format,
+    path: Path,
+    patterns: Sequence[str] = (),
+    *,
+    force: bool,
 ) -> Exported:
     """Export blobs of a checkpoint to one npz, csv or safetensors file.
 
     Args:
-        found: The checkpoint.
-        form: Of the file.
+        stored: The checkpoint.
+        file_format: Of the file.
         path: The file.
         patterns: Names of blobs, such as ``w*`` or ``node.w``; without one, all that the format
             can hold.
@@ -112,21 +117,21 @@ def export(
     """
     if not force:
         require_free_path(path, _FORCE)
-    with _opened(found) as nodes:
+    with _opened(stored) as nodes:
         blobs = _chosen(nodes, patterns)
         several = len(nodes) > 1
         items, refused = [], []
         for node, blob in blobs:
             item = _item(node, blob, several=several)
-            reason = _refusal(item, form)
+            reason = _refusal(item, file_format)
             if reason:
                 refused.append((item.name, reason))
             else:
                 items.append(item)
-        _expect_holdable(items, refused, form, asked=bool(patterns))
-        about = {"run_id": found.run_id, "epoch": str(found.epoch)}
-        ordered = _ordered(items) if form == "safetensors" else items
-        write_new_file(path, partial(_write, form, ordered, about, str(path)), force=force)
+        _expect_holdable(items, refused, file_format, asked=bool(patterns))
+        about = {"run_id": stored.run_id, "epoch": str(stored.epoch)}
+        ordered = _ordered(items) if file_format == "safetensors" else items
+        write_new_file(path, partial(_write, file_format, ordered, about, str(path)), force=force)
     return Exported(tuple(item.name for item in ordered), tuple(refused))
 
 
@@ -152,22 +157,22 @@ def write_new_file(path: Path, write: Callable[[IO[bytes]], None], *, force: boo
         if force:
             replace_file(str(path), write)
             return
-        beside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
+        staged = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
         try:
-            replace_file(str(beside), write)
+            replace_file(str(staged), write)
             with contextlib.suppress(FileExistsError):
-                rename_noreplace(str(beside), str(path))
+                rename_noreplace(str(staged), str(path))
                 sync_directory(path.parent)
                 return
         finally:
-            beside.unlink(missing_ok=True)
+            staged.unlink(missing_ok=True)
     require_free_path(path, _FORCE)
 
 
 @contextmanager
-def _opened(found: StoredEpoch) -> Iterator[list[StoredNode]]:
+def _opened(stored: StoredEpoch) -> Iterator[list[StoredNode]]:
     with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(open_node(*file)) for file in found.files]
+        yield [stack.enter_context(open_node(*file)) for file in stored.files]
 
 
 def _chosen(
@@ -211,23 +216,23 @@ def _item(node: StoredNode, blob: StoredBlob, *, several: bool) -> _Item:
     return _Item(name, array.dtype, array.shape, read)
 
 
-def _refusal(item: _Item, form: Format) -> str:
+def _refusal(item: _Item, file_format: Format) -> str:
     """Explain why a blob cannot be exported to a format; empty if it can."""
-    what = f"{item.dtype} of shape {item.shape}"
-    match form:
+    description = f"{item.dtype} of shape {item.shape}"
+    match file_format:
         case "npz":
             is_foreign = is_custom(item.dtype) or item.dtype.hasobject
             return f"npz has no {item.dtype}" if is_foreign else ""
         case "csv":
             is_table = item.dtype.kind in "biufU" and len(item.shape) in {1, 2}
-            return "" if is_table else f"a table cannot hold {what}"
+            return "" if is_table else f"a table cannot hold {description}"
         case "safetensors":
             known = item.dtype.name in _SAFETENSORS and item.name != _RESERVED
             return "" if known else f"safetensors has no {item.dtype}"
 
 
 def _expect_holdable(
-    items: list[_Item], refused: list[tuple[str, str]], form: Format, *, asked: bool
+    items: list[_Item], refused: list[tuple[str, str]], file_format: Format, *, asked: bool
 ) -> None:
     if refused and (asked or not items):
         mend = "leave it out with --blob, or choose another --format"
@@ -237,7 +242,7 @@ def _expect_holdable(
     if not items:
         mend = "see what it holds: jobrun inspect-checkpoint"
         raise UsageError.of("E421", "the checkpoint holds no blob", mend)
-    if form == "csv" and len(items) > 1:
+    if file_format == "csv" and len(items) > 1:
         names = ", ".join(item.name for item in items[:5]) + (", …" if len(items) > 5 else "")
         raise UsageError.of(
             "E421",
@@ -247,9 +252,9 @@ def _expect_holdable(
 
 
 def _write(
-    form: Format, items: Sequence[_Item], about: dict[str, str], path: str, file: IO[bytes]
+    file_format: Format, items: Sequence[_Item], about: dict[str, str], path: str, file: IO[bytes]
 ) -> None:
-    match form:
+    match file_format:
         case "npz":
             _write_npz(file, items)
         case "csv":
@@ -294,11 +299,11 @@ def _write_safetensors(file: IO[bytes], items: Sequence[_Item], about: dict[str,
         file.write(little.reshape(-1).view(np.uint8).data)
 
 
-def copy_epoch(found: Checkpoints, epoch: int, target: Path) -> int:
+def copy_epoch(checkpoints: Checkpoints, epoch: int, target: Path) -> int:
     """Copy one epoch of a run, with the run's record, to a new run directory.
 
     Args:
-        found: The run's checkpoints.
+        checkpoints: The run's checkpoints.
         epoch: Which.
         target: The directory to be made; nothing may have its name.
 
@@ -311,16 +316,16 @@ def copy_epoch(found: Checkpoints, epoch: int, target: Path) -> int:
         EnvironmentFaultError: Writing failed; nothing appeared.
     """
     require_free_path(target)
-    if found.policy.directory:
+    if checkpoints.policy.directory:
         raise UsageError.of(
             "E421",
-            f"{found.run.name} keeps its checkpoints in '{found.policy.directory}', outside its "
-            "directory, and a copy would look for its own there, too",
+            f"{checkpoints.run.name} keeps its checkpoints in '{checkpoints.policy.directory}', "
+            "outside its directory, and a copy would look for its own there, too",
             "start a run from this epoch: jobrun fork RUN@EPOCH",
         )
-    damage = found.store.verify(epoch)
+    damage = checkpoints.store.verify(epoch)
     if damage is not None:
-        message = f"epoch {epoch} of {found.run.name} is damaged: {damage.reason}"
+        message = f"epoch {epoch} of {checkpoints.run.name} is damaged: {damage.reason}"
         mend = "choose another epoch; jobrun ckpt verify lists the good ones"
         raise CheckpointError.of("E407", message, mend)
     with disk_faults("E354", f"make {target}"):
@@ -328,9 +333,9 @@ def copy_epoch(found: Checkpoints, epoch: int, target: Path) -> int:
         # Not in the directory of the copy's own epochs: nothing of others is near it.
         staged = target.absolute().parent / f".{target.name[:100]}.{secrets.token_hex(4)}"
         # A copy is not open to more users than the run, which may hold secrets.
-        staged.mkdir(mode=_DIRECTORY_MODE & found.run.path.stat().st_mode)
+        staged.mkdir(mode=_DIRECTORY_MODE & checkpoints.run.path.stat().st_mode)
     try:
-        size = _fill(found, epoch, staged, target.absolute())
+        size = _fill(checkpoints, epoch, staged, target.absolute())
         with disk_faults("E354", f"make {target}"):
             sync_directory(staged)
             try:
@@ -345,18 +350,18 @@ def copy_epoch(found: Checkpoints, epoch: int, target: Path) -> int:
     return size
 
 
-def _fill(found: Checkpoints, epoch: int, staged: Path, target: Path) -> int:
+def _fill(checkpoints: Checkpoints, epoch: int, staged: Path, target: Path) -> int:
     with disk_faults("E354", f"make {target}"):
         for part in _PARTS:
             (staged / part).mkdir(mode=_DIRECTORY_MODE)
-    size = _copy_state(found, epoch, staged / "checkpoints")
-    run = found.run
+    size = _copy_state(checkpoints, epoch, staged / "checkpoints")
+    run = checkpoints.run
     with disk_faults("E354", f"copy {run.path} to {target}"):
         for path in sorted((run.path / "spec").iterdir()):
             write_file(staged / "spec" / path.name, read_regular(path), private=True)
         for name in (METRICS_NAME, USAGE_NAME):
             _copy_lines(run.path, staged, name, epoch)
-    generation = found.store.manifest(epoch).generation
+    generation = checkpoints.store.manifest(epoch).generation
     with closing(Journal.open(staged, run.record.run_id)) as journal:
         journal.acknowledge(epoch, generation)
     record = replace(
@@ -372,13 +377,13 @@ def _fill(found: Checkpoints, epoch: int, staged: Path, target: Path) -> int:
     return size
 
 
-def _copy_state(found: Checkpoints, epoch: int, place: Path) -> int:
-    source = found.store.path(epoch)
-    files = found.store.manifest(epoch).files
-    staged = place / f".tmp-{epoch_name(epoch)}"
+def _copy_state(checkpoints: Checkpoints, epoch: int, folder: Path) -> int:
+    source = checkpoints.store.path(epoch)
+    files = checkpoints.store.manifest(epoch).files
+    staged = folder / f".tmp-{epoch_name(epoch)}"
     for file in files:
         copy_file(str(Path(source, file.name)), str(staged), file)
-    publish_copy(source, str(staged), str(place / epoch_name(epoch)))
+    publish_copy(source, str(staged), str(folder / epoch_name(epoch)))
     return sum(file.size_bytes for file in files)
 
 

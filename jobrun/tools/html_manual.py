@@ -27,7 +27,7 @@ def render_manual(
     topics: Mapping[str, str],
     functions: Functions,
     codes: Mapping[str, Entry],
-    made: str,
+    written_at: str,
 ) -> str:
     """Render the whole manual as one HTML page.
 
@@ -36,11 +36,14 @@ def render_manual(
         topics: Texts by their names, shown as they are.
         functions: By the name in a spec.
         codes: By the code.
-        made: When, in words.
+        written_at: When, in words.
     """
     parts: list[Section] = [
-        *((one.name, one.title, Html(render_as_html(one.text))) for one in read_pages().values()),
-        ("keys", "The spec: its keys", joined(_keys(one) for one in keys)),
+        *(
+            (page.name, page.title, Html(render_as_html(page.text)))
+            for page in read_pages().values()
+        ),
+        ("keys", "The spec: its keys", joined(_keys(key_table) for key_table in keys)),
         ("functions", "Functions and draws", _functions(functions)),
         *(
             (name, name.capitalize().replace("-", " "), _as_is(text))
@@ -60,7 +63,7 @@ def render_manual(
         " ",
         tag("output", "", id="found"),
     )
-    return document_page("jobrun", joined((top, search)), parts, made, Html(""), "search.js")
+    return document_page("jobrun", joined((top, search)), parts, written_at, Html(""), "search.js")
 
 
 def render_as_html(text: str) -> str:
@@ -89,10 +92,16 @@ def _embed_picture(image: re.Match[str]) -> str:
     return f'<img src="data:image/svg+xml;base64,{data}"'
 
 
-def _keys(one: Table) -> Html:
-    head = tag("h3", tag("code", one.path) if one.path else "a spec file", id=_anchor(one.path))
-    rows = ((tag("code", key.name), _kind(key), key.about) for key in one.keys)
-    return joined((head, tag("p", one.about, class_="note"), table(("key", "value", ""), rows)))
+def _keys(key_table: Table) -> Html:
+    head = tag(
+        "h3",
+        tag("code", key_table.path) if key_table.path else "a spec file",
+        id=_anchor(key_table.path),
+    )
+    rows = ((tag("code", key.name), _kind(key), key.about) for key in key_table.keys)
+    return joined(
+        (head, tag("p", key_table.about, class_="note"), table(("key", "value", ""), rows))
+    )
 
 
 def _kind(key: Key) -> Html:
@@ -102,8 +111,8 @@ def _kind(key: Key) -> Html:
 
 def _functions(functions: Functions) -> Html:
     rows = (
-        (tag("code", f"{name}{one.signature}"), one.doc, tag("code", one.example))
-        for name, one in functions.items()
+        (tag("code", f"{name}{function.signature}"), function.doc, tag("code", function.example))
+        for name, function in functions.items()
     )
     return table(("function", "what it gives", "such as"), rows, class_="wide")
 
@@ -111,15 +120,19 @@ def _functions(functions: Functions) -> Html:
 def _code(name: str, entry: Entry) -> Html:
     summary = tag("summary", tag("code", name), f"  {entry.title}")
     fix = f"Fix: {entry.fix}" if entry.fix else ""
-    prose = (tag("p", *_inline(one)) for one in (*entry.explanation.split("\n\n"), fix) if one)
+    prose = (
+        tag("p", *_inline(paragraph))
+        for paragraph in (*entry.explanation.split("\n\n"), fix)
+        if paragraph
+    )
     example = tag("pre", entry.example) if entry.example else ""
     return tag("details", summary, *prose, example, id=name)
 
 
 def _inline(text: str) -> Iterator[str]:
     """Yield a Markdown paragraph of the manual as HTML pieces: text, and code in backticks."""
-    for place, piece in enumerate(text.split("`")):
-        yield tag("code", piece) if place % 2 else piece
+    for number, piece in enumerate(text.split("`")):
+        yield tag("code", piece) if number % 2 else piece
 
 
 def _as_is(text: str) -> Html:

@@ -152,20 +152,20 @@ def inspect(target: str, run_dir: Path) -> Inspection:
     if is_object_url(target):
         text, epoch = split_target(target)
         run, epoch = download_temporarily(remote_run(text), epoch)
-        made = inspect(f"{run.path}@{epoch}", run_dir)
-        return replace(made, path=f"{text}@{epoch}")
-    place = locate_checkpoint(target, run_dir)
-    if place.store is None:
-        return _of_file(place.path)
-    made = _of_store(place.store, place.epoch, place.run, place.records)
-    if place.records:
-        return made
+        inspection = inspect(f"{run.path}@{epoch}", run_dir)
+        return replace(inspection, path=f"{text}@{epoch}")
+    location = locate_checkpoint(target, run_dir)
+    if location.store is None:
+        return _of_file(location.path)
+    inspection = _of_store(location.store, location.epoch, location.run, location.records)
+    if location.records:
+        return inspection
     ahead = [
         records
-        for number, records in list_mid_epochs(str(place.path.parent))
-        if number == place.epoch + 1
+        for number, records in list_mid_epochs(str(location.path.parent))
+        if number == location.epoch + 1
     ]
-    return replace(made, ahead=max(ahead, default=0))
+    return replace(inspection, ahead=max(ahead, default=0))
 
 
 def locate_checkpoint(target: str, run_dir: Path) -> CheckpointLocation:
@@ -218,13 +218,13 @@ def _of_store(store: DirectoryStore, epoch: int, run: Path, records: int = 0) ->
             _listed(tuple(other for other in store.epochs() if other != epoch)),
         )
     manifest = store.manifest(epoch)
-    place = Path(store.path(epoch))
+    folder = Path(store.path(epoch))
     return Inspection(
-        path=str(place),
+        path=str(folder),
         epoch=epoch,
         run_id=manifest.run_id,
-        age_s=_age_s(place / MANIFEST),
-        files=tuple(inspect_state(str(place / file.name)) for file in manifest.files),
+        age_s=_age_s(folder / MANIFEST),
+        files=tuple(inspect_state(str(folder / file.name)) for file in manifest.files),
         spec_digest=manifest.spec_digest,
         generation=manifest.generation,
         metrics=dict(from_json(manifest.runner).metrics),
@@ -234,14 +234,14 @@ def _of_store(store: DirectoryStore, epoch: int, run: Path, records: int = 0) ->
     )
 
 
-def _streams(form: Any) -> dict[str, str]:
+def _streams(progress: Any) -> dict[str, str]:
     """List for an ``Inspection`` the kinds of the random streams whose states are stored."""
-    found = form.get("streams") if isinstance(form, Mapping) else None
-    if not isinstance(found, Mapping):
+    streams = progress.get("streams") if isinstance(progress, Mapping) else None
+    if not isinstance(streams, Mapping):
         return {}
     return {
-        str(place): str(state.get("bit_generator", "?"))
-        for place, state in found.items()
+        str(stream): str(state.get("bit_generator", "?"))
+        for stream, state in streams.items()
         if isinstance(state, Mapping)
     }
 
@@ -252,7 +252,7 @@ def measure_state_directories(run_dir: Path, job: str) -> dict[str, int]:
     Returns:
         Bytes by node and name (``solver.own``); empty if there is no checkpoint to be read.
     """
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     with contextlib.suppress(JobrunError, OSError):
         run = newest_run(run_dir, job)
         if run is None:
@@ -265,8 +265,8 @@ def measure_state_directories(run_dir: Path, job: str) -> dict[str, int]:
                 for name, row in index.blob_rows().items():
                     if name.startswith(STATE_DIRS):
                         key = f"{file.node}.{name.removeprefix(STATE_DIRS)}"
-                        found[key] = int(index.type_of(row).shape[0])
-    return found
+                        sizes[key] = int(index.type_of(row).shape[0])
+    return sizes
 
 
 def sort_objects_first(blobs: tuple[BlobFacts, ...]) -> tuple[BlobFacts, ...]:
@@ -321,44 +321,44 @@ def _age_s(path: Path) -> float:
     return max(0.0, time.time() - path.stat().st_mtime)
 
 
-def select_blobs(found: Inspection, node: str, blob: str) -> tuple[FileFacts, ...]:
+def select_blobs(inspection: Inspection, node: str, blob: str) -> tuple[FileFacts, ...]:
     """Select the files and blobs of an ``Inspection`` by name; all by default.
 
     Raises:
         UsageError: There is no such node or blob.
     """
-    files = [file for file in found.files if node in ("", file.header.node)]
+    files = [file for file in inspection.files if node in ("", file.header.node)]
     if not files:
-        known = [file.header.node for file in found.files]
+        known = [file.header.node for file in inspection.files]
         raise UsageError.of("E406", f"no node '{node}' in it", did_you_mean(node, known))
     if not blob:
         return tuple(files)
-    kept = [
+    selected = [
         replace(file, blobs=blobs)
         for file in files
-        if (blobs := tuple(one for one in file.blobs if is_part_of(one.name, blob)))
+        if (blobs := tuple(facts for facts in file.blobs if is_part_of(facts.name, blob)))
     ]
-    if not kept:
+    if not selected:
         known = [name for file in files for name in file.names]
         raise UsageError.of("E406", f"no blob '{blob}' in it", did_you_mean(blob, known))
-    return tuple(kept)
+    return tuple(selected)
 
 
 def inspection_values(
-    found: Inspection, files: tuple[FileFacts, ...], *, values: bool
+    inspection: Inspection, files: tuple[FileFacts, ...], *, values: bool
 ) -> dict[str, Any]:
     """Convert an ``Inspection`` to JSON values, with the values of blobs on request."""
     return {
-        "path": found.path,
-        "epoch": found.epoch,
-        "records": found.records,
-        "streams": dict(found.streams),
-        "run_id": found.run_id,
-        "generation": found.generation,
-        "age_s": round(found.age_s, 3),
-        "spec_digest": found.spec_digest,
-        "metrics": dict(found.metrics),
-        "saved": None if found.times is None else asdict(found.times),
+        "path": inspection.path,
+        "epoch": inspection.epoch,
+        "records": inspection.records,
+        "streams": dict(inspection.streams),
+        "run_id": inspection.run_id,
+        "generation": inspection.generation,
+        "age_s": round(inspection.age_s, 3),
+        "spec_digest": inspection.spec_digest,
+        "metrics": dict(inspection.metrics),
+        "saved": None if inspection.times is None else asdict(inspection.times),
         "nodes": [
             {
                 "node": file.header.node,
@@ -409,13 +409,13 @@ def saved_times(run: Path, epoch: int, generation: int) -> CheckpointTimes | Non
         epoch: Which epoch.
         generation: That in which it was saved.
     """
-    found = None
+    saved = None
     with contextlib.suppress(OSError):
-        for one in read_events(read_lines(run / EVENTS_NAME), (CheckpointTimes,)):
-            times = one.event
-            if (times.action, times.epoch, one.generation) == ("save", epoch, generation):
-                found = times
-    return found
+        for record in read_events(read_lines(run / EVENTS_NAME), (CheckpointTimes,)):
+            event = record.event
+            if (event.action, event.epoch, record.generation) == ("save", epoch, generation):
+                saved = event
+    return saved
 
 
 def render_position(blob: BlobFacts) -> str:
@@ -429,20 +429,21 @@ def render_structure(blob: BlobFacts) -> str:
     if not blob.name.endswith(f"/{STRUCTURE}"):
         return ""
     try:
-        form = parse_json(str(blob.value), MOST_LEVELS)
-        kind = form.get("object")
-        return f"object of class {kind}" if kind else str(next(iter(form["tree"])))
+        structure = parse_json(str(blob.value), MOST_LEVELS)
+        kind = structure.get("object")
+        return f"object of class {kind}" if kind else str(next(iter(structure["tree"])))
     except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
         return "container"
 
 
-def _share_words(one: Position) -> str:
-    if not one.passes:
+def _share_words(position: Position) -> str:
+    if not position.passes:
         return "nothing read yet"
-    share = f"share {one.part + 1} of {one.parts}: " if one.parts > 1 else ""
-    of_all = f" of {one.length}" if one.length >= 0 and one.parts == 1 else ""
-    end = ", all read" if one.finished else ""
-    return f"{share}pass {one.passes}, {one.records} records, {one.rows}{of_all} rows{end}"
+    share = f"share {position.part + 1} of {position.parts}: " if position.parts > 1 else ""
+    of_all = f" of {position.length}" if position.length >= 0 and position.parts == 1 else ""
+    end = ", all read" if position.finished else ""
+    records = f"{position.records} records, {position.rows}{of_all} rows{end}"
+    return f"{share}pass {position.passes}, {records}"
 
 
 def dtype_name(text: str) -> str:
@@ -476,12 +477,12 @@ def inspect_guarded(path: str, *, timeout_s: float = _TIMEOUT_S) -> FileFacts:
     Raises:
         CheckpointError: It is no checkpoint, it is damaged, or E384: its reader died of it.
     """
-    said = _read_in_child(path, timeout_s)
-    if "fault" in said:
-        code, message, mend = said["fault"]
+    answer = _read_in_child(path, timeout_s)
+    if "fault" in answer:
+        code, message, mend = answer["fault"]
         raise CheckpointError.of(code, message, mend)
     facts = inspect_state(path)
-    if facts.header.digest != said["digest"]:
+    if facts.header.digest != answer["digest"]:
         raise _deadly(path, "it changes while it is read")
     return facts
 
@@ -489,10 +490,18 @@ def inspect_guarded(path: str, *, timeout_s: float = _TIMEOUT_S) -> FileFacts:
 def _read_in_child(path: str, timeout_s: float) -> dict[str, Any]:
     size_bytes = Path(path).stat().st_size if Path(path).is_file() else 0
     limits = (str(_ROOM_BYTES + _COPIES * size_bytes), str(_CPU_S + (size_bytes >> 26)))
-    places = json.dumps([place for place in sys.path if place])
+    import_paths = json.dumps([entry for entry in sys.path if entry])
     try:
         done = subprocess.run(  # noqa: S603 - this very program, on a path
-            [sys.executable, "-I", "-c", _SANDBOX, str(Path(path).absolute()), places, *limits],
+            [
+                sys.executable,
+                "-I",
+                "-c",
+                _SANDBOX,
+                str(Path(path).absolute()),
+                import_paths,
+                *limits,
+            ],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=timeout_s,
@@ -505,11 +514,11 @@ def _read_in_child(path: str, timeout_s: float) -> dict[str, Any]:
         name = signal.Signals(-done.returncode).name
         raise _deadly(path, f"the process that read it was ended by {name}")
     try:
-        said: dict[str, Any] = json.loads(done.stdout)
+        answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
         last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise _deadly(path, f"the process that read it failed ({last or 'no word'})") from None
-    return said
+    return answer
 
 
 def _deadly(path: str, why: str) -> CheckpointError:

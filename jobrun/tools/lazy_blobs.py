@@ -82,15 +82,15 @@ def find_stored_epoch(target: str, run_dir: Path) -> StoredEpoch:
         CheckpointError: It is not there, or its manifest is damaged.
         UsageError: No run is called so.
     """
-    place: CheckpointLocation = locate_checkpoint(target, run_dir)
-    if place.store is None:
-        path = str(place.path)
+    location: CheckpointLocation = locate_checkpoint(target, run_dir)
+    if location.store is None:
+        path = str(location.path)
         with open_checkpoint(path) as file:
             header = file.header
         return StoredEpoch(path, header.epoch, header.run_id, ((path, ""),))
-    manifest = place.store.manifest(place.epoch)
-    files = tuple((str(place.path / file.name), file.digest) for file in manifest.files)
-    return StoredEpoch(str(place.path), place.epoch, manifest.run_id, files, place.hold)
+    manifest = location.store.manifest(location.epoch)
+    files = tuple((str(location.path / file.name), file.digest) for file in manifest.files)
+    return StoredEpoch(str(location.path), location.epoch, manifest.run_id, files, location.hold)
 
 
 @contextmanager
@@ -111,12 +111,12 @@ def open_node(path: str, digest: str) -> Iterator[StoredNode]:
 
 def _blobs(file: StateFile) -> tuple[StoredBlob, ...]:
     index = file.index
-    found = []
+    blobs = []
     for row, name in enumerate(index.shown_names):
         kind = index.type_of(row)
         shape = () if kind.kind == "text" else kind.shape
-        found.append(StoredBlob(file.header.node, name, kind.kind, kind.dtype, shape))
-    return tuple(found)
+        blobs.append(StoredBlob(file.header.node, name, kind.kind, kind.dtype, shape))
+    return tuple(blobs)
 
 
 def _reader(file: StateFile) -> Callable[[str], Value]:

@@ -172,11 +172,11 @@ def render_for_terminal(text: str, width: int) -> str:
     from rich.console import Console  # noqa: PLC0415
     from rich.markdown import Markdown  # noqa: PLC0415
 
-    title, _, rest = text.partition("\n")
+    title, _, body = text.partition("\n")
     # It can be seen in the page only (``jobrun explain --out``).
-    body = LINK.sub(r"\1 (`jobrun explain \2`)", _PICTURE.sub(r"\n> Picture: \1\n", rest))
+    markdown = LINK.sub(r"\1 (`jobrun explain \2`)", _PICTURE.sub(r"\n> Picture: \1\n", body))
     output = io.StringIO()
-    Console(file=output, width=width, color_system=None).print(Markdown(body, hyperlinks=False))
+    Console(file=output, width=width, color_system=None).print(Markdown(markdown, hyperlinks=False))
     lines = (line.rstrip() for line in output.getvalue().splitlines())
     whole = "\n".join((title.removeprefix("# "), "", *lines))
     return re.sub(r"\n{3,}", "\n\n", whole).rstrip()
@@ -240,11 +240,11 @@ TOPICS: Mapping[str, Callable[[], str]] = {
 }
 
 
-def counterpart(given: str) -> str:
+def counterpart(operator: str) -> str:
     """Return the manual's sentence on the counterpart of a Caffe2 operator; empty without one."""
     for theirs, ours, _ in ANCESTORS:
         for name in theirs.split(", "):
-            if name.casefold() == given.casefold():
+            if name.casefold() == operator.casefold():
                 return f"{name} of Caffe2 is here: {ours} (see 'jobrun explain operators')"
     return ""
 
@@ -256,8 +256,8 @@ def list_topics() -> list[str]:
     return [*TOPICS, *read_pages(), *OPERATORS, *draws, *keys]
 
 
-def suggest_topic(given: str) -> str:
+def suggest_topic(word: str) -> str:
     """Suggest the page, function or spec key of the manual that is nearest to an unknown word."""
-    if found := counterpart(given):
-        return found
-    return did_you_mean(given, list_topics())
+    if sentence := counterpart(word):
+        return sentence
+    return did_you_mean(word, list_topics())

@@ -115,7 +115,7 @@ def send_all(
 
 def decode_targets(rows: Sequence[Mapping[str, Any]]) -> tuple[NotifyTarget, ...]:
     """Decode the notification targets in a request that came on standard input."""
-    return tuple(NotifyTarget(tuple(one["on"]), one["post"], tuple(one["run"])) for one in rows)
+    return tuple(NotifyTarget(tuple(row["on"]), row["post"], tuple(row["run"])) for row in rows)
 
 
 def main() -> int:

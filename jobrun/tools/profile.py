@@ -126,19 +126,19 @@ def as_document(table: Table, times: TimeUse | None = None) -> dict[str, Any]:
 
 def labels(job: Job) -> dict[str, str]:
     """Return the profiler's labels of steps and operators: ``matmul``, ``+=``, ``call m:f``."""
-    found: dict[str, str] = {}
+    labels_by_path: dict[str, str] = {}
     for group in job.groups:
         for steps in _blocks(group):
             for step in walk(steps):
-                found[step.path] = _step(step)
+                labels_by_path[step.path] = _step(step)
                 if isinstance(step, Net):
-                    found |= {op.path: _operator(op) for op in step.ops}
-    return found
+                    labels_by_path |= {op.path: _operator(op) for op in step.ops}
+    return labels_by_path
 
 
 def _blocks(group: TaskGroup) -> Iterator[tuple[Step, ...]]:
-    setups: list[SetupNets] = [one.nets for one in group.setup]
-    reports = [one.report for one in group.reports]
+    setups: list[SetupNets] = [setup.nets for setup in group.setup]
+    reports = [report.report for report in group.reports]
     for task in group.tasks:
         yield task.steps
         setups += [*task.setup, *task.instance_setup]
@@ -287,11 +287,11 @@ def build_table(times: Iterable[BlockTime], labels: Mapping[str, str]) -> Table:
 def parents(paths: Iterable[str]) -> dict[str, str]:
     """Map the path of each step in a profile to the path of the step that contains it."""
     known = set(paths)
-    found: dict[str, str] = {}
+    outer_by_path: dict[str, str] = {}
     for path in known:
-        places = [at for at in range(len(path) - 1, 0, -1) if path[at] in ".["]
-        found[path] = next((path[:at] for at in places if path[:at] in known), "")
-    return found
+        ends_of_parents = [at for at in range(len(path) - 1, 0, -1) if path[at] in ".["]
+        outer_by_path[path] = next((path[:at] for at in ends_of_parents if path[:at] in known), "")
+    return outer_by_path
 
 
 def _step_rows(times: tuple[BlockTime, ...], labels: Mapping[str, str]) -> list[StepRow]:
@@ -309,53 +309,58 @@ def _step_rows(times: tuple[BlockTime, ...], labels: Mapping[str, str]) -> list[
                 seconds=row.seconds + step.seconds,
                 estimated=row.estimated or step.estimated,
             )
-    around = parents(rows)
+    outer_paths = parents(rows)
     # Inner steps first.
     for path in sorted(rows, key=len, reverse=True):
         row = rows[path]
-        inside = [rows[one] for one, outer in around.items() if outer == path]
-        rows[path] = _with_total(row, inside, [blocks[one.path] == blocks[path] for one in inside])
+        inner_rows = [rows[inner] for inner, outer in outer_paths.items() if outer == path]
+        rows[path] = _with_total(
+            row, inner_rows, [blocks[inner_row.path] == blocks[path] for inner_row in inner_rows]
+        )
     return list(rows.values())
 
 
-def _with_total(row: StepRow, inside: list[StepRow], is_own: list[bool]) -> StepRow:
+def _with_total(row: StepRow, inner_rows: list[StepRow], same_block: list[bool]) -> StepRow:
     """Compute a profiled step's own and total time, from the profile's rows of steps inside it."""
-    called_s = sum(one.total_s for one, own in zip(inside, is_own, strict=True) if not own)
-    own_s = sum(one.total_s for one, own in zip(inside, is_own, strict=True) if own)
+    pairs = tuple(zip(inner_rows, same_block, strict=True))
+    called_s = sum(inner.total_s for inner, is_same in pairs if not is_same)
+    own_s = sum(inner.total_s for inner, is_same in pairs if is_same)
     # Branches of a parallel run side by side: together they may be longer than it.
     total_s = row.seconds + own_s
     return replace(row, seconds=max(0.0, row.seconds - called_s), total_s=total_s)
 
 
 def _operator_rows(steps: Iterable[StepRow]) -> list[OperatorRow]:
-    found: dict[str, OperatorRow] = {}
+    rows: dict[str, OperatorRow] = {}
     for step in steps:
-        row = found.get(step.label) or OperatorRow(step.label, 0, 0.0)
-        found[step.label] = OperatorRow(
+        row = rows.get(step.label) or OperatorRow(step.label, 0, 0.0)
+        rows[step.label] = OperatorRow(
             step.label, row.calls + step.calls, row.seconds + step.seconds
         )
-    return list(found.values())
+    return list(rows.values())
 
 
 def _instance_rows(times: Iterable[BlockTime]) -> list[InstanceRow]:
-    found: dict[tuple[str, str, str, int], InstanceRow] = {}
+    rows: dict[tuple[str, str, str, int], InstanceRow] = {}
     for block in times:
-        row = found.get(block.owner) or InstanceRow(*block.owner, 0, 0.0, 0.0, 0.0)
+        row = rows.get(block.owner) or InstanceRow(*block.owner, 0, 0.0, 0.0, 0.0)
         if "/setup" in block.path:
             row = replace(row, setup_s=row.setup_s + block.seconds)
         elif "/report" in block.path:
             row = replace(row, report_s=row.report_s + block.seconds)
         elif block.path in (f"{block.owner.group}/{block.owner.task}", block.owner.task):
             row = replace(row, runs=row.runs + block.runs, seconds=row.seconds + block.seconds)
-        found[block.owner] = row
-    return list(found.values())
+        rows[block.owner] = row
+    return list(rows.values())
 
 
 def _node_rows(instances: Iterable[InstanceRow]) -> list[NodeRow]:
-    found: dict[str, float] = {}
+    seconds_by_node: dict[str, float] = {}
     for row in instances:
-        found[row.node] = found.get(row.node, 0.0) + row.seconds + row.setup_s + row.report_s
-    return [NodeRow(node, seconds) for node, seconds in found.items()]
+        seconds_by_node[row.node] = (
+            seconds_by_node.get(row.node, 0.0) + row.seconds + row.setup_s + row.report_s
+        )
+    return [NodeRow(node, seconds) for node, seconds in seconds_by_node.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,13 +391,13 @@ def build_trace(
         _named("thread_name", _RUN, 0, "groups and saves"),
         *(_named("process_name", lane, 0, f"node {node}") for node, lane in lanes.items()),
         _named("process_name", _SUM, 0, "all runs of each step added up"),
-        *(_placed(lane, place) for place, lane in enumerate((_RUN, *lanes.values(), _SUM))),
+        *(_placed(lane, index) for index, lane in enumerate((_RUN, *lanes.values(), _SUM))),
     ]
     events += [
         _named("thread_name", lanes[node], tid, f"thread {tid}")
         for (node, _), tid in threads.items()
     ]
-    events += [_bar(one.name, "run", one.start - started, one.end - one.start, 0) for one in bars]
+    events += [_bar(bar.name, "run", bar.start - started, bar.end - bar.start, 0) for bar in bars]
     for block in times:
         node, instance = block.owner.node, block.owner.instance
         name = block.path or f"{block.owner.group}/{block.owner.task}"
@@ -415,33 +420,35 @@ def _lanes(times: Iterable[BlockTime]) -> dict[str, int]:
 def _threads(times: Iterable[BlockTime]) -> dict[tuple[str, int], int]:
     """Map each thread of a node to its number in the Chrome trace, in the order of first use."""
     spans = sorted((span, block.owner.node) for block in times for span in block.spans)
-    found: dict[tuple[str, int], int] = {}
+    numbers: dict[tuple[str, int], int] = {}
     counts: Counter[str] = Counter()
     for span, node in spans:
-        if (node, span.thread) not in found:
+        if (node, span.thread) not in numbers:
             counts[node] += 1
-            found[node, span.thread] = counts[node]
-    return found
+            numbers[node, span.thread] = counts[node]
+    return numbers
 
 
 def _flames(steps: Sequence[StepRow]) -> list[dict[str, Any]]:
     """Convert profiled steps to nested trace events, each inside the step that contains it."""
-    around = parents(row.path for row in steps)
-    inside: dict[str, list[StepRow]] = {}
+    outer_paths = parents(row.path for row in steps)
+    rows_by_outer: dict[str, list[StepRow]] = {}
     for row in steps:
-        inside.setdefault(around[row.path], []).append(row)
+        rows_by_outer.setdefault(outer_paths[row.path], []).append(row)
     events: list[dict[str, Any]] = []
 
-    def place(rows: list[StepRow], start: float) -> None:
-        for row in sorted(rows, key=lambda one: (one.line, one.path)):
-            within = inside.get(row.path, [])
-            wide = max(row.total_s, row.seconds + sum(one.total_s for one in within))
+    def add_events(rows: list[StepRow], start: float) -> None:
+        for row in sorted(rows, key=lambda step: (step.line, step.path)):
+            inner_rows = rows_by_outer.get(row.path, [])
+            wide = max(
+                row.total_s, row.seconds + sum(inner_row.total_s for inner_row in inner_rows)
+            )
             event = _bar(f"{row.path}  {row.label}", "step", start, wide, 0, _SUM)
             events.append(event | {"args": {"calls": row.calls, "line": row.line}})
-            place(within, start)
+            add_events(inner_rows, start)
             start += wide
 
-    place(inside.get("", []), 0.0)
+    add_events(rows_by_outer.get("", []), 0.0)
     return events
 
 
@@ -459,16 +466,16 @@ def _bar(
     }
 
 
-def _placed(process: int, place: int) -> dict[str, Any]:
+def _placed(process: int, index: int) -> dict[str, Any]:
     """Build the event of the Chrome trace by which a viewer orders the nodes' rows."""
     return {
         "ph": "M",
         "name": "process_sort_index",
         "pid": process,
         "tid": 0,
-        "args": {"sort_index": place},
+        "args": {"sort_index": index},
     }
 
 
-def _named(what: str, process: int, thread: int, name: str) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}
+def _named(event: str, process: int, thread: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": event, "pid": process, "tid": thread, "args": {"name": name}}

@@ -98,10 +98,10 @@ def forecast(run: Run, present: Authored, options: RunOptions) -> Forecast:
     set_blas_threads(job.blas_threads)
     if _is_over(run, present, options):
         return _finished(run, present, job, options)
-    found = preview_resume(run, present, job, options)
+    preview = preview_resume(run, present, job, options)
     accept = (*run.record.accepted, *options.accept)
-    refused = find_refused(found.changes, strict=options.strict, accept=accept)
-    progress = _progress(run, found)
+    refused = find_refused(preview.changes, strict=options.strict, accept=accept)
+    progress = _progress(run, preview)
     stop = job.stop
     limit = options.epochs or run.record.limit_epochs
     if limit:
@@ -109,27 +109,31 @@ def forecast(run: Run, present: Authored, options: RunOptions) -> Forecast:
     held = str(owner_of(run.path)) if is_live(run.path) else ""
     return Forecast(
         run=run.name,
-        epoch=found.plan.epoch,
-        reason=found.chosen.reason,
-        exit_code=_refusal(held, refused, found.faults),
-        skipped=tuple((one.epoch, one.reason) for one in found.plan.skipped),
-        moved=_moved(found),
-        remains=tuple(_remains(one, progress) for one in stop),
-        continues=tuple(_continues(run, job, found, progress)),
-        changes=found.changes,
+        epoch=preview.plan.epoch,
+        reason=preview.chosen.reason,
+        exit_code=_refusal(held, refused, preview.faults),
+        skipped=tuple((skipped.epoch, skipped.reason) for skipped in preview.plan.skipped),
+        moved=_moved(preview),
+        remains=tuple(_remains(condition, progress) for condition in stop),
+        continues=tuple(_continues(run, job, preview, progress)),
+        changes=preview.changes,
         refused=refused,
-        faults=found.faults + _explained(found, refused),
+        faults=preview.faults + _explained(preview, refused),
         held=held,
         lineage=describe_parent(run.record.parent) if run.record.parent else "",
     )
 
 
-def forecast_values(found: Forecast) -> dict[str, Any]:
+def forecast_values(made_forecast: Forecast) -> dict[str, Any]:
     """Convert the forecast that a dry run of resume made to JSON values."""
-    content = asdict(found)
-    content["skipped"] = [{"epoch": epoch, "reason": reason} for epoch, reason in found.skipped]
-    content["continues"] = [{"what": what, "how": how} for what, how in found.continues]
-    refused = {change.field for change in found.refused}
+    content = asdict(made_forecast)
+    content["skipped"] = [
+        {"epoch": epoch, "reason": reason} for epoch, reason in made_forecast.skipped
+    ]
+    content["continues"] = [
+        {"what": subject, "how": words} for subject, words in made_forecast.continues
+    ]
+    refused = {change.field for change in made_forecast.refused}
     content["changes"] = [
         {
             "field": change.field,
@@ -139,12 +143,12 @@ def forecast_values(found: Forecast) -> dict[str, Any]:
             "where": str(change.where or ""),
             "refused": change.field in refused,
         }
-        for change in found.changes
+        for change in made_forecast.changes
     ]
     del content["refused"], content["has_finished"]
     content["faults"] = [
         {"code": fault.code, "message": fault.message, "severity": fault.severity}
-        for fault in found.faults
+        for fault in made_forecast.faults
     ]
     content["overwritten"] = []
     return content
@@ -178,8 +182,8 @@ def _finished(run: Run, present: Authored, job: Job, options: RunOptions) -> For
     )
 
 
-def _explained(found: ResumePreview, refused: tuple[Change, ...]) -> tuple[Fault, ...]:
-    return tuple(fault for change in refused for fault in found.explained.get(change.field, ()))
+def _explained(preview: ResumePreview, refused: tuple[Change, ...]) -> tuple[Fault, ...]:
+    return tuple(fault for change in refused for fault in preview.explained.get(change.field, ()))
 
 
 def _refusal(held: str, refused: tuple[Change, ...], faults: tuple[Fault, ...]) -> int | None:
@@ -190,24 +194,24 @@ def _refusal(held: str, refused: tuple[Change, ...], faults: tuple[Fault, ...]) 
     return 7 if any(fault.severity == "error" for fault in faults) else None
 
 
-def _progress(run: Run, found: ResumePreview) -> Progress:
-    if found.plan.epoch == FROM_INIT:
+def _progress(run: Run, preview: ResumePreview) -> Progress:
+    if preview.plan.epoch == FROM_INIT:
         adopted = None if run.record.parent.get("blobs") else require_parent(run)
         return from_json(adopted.runner) if adopted else Progress(epoch=0)
-    return from_json(found.store.manifest(found.plan.epoch).runner)
+    return from_json(preview.store.manifest(preview.plan.epoch).runner)
 
 
-def _moved(found: ResumePreview) -> tuple[str, ...]:
-    plan = found.plan
-    damaged = [f"epoch {one.epoch} (damaged)" for one in plan.skipped]
+def _moved(preview: ResumePreview) -> tuple[str, ...]:
+    plan = preview.plan
+    damaged = [f"epoch {epoch.epoch} (damaged)" for epoch in plan.skipped]
     return (*damaged, *(f"epoch {epoch}" for epoch, _ in plan.superseded))
 
 
 def _remains(condition: StopCondition, progress: Progress) -> str:
     match condition:
         case StopAfterEpochs(epochs=epochs):
-            left = max(0, epochs - progress.epoch)
-            return f"epochs: {progress.epoch} of {epochs} have run, {left} remain"
+            remaining = max(0, epochs - progress.epoch)
+            return f"epochs: {progress.epoch} of {epochs} have run, {remaining} remain"
         case StopAfterTime(seconds=seconds):
             return f"time: {progress.elapsed_s:.0f} s of {seconds:g} s are used"
         case StopWithoutImprovement():
@@ -222,29 +226,31 @@ def _remains(condition: StopCondition, progress: Progress) -> str:
 
 def _patience(condition: StopWithoutImprovement, known: tuple[Patience, ...]) -> str:
     start = f"no improvement of {condition.metric} "
-    for one in known:
-        if one.condition.startswith(start):
+    for patience in known:
+        if patience.condition.startswith(start):
             return (
-                f"{condition.metric}: best {one.best}, waited {one.waited_epochs} of "
+                f"{condition.metric}: best {patience.best}, waited {patience.waited_epochs} of "
                 f"{condition.epochs} epochs"
             )
     return f"{condition.metric}: waited 0 of {condition.epochs} epochs"
 
 
 def _continues(
-    run: Run, job: Job, found: ResumePreview, progress: Progress
+    run: Run, job: Job, preview: ResumePreview, progress: Progress
 ) -> list[tuple[str, str]]:
-    epoch, parent = found.plan.epoch, run.record.parent
+    epoch, parent = preview.plan.epoch, run.record.parent
     if epoch == FROM_INIT and parent and not parent.get("blobs"):
         return [("state", f"nothing was saved: taken once more from {describe_parent(parent)}")]
     if epoch == FROM_INIT:
         also = f", then it is put over with {describe_parent(parent)}" if parent else ""
         return [("state", f"nothing was saved: init runs, as at the first start{also}")]
-    rows = _blobs(found.store, epoch, several=len(job.cluster.nodes) > 1)
-    rows += [("nodes", str(one).removeprefix("nodes of ")) for one in found.resized.families]
+    rows = _blobs(preview.store, epoch, several=len(job.cluster.nodes) > 1)
     rows += [
-        ("patience", f"{one.condition}: waited {one.waited_epochs}, best {one.best}")
-        for one in progress.patience
+        ("nodes", str(family).removeprefix("nodes of ")) for family in preview.resized.families
+    ]
+    rows += [
+        ("patience", f"{patience.condition}: waited {patience.waited_epochs}, best {patience.best}")
+        for patience in progress.patience
     ]
     objects = dict(find_objects(job))
     constants = [
@@ -255,19 +261,19 @@ def _continues(
     ]
     if constants:
         rows.append(("constants", f"{', '.join(constants)}: made again, compared by digest"))
-    rows.append(("random", _random(job, found)))
+    rows.append(("random", _random(job, preview)))
     rows.append(("data order", _order(job)))
     return rows
 
 
-def _random(job: Job, found: ResumePreview) -> str:
-    if found.resized.families:
+def _random(job: Job, preview: ResumePreview) -> str:
+    if preview.resized.families:
         return (
             f"seed {job.seed}: streams are those of a node's name; on other nodes other numbers "
             "are drawn than in an unbroken run"
         )
     return (
-        f"seed {job.seed}: every epoch has streams of its own, so epoch {found.plan.epoch + 1} "
+        f"seed {job.seed}: every epoch has streams of its own, so epoch {preview.plan.epoch + 1} "
         "draws what it would have drawn in an unbroken run"
     )
 
@@ -303,11 +309,11 @@ def _root(blob: BlobFacts) -> str:
 
 def _whole(name: str, words: str) -> tuple[str, str]:
     """Merge the rows of a dry run's forecast about one object or container into one row."""
-    what, _, of = words.partition(" of class ")
+    subject, _, class_name = words.partition(" of class ")
     return (
-        ("object", f"{name} = {of}, constructed again and loaded")
-        if of
-        else ("value", f"{name} = {what}")
+        ("object", f"{name} = {class_name}, constructed again and loaded")
+        if class_name
+        else ("value", f"{name} = {subject}")
     )
 
 

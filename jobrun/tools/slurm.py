@@ -107,8 +107,8 @@ def setting(text: str) -> tuple[str, str]:
 def slurm_time(seconds: float) -> str:
     """Render a duration as a Slurm time limit, rounded up to seconds: ``1-02:00:00``."""
     whole = int(-(-seconds // 1))
-    days, rest = divmod(whole, 86400)
-    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    days, seconds_of_day = divmod(whole, 86400)
+    clock = f"{seconds_of_day // 3600:02}:{seconds_of_day // 60 % 60:02}:{seconds_of_day % 60:02}"
     return f"{days}-{clock}" if days else clock
 
 
@@ -190,16 +190,16 @@ def submit(text: str) -> str:
             "E445", f"sbatch did not answer: {error}", "check whether Slurm works: sinfo"
         ) from error
     if done.returncode:
-        said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
         raise EnvironmentFaultError.of(
-            "E445", f"sbatch rejected the job: {said}", "check the options: sinfo, sbatch --help"
+            "E445", f"sbatch rejected the job: {reason}", "check the options: sinfo, sbatch --help"
         )
     return done.stdout.strip().partition(";")[0]
 
 
 def _options(batch: Batch) -> list[str]:
-    given = dict(batch.settings)
-    own = {
+    settings = dict(batch.settings)
+    options = {
         "job-name": batch.name,
         "output": batch.output,
         "chdir": str(batch.directory),
@@ -208,11 +208,11 @@ def _options(batch: Batch) -> list[str]:
         "open-mode": "append",
     }
     if batch.elements:
-        own["array"] = f"0-{len(batch.elements) - 1}"
+        options["array"] = f"0-{len(batch.elements) - 1}"
     if batch.hosts > 1:
         # One of Ray's own processes on each host; what it takes there is the host's.
-        own |= {"nodes": str(batch.hosts), "ntasks-per-node": "1", "exclusive": ""}
-    return [_option(key, value) for key, value in (own | given).items()]
+        options |= {"nodes": str(batch.hosts), "ntasks-per-node": "1", "exclusive": ""}
+    return [_option(key, value) for key, value in (options | settings).items()]
 
 
 def _option(key: str, value: str) -> str:

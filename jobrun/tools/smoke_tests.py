@@ -103,7 +103,7 @@ def _run(spec: str, words: Sequence[str], environment: Mapping[str, str]) -> Smo
     )
     seconds = time.monotonic() - started
     ended = _document(done.stdout)
-    faults, said = _split_output(done.stderr)
+    faults, last_lines = _split_output(done.stderr)
     first = faults[0]["message"] if faults else ""
     return SmokeResult(
         spec,
@@ -113,57 +113,61 @@ def _run(spec: str, words: Sequence[str], environment: Mapping[str, str]) -> Smo
         ended.get("reason") or first,
         faults,
         ended.get("metrics", {}),
-        said,
+        last_lines,
     )
 
 
 def _document(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _split_output(text: str) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
     """Split the output of a smoke test into error events and the last lines of text."""
-    faults, said = [], []
+    faults, last_lines = [], []
     for line in text.splitlines():
         event = _document(line)
         match event.get("event"):
             case "Fault":
                 faults.append(event)
             case "Logged":
-                said.append(f"{event['task']}: {event['text']}")
+                last_lines.append(f"{event['task']}: {event['text']}")
             case None:
-                said.append(line)
+                last_lines.append(line)
             case _:
                 pass
-    return tuple(one for one in faults if one["severity"] == "error"), tuple(said[-_LAST_LINES:])
+    return tuple(fault for fault in faults if fault["severity"] == "error"), tuple(
+        last_lines[-_LAST_LINES:]
+    )
 
 
 def junit(results: Sequence[SmokeResult]) -> str:
     """Render the results of smoke tests as JUnit XML, one test case per spec."""
-    bad = [one for one in results if not one.good]
-    unexpected = sum(one.exit_code == _UNEXPECTED for one in bad)
+    bad = [result for result in results if not result.good]
+    unexpected = sum(result.exit_code == _UNEXPECTED for result in bad)
     suite = ET.Element(
         "testsuite",
         name="jobrun",
         tests=str(len(results)),
         failures=str(unexpected),
         errors=str(len(bad) - unexpected),
-        time=f"{sum(one.seconds for one in results):.3f}",
+        time=f"{sum(result.seconds for result in results):.3f}",
     )
-    for one in results:
+    for result in results:
         case = ET.SubElement(
-            suite, "testcase", classname="jobrun", name=one.spec, time=f"{one.seconds:.3f}"
+            suite, "testcase", classname="jobrun", name=result.spec, time=f"{result.seconds:.3f}"
         )
-        if not one.good:
-            kind = "failure" if one.exit_code == _UNEXPECTED else "error"
-            found = ET.SubElement(case, kind, message=_clean(one.reason), type=str(one.exit_code))
-            found.text = _clean("\n".join(_fault_line(fault) for fault in one.faults))
-        if one.said:
-            ET.SubElement(case, "system-out").text = _clean("\n".join(one.said))
+        if not result.good:
+            kind = "failure" if result.exit_code == _UNEXPECTED else "error"
+            problem = ET.SubElement(
+                case, kind, message=_clean(result.reason), type=str(result.exit_code)
+            )
+            problem.text = _clean("\n".join(_fault_line(fault) for fault in result.faults))
+        if result.said:
+            ET.SubElement(case, "system-out").text = _clean("\n".join(result.said))
     root = ET.Element("testsuites")
     root.append(suite)
     ET.indent(root)
@@ -173,26 +177,33 @@ def junit(results: Sequence[SmokeResult]) -> str:
 def markdown(results: Sequence[SmokeResult]) -> str:
     """Convert results of smoke tests to a Markdown table, a row per spec, for use in CI."""
     lines = ["| spec | result | epochs | seconds | why |", "|---|---|---|---|---|"]
-    for one in results:
-        mark = "✅" if one.good else "❌"
-        epoch = str(one.epoch) if one.epoch >= 0 else ""
-        cells = (f"`{one.spec}`", f"{mark} {one.word}", epoch, f"{one.seconds:.1f}", one.reason)
+    for result in results:
+        mark = "✅" if result.good else "❌"
+        epoch = str(result.epoch) if result.epoch >= 0 else ""
+        cells = (
+            f"`{result.spec}`",
+            f"{mark} {result.word}",
+            epoch,
+            f"{result.seconds:.1f}",
+            result.reason,
+        )
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    for one in results:
-        if not one.good:
-            lines += ["", f"**{one.spec}**", "```", *map(_fault_line, one.faults), "```"]
+    for result in results:
+        if not result.good:
+            lines += ["", f"**{result.spec}**", "```", *map(_fault_line, result.faults), "```"]
     return "\n".join(lines) + "\n"
 
 
 def _fault_line(fault: Mapping[str, Any]) -> str:
-    place = f"{fault['file']}:{fault['line']}:{fault['column']}  " if fault.get("line") else ""
+    position = f"{fault['file']}:{fault['line']}:{fault['column']}  " if fault.get("line") else ""
     path = f"{fault['path']}: " if fault.get("path") else ""
     mend = f" ({fault['mend']})" if fault.get("mend") else ""
-    return f"error[{fault['code']}] {place}{path}{fault['message']}{mend}"
+    return f"error[{fault['code']}] {position}{path}{fault['message']}{mend}"
 
 
 def _clean(text: str) -> str:
     # XML 1.0 has no way to write them.
     return "".join(
-        one if one in "\t\n" or ord(one) >= 32 else "\N{REPLACEMENT CHARACTER}" for one in text
+        character if character in "\t\n" or ord(character) >= 32 else "\N{REPLACEMENT CHARACTER}"
+        for character in text
     )

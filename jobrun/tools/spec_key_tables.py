@@ -70,52 +70,52 @@ class Table:
 def read_tables(schema: Schema) -> tuple[Table, ...]:
     """Build the tables of all spec keys from the JSON schema, with that of the top level first."""
     definitions = schema["$defs"]
-    found: dict[str, Table] = {}
+    tables: dict[str, Table] = {}
     waiting = deque([("", "", schema)])
     seen = {""}
     while waiting:
         name, path, body = waiting.popleft()
         table = _table(name, path, body, definitions)
-        found[name] = table
+        tables[name] = table
         for key in table.keys:
             for other in key.leads_to:
                 if other not in seen:
                     seen.add(other)
-                    place = _place(path, key.name, other, definitions)
-                    waiting.append((other, place, definitions[other]))
-    return tuple(found.values())
+                    other_path = _place(path, key.name, other, definitions)
+                    waiting.append((other, other_path, definitions[other]))
+    return tuple(tables.values())
 
 
-def find_tables(all_tables: tuple[Table, ...], given: str) -> tuple[Table, ...]:
+def find_tables(all_tables: tuple[Table, ...], name: str) -> tuple[Table, ...]:
     """Find the tables of spec keys that match a name, each with only the keys that match.
 
     Args:
         all_tables: As ``read_tables`` gives them.
-        given: A key such as ``state_dir``, a path or the end of one such as ``keep.last``, or a
+        name: A key such as ``state_dir``, a path or the end of one such as ``keep.last``, or a
             table's own path, for all of its keys; also a step such as ``run``.
     """
-    own = tuple(one for one in all_tables if given and one.path == given)
-    if own:
-        return own
-    steps = tuple(one for one in all_tables if one.path == f"{_STEPS}{given}")
-    parent, _, last = given.rpartition(".")
+    named = tuple(key_table for key_table in all_tables if name and key_table.path == name)
+    if named:
+        return named
+    steps = tuple(key_table for key_table in all_tables if key_table.path == f"{_STEPS}{name}")
+    parent, _, last = name.rpartition(".")
     return steps + tuple(
-        Table(one.name, one.path, one.about, keys)
-        for one in all_tables
-        if one not in steps
-        if one.path == parent or one.path.endswith(f".{parent}") or not parent
-        if (keys := tuple(key for key in one.keys if key.name == last))
+        Table(key_table.name, key_table.path, key_table.about, keys)
+        for key_table in all_tables
+        if key_table not in steps
+        if key_table.path == parent or key_table.path.endswith(f".{parent}") or not parent
+        if (keys := tuple(key for key in key_table.keys if key.name == last))
     )
 
 
 def list_key_words(all_tables: tuple[Table, ...]) -> tuple[str, ...]:
     """List the names and paths of keys in the spec key tables, to suggest one for a typo."""
-    found = dict.fromkeys(one.path for one in all_tables if one.path)
-    for one in all_tables:
-        found |= dict.fromkeys(key.name for key in one.keys)
-        if one.path:
-            found |= dict.fromkeys(f"{one.path}.{key.name}" for key in one.keys)
-    return tuple(found)
+    words = dict.fromkeys(key_table.path for key_table in all_tables if key_table.path)
+    for key_table in all_tables:
+        words |= dict.fromkeys(key.name for key in key_table.keys)
+        if key_table.path:
+            words |= dict.fromkeys(f"{key_table.path}.{key.name}" for key in key_table.keys)
+    return tuple(words)
 
 
 @cache
@@ -127,24 +127,24 @@ def list_key_tables() -> tuple[Table, ...]:
     return read_tables(schema())
 
 
-def render_key_page(given: str) -> str | None:
+def render_key_page(name: str) -> str | None:
     """Render the tables that contain a spec key, such as ``keep``; None if it is unknown."""
-    found = find_tables(list_key_tables(), given)
-    return "\n\n".join(map(_page, found)) if found else None
+    tables = find_tables(list_key_tables(), name)
+    return "\n\n".join(map(_page, tables)) if tables else None
 
 
 def render_steps() -> str:
     """Render the table of all steps as text: the spec key of each step, and what it does."""
-    found = [one for one in list_key_tables() if one.path.startswith(_STEPS)]
-    width = max(len(one.path) for one in found) - len(_STEPS)
+    steps = [step for step in list_key_tables() if step.path.startswith(_STEPS)]
+    width = max(len(step.path) for step in steps) - len(_STEPS)
     lines = [
         textwrap.fill(
-            one.about,
+            step.about,
             _WIDTH,
-            initial_indent=f"  {one.path.removeprefix(_STEPS):<{width}}  ",
+            initial_indent=f"  {step.path.removeprefix(_STEPS):<{width}}  ",
             subsequent_indent=" " * (width + 4),
         )
-        for one in found
+        for step in steps
     ]
     return "\n".join((_FORMS, "", *lines))
 
@@ -176,10 +176,10 @@ def _place(path: str, key: str, model: str, definitions: Schema) -> str:
 
 
 def _about(value: Schema, definitions: Schema) -> str:
-    said = value.get("description", "")
-    if said:
-        return str(said)
-    models = [one for one in _models(value, definitions) if not one.endswith("Step")]
+    description = value.get("description", "")
+    if description:
+        return str(description)
+    models = [model for model in _models(value, definitions) if not model.endswith("Step")]
     return str(definitions[models[0]].get("description", "")) if len(models) == 1 else ""
 
 
@@ -195,8 +195,8 @@ def _default(value: Schema) -> str:
 def _models(value: Any, definitions: Schema) -> Iterator[str]:
     """Yield the names of the tables for the mappings that a spec key accepts as its value."""
     if isinstance(value, list):
-        for one in value:
-            yield from _models(one, definitions)
+        for part in value:
+            yield from _models(part, definitions)
         return
     if not isinstance(value, Mapping):
         return
@@ -222,8 +222,8 @@ def _kinds(value: Schema) -> Iterator[str]:
         if name != _REFERENCE:
             yield _WORDS.get(name, "mapping")
     elif "oneOf" in value or "anyOf" in value:
-        for one in value.get("oneOf", value.get("anyOf")):
-            yield from _kinds(one)
+        for alternative in value.get("oneOf", value.get("anyOf")):
+            yield from _kinds(alternative)
     elif "enum" in value:
         yield from map(str, value["enum"])
     elif "const" in value:
@@ -238,14 +238,14 @@ def _kinds(value: Schema) -> Iterator[str]:
 
 def _plural(words: str) -> str:
     words = words.replace("true or false", "bool")
-    return " or ".join(one if one.endswith("s") else f"{one}s" for one in words.split(" or "))
+    return " or ".join(word if word.endswith("s") else f"{word}s" for word in words.split(" or "))
 
 
-def _page(one: Table) -> str:
-    about = one.about.partition("\n")[0]
-    lines = [*textwrap.wrap(f"{one.path or 'a spec file'}: {about}", _WIDTH), ""]
-    width = max(len(key.name) for key in one.keys)
-    for key in one.keys:
+def _page(key_table: Table) -> str:
+    about = key_table.about.partition("\n")[0]
+    lines = [*textwrap.wrap(f"{key_table.path or 'a spec file'}: {about}", _WIDTH), ""]
+    width = max(len(key.name) for key in key_table.keys)
+    for key in key_table.keys:
         lines += _key(key, width)
     return "\n".join(lines)
 
@@ -253,8 +253,8 @@ def _page(one: Table) -> str:
 def _key(key: Key, width: int) -> list[str]:
     extra = "required" if key.required else f"else {key.default}" if key.default else ""
     kind = ", ".join(filter(None, (key.kind, extra)))
-    said = f"{kind}: {key.about}" if key.about else kind
+    description = f"{kind}: {key.about}" if key.about else kind
     indent = " " * (width + 4)
     return textwrap.wrap(
-        said, _WIDTH, initial_indent=f"  {key.name:<{width}}  ", subsequent_indent=indent
+        description, _WIDTH, initial_indent=f"  {key.name:<{width}}  ", subsequent_indent=indent
     )

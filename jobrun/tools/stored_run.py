@@ -110,18 +110,18 @@ class StoredRun:
             UsageError: E424, there is no metric of that name.
             CheckpointError: E470, the file is no regular file, or cannot be read.
         """
-        found = select_metrics(read_metrics(self.path), names)
+        selected = select_metrics(read_metrics(self.path), names)
         for gap in find_gaps(self._now()):
             warnings.warn(f"{self.name}: {gap}", RuntimeWarning, stacklevel=2)
-        if found.damaged:
-            lines = "line" if found.damaged == 1 else "lines"
+        if selected.damaged:
+            lines = "line" if selected.damaged == 1 else "lines"
             warnings.warn(
-                f"{found.damaged} {lines} of {self.path / 'metrics.jsonl'} cannot be read and "
+                f"{selected.damaged} {lines} of {self.path / 'metrics.jsonl'} cannot be read and "
                 "left out",
                 RuntimeWarning,
                 stacklevel=2,
             )
-        return MetricTable(found)
+        return MetricTable(selected)
 
     def blobs(self, epoch: int | None = None) -> EpochBlobs:
         """Open the blobs of one epoch of this stored run; each is verified when it is read.
@@ -192,7 +192,7 @@ class StoredRuns(Sequence[StoredRun]):
         listed = read_summaries(self.run_dir, job)
         self._found = listed.runs
         if job and not self._found:
-            mend = did_you_mean(job, {one.job for one in read_summaries(self.run_dir).runs})
+            mend = did_you_mean(job, {summary.job for summary in read_summaries(self.run_dir).runs})
             raise UsageError.of("E351", f"no run of '{job}' in {self.run_dir}", mend)
         for fault in listed.faults:
             warnings.warn(f"{self.run_dir}: {fault}", RuntimeWarning, stacklevel=3)
@@ -213,14 +213,14 @@ class StoredRuns(Sequence[StoredRun]):
         if isinstance(at, str):
             return StoredRun(find_run(at, self.run_dir).path)
         if isinstance(at, slice):
-            return [self._open(one) for one in self._found[at]]
+            return [self._open(summary) for summary in self._found[at]]
         return self._open(self._found[at])
 
     def __len__(self) -> int:
         return len(self._found)
 
     def __iter__(self) -> Iterator[StoredRun]:
-        return (self._open(one) for one in self._found)
+        return (self._open(summary) for summary in self._found)
 
     def to_pandas(self) -> Any:
         """Convert a list of stored runs to a pandas DataFrame, with a row for each run.
@@ -234,16 +234,16 @@ class StoredRuns(Sequence[StoredRun]):
         pandas = import_pandas()
         rows = [
             {
-                "job": one.job,
-                "status": one.status,
-                "epoch": one.epoch,
-                "created": datetime.fromisoformat(one.created),
-                **{f"params.{name}": value for name, value in one.params.items()},
-                **{f"metrics.{name}": value for name, value in one.metrics.items()},
+                "job": summary.job,
+                "status": summary.status,
+                "epoch": summary.epoch,
+                "created": datetime.fromisoformat(summary.created),
+                **{f"params.{name}": value for name, value in summary.params.items()},
+                **{f"metrics.{name}": value for name, value in summary.metrics.items()},
             }
-            for one in self._found
+            for summary in self._found
         ]
-        names = [f"{one.job}/{one.name}" for one in self._found]
+        names = [f"{summary.job}/{summary.name}" for summary in self._found]
         return pandas.DataFrame(rows, index=pandas.Index(names, name="run"))
 
     def __repr__(self) -> str:
@@ -252,8 +252,8 @@ class StoredRuns(Sequence[StoredRun]):
     def _repr_html_(self) -> str:
         return render_runs(self._found)
 
-    def _open(self, one: RunSummary) -> StoredRun:
-        return StoredRun(self.run_dir / one.path)
+    def _open(self, summary: RunSummary) -> StoredRun:
+        return StoredRun(self.run_dir / summary.path)
 
 
 class EpochBlobs(Mapping[str, Value]):
@@ -297,14 +297,14 @@ class EpochBlobs(Mapping[str, Value]):
         """
         if name not in self._places:
             raise KeyError(f"epoch {self.epoch} has no blob '{name}': {self._nearest(name)}")
-        path, digest, own = self._places[name]
+        path, digest, blob = self._places[name]
         try:
             with open_checkpoint(path) as file:
                 file.require_digest(digest)
-                return load_blobs(file, [own])[own]
+                return load_blobs(file, [blob])[blob]
         except CheckpointError as error:
             where = f"blob '{name}' of epoch {self.epoch}"
-            faults = (replace(one, message=f"{where}: {one.message}") for one in error.faults)
+            faults = (replace(fault, message=f"{where}: {fault.message}") for fault in error.faults)
             raise CheckpointError(*faults) from error
 
     def __iter__(self) -> Iterator[str]:
@@ -396,10 +396,16 @@ def build_column(values: Sequence[Number | None]) -> Array:
     is_whole = None not in values
     if is_whole and kinds == {bool}:
         return np.array(values, np.bool_)
-    if is_whole and kinds == {int} and all(_INT64.min <= one <= _INT64.max for one in values):  # type: ignore[operator]
+    if (
+        is_whole
+        and kinds == {int}
+        and all(_INT64.min <= integer <= _INT64.max for integer in values)  # type: ignore[operator]
+    ):
         return np.array(values, np.int64)
-    if kinds <= {int, float} and not any(type(one) is int and abs(one) > _EXACT for one in values):
-        return np.array([np.nan if one is None else one for one in values], np.float64)
+    if kinds <= {int, float} and not any(
+        type(integer) is int and abs(integer) > _EXACT for integer in values
+    ):
+        return np.array([np.nan if value is None else value for value in values], np.float64)
     column = np.empty(len(values), object)
     column[:] = values
     return column
@@ -425,26 +431,26 @@ def render_run(name: str, facts: Sequence[tuple[str, str]], metrics: Metrics) ->
         (metric, draw_curve(metrics.column(metric)), _last(metrics, at))
         for at, metric in enumerate(metrics.names)
     )
-    said = table(("metric", "", "last"), curves) if metrics.names else Html("")
+    curve_table = table(("metric", "", "last"), curves) if metrics.names else Html("")
     head, values = zip(*facts, strict=True)
-    return joined((tag("b", name), table(head, [values]), said))
+    return joined((tag("b", name), table(head, [values]), curve_table))
 
 
-def render_runs(found: Sequence[RunSummary]) -> Html:
+def render_runs(summaries: Sequence[RunSummary]) -> Html:
     """Render ``StoredRuns`` for a notebook, as an HTML table of the newest runs."""
-    shown = found[-_MOST_RUNS:]
-    rows_of = [{**one.params, **one.metrics} for one in shown]
+    shown = summaries[-_MOST_RUNS:]
+    rows_of = [{**summary.params, **summary.metrics} for summary in shown]
     names = list(dict.fromkeys(name for values in rows_of for name in values))
     rows = (
         (
-            one.path,
-            one.status,
-            str(one.epoch),
+            summary.path,
+            summary.status,
+            str(summary.epoch),
             *(number(values[name]) if name in values else "" for name in names),
         )
-        for one, values in zip(shown, rows_of, strict=True)
+        for summary, values in zip(shown, rows_of, strict=True)
     )
-    left_out = len(found) - len(shown)
+    left_out = len(summaries) - len(shown)
     note = tag("p", f"{left_out} older runs are not shown") if left_out else Html("")
     return joined((note, table(("run", "status", "epoch", *names), rows)))
 
@@ -455,7 +461,10 @@ def render_metrics(epochs: Sequence[int], columns: Mapping[str, Sequence[Number 
     rows = (
         (
             str(epochs[at]),
-            *("" if (one := column[at]) is None else number(one) for column in columns.values()),
+            *(
+                "" if (value := column[at]) is None else number(value)
+                for column in columns.values()
+            ),
         )
         for at in range(first, len(epochs))
     )

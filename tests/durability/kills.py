@@ -170,5 +170,5 @@ def _command(spec: Path) -> list[str]:
 
 def _words(outcome: Outcome) -> str:
     return (
-        outcome.lost or outcome.failure or (outcome.difference.what if outcome.difference else "")
+        outcome.lost or outcome.failure or (outcome.difference.words if outcome.difference else "")
     )

@@ -80,7 +80,7 @@ def test_the_newest_stay_and_epoch_0_and_the_pinned_ones(found):
     planned = prune(found, 3)
 
     assert planned.doomed == (1, 3, 4, 5, 6, 7, 8, 9)
-    assert found.store.epochs() == planned.kept == (0, 2, 10, 11, 12)
+    assert found.store.epochs() == planned.retained == (0, 2, 10, 11, 12)
     assert planned.pinned == (2, 10)
     assert planned.size_bytes > 0
 
@@ -134,7 +134,7 @@ def test_the_best_epochs_stay_by_the_metric_that_the_spec_names(tmp_path):
 
     planned = plan_pruning(found, 2)
 
-    assert set(planned.kept) == {0, best, 11, 12}
+    assert set(planned.retained) == {0, best, 11, 12}
 
 
 def _scores(found):

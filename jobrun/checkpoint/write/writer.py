@@ -170,7 +170,7 @@ class NodeWriter:
             known_values = self._values if program is before else ()
             memory = program.memory.take(parts, unchanged, known_values)
             end = program.most_bytes
-            with disk_faults("E313", f"write {path}", place=folder, needed_bytes=end):
+            with disk_faults("E313", f"write {path}", directory=folder, needed_bytes=end):
                 known = PreviousFile(unchanged, self._digests if program is before else ())
                 save = _Save(program, memory, arrays, epoch, run_id, known, adjacent, over_removed)
                 # Forgotten first: if this save fails, they no longer describe the last file.

@@ -122,7 +122,7 @@ def command(
     spec: str,
     values: tuple[str, ...],
     overrides: tuple[str, ...],
-    **given: Any,
+    **options: Any,
 ) -> int:
     r"""Kill copies of SPEC's run, resume them, and compare each bit with unbroken runs.
 
@@ -139,7 +139,7 @@ def command(
     """
     shell.texts |= override_texts(overrides)
     prepared = prepare(spec, values, overrides)
-    print_faults(prepared.warnings_in(given["session"]), shell)
+    print_faults(prepared.warnings_in(options["session"]), shell)
     job = prepared.job
     if not job.checkpoint.enabled:
         raise UsageError.of(
@@ -148,24 +148,24 @@ def command(
             "remove 'checkpoint: none' from the spec",
         )
     request = ProofRequest(
-        _words(spec, values, _every_epoch(job, overrides), given),
+        _words(spec, values, _every_epoch(job, overrides), options),
         job,
-        Path(given["run_dir"]),
+        Path(options["run_dir"]),
         folders_of(spec),
         Path.cwd(),
-        given["kills"],
-        given["seed"],
-        given["jobs"] or os.cpu_count() or 1,
-        given["keep"],
+        options["kills"],
+        options["seed"],
+        options["jobs"] or os.cpu_count() or 1,
+        options["keep"],
         preload=_PRELOAD,
-        exclusions=_exclusions(job, given["without"]),
-        original=_original(spec, job, given),
-        epochs=given["epochs"],
+        exclusions=_exclusions(job, options["without"]),
+        original=_original(spec, job, options),
+        epochs=options["epochs"],
     )
-    counter = _CopyCounter(shell, given["kills"], verbose=given["verbose"])
+    counter = _CopyCounter(shell, options["kills"], verbose=options["verbose"])
     proof = prove(request, counter.listen)
     counter.end()
-    if given["as_json"]:
+    if options["as_json"]:
         shell.print_text(render_json_document("proof", _as_values(proof, request)))
     else:
         shell.print(*_text(proof, request))
@@ -190,17 +190,17 @@ def _exclusions(job: Job, names: tuple[str, ...]) -> Exclusions:
     return Exclusions(names)
 
 
-def _original(spec: str, job: Job, given: dict[str, Any]) -> Original | None:
-    if bool(given["against"]) != bool(given["artifacts"]):
+def _original(spec: str, job: Job, options: dict[str, Any]) -> Original | None:
+    if bool(options["against"]) != bool(options["artifacts"]):
         raise UsageError.of(
             "E404",
             "--against and --artifact belong together",
             "--against 'python original.py' --artifact FILE, a file that both write",
         )
-    if not given["against"]:
+    if not options["against"]:
         return None
     folder = Path(spec).parent.resolve()
-    return Original(given["against"], given["artifacts"], Path.cwd(), folder, job.blas_threads)
+    return Original(options["against"], options["artifacts"], Path.cwd(), folder, job.blas_threads)
 
 
 def _every_epoch(job: Job, overrides: tuple[str, ...]) -> tuple[str, ...]:
@@ -212,13 +212,13 @@ def _every_epoch(job: Job, overrides: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _words(
-    spec: str, values: tuple[str, ...], overrides: tuple[str, ...], given: dict[str, Any]
+    spec: str, values: tuple[str, ...], overrides: tuple[str, ...], options: dict[str, Any]
 ) -> tuple[str, ...]:
-    words = ["run", spec, "--resume", "auto", "--quiet", *session_arguments(given)]
+    words = ["run", spec, "--resume", "auto", "--quiet", *session_arguments(options)]
     words += [word for path in values for word in ("--values", path)]
     words += [word for text in overrides for word in ("--set", text)]
-    if given["epochs"]:
-        words += ["--epochs", str(given["epochs"])]
+    if options["epochs"]:
+        words += ["--epochs", str(options["epochs"])]
     return tuple(words)
 
 
@@ -258,14 +258,14 @@ def _verdict(outcome: Outcome) -> str:
     return f"the same bits{f', from epoch {outcome.loaded} on' if outcome.loaded else ''}"
 
 
-def _where(found: Difference) -> str:
+def _where(difference: Difference) -> str:
     parts = []
-    if found.blob:
-        element = f"[{', '.join(map(str, found.element))}]" if found.element else ""
-        parts.append(f"{found.node}.{found.blob}{element}")
-    if found.epoch >= 0:
-        parts.append(f"after epoch {found.epoch}")
-    return f"{' '.join(parts)}: {found.what}" if parts else found.what
+    if difference.blob:
+        element = f"[{', '.join(map(str, difference.element))}]" if difference.element else ""
+        parts.append(f"{difference.node}.{difference.blob}{element}")
+    if difference.epoch >= 0:
+        parts.append(f"after epoch {difference.epoch}")
+    return f"{' '.join(parts)}: {difference.words}" if parts else difference.words
 
 
 def _text(proof: Proof, request: ProofRequest) -> list[str]:
@@ -324,10 +324,10 @@ def _likeness(proof: Proof, request: ProofRequest) -> list[str]:
     return [f"{name}: {words or same}{after}" for name, words in proof.unlike.items()]
 
 
-def _advice(found: Difference, request: ProofRequest) -> list[str]:
-    if found.is_in_files:
+def _advice(difference: Difference, request: ProofRequest) -> list[str]:
+    if difference.is_in_files:
         return [f"  {_LIKELY_IN_FILES}"]
-    step = last_writer(request.job, found.node, found.blob) if found.blob else ""
+    step = last_writer(request.job, difference.node, difference.blob) if difference.blob else ""
     last = [f"  the last step of an epoch that writes it: {step}"] if step else []
     return [*last, f"  {_LIKELY}"]
 
@@ -336,16 +336,16 @@ def _table(proof: Proof) -> list[str]:
     killed, landed, good = Counter[str](), Counter[str](), Counter[str]()
     for outcome in proof.outcomes:
         for kill, hit in zip(outcome.trial.kills, outcome.landed, strict=True):
-            killed[kill.place] += 1
-            landed[kill.place] += hit
-            good[kill.place] += hit and outcome.good
-    width = max([len(place) for place in killed] + [len("killed")])
+            killed[kill.label] += 1
+            landed[kill.label] += hit
+            good[kill.label] += hit and outcome.good
+    width = max([len(label) for label in killed] + [len("killed")])
     head = f"{'killed':<{width}}  {'kills':>6}  {'landed':>6}  {'good':>6}"
     return [
         head,
         *(
-            f"{place:<{width}}  {killed[place]:>6}  {landed[place]:>6}  {good[place]:>6}"
-            for place in sorted(killed)
+            f"{label:<{width}}  {killed[label]:>6}  {landed[label]:>6}  {good[label]:>6}"
+            for label in sorted(killed)
         ),
     ]
 
@@ -375,7 +375,7 @@ def _sum(proof: Proof, request: ProofRequest) -> str:
             f"not shown: {counted}; too few; the uninterrupted run takes only {took}. Run "
             f"more epochs (--epochs), make epochs longer, or kill more ({more})"
         )
-    what = (
+    ending = (
         "ended with the blobs, metrics and files of an uninterrupted run, bit for bit"
         if proof.exact
         else ("ended normally; the job is not exact, so bits were not compared")
@@ -384,7 +384,7 @@ def _sum(proof: Proof, request: ProofRequest) -> str:
     late = f"; {missed} had finished before the kill and do not count" if missed else ""
     after = f" after {request.epochs} epochs (--epochs)" if request.epochs else ""
     same = f"; it writes{after} what the original program writes" if proof.unlike else ""
-    return f"proven: {counted}; each {what}{late}{same}"
+    return f"proven: {counted}; each {ending}{late}{same}"
 
 
 def _as_values(proof: Proof, request: ProofRequest) -> dict[str, Any]:
@@ -425,15 +425,15 @@ def _as_values(proof: Proof, request: ProofRequest) -> dict[str, Any]:
     }
 
 
-def _difference(found: Difference | None, request: ProofRequest) -> dict[str, Any] | None:
-    if found is None:
+def _difference(difference: Difference | None, request: ProofRequest) -> dict[str, Any] | None:
+    if difference is None:
         return None
-    step = last_writer(request.job, found.node, found.blob) if found.blob else ""
+    step = last_writer(request.job, difference.node, difference.blob) if difference.blob else ""
     return {
-        "what": found.what,
-        "epoch": found.epoch,
-        "node": found.node,
-        "blob": found.blob,
-        "element": list(found.element),
+        "what": difference.words,
+        "epoch": difference.epoch,
+        "node": difference.node,
+        "blob": difference.blob,
+        "element": list(difference.element),
         "step": step,
     }

@@ -88,8 +88,8 @@ def command(
     """
     shell.texts |= override_texts(overrides)
     limits["given"] = spec_arguments(spec, values, overrides)
-    place = _place(run, run_dir, dry_run=dry_run)
-    chosen = choose_run(run, place, limits["epoch"], warning_printer(shell))
+    runs_folder = _place(run, run_dir, dry_run=dry_run)
+    chosen = choose_run(run, runs_folder, limits["epoch"], warning_printer(shell))
     loaded = _other_spec(chosen, spec, values, overrides)
     if dry_run:
         options = build_run_options(Path(run_dir), limits, shell)
@@ -105,9 +105,9 @@ def _place(run: str, run_dir: str, *, dry_run: bool) -> Path:
     """Return the folder of runs for ``jobrun resume``; a temporary one for a dry run of a URL."""
     if not (dry_run and is_object_url(run)):
         return Path(run_dir)
-    place = tempfile.mkdtemp(prefix="jobrun-fetched-")
-    atexit.register(shutil.rmtree, place, ignore_errors=True)
-    return Path(place)
+    folder = tempfile.mkdtemp(prefix="jobrun-fetched-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def _other_spec(
@@ -138,17 +138,17 @@ def print_forecast(
     present = loaded if loaded is not None else load_recorded(run)
     # Brings numpy in.
     tools = import_module("jobrun.tools.resume_dry_run")
-    found = tools.forecast(run, present, options)
+    forecast = tools.forecast(run, present, options)
     if as_json:
-        shell.print_text(render_json_document("forecast", tools.forecast_values(found)))
+        shell.print_text(render_json_document("forecast", tools.forecast_values(forecast)))
     else:
-        shell.print(*_text(found, shell.result_width))
-        print_faults(found.faults, shell)
-    return found.exit_code if found.exit_code in _REFUSALS else 0
+        shell.print(*_text(forecast, shell.result_width))
+        print_faults(forecast.faults, shell)
+    return forecast.exit_code if forecast.exit_code in _REFUSALS else 0
 
 
-def _text(found: Forecast, terminal: int) -> list[str]:
-    rows = _rows(found)
+def _text(forecast: Forecast, terminal: int) -> list[str]:
+    rows = _rows(forecast)
     width = max(len(label) for label, _ in rows)
     lines, before = [], ""
     for label, text in rows:
@@ -206,9 +206,9 @@ def _cut(rows: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
         return list(rows)
     arrays = [row for row in rows if row[0] == "array"]
     others = [row for row in rows if row[0] != "array"]
-    kept = max(1, _MOST_ROWS - len(others))
+    shown = max(1, _MOST_ROWS - len(others))
     return (
-        [*arrays[:kept], ("array", f"and {len(arrays) - kept} more"), *others]
+        [*arrays[:shown], ("array", f"and {len(arrays) - shown} more"), *others]
         if arrays
         else [*rows]
     )

@@ -86,16 +86,16 @@ def command(
     return run_under_progress(_act, shell, Path(run_dir), limits)
 
 
-def run_under_progress(act: Act, shell: Shell, run_dir: Path, given: Mapping[str, Any]) -> int:
+def run_under_progress(act: Act, shell: Shell, run_dir: Path, limits: Mapping[str, Any]) -> int:
     """Execute a job under a progress display, print its end, return the exit code.
 
     Args:
         act: Starts or resumes.
         shell: The terminal.
         run_dir: Where runs live.
-        given: The values of ``limit_options``, and those of ``resume`` where there are any.
+        limits: The values of ``limit_options``, and those of ``resume`` where there are any.
     """
-    verbosity = -1 if given["quiet"] else int(given["verbose"])
+    verbosity = -1 if limits["quiet"] else int(limits["verbose"])
     # Not for --help, or for what a shell asks when it completes an option.
     from jobrun.cli.progress.profile_output import profile_run  # noqa: PLC0415
     from jobrun.cli.progress.run_state import RunState  # noqa: PLC0415
@@ -110,10 +110,10 @@ def run_under_progress(act: Act, shell: Shell, run_dir: Path, given: Mapping[str
     state = RunState()
     with (
         _not_writable_by_others(),
-        profile_run(given.get("profile", False), shell) as attach,
+        profile_run(limits.get("profile", False), shell) as attach,
         create_display(shell, state, verbosity) as progress,
     ):
-        options = build_run_options(run_dir, given, shell)
+        options = build_run_options(run_dir, limits, shell)
         grace_s = options.grace_s
         listener = progress
         if shell.shared:
@@ -125,7 +125,7 @@ def run_under_progress(act: Act, shell: Shell, run_dir: Path, given: Mapping[str
         with note_saved_epoch(state):
             result = act(options, listener)
     print_summary(result, state, shell, verbosity)
-    if given["as_json"]:
+    if limits["as_json"]:
         shell.print_text(render_result(result, state))
     return result.exit_code
 

@@ -39,7 +39,7 @@ class SessionKind(click.types.StringParamType):
 
         del ctx, param
         known = ("threads", "processes", "ray", "ray:auto")
-        return [CompletionItem(one) for one in known if one.startswith(incomplete)]
+        return [CompletionItem(kind) for kind in known if kind.startswith(incomplete)]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Validate the value of the run option ``--session``; return it.
@@ -196,9 +196,9 @@ def session_options(function: Function) -> Function:
     return function
 
 
-def session_arguments(given: Mapping[str, Any]) -> list[str]:
+def session_arguments(options: Mapping[str, Any]) -> list[str]:
     """Build the arguments ``--session`` and ``--max-failures`` of runs that a command starts."""
-    return ["--session", given["session"], "--max-failures", str(given["max_failures"])]
+    return ["--session", options["session"], "--max-failures", str(options["max_failures"])]
 
 
 strict_option = option("--strict", is_flag=True, help="Refuse any change, also of versions.")
@@ -248,7 +248,7 @@ def _notify_targets(texts: tuple[str, ...]) -> tuple[NotifyTarget, ...]:
         ) from error
 
 
-def build_run_options(run_dir: Path, given: Mapping[str, Any], shell: Shell) -> RunOptions:
+def build_run_options(run_dir: Path, limits: Mapping[str, Any], shell: Shell) -> RunOptions:
     """Convert the run options given on a command line to the runner's ``RunOptions``."""
     shared = shell.shared
 
@@ -259,21 +259,21 @@ def build_run_options(run_dir: Path, given: Mapping[str, Any], shell: Shell) -> 
 
     return RunOptions(
         run_dir=run_dir,
-        session=given["session"],
-        epochs=given["epochs"] or 0,
-        max_epochs=given["max_epochs"] or 0,
-        time_s=given["time_s"] or 0.0,
-        grace_s=given.get("grace_s", 25.0),
-        epoch=given.get("epoch"),
-        strict=given.get("strict", False),
-        accept=given.get("accept", ()),
-        allow_lost=given.get("allow_lost", False),
-        trust=given.get("trust", False),
-        max_failures=given.get("max_failures", 3),
-        places=tuple(given.get("places", ())),
-        command_words=given.get("given", ()),
-        notify=_notify_targets(given.get("notify", ())),
-        listeners=tuple(given.get("listeners", ())),
+        session=limits["session"],
+        epochs=limits["epochs"] or 0,
+        max_epochs=limits["max_epochs"] or 0,
+        time_s=limits["time_s"] or 0.0,
+        grace_s=limits.get("grace_s", 25.0),
+        epoch=limits.get("epoch"),
+        strict=limits.get("strict", False),
+        accept=limits.get("accept", ()),
+        allow_lost=limits.get("allow_lost", False),
+        trust=limits.get("trust", False),
+        max_failures=limits.get("max_failures", 3),
+        places=tuple(limits.get("places", ())),
+        command_words=limits.get("given", ()),
+        notify=_notify_targets(limits.get("notify", ())),
+        listeners=tuple(limits.get("listeners", ())),
         keep=shared.keep if shared is not None else None,
         restart=restart if shared is not None and shared.can_start_again else None,
         # A supervised command began with its parent; without one, what runs now may be long-lived.

@@ -36,14 +36,14 @@ def command(shell: Shell, run: str, now: bool, wait_s: float | None, run_dir: st
       jobrun stop
       jobrun stop brisk-heron --wait 30s
     """
-    found = find_run(run, Path(run_dir))
-    owner = send_stop_signal(found, now=now)
-    shell.say(f"asked {found.name} to end, {owner}")
+    found_run = find_run(run, Path(run_dir))
+    owner = send_stop_signal(found_run, now=now)
+    shell.say(f"asked {found_run.name} to end, {owner}")
     if wait_s is not None:
-        if not wait_for_end(found, wait_s):
+        if not wait_for_end(found_run, wait_s):
             raise EnvironmentFaultError.of(
                 "E426",
-                f"{found.name} has not ended yet",
+                f"{found_run.name} has not ended yet",
                 "wait longer, or stop without saving: jobrun stop --now",
             )
         shell.say("the run has ended")

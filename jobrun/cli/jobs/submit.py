@@ -106,7 +106,7 @@ _BEFORE = {"run-dir", "set", "s", "values", "f"}
 @value_options
 @run_dir_option
 @click.pass_obj
-def command(shell: Shell, /, spec: str, words: tuple[str, ...], **given: Any) -> None:
+def command(shell: Shell, /, spec: str, words: tuple[str, ...], **options: Any) -> None:
     r"""Submit SPEC to Slurm as a job that is requeued until the run has finished.
 
     Shortly before its time is over the run saves and ends with 75, and the script asks Slurm to
@@ -119,21 +119,21 @@ def command(shell: Shell, /, spec: str, words: tuple[str, ...], **given: Any) ->
       jobrun submit train.yaml --slurm mem=8G --print -- --session processes
       jobrun submit train.yaml --time 2h --array seed=1..8 --array lr=0.1,0.01
     """
-    shell.texts |= override_texts(given["overrides"])
-    axes = _array_axes(shell, given)
-    array = _design_array(spec, axes, given) if axes else None
+    shell.texts |= override_texts(options["overrides"])
+    axes = _array_axes(shell, options)
+    array = _design_array(spec, axes, options) if axes else None
     # Of an array the first element: a param may get its only value there.
     first = [f"{axis.path}={axis.values[0]}" for axis in axes]
-    prepared = prepare(spec, given["values"], (*given["overrides"], *first))
-    several = given["hosts"] > 1
+    prepared = prepare(spec, options["values"], (*options["overrides"], *first))
+    several = options["hosts"] > 1
     parsed = _check_words(words, several=several)
     print_faults(prepared.warnings_in("ray" if several else parsed["session"]), shell)
-    batch = _batch(spec, prepared, array, words, given)
+    batch = _batch(spec, prepared, array, words, options)
     text = render_script(batch)
-    if given["only_print"]:
+    if options["only_print"]:
         shown = (
             render_json_document("script", {"script": text})
-            if given["as_json"]
+            if options["as_json"]
             else text.rstrip("\n")
         )
         shell.print_text(shown)
@@ -145,40 +145,42 @@ def command(shell: Shell, /, spec: str, words: tuple[str, ...], **given: Any) ->
         grid = tuple(f"{axis.path}={','.join(axis.values)}" for axis in axes)
         write_request(sweep_folder(batch.runs.parent, array.name), SweepRequest(grid))
     number = submit(text)
-    if given["as_json"]:
+    if options["as_json"]:
         shell.print_text(render_json_document("submitted", {"job": number, "script": text}))
         return
     output = batch.output.replace("%j", number).replace("%A", number)
     shell.print(number)
-    what = f"an array of {len(batch.elements)} jobs" if array else "job"
-    shell.say(f"submitted {batch.name} as {what} {number}; its output is written to {output}")
+    description = f"an array of {len(batch.elements)} jobs" if array else "job"
+    shell.say(
+        f"submitted {batch.name} as {description} {number}; its output is written to {output}"
+    )
     if not batch.again:
         shell.say("the job keeps no checkpoints ('checkpoint: none'), so it is not requeued")
     look = f"sweep {spec} --status" if array else f"status {batch.runs.name}"
     shell.say(f"next: squeue --job {number} · jobrun {look}")
 
 
-def _array_axes(shell: Shell, given: dict[str, Any]) -> tuple[Axis, ...]:
+def _array_axes(shell: Shell, options: dict[str, Any]) -> tuple[Axis, ...]:
     """Parse the values of a job array, which are listed as those of a sweep.
 
     Raises:
         UsageError: They cannot be read, or there are several hosts.
     """
-    if given["axes"] and given["hosts"] > 1:
+    if options["axes"] and options["hosts"] > 1:
         raise UsageError.of(
             "E404", "--array and --hosts exclude each other", "submit once for each value"
         )
-    shell.texts |= {f"--array #{number}": text for number, text in enumerate(given["axes"], 1)}
-    return tuple(map(list_range, parse_axes(given["axes"], "--array")))
+    shell.texts |= {f"--array #{number}": text for number, text in enumerate(options["axes"], 1)}
+    return tuple(map(list_range, parse_axes(options["axes"], "--array")))
 
 
-def _design_array(spec: str, axes: tuple[Axis, ...], given: dict[str, Any]) -> Design:
+def _design_array(spec: str, axes: tuple[Axis, ...], options: dict[str, Any]) -> Design:
     """Check the elements of a job array, which are the points of a sweep.
 
     Raises:
         SpecError: A value is not valid.
     """
-    base = SweepBase(spec, given["values"], given["overrides"])
+    base = SweepBase(spec, options["values"], options["overrides"])
     return design_sweep(base, axes, enumerate_points(axes, None, 0))
 
 
@@ -187,51 +189,51 @@ def _batch(
     prepared: Prepared,
     array: Design | None,
     words: Sequence[str],
-    given: dict[str, Any],
+    options: dict[str, Any],
 ) -> Batch:
     job = prepared.job
-    runs = Path(given["run_dir"]).absolute() / job.name
+    runs = Path(options["run_dir"]).absolute() / job.name
     # The words of an element are all that there are.
-    own = () if array else spec_arguments(None, given["values"], given["overrides"])
-    words_of_run = ("run", spec, *own, *words)
-    found = Batch(
+    spec_words = () if array else spec_arguments(None, options["values"], options["overrides"])
+    words_of_run = ("run", spec, *spec_words, *words)
+    batch = Batch(
         name=job.name,
         command=(*words_of_run, "--run-dir", str(runs.parent)),
         jobrun=(sys.executable, "-P", "-m", "jobrun"),
         directory=Path.cwd(),
         runs=runs,
-        settings=_settings(given),
-        warn_s=max(_SHORTEST_WARNING_S, math.ceil(given["warn_s"])),
-        before=given["before"],
+        settings=_settings(options),
+        warn_s=max(_SHORTEST_WARNING_S, math.ceil(options["warn_s"])),
+        before=options["before"],
         again=job.checkpoint.enabled,
         has_deadline=job.deadline is not None,
-        elements=tuple((one.job, one.words) for one in array.points) if array else (),
+        elements=tuple((point.job, point.words) for point in array.points) if array else (),
     )
-    return replace(found, hosts=given["hosts"])
+    return replace(batch, hosts=options["hosts"])
 
 
-def _settings(given: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    found = [setting(text) for text in given["slurm"]]
-    if given["time_s"] and given["time_s"] <= given["warn_s"] + _TOO_EARLY_S:
+def _settings(options: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    settings = [setting(text) for text in options["slurm"]]
+    if options["time_s"] and options["time_s"] <= options["warn_s"] + _TOO_EARLY_S:
         raise UsageError.of(
             "E403",
-            f"--time of {given['time_s']:g} s ends before the run is signalled: --warn of "
-            f"{given['warn_s']:g} s, and Slurm may be a minute early",
+            f"--time of {options['time_s']:g} s ends before the run is signalled: --warn of "
+            f"{options['warn_s']:g} s, and Slurm may be a minute early",
             "request more time, or signal later, for example --warn 30s",
         )
-    if given["time_s"]:
-        found.append(("time", slurm_time(given["time_s"])))
-    if given["partition"]:
-        found.append(setting(f"partition={given['partition']}"))
-    keys = [key for key, _ in found]
-    if given["hosts"] > 1:
+    if options["time_s"]:
+        settings.append(("time", slurm_time(options["time_s"])))
+    if options["partition"]:
+        settings.append(setting(f"partition={options['partition']}"))
+    keys = [key for key, _ in settings]
+    if options["hosts"] > 1:
         keys += ["nodes", "ntasks-per-node"]
     twice = sorted({key for key in keys if keys.count(key) > 1})
     if twice:
         raise UsageError.of(
             "E404", f"'{twice[0]}' is given twice", "give it once, with or without --slurm"
         )
-    return tuple(found)
+    return tuple(settings)
 
 
 def _check_words(words: Sequence[str], *, several: bool) -> dict[str, Any]:

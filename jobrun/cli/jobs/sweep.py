@@ -143,7 +143,7 @@ class _Sweep:
 @value_options
 @run_dir_option
 @click.pass_obj
-def command(shell: Shell, /, spec: str, run_dir: str, **given: Any) -> int:
+def command(shell: Shell, /, spec: str, run_dir: str, **options: Any) -> int:
     r"""Run SPEC at many points of its params, each as a run of its own.
 
     The same command continues where it was: what has finished is not run again, what failed or was
@@ -154,72 +154,77 @@ def command(shell: Shell, /, spec: str, run_dir: str, **given: Any) -> int:
       jobrun sweep train.yaml --grid lr=0.1,0.01 --grid k=3,5 --best max:accuracy
       jobrun sweep train.yaml --grid lr=log:1e-4..0.1 --random 20 --jobs 4
     """
-    if given["as_csv_text"] and given["as_json"]:
+    if options["as_csv_text"] and options["as_json"]:
         raise UsageError.of("E404", "--csv and --json exclude each other", "choose one")
-    if given["watch"] and not given["only_status"]:
+    if options["watch"] and not options["only_status"]:
         raise UsageError.of("E404", "--watch shows a sweep that runs elsewhere", "add --status")
-    if given["count"] and not given["grid"]:
+    if options["count"] and not options["grid"]:
         raise UsageError.of(
             "E404",
             "--random draws the values of axes, and no axis is given",
             "add an axis, such as --grid lr=log:1e-4..0.1",
         )
-    sweep = _planned(shell, spec, Path(run_dir), given)
-    if given["only_status"]:
-        _watch(sweep, shell, given)
+    sweep = _planned(shell, spec, Path(run_dir), options)
+    if options["only_status"]:
+        _watch(sweep, shell, options)
         return 0
-    ended_by, attempts, shared = _run(sweep, shell, given)
-    found = [
+    ended_by, attempts, shared = _run(sweep, shell, options)
+    outcomes = [
         apply_attempt(outcome, attempts[outcome.point.job])
         if outcome.point.job in attempts
         else outcome
         for outcome in sweep.outcomes()
     ]
-    for one in found:
+    for outcome in outcomes:
         # Again: what killed a sweep may have come before the words.
-        if one.run is not None:
-            tag_run(one.run, sweep.design.name, one.point)
+        if outcome.run is not None:
+            tag_run(outcome.run, sweep.design.name, outcome.point)
     for line in shared_file_warnings(shared):
         shell.say(line)
-    _show(sweep, found, shell, given, shared)
+    _show(sweep, outcomes, shell, options, shared)
     if ended_by:
         return _INTERRUPTED if ended_by == signal.SIGINT else _STOPPED
-    return _exit_code(found)
+    return _exit_code(outcomes)
 
 
-def _watch(sweep: _Sweep, shell: Shell, given: dict[str, Any]) -> None:
+def _watch(sweep: _Sweep, shell: Shell, options: dict[str, Any]) -> None:
     """Implement ``jobrun sweep --status``: print the points, with ``--watch`` until they end."""
     folder = sweep_folder(sweep.run_dir, sweep.design.name)
     while True:
         live = is_live(folder)
-        found = sweep.outcomes()
-        if given["watch"] and shell.on_terminal:
+        outcomes = sweep.outcomes()
+        if options["watch"] and shell.on_terminal:
             shell.print(_CLEAR_SCREEN)
-        _show(sweep, found, shell, given)
-        if not given["watch"] or not shell.has_reader:
+        _show(sweep, outcomes, shell, options)
+        if not options["watch"] or not shell.has_reader:
             return
-        if not live and not any(one.state == "running" for one in found):
+        if not live and not any(outcome.state == "running" for outcome in outcomes):
             return
         time.sleep(_LOOK_EVERY_S)
 
 
-def _planned(shell: Shell, spec: str, run_dir: Path, given: dict[str, Any]) -> _Sweep:
+def _planned(shell: Shell, spec: str, run_dir: Path, options: dict[str, Any]) -> _Sweep:
     """Check the whole sweep of the command line, without starting or writing anything."""
-    shell.texts |= override_texts(given["overrides"])
-    base = SweepBase(spec, given["values"], given["overrides"], given["name"])
-    request = SweepRequest(given["grid"], given["count"], given["seed"])
+    shell.texts |= override_texts(options["overrides"])
+    base = SweepBase(spec, options["values"], options["overrides"], options["name"])
+    request = SweepRequest(options["grid"], options["count"], options["seed"])
     if not request.grid:
         request = read_request(sweep_folder(run_dir, base.sweep_name()))
     shell.texts |= {f"--grid #{number}": text for number, text in enumerate(request.grid, 1)}
     axes = parse_axes(request.grid)
-    made = design_sweep(base, axes, enumerate_points(axes, request.random, request.seed))
+    design = design_sweep(base, axes, enumerate_points(axes, request.random, request.seed))
     return _Sweep(
-        spec, run_dir, request, made, parse_objective(given["aim"], made.metrics, made.best), base
+        spec,
+        run_dir,
+        request,
+        design,
+        parse_objective(options["aim"], design.metrics, design.best),
+        base,
     )
 
 
 def _run(
-    sweep: _Sweep, shell: Shell, given: dict[str, Any]
+    sweep: _Sweep, shell: Shell, options: dict[str, Any]
 ) -> tuple[int, dict[str, PointEnded], tuple[SharedFile, ...]]:
     """Run the unfinished points of the sweep under a display.
 
@@ -229,7 +234,7 @@ def _run(
     """
     from jobrun.cli.progress.sweep_output import create_display  # noqa: PLC0415 - not for --status
 
-    epochs, attempts = given["epochs"] or 0, dict[str, PointEnded]()
+    epochs, attempts = options["epochs"] or 0, dict[str, PointEnded]()
     with _held(sweep_folder(sweep.run_dir, sweep.design.name)) as folder:
         write_request(folder, sweep.request)
         todo = [
@@ -237,11 +242,11 @@ def _run(
             for outcome in sweep.outcomes()
             if not is_over(outcome.point, sweep.run_dir, epochs)
             # Its run says why it is refused.
-            or (given["strict"] and outcome.outdated)
+            or (options["strict"] and outcome.outdated)
         ]
-        words = [*session_arguments(given), *(["--epochs", str(epochs)] if epochs else [])]
-        words += ["--strict"] if given["strict"] else []
-        jobs = given["jobs"] or os.cpu_count() or 1
+        words = [*session_arguments(options), *(["--epochs", str(epochs)] if epochs else [])]
+        words += ["--strict"] if options["strict"] else []
+        jobs = options["jobs"] or os.cpu_count() or 1
         with (
             closing(SharedFiles(folders_of(sweep.spec), sweep.run_dir)) as files,
             create_display(shell, sweep.design, len(todo), jobs) as progress,
@@ -283,49 +288,49 @@ def _held(folder: Path) -> Iterator[Path]:
         yield folder
 
 
-def _exit_code(found: Sequence[Outcome]) -> int:
-    bad = {one.state for one in found if one.state != "finished"}
+def _exit_code(outcomes: Sequence[Outcome]) -> int:
+    bad = {outcome.state for outcome in outcomes if outcome.state != "finished"}
     if not bad:
         return 0
     # Those that were asked to stop, one by one, may go on.
     if bad <= {"stopped", "interrupted"}:
         return _STOPPED
     # All for one reason, such as drift: it is the sweep's.
-    codes = {one.exit_code or 0 for one in found if one.state != "finished"}
+    codes = {outcome.exit_code or 0 for outcome in outcomes if outcome.state != "finished"}
     return max(codes) if len(codes) == 1 and min(codes) > 0 else TaskFailedError.exit_code
 
 
 def _show(
     sweep: _Sweep,
-    found: Sequence[Outcome],
+    outcomes: Sequence[Outcome],
     shell: Shell,
-    given: dict[str, Any],
+    options: dict[str, Any],
     shared: Sequence[SharedFile] = (),
 ) -> None:
-    best = rank_outcomes(found, sweep.aim)
-    if given["as_csv_text"]:
-        shell.print_text(outcomes_csv(found).rstrip("\n"))
+    best = rank_outcomes(outcomes, sweep.aim)
+    if options["as_csv_text"]:
+        shell.print_text(outcomes_csv(outcomes).rstrip("\n"))
         return
-    if given["as_json"]:
+    if options["as_json"]:
         content = {
             "sweep": sweep.design.name,
             "metric": sweep.aim.metric,
             "mode": sweep.aim.mode,
             "best": outcome_values(best[0]) if best else None,
-            "points": [outcome_values(one) for one in found],
+            "points": [outcome_values(outcome) for outcome in outcomes],
             "shared_files": [file.as_values() for file in shared],
         }
         shell.print_text(render_json_document("sweep", content))
         return
     from jobrun.cli.progress.sweep_output import print_results  # noqa: PLC0415 - brings rich in
 
-    print_results(found, sweep.aim, shell)
-    left = {one.state for one in found} - set(OVER)
-    if left == {"running"}:
+    print_results(outcomes, sweep.aim, shell)
+    states = {outcome.state for outcome in outcomes} - set(OVER)
+    if states == {"running"}:
         shell.say("next: the points that run need nothing; --watch shows how they end")
-    elif left:
+    elif states:
         shell.say("next: repeat the command to run the unfinished points")
-    elif any(one.outdated for one in found):
+    elif any(outcome.outdated for outcome in outcomes):
         shell.say(
             "next: to compute all points with what is there now, repeat the command with another "
             "--name; --strict refuses such points"

@@ -68,7 +68,7 @@ _FORMS = ("text", "json", "github")
 )
 @option(
     "--format",
-    "form",
+    "output_format",
     type=OneOf(_FORMS),
     default="text",
     show_default=True,
@@ -88,7 +88,7 @@ def command(
     specs: tuple[str, ...],
     values: tuple[str, ...],
     overrides: tuple[str, ...],
-    **given: Any,
+    **options: Any,
 ) -> int:
     r"""Run SPECs as smoke tests: each in a process of its own, several at a time.
 
@@ -99,30 +99,32 @@ def command(
       jobrun test specs/*.yaml --epochs 2
       jobrun test train.yaml --set params.rows=100 --junit results.xml
     """
-    words = _words(values, overrides, given)
-    given["form"] = choose_form(given["form"], as_json=given["as_json"])
-    printer = _FailurePrinter(shell, given["form"])
-    run_dir = Path(given["keep"] or tempfile.mkdtemp(prefix="jobrun-test-"))
-    jobs = given["jobs"] or os.cpu_count() or 1
+    words = _words(values, overrides, options)
+    options["output_format"] = choose_form(options["output_format"], as_json=options["as_json"])
+    printer = _FailurePrinter(shell, options["output_format"])
+    run_dir = Path(options["keep"] or tempfile.mkdtemp(prefix="jobrun-test-"))
+    jobs = options["jobs"] or os.cpu_count() or 1
     try:
         with closing(SharedFiles(folders_of(*specs), run_dir)) as files:
             results = run_smoke_tests(specs, words, run_dir, jobs, printer.listen, files.variables)
             shared = files.find()
     finally:
-        if not given["keep"]:
+        if not options["keep"]:
             shutil.rmtree(run_dir, ignore_errors=True)
-    _write(results, given["junit"], given["summary"] or shell.environment.get(_SUMMARY_VARIABLE))
+    _write(
+        results, options["junit"], options["summary"] or shell.environment.get(_SUMMARY_VARIABLE)
+    )
     for line in shared_file_warnings(shared):
         shell.say(line)
-    if given["form"] == "json":
+    if options["output_format"] == "json":
         content = {
-            "specs": [asdict(one) for one in results],
+            "specs": [asdict(result) for result in results],
             "shared_files": [file.as_values() for file in shared],
         }
         shell.print_text(render_json_document("test", content))
     else:
         shell.print(*_table(results, shell))
-    bad = {one.exit_code for one in results if not one.good}
+    bad = {result.exit_code for result in results if not result.good}
     return (
         0
         if not bad
@@ -132,22 +134,24 @@ def command(
     )
 
 
-def _words(values: tuple[str, ...], overrides: tuple[str, ...], given: dict[str, Any]) -> list[str]:
+def _words(
+    values: tuple[str, ...], overrides: tuple[str, ...], options: dict[str, Any]
+) -> list[str]:
     words = [word for path in values for word in ("--values", path)]
     words += [word for text in overrides for word in ("--set", text)]
-    if given["epochs"]:
-        words += ["--epochs", str(given["epochs"])]
-    if given["time_s"]:
-        words += ["--time", f"{given['time_s']:.3f}s"]
-    return [*words, *session_arguments(given)]
+    if options["epochs"]:
+        words += ["--epochs", str(options["epochs"])]
+    if options["time_s"]:
+        words += ["--time", f"{options['time_s']:.3f}s"]
+    return [*words, *session_arguments(options)]
 
 
 class _FailurePrinter:
     """Prints failed specs of ``jobrun test`` as soon as they are known."""
 
-    def __init__(self, shell: Shell, form: str) -> None:
+    def __init__(self, shell: Shell, output_format: str) -> None:
         self._shell = shell
-        self._form = form
+        self._format = output_format
         self._lock = Lock()
 
     def listen(self, result: SmokeResult) -> None:
@@ -160,21 +164,23 @@ class _FailurePrinter:
         self._shell.say(self._shell.paint(f"{result.spec}: {result.word}", "bold", "red"))
         for line in result.said[-5:]:
             self._shell.say(f"  {line}")
-        for one in result.faults:
-            fault = _fault(one)
-            place = f"{fault.where}  " if fault.where else ""
-            self._shell.say(f"  error[{fault.code}] {place}{fault.message}")
+        for event in result.faults:
+            fault = _fault(event)
+            position = f"{fault.where}  " if fault.where else ""
+            self._shell.say(f"  error[{fault.code}] {position}{fault.message}")
             self._shell.say(f"      = {fault.mend}")
-            if self._form == "github":
+            if self._format == "github":
                 self._shell.print(render_github(fault))
 
 
-def _fault(one: Any) -> Fault:
-    file, line = one.get("file"), one.get("line")
+def _fault(event: Any) -> Fault:
+    file, line = event.get("file"), event.get("line")
     where = (
-        Origin(file, line or 0, one.get("column") or 0, one.get("length") or 1) if file else None
+        Origin(file, line or 0, event.get("column") or 0, event.get("length") or 1)
+        if file
+        else None
     )
-    return Fault(one["code"], one["message"], one["mend"], where, one["path"])
+    return Fault(event["code"], event["message"], event["mend"], where, event["path"])
 
 
 def _write(results: tuple[SmokeResult, ...], to_junit: str | None, to_summary: str | None) -> None:
@@ -189,25 +195,25 @@ def _write(results: tuple[SmokeResult, ...], to_junit: str | None, to_summary: s
 def _table(results: tuple[SmokeResult, ...], shell: Shell) -> list[str]:
     rows = [
         (
-            one.word,
-            one.spec,
-            f"epoch {one.epoch}" if one.epoch >= 0 else "-",
-            span(one.seconds),
-            _why(one),
+            result.word,
+            result.spec,
+            f"epoch {result.epoch}" if result.epoch >= 0 else "-",
+            span(result.seconds),
+            _why(result),
         )
-        for one in results
+        for result in results
     ]
     widths = [max(len(row[at]) for row in rows) for at in range(4)]
     lines = []
-    for one, row in zip(results, rows, strict=True):
+    for result, row in zip(results, rows, strict=True):
         cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
-        cells[0] = shell.paint(cells[0], "green" if one.good else "red", result=True)
+        cells[0] = shell.paint(cells[0], "green" if result.good else "red", result=True)
         lines.append("  ".join((*cells, row[4])).rstrip())
-    bad = sum(not one.good for one in results)
+    bad = sum(not result.good for result in results)
     passed = f"{len(results) - bad} of {len(results)} passed"
     return [*lines, passed]
 
 
-def _why(one: SmokeResult) -> str:
-    metrics = "  ".join(f"{name} {number(value)}" for name, value in one.metrics.items())
-    return "  ".join(filter(None, (one.reason, metrics if one.good else "")))
+def _why(result: SmokeResult) -> str:
+    metrics = "  ".join(f"{name} {number(value)}" for name, value in result.metrics.items())
+    return "  ".join(filter(None, (result.reason, metrics if result.good else "")))

@@ -153,8 +153,8 @@ def _position(state: RunState) -> Text:
     if total:
         text.append(f" of at most {total}", "default not bold")
     text.append(f"   {span(state.elapsed)}", "default not bold")
-    if state.left is not None:
-        text.append(f", at most {span(state.left)} left", "default not bold")
+    if state.remaining_s is not None:
+        text.append(f", at most {span(state.remaining_s)} left", "default not bold")
     if state.group not in ("", "epoch"):
         text.append(f"   {state.group}", "cyan")
     return text
@@ -162,15 +162,20 @@ def _position(state: RunState) -> Text:
 
 def _nodes(state: RunState) -> list[tuple[str, Text]]:
     """Render the live display's rows of nodes with the states of their tasks."""
-    found: dict[str, list[TaskState]] = {}
-    for one in state.tasks():
-        found.setdefault(one.node, []).append(one)
-    if sum(map(len, found.values())) < 2:
+    states_by_node: dict[str, list[TaskState]] = {}
+    for task_state in state.tasks():
+        states_by_node.setdefault(task_state.node, []).append(task_state)
+    if sum(map(len, states_by_node.values())) < 2:
         return []
     calm = state.group == "epoch" and bool(state.seconds) and state.seconds[-1] < _CALM_S
     # Those that work first: they are what a person looks for.
-    order = sorted(found, key=lambda node: calm or all(s.state != "running" for s in found[node]))
-    rows = [(visible(node), _tasks(found[node], calm=calm)) for node in order[:_MOST_NODES]]
+    order = sorted(
+        states_by_node,
+        key=lambda node: calm or all(s.state != "running" for s in states_by_node[node]),
+    )
+    rows = [
+        (visible(node), _tasks(states_by_node[node], calm=calm)) for node in order[:_MOST_NODES]
+    ]
     if len(order) > _MOST_NODES:
         rows.append(("", Text(f"and {len(order) - _MOST_NODES} more nodes", "dim")))
     return rows
@@ -178,15 +183,15 @@ def _nodes(state: RunState) -> list[tuple[str, Text]]:
 
 def _tasks(states: list[TaskState], *, calm: bool) -> Text:
     text = Text()
-    for one in states:
-        took = "" if one.seconds is None else f" {span(one.seconds)}"
+    for state in states:
+        took = "" if state.seconds is None else f" {span(state.seconds)}"
         if text:
             text.append("   ")
         if calm:
-            text.append(visible(one.task)).append(took, "dim")
+            text.append(visible(state.task)).append(took, "dim")
         else:
-            text.append(f"{TASK_MARKS[one.state]} {visible(one.task)}", _STYLES[one.state])
-            text.append(took if one.state in ("ended", "failed") else "", "dim")
+            text.append(f"{TASK_MARKS[state.state]} {visible(state.task)}", _STYLES[state.state])
+            text.append(took if state.state in ("ended", "failed") else "", "dim")
     return text
 
 

@@ -50,15 +50,17 @@ def profile_run(wanted: bool, shell: Shell) -> Iterator[Attach]:
         yield attach
     finally:
         files = profiler.write()
-        found = profiler.table()
-        if files and found:
-            for line in render_tables(found, files, profiler.times):
+        profile = profiler.table()
+        if files and profile:
+            for line in render_tables(profile, files, profiler.times):
                 shell.say(line)
 
 
-def render_tables(found: Table, files: tuple[Path, ...], times: TimeUse | None = None) -> list[str]:
+def render_tables(
+    profile: Table, files: tuple[Path, ...], times: TimeUse | None = None
+) -> list[str]:
     """Render a profile for the command line: its slowest rows, and which files hold all rows."""
-    whole = sum(row.seconds for row in found.steps) or 1.0
+    whole = sum(row.seconds for row in profile.steps) or 1.0
     steps = [
         (
             _seconds(row.seconds),
@@ -67,12 +69,12 @@ def render_tables(found: Table, files: tuple[Path, ...], times: TimeUse | None =
             row.label,
             row.path,
         )
-        for row in found.steps[:_MOST_STEPS]
+        for row in profile.steps[:_MOST_STEPS]
         if row.calls
     ]
     operators = [
         (_seconds(row.seconds), f"{row.seconds / whole:.0%}", str(row.calls), row.label)
-        for row in found.operators[:_MOST_ROWS]
+        for row in profile.operators[:_MOST_ROWS]
         if row.calls
     ]
     instances = [
@@ -84,14 +86,14 @@ def render_tables(found: Table, files: tuple[Path, ...], times: TimeUse | None =
             f"{row.node}/{row.task}" if row.task else f"{row.node}, around {row.group}",
             str(row.instance),
         )
-        for row in found.instances[:_MOST_ROWS]
+        for row in profile.instances[:_MOST_ROWS]
     ]
-    nodes = [(_seconds(row.seconds), row.node) for row in found.nodes[:_MOST_ROWS]]
+    nodes = [(_seconds(row.seconds), row.node) for row in profile.nodes[:_MOST_ROWS]]
     lines = []
     if times is not None:
         lines = [
             "profile: where the wall time went",
-            *(f"  {one}" for one in list_times(times)),
+            *(f"  {line}" for line in list_times(times)),
             "",
         ]
     lines.append("profile: time of each step, without nested steps")

@@ -63,7 +63,7 @@ class RunState:
         usage: What the run has used, by its last record.
         epoch_at: When the newest epoch ended.
         counted: How many epochs had ended at which times, a few a second of the last minute or so.
-        ends: Of the group that runs: the tasks that have ended, by name and node.
+        ended_tasks: The tasks of the running group that have ended, by name and node.
         times: What each task took lately, by group, name and node.
     """
 
@@ -84,7 +84,7 @@ class RunState:
     usage: UsageMeasured | None = None
     epoch_at: float = 0.0
     counted: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=_HISTORY))
-    ends: dict[tuple[str, str], TaskEnded] = field(default_factory=dict)
+    ended_tasks: dict[tuple[str, str], TaskEnded] = field(default_factory=dict)
     times: dict[tuple[str, str, str], deque[float]] = field(default_factory=dict)
 
     def update(self, event: Event) -> None:
@@ -94,7 +94,7 @@ class RunState:
                 self.started, self.started_at = event, self.clock()
                 self.first_epoch, self.epoch = event.epoch, max(event.epoch, 0)
             case GroupStarted() | GroupRetried():
-                self.group, self.ends = event.group, {}
+                self.group, self.ended_tasks = event.group, {}
             case TaskEnded():
                 self._task_ended(event)
             case Logged(printed=False):
@@ -130,7 +130,7 @@ class RunState:
         return self.clock() - self.started_at if self.started else 0.0
 
     @property
-    def left(self) -> float | None:
+    def remaining_s(self) -> float | None:
         """Estimate the seconds that the run in this displayed state has left; None if unknown."""
         total = self.started.total_epochs if self.started else None
         if total is None or not self.seconds:
@@ -149,22 +149,22 @@ class RunState:
     def tasks(self) -> list[TaskState]:
         """List the displayed states of the tasks of the running group, in their order."""
         known = self.started.tasks if self.started else ()
-        facts = [one for one in known if one.group == self.group]
-        left = {one.task for one in facts if (one.task, one.node) not in self.ends}
-        return [self._task_state(one, left) for one in facts]
+        facts = [task for task in known if task.group == self.group]
+        unended = {task.task for task in facts if (task.task, task.node) not in self.ended_tasks}
+        return [self._task_state(task, unended) for task in facts]
 
-    def _task_state(self, one: TaskFacts, left: set[str]) -> TaskState:
-        ended = self.ends.get((one.task, one.node))
+    def _task_state(self, task: TaskFacts, unended: set[str]) -> TaskState:
+        ended = self.ended_tasks.get((task.task, task.node))
         if ended is not None:
             state = "failed" if ended.failed else "ended"
-            return TaskState(one.task, one.node, state, ended.seconds)
-        times = self.times.get((self.group, one.task, one.node))
+            return TaskState(task.task, task.node, state, ended.seconds)
+        times = self.times.get((self.group, task.task, task.node))
         # It starts as soon as those that it needs have ended, on all their nodes.
-        state = "waiting" if left & set(one.needs) else "running"
-        return TaskState(one.task, one.node, state, _mean(times) if times else None)
+        state = "waiting" if unended & set(task.needs) else "running"
+        return TaskState(task.task, task.node, state, _mean(times) if times else None)
 
     def _task_ended(self, event: TaskEnded) -> None:
-        self.ends[event.task, event.node] = event
+        self.ended_tasks[event.task, event.node] = event
         key = (self.group, event.task, event.node)
         self.times.setdefault(key, deque(maxlen=_HISTORY)).append(event.seconds)
 

@@ -70,11 +70,11 @@ def render_summary(result: RunResult, state: RunState, width: int = sys.maxsize)
     if state.failed_saves:
         rows.append(("not saved", f"{state.failed_saves} checkpoints"))
     rows.append(("run", shorten_path(result.run_path)))
-    found = _artifacts(Path(result.run_path))
-    if any(len(path) > width - _BESIDE_PATHS for path in found):
+    artifacts = _artifacts(Path(result.run_path))
+    if any(len(path) > width - _BESIDE_PATHS for path in artifacts):
         # A terminal would break them anywhere; what they begin with is in the row above.
-        found = [path.replace(rows[-1][1], "…", 1) for path in found]
-    rows += [("" if index else "result", path) for index, path in enumerate(found)]
+        artifacts = [path.replace(rows[-1][1], "…", 1) for path in artifacts]
+    rows += [("" if index else "result", path) for index, path in enumerate(artifacts)]
     return lines + render_rows(rows, width)
 
 
@@ -90,7 +90,7 @@ def _time_rows(state: RunState) -> list[tuple[str, str]]:
         rows.append(("", f"{span(whole_s)} in {used.starts} starts"))
     if used.advice:
         rows.append(("hint", used.advice))
-    peak = sum(one.peak_bytes for one in used.processes)
+    peak = sum(process.peak_bytes for process in used.processes)
     if peak:
         rows.append(("memory", f"at most {size(peak)}"))
     return rows
@@ -163,8 +163,8 @@ def _next_commands(result: RunResult, state: RunState) -> tuple[str, ...]:
 
 def _artifacts(run: Path) -> Sequence[str]:
     try:
-        found = sorted(path for path in (run / "artifacts").rglob("*") if path.is_file())
+        files = sorted(path for path in (run / "artifacts").rglob("*") if path.is_file())
     except OSError:
         return []
-    shown = [shorten_path(str(path)) for path in found[:_MOST_ARTIFACTS]]
-    return [*shown, f"and {len(found) - len(shown)} more"] if len(found) > len(shown) else shown
+    shown = [shorten_path(str(path)) for path in files[:_MOST_ARTIFACTS]]
+    return [*shown, f"and {len(files) - len(shown)} more"] if len(files) > len(shown) else shown

@@ -182,8 +182,8 @@ class SweepState:
                 pass
         if self.clock() >= self.looked_at + _LOOK_EVERY_S:
             self.looked_at = self.clock()
-            for _, one in self.running.values():
-                one.refresh()
+            for _, point in self.running.values():
+                point.refresh()
 
     @property
     def left_s(self) -> float | None:
@@ -234,25 +234,25 @@ def render_ended(event: PointEnded, state: SweepState, shell: Shell) -> list[str
     if event.exit_code in (0, 75, 130):
         return lines
     for fault in event.faults[:_MOST_FAULTS]:
-        place = f"{fault['file']}:{fault['line']}  " if fault.get("line") else ""
+        position = f"{fault['file']}:{fault['line']}  " if fault.get("line") else ""
         path = f"{fault['path']}: " if fault.get("path") else ""
-        lines.append(f"  error[{fault['code']}] {place}{path}{fault['message']}")
+        lines.append(f"  error[{fault['code']}] {position}{path}{fault['message']}")
         if fault.get("mend"):
             lines.append(f"      = {fault['mend']}")
     if not event.faults:
-        lines += [f"  {line}" for line in event.said]
+        lines += [f"  {line}" for line in event.last_lines]
     return lines
 
 
 def running_rows(state: SweepState) -> list[tuple[str, str, str]]:
     """List the label, epoch and metrics of each running point, for the sweep's display."""
     rows = []
-    for point, one in list(state.running.values())[:_MOST_SHOWN]:
-        total = f" of at most {one.total_epochs}" if one.total_epochs else ""
-        where = f"epoch {one.epoch}{total}" if one.epoch >= 0 else "starts"
+    for point, running in list(state.running.values())[:_MOST_SHOWN]:
+        total = f" of at most {running.total_epochs}" if running.total_epochs else ""
+        where = f"epoch {running.epoch}{total}" if running.epoch >= 0 else "starts"
         metrics = [
             f"{visible(name)} {visible(number(values[-1]))} {sparkline(values, 12)}".rstrip()
-            for name, values in list(one.metrics.items())[:_MOST_METRICS]
+            for name, values in list(running.metrics.items())[:_MOST_METRICS]
         ]
         rows.append((visible(point.label), where, "  ".join(metrics)))
     return rows
@@ -280,9 +280,9 @@ def render_display(state: SweepState) -> RenderableType:
     return Group(*([rows] if rows.row_count else []), bar, line)
 
 
-def print_results(found: Sequence[Outcome], aim: Objective, shell: Shell) -> None:
+def print_results(outcomes: Sequence[Outcome], aim: Objective, shell: Shell) -> None:
     """Print a finished sweep's table of points and its plot, and say which point is best."""
-    best = rank_outcomes(found, aim)
+    best = rank_outcomes(outcomes, aim)
     width = min(shell.result_width, _PIPE_WIDTH)
     coloured = shell.result_colours
     console = Console(
@@ -291,30 +291,30 @@ def print_results(found: Sequence[Outcome], aim: Objective, shell: Shell) -> Non
         force_terminal=coloured,
         color_system="standard" if coloured else None,
     )
-    names = metrics_of(found, aim)
+    names = metrics_of(outcomes, aim)
     shown = list(names)
     # Unbounded, to measure what the cells need.
     options = console.options.update(width=_PIPE_WIDTH)
     while True:
-        table = build_table(found, best[:1], aim, shown)
+        table = build_table(outcomes, best[:1], aim, shown)
         room = width - Measurement.get(console, options, table).maximum
         if room >= 0 or len(shown) <= 1:
             break
         shown.pop()
     with console.capture() as caught:
-        console.print(build_table(found, best[:1], aim, shown, room))
+        console.print(build_table(outcomes, best[:1], aim, shown, room))
     lines = [keep_colours(line.rstrip()) for line in caught.get().splitlines()]
-    if left := names[len(shown) :]:
-        text = f"no room for: {', '.join(_head(name) for name in left)} (--csv prints all)"
+    if hidden := names[len(shown) :]:
+        text = f"no room for: {', '.join(_head(name) for name in hidden)} (--csv prints all)"
         lines += textwrap.wrap(text, width, break_on_hyphens=False)
-    lines += render_reasons(found) if room < _LEAST_ROOM else []
+    lines += render_reasons(outcomes) if room < _LEAST_ROOM else []
     shell.print(*lines, *render_plot(best, aim, width))
-    verdict = render_verdict(found, best, aim)
+    verdict = render_verdict(outcomes, best, aim)
     shell.print("", *(part for line in verdict for part in wrap_line(line, width, 2)))
 
 
 def build_table(
-    found: Sequence[Outcome],
+    outcomes: Sequence[Outcome],
     best: Sequence[Outcome],
     aim: Objective,
     names: Sequence[str] | None = None,
@@ -323,45 +323,45 @@ def build_table(
     """Build the table of a sweep's points to print, a row for each; mark the best point.
 
     Args:
-        found: The points.
+        outcomes: The points.
         best: The best of them, or none.
         aim: What is judged by.
         names: The metrics to show; all without it.
         room: Columns of the terminal for why points are not finished; too few for none of it.
     """
-    axes = list(found[0].point.values) if found else []
-    names = metrics_of(found, aim) if names is None else names
+    axes = list(outcomes[0].point.values) if outcomes else []
+    names = metrics_of(outcomes, aim) if names is None else names
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for head in ("", *map(_head, axes)):
         grid.add_column(head, no_wrap=True)
     for head in ("state", "epoch", *map(_head, names)):
         grid.add_column(head, no_wrap=True, justify="left" if head == "state" else "right")
-    whys = [_why(one) for one in found] if room >= _LEAST_ROOM else []
+    whys = [_why(outcome) for outcome in outcomes] if room >= _LEAST_ROOM else []
     if any(whys):
         grid.add_column("why", no_wrap=True, overflow="ellipsis", max_width=room - _GAP)
-    for at, one in enumerate(found):
+    for at, outcome in enumerate(outcomes):
         cells = [
-            Text("*" if one in best else ""),
-            *(Text(visible(shown_value(value))) for value in one.point.values.values()),
-            Text(visible(_state(one)), _STATE_COLOURS.get(one.state, "dim")),
-            Text(str(one.epoch) if one.epoch >= 0 else "-"),
+            Text("*" if outcome in best else ""),
+            *(Text(visible(shown_value(value))) for value in outcome.point.values.values()),
+            Text(visible(_state(outcome)), _STATE_COLOURS.get(outcome.state, "dim")),
+            Text(str(outcome.epoch) if outcome.epoch >= 0 else "-"),
             *(
-                Text(visible(number(one.metrics[name])) if name in one.metrics else "-")
+                Text(visible(number(outcome.metrics[name])) if name in outcome.metrics else "-")
                 for name in names
             ),
         ]
         cells += [Text(whys[at])] if any(whys) else []
-        grid.add_row(*cells, style="bold" if one in best else "")
+        grid.add_row(*cells, style="bold" if outcome in best else "")
     return grid
 
 
-def _state(one: Outcome) -> str:
-    return f"{one.state}, outdated" if one.outdated else one.state
+def _state(outcome: Outcome) -> str:
+    return f"{outcome.state}, outdated" if outcome.outdated else outcome.state
 
 
-def metrics_of(found: Sequence[Outcome], aim: Objective) -> list[str]:
+def metrics_of(outcomes: Sequence[Outcome], aim: Objective) -> list[str]:
     """List the metrics of a sweep's points; the one by which points are ranked comes first."""
-    names = list(dict.fromkeys(name for one in found for name in one.metrics))
+    names = list(dict.fromkeys(name for outcome in outcomes for name in outcome.metrics))
     return sorted(names, key=lambda name: name != aim.metric)
 
 
@@ -370,23 +370,27 @@ def _head(name: str) -> str:
     return text if len(text) <= _LONGEST_HEAD else f"{text[: _LONGEST_HEAD - 1]}…"
 
 
-def render_reasons(found: Sequence[Outcome]) -> list[str]:
+def render_reasons(outcomes: Sequence[Outcome]) -> list[str]:
     """Render the lines of a sweep's results that say why points are not finished."""
-    return [f"  {visible(one.point.label)}: {why}" for one in found if (why := _why(one))]
+    return [
+        f"  {visible(outcome.point.label)}: {why}" for outcome in outcomes if (why := _why(outcome))
+    ]
 
 
-def _why(one: Outcome) -> str:
-    why = "" if one.state in ("finished", "running") else visible(one.reason)
+def _why(outcome: Outcome) -> str:
+    why = "" if outcome.state in ("finished", "running") else visible(outcome.reason)
     return why if len(why) <= _MOST_WHY else f"{why[: _MOST_WHY - 1]}…"
 
 
-def render_verdict(found: Sequence[Outcome], best: Sequence[Outcome], aim: Objective) -> list[str]:
+def render_verdict(
+    outcomes: Sequence[Outcome], best: Sequence[Outcome], aim: Objective
+) -> list[str]:
     """Render the last lines of a sweep's results: how many points finished, and the best one."""
-    over = sum(one.state in OVER for one in found)
-    text = f"{over} of {len(found)} points finished"
-    bad = [one.state for one in found if one.state not in OVER]
+    over = sum(outcome.state in OVER for outcome in outcomes)
+    text = f"{over} of {len(outcomes)} points finished"
+    bad = [outcome.state for outcome in outcomes if outcome.state not in OVER]
     text += "".join(f", {bad.count(state)} {state}" for state in dict.fromkeys(bad))
-    lines = [text, *_render_outdated(found)]
+    lines = [text, *_render_outdated(outcomes)]
     if not best:
         return lines
     word = "greatest" if aim.mode == "max" else "least"
@@ -397,19 +401,21 @@ def render_verdict(found: Sequence[Outcome], best: Sequence[Outcome], aim: Objec
     return [*lines, f"best ({word} {aim.metric}): {label}  {value}  {where}{outdated}"]
 
 
-def _render_outdated(found: Sequence[Outcome]) -> list[str]:
+def _render_outdated(outcomes: Sequence[Outcome]) -> list[str]:
     """Render the lines that say which points are of other code, data or versions than now."""
     by_change: dict[tuple[str, ...], list[str]] = {}
-    for one in found:
-        if one.outdated:
-            by_change.setdefault(one.outdated, []).append(one.point.label)
+    for outcome in outcomes:
+        if outcome.outdated:
+            by_change.setdefault(outcome.outdated, []).append(outcome.point.label)
     lines = []
     for changes, labels in by_change.items():
         points = "; ".join(labels[:_MOST_LABELS])
         points += f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
-        what = "; ".join(changes[:_MOST_CHANGES])
-        what += f" and {len(changes) - _MOST_CHANGES} more" if len(changes) > _MOST_CHANGES else ""
-        lines.append(f"outdated, changed since they finished: {points}: {what}")
+        change_words = "; ".join(changes[:_MOST_CHANGES])
+        change_words += (
+            f" and {len(changes) - _MOST_CHANGES} more" if len(changes) > _MOST_CHANGES else ""
+        )
+        lines.append(f"outdated, changed since they finished: {points}: {change_words}")
     return lines
 
 
@@ -434,7 +440,7 @@ def render_plot(best: Sequence[Outcome], aim: Objective, width: int) -> list[str
 def _over_axis(best: Sequence[Outcome], aim: Objective) -> tuple[list[tuple[float, float]], str]:
     """Return the plot points of a sweep along its numeric axis, and a title; [] without one."""
     axes = list(best[0].point.values)
-    pairs = [(one.point.values[axes[0]], score(one, aim)) for one in best]
+    pairs = [(outcome.point.values[axes[0]], score(outcome, aim)) for outcome in best]
     points = sorted(
         (float(x), y)
         for x, y in pairs
@@ -450,11 +456,11 @@ def _over_axis(best: Sequence[Outcome], aim: Objective) -> tuple[list[tuple[floa
 
 
 def _bars(shown: Sequence[Outcome], aim: Objective, room: int) -> list[str]:
-    values = [value for one in shown if (value := score(one, aim)) is not None]
+    values = [value for outcome in shown if (value := score(outcome, aim)) is not None]
     # From zero where that says something; else from a little below the least.
     low, high = min(values), max(values)
     start = 0.0 if low >= 0 and high < 4 * (high - low) else low - (high - low) / 4
-    names = [visible(one.point.label) for one in shown]
+    names = [visible(outcome.point.label) for outcome in shown]
     margin = max(map(len, names))
     whole = (high - start) or 1.0
     return [
@@ -465,8 +471,8 @@ def _bars(shown: Sequence[Outcome], aim: Objective, room: int) -> list[str]:
 
 def _bar(part: float, room: int) -> str:
     eighths = max(1, round(part * room * 8))
-    whole, rest = divmod(eighths, 8)
-    return _PARTS[-1] * whole + (_PARTS[rest - 1] if rest else "")
+    whole, remainder = divmod(eighths, 8)
+    return _PARTS[-1] * whole + (_PARTS[remainder - 1] if remainder else "")
 
 
 def _left_out(count: int) -> list[str]:

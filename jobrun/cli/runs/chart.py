@@ -68,8 +68,8 @@ class _Canvas:
         return ["".join(chr(_BLANK + cell) for cell in row) for row in self._cells]
 
 
-def _framed(rows: list[str], ends: tuple[float, float], across: tuple[float, float]) -> list[str]:
-    low, high = (f"{end:.4g}" for end in ends)
+def _framed(rows: list[str], limits: tuple[float, float], across: tuple[float, float]) -> list[str]:
+    low, high = (f"{end:.4g}" for end in limits)
     margin = max(len(low), len(high))
     labels = [""] * len(rows)
     labels[-1], labels[0] = low, high

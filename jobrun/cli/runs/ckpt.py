@@ -67,10 +67,10 @@ def _verify(shell: Shell, /, target: str, as_json: bool, run_dir: str) -> int:
     if is_object_url(target):
         return _verify_remote(shell, target, as_json=as_json)
     name, at, wanted = target.rpartition("@")
-    found = open_checkpoints(name if at else target, Path(run_dir))
+    checkpoints = open_checkpoints(name if at else target, Path(run_dir))
     # Without '@', what a live run deletes meanwhile is passed over.
-    chosen = hold_chosen(found, wanted) if at else None
-    epochs = (chosen[0],) if chosen else chosen_epochs(found, "")
+    chosen = hold_chosen(checkpoints, wanted) if at else None
+    epochs = (chosen[0],) if chosen else chosen_epochs(checkpoints, "")
 
     verified: list[int] = []
     within: list[dict[str, Any]] = []
@@ -89,16 +89,16 @@ def _verify(shell: Shell, /, target: str, as_json: bool, run_dir: str) -> int:
             words = f"epoch {epoch} after {records} of its records"
             shell.print(_condition(words, damage, shell))
 
-    damaged = verify(found, epochs, report)
+    damaged = verify(checkpoints, epochs, report)
     torn: tuple[Damage, ...] = ()
     if not at:
         # Whoever names an epoch means the whole of it, and that one.
-        damaged += verify_presence(found, report)
-        torn = verify_within(found, told_within)
+        damaged += verify_presence(checkpoints, report)
+        torn = verify_within(checkpoints, told_within)
     if as_json:
-        form = _verified(found.run.name, tuple(verified), damaged)
-        form["good"] = not (damaged or torn)
-        shell.print_text(render_json_document("ckpt-verify", {**form, "within": within}))
+        content = _verified(checkpoints.run.name, tuple(verified), damaged)
+        content["good"] = not (damaged or torn)
+        shell.print_text(render_json_document("ckpt-verify", {**content, "within": within}))
     return ProofError.exit_code if damaged or torn else 0
 
 
@@ -109,11 +109,11 @@ def _verify_remote(shell: Shell, target: str, *, as_json: bool) -> int:
         if not as_json:
             shell.print(_condition(f"epoch {epoch}", damage, shell))
 
-    name, found = verify_remote(target, report)
-    damaged = tuple(damage for damage in found.values() if damage is not None)
+    name, damages = verify_remote(target, report)
+    damaged = tuple(damage for damage in damages.values() if damage is not None)
     if as_json:
-        form = _verified(name, tuple(found), damaged)
-        shell.print_text(render_json_document("ckpt-verify", {**form, "within": []}))
+        content = _verified(name, tuple(damages), damaged)
+        shell.print_text(render_json_document("ckpt-verify", {**content, "within": []}))
     return ProofError.exit_code if damaged else 0
 
 
@@ -130,28 +130,32 @@ def _list(shell: Shell, run: str, as_json: bool, run_dir: str) -> None:
       jobrun ckpt list
       jobrun ckpt list kmeans --json
     """
-    found = find_run(run, Path(run_dir))
-    epochs = list_epochs(found)
-    lost = describe_lost_epochs(found, lambda: tuple(one.epoch for one in epochs))
+    found_run = find_run(run, Path(run_dir))
+    epochs = list_epochs(found_run)
+    lost = describe_lost_epochs(found_run, lambda: tuple(epoch.epoch for epoch in epochs))
     if lost:
         shell.say(f"warning: {lost}")
     if as_json:
-        content = {"run": found.name, "epochs": [asdict(one) for one in epochs], "fault": lost}
+        content = {
+            "run": found_run.name,
+            "epochs": [asdict(epoch) for epoch in epochs],
+            "fault": lost,
+        }
         shell.print_text(render_json_document("ckpt-list", content))
     elif not epochs:
-        shell.say(f"{found.name} has no checkpoint")
+        shell.say(f"{found_run.name} has no checkpoint")
     else:
-        names = list(dict.fromkeys(name for one in epochs for name in one.metrics))
+        names = list(dict.fromkeys(name for epoch in epochs for name in epoch.metrics))
         head = ["epoch", "age", "size", "pinned", *names]
         rows = [
             [
-                str(one.epoch),
-                span(max(0.0, time.time() - one.saved)),
-                size(one.size_bytes),
-                "pinned" if one.pinned else "",
-                *(number(one.metrics[name]) if name in one.metrics else "-" for name in names),
+                str(epoch.epoch),
+                span(max(0.0, time.time() - epoch.saved)),
+                size(epoch.size_bytes),
+                "pinned" if epoch.pinned else "",
+                *(number(epoch.metrics[name]) if name in epoch.metrics else "-" for name in names),
             ]
-            for one in epochs
+            for epoch in epochs
         ]
         shell.print(*render_columns([head, *rows], shell.result_width))
 
@@ -210,11 +214,11 @@ def _prune(
       jobrun ckpt prune --dry-run
       jobrun ckpt prune kmeans --last 3
     """
-    found = open_checkpoints(run, Path(run_dir))
-    planned = plan_pruning(found, last or 0) if dry_run else prune(found, last or 0)
+    checkpoints = open_checkpoints(run, Path(run_dir))
+    planned = plan_pruning(checkpoints, last or 0) if dry_run else prune(checkpoints, last or 0)
     if as_json:
         shell.print_text(
-            render_json_document("ckpt-prune", _pruned(found, planned, dry_run=dry_run))
+            render_json_document("ckpt-prune", _pruned(checkpoints, planned, dry_run=dry_run))
         )
         return
     for damage in planned.damaged:
@@ -224,30 +228,30 @@ def _prune(
 
 def _change_pins(shell: Shell, target: str, run_dir: str, *, pin: bool) -> None:
     name, at, epoch = target.rpartition("@")
-    found = open_checkpoints(name if at else target, Path(run_dir))
-    gone = () if pin else read_pins(found.run.path)
-    epochs = chosen_epochs(found, epoch if at and epoch else "latest", gone)
-    pinned = sorted(change_pins(found, epochs, pin=pin))
+    checkpoints = open_checkpoints(name if at else target, Path(run_dir))
+    gone = () if pin else read_pins(checkpoints.run.path)
+    epochs = chosen_epochs(checkpoints, epoch if at and epoch else "latest", gone)
+    pinned = sorted(change_pins(checkpoints, epochs, pin=pin))
     listed = ", ".join(map(str, pinned)) or "none"
-    shell.say(f"{found.run.name}: pinned epochs: {listed}")
+    shell.say(f"{checkpoints.run.name}: pinned epochs: {listed}")
 
 
-def _condition(what: str, damage: Damage | None, shell: Shell) -> str:
+def _condition(subject: str, damage: Damage | None, shell: Shell) -> str:
     if damage is None:
-        return f"{what}  " + shell.paint("good", "green", result=True)
+        return f"{subject}  " + shell.paint("good", "green", result=True)
     word = shell.paint("damaged", "red", result=True)
-    return f"{what}  {word}  {damage.reason}"
+    return f"{subject}  {word}  {damage.reason}"
 
 
 def _pruning_words(planned: Pruning, *, dry_run: bool) -> str:
     held = f"; {_epochs(planned.held)} is being read and is kept" if planned.held else ""
     if not planned.doomed:
-        return f"nothing to delete: {_epochs(planned.kept)} stay{held}"
+        return f"nothing to delete: {_epochs(planned.retained)} stay{held}"
     verb = "would delete" if dry_run else "deleted"
     pinned = f" ({_epochs(planned.pinned)} pinned)" if planned.pinned else ""
     return (
         f"{verb} {_epochs(planned.doomed)}, {size(planned.size_bytes)}; "
-        f"{_epochs(planned.kept)} stay{pinned}{held}"
+        f"{_epochs(planned.retained)} stay{pinned}{held}"
     )
 
 
@@ -259,7 +263,7 @@ def _epochs(epochs: tuple[int, ...]) -> str:
             spans[-1][1:] = [epoch]
         else:
             spans.append([epoch])
-    listed = ", ".join("-".join(map(str, one)) for one in spans)
+    listed = ", ".join("-".join(map(str, numbers)) for numbers in spans)
     return f"epoch {listed}" if len(epochs) == 1 else f"epochs {listed}"
 
 
@@ -275,15 +279,15 @@ def _verified(name: str, epochs: tuple[int, ...], damaged: tuple[Damage, ...]) -
     }
 
 
-def _pruned(found: Checkpoints, planned: Pruning, *, dry_run: bool) -> dict[str, Any]:
+def _pruned(checkpoints: Checkpoints, planned: Pruning, *, dry_run: bool) -> dict[str, Any]:
     return {
-        "run": found.run.name,
+        "run": checkpoints.run.name,
         "dry_run": dry_run,
         "deleted": list(planned.doomed),
-        "kept": list(planned.kept),
+        "kept": list(planned.retained),
         "pinned": list(planned.pinned),
         "held": list(planned.held),
-        "damaged": [{"epoch": one.epoch, "reason": one.reason} for one in planned.damaged],
+        "damaged": [{"epoch": damage.epoch, "reason": damage.reason} for damage in planned.damaged],
         "size_bytes": planned.size_bytes,
     }
 
@@ -331,13 +335,13 @@ def diff(
             for blob in blobs
             if show_all or not blob.apart.equal
         ]
-        facts = [{"path": one.path, "epoch": one.epoch, "run_id": one.run_id} for one in sides]
+        facts = [{"path": side.path, "epoch": side.epoch, "run_id": side.run_id} for side in sides]
         content: dict[str, Any] = {"first": facts[0], "second": facts[1], "equal": equal}
         shell.print_text(
             render_json_document("ckpt-diff", {**content, "compared": len(blobs), "blobs": values})
         )
     else:
-        names = [f"epoch {one.epoch} in {shorten_path(one.path)}" for one in sides]
+        names = [f"epoch {side.epoch} in {shorten_path(side.path)}" for side in sides]
         lines = render_differences(blobs, equal_too=show_all) or ["  both are empty"]
         shell.print(f"first   {names[0]}", f"second  {names[1]}", *lines)
     return ProofError.exit_code if check and not equal else 0
@@ -347,7 +351,7 @@ def diff(
 @click.argument("target", type=RUN_AT_EPOCH, metavar="RUN[@EPOCH]")
 @option(
     "--format",
-    "form",
+    "file_format",
     type=OneOf(["npz", "csv", "safetensors"]),
     default=None,
     help="Format of the file [default: by its extension].",
@@ -369,7 +373,7 @@ def export(
     shell: Shell,
     /,
     target: str,
-    form: str | None,
+    file_format: str | None,
     out: str,
     patterns: tuple[str, ...],
     force: bool,
@@ -391,8 +395,8 @@ def export(
     from jobrun.tools.lazy_blobs import find_stored_epoch  # noqa: PLC0415
 
     path = Path(out)
-    found = find_stored_epoch(target, Path(run_dir))
-    done = write(found, _format(form, path), path, patterns, force=force)
+    stored = find_stored_epoch(target, Path(run_dir))
+    done = write(stored, _format(file_format, path), path, patterns, force=force)
     for name, reason in done.left_out:
         shell.say(f"left out: {name}: {reason}")
     blobs = f"{len(done.names)} blob" + "s" * (len(done.names) != 1)
@@ -401,10 +405,10 @@ def export(
 
 @click.command("copy", cls=Command)
 @click.argument("target", type=RUN_AT_EPOCH, metavar="RUN[@EPOCH]")
-@click.argument("place", type=click.Path(), metavar="DIR")
+@click.argument("folder", type=click.Path(), metavar="DIR")
 @run_dir_option
 @click.pass_obj
-def copy(shell: Shell, target: str, place: str, run_dir: str) -> None:
+def copy(shell: Shell, target: str, folder: str, run_dir: str) -> None:
     r"""Copy an epoch of RUN to DIR, a new run directory that can be resumed.
 
     With the epoch go the spec as it was run and the metrics until then; every byte is compared
@@ -418,25 +422,26 @@ def copy(shell: Shell, target: str, place: str, run_dir: str) -> None:
     from jobrun.tools.export import copy_epoch  # noqa: PLC0415 - rarely needed
 
     name, at, epoch = target.rpartition("@")
-    found = open_checkpoints(name if at else target, Path(run_dir))
-    chosen, hold = hold_chosen(found, epoch if at else "")
+    checkpoints = open_checkpoints(name if at else target, Path(run_dir))
+    chosen, hold = hold_chosen(checkpoints, epoch if at else "")
     try:
-        copied = copy_epoch(found, chosen, Path(place))
+        copied = copy_epoch(checkpoints, chosen, Path(folder))
     finally:
         hold.release()
     shell.say(
-        f"copied epoch {chosen} of {found.run.name} to {shorten_path(place)} ({size(copied)})"
+        f"copied epoch {chosen} of {checkpoints.run.name} to {shorten_path(folder)} "
+        f"({size(copied)})"
     )
-    shell.say(f"next: jobrun resume {shorten_path(place)}")
+    shell.say(f"next: jobrun resume {shorten_path(folder)}")
 
 
-def _format(form: str | None, path: Path) -> Any:
+def _format(option: str | None, path: Path) -> Any:
     """Choose the file format for ``jobrun ckpt export``: ``--format``, or by the file's suffix.
 
     Raises:
         UsageError: It says nothing.
     """
-    chosen = form or path.suffix.removeprefix(".").lower()
+    chosen = option or path.suffix.removeprefix(".").lower()
     if chosen not in {"npz", "csv", "safetensors"}:
         mend = "add --format npz, csv or safetensors"
         raise UsageError.of("E403", f"'{path.name}' has no known extension", mend)

@@ -65,15 +65,15 @@ def command(
     root = Path(run_dir)
     ours, our_epoch = _run(first, root)
     if working:
-        found = compare_run_with_spec(ours, api.load(working))
+        difference = compare_run_with_spec(ours, api.load(working))
     else:
         theirs, their_epoch = _run(second, root)
-        found = compare_runs(ours, theirs, (our_epoch, their_epoch))
+        difference = compare_runs(ours, theirs, (our_epoch, their_epoch))
     if as_json:
-        shell.print_text(render_json_document("diff", _as_values(found)))
+        shell.print_text(render_json_document("diff", _as_values(difference)))
     else:
-        shell.print(*(_text(found) or ["no difference"]))
-    return ProofError.exit_code if check and not found.state_is_equal else 0
+        shell.print(*(_text(difference) or ["no difference"]))
+    return ProofError.exit_code if check and not difference.state_is_equal else 0
 
 
 def _run(text: str, root: Path) -> tuple[Run, str]:
@@ -81,22 +81,26 @@ def _run(text: str, root: Path) -> tuple[Run, str]:
     return (find_run(name, root), epoch) if at else (find_run(text, root), "")
 
 
-def _text(found: RunDifference) -> list[str]:
+def _text(difference: RunDifference) -> list[str]:
     lines: list[str] = []
     for title, changes in (
-        ("spec", found.spec),
-        ("code", found.code),
-        ("data", found.data),
-        ("environment", found.environment),
+        ("spec", difference.spec),
+        ("code", difference.code),
+        ("data", difference.data),
+        ("environment", difference.environment),
     ):
         if changes:
             lines += ["", title, *(f"  {_change(change)}" for change in changes)]
-    metrics = [one for one in found.metrics if one[1] != one[2]]
+    metrics = [metric for metric in difference.metrics if metric[1] != metric[2]]
     if metrics:
-        lines += ["", "metrics, last values", *align_columns(_metric(*one) for one in metrics)]
-    if found.state:
-        lines += ["", f"state after epoch {found.epochs[0]} | {found.epochs[1]}"]
-        lines += render_differences(found.state)
+        lines += [
+            "",
+            "metrics, last values",
+            *align_columns(_metric(*metric) for metric in metrics),
+        ]
+    if difference.state:
+        lines += ["", f"state after epoch {difference.epochs[0]} | {difference.epochs[1]}"]
+        lines += render_differences(difference.state)
     return lines[1:]
 
 
@@ -121,20 +125,20 @@ def render_differences(blobs: Sequence[BlobDifference], *, equal_too: bool = Fal
     return [*align_columns(rows), *alike]
 
 
-def render_difference(how: ValueDifference) -> str:
+def render_difference(difference: ValueDifference) -> str:
     """Render for ``jobrun diff`` how a blob's values differ: ``3 of 10 differ, max 0.5``."""
-    if how.equal:
+    if difference.equal:
         return "the same bits"
-    if how.words:
-        return how.words
-    parts = [f"{how.count} of {how.size} differ"]
-    if how.largest is not None:
-        parts.append(f"max {number(how.largest)}")
+    if difference.words:
+        return difference.words
+    parts = [f"{difference.count} of {difference.size} differ"]
+    if difference.largest is not None:
+        parts.append(f"max {number(difference.largest)}")
     # Of values that are far apart it says nothing that the largest difference does not.
-    if how.ulps is not None and how.ulps < _MANY:
-        parts.append(f"{how.ulps} ULP")
-    if how.relative is not None:
-        parts.append(f"relative norm {how.relative:.2e}")
+    if difference.ulps is not None and difference.ulps < _MANY:
+        parts.append(f"{difference.ulps} ULP")
+    if difference.relative is not None:
+        parts.append(f"relative norm {difference.relative:.2e}")
     return ", ".join(parts)
 
 
@@ -155,20 +159,21 @@ def _metric(name: str, before: Any, after: Any) -> tuple[str, str]:
     return name, f"{first} | {second}"
 
 
-def _as_values(found: RunDifference) -> dict[str, Any]:
+def _as_values(difference: RunDifference) -> dict[str, Any]:
     return {
-        "spec": [_change_values(change) for change in found.spec],
-        "code": [_change_values(change) for change in found.code],
-        "data": [_change_values(change) for change in found.data],
-        "environment": [_change_values(change) for change in found.environment],
+        "spec": [_change_values(change) for change in difference.spec],
+        "code": [_change_values(change) for change in difference.code],
+        "data": [_change_values(change) for change in difference.data],
+        "environment": [_change_values(change) for change in difference.environment],
         "metrics": [
             {"name": name, "first": first, "second": second}
-            for name, first, second in found.metrics
+            for name, first, second in difference.metrics
         ],
-        "epochs": list(found.epochs),
-        "state_is_equal": found.state_is_equal,
+        "epochs": list(difference.epochs),
+        "state_is_equal": difference.state_is_equal,
         "state": [
-            {"node": blob.node, "blob": blob.name, **asdict(blob.apart)} for blob in found.state
+            {"node": blob.node, "blob": blob.name, **asdict(blob.apart)}
+            for blob in difference.state
         ],
     }
 

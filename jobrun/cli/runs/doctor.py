@@ -34,21 +34,24 @@ def command(shell: Shell, as_json: bool, run_dir: str) -> int:
     findings = examine(Path(run_dir))
     if as_json:
         shell.print_text(
-            render_json_document("doctor", {"findings": [asdict(one) for one in findings]})
+            render_json_document("doctor", {"findings": [asdict(finding) for finding in findings]})
         )
     else:
         shell.print(*_text(findings, shell))
-    return EnvironmentFaultError.exit_code if any(one.verdict == "bad" for one in findings) else 0
+    return (
+        EnvironmentFaultError.exit_code
+        if any(finding.verdict == "bad" for finding in findings)
+        else 0
+    )
 
 
 def _text(findings: tuple[Finding, ...], shell: Shell) -> list[str]:
-    width = max(len(one.topic) for one in findings)
+    width = max(len(finding.topic) for finding in findings)
     lines = []
-    for one in findings:
-        mark, colour = _MARKS[one.verdict]
-        lines.append(
-            f"{shell.paint(f'{mark:<4}', colour, result=True)}  {one.topic:<{width}}  {one.text}"
-        )
-        if one.mend:
-            lines.append(f"{'':<{width + 8}}{one.mend}")
+    for finding in findings:
+        mark, colour = _MARKS[finding.verdict]
+        verdict = shell.paint(f"{mark:<4}", colour, result=True)
+        lines.append(f"{verdict}  {finding.topic:<{width}}  {finding.text}")
+        if finding.mend:
+            lines.append(f"{'':<{width + 8}}{finding.mend}")
     return lines

@@ -83,7 +83,7 @@ _RESET = control("0m")
 @run_dir_option
 @click.pass_obj
 def command(
-    shell: Shell, /, target: str, node: str, blob: str, as_json: bool, run_dir: str, **form: Any
+    shell: Shell, /, target: str, node: str, blob: str, as_json: bool, run_dir: str, **output: Any
 ) -> None:
     r"""Show what a checkpoint holds: a .h5 file, an epoch's directory, or a run.
 
@@ -94,71 +94,77 @@ def command(
       jobrun inspect-checkpoint kmeans@12
       jobrun inspect-checkpoint latest --blob C --values
     """
-    if as_json + form["plot"] + bool(form["out"]) > 1:
+    if as_json + output["plot"] + bool(output["out"]) > 1:
         raise UsageError.of("E404", "--plot, --out and --json exclude each other", "choose one")
-    found = api.inspect_checkpoint(target, run_dir)
-    files = select_blobs(found, node, blob)
+    inspection = api.inspect_checkpoint(target, run_dir)
+    files = select_blobs(inspection, node, blob)
     if as_json:
         shell.print_text(
             render_json_document(
-                "checkpoint", inspection_values(found, files, values=form["values"])
+                "checkpoint", inspection_values(inspection, files, values=output["values"])
             )
         )
-    elif form["out"]:
-        _write_page(shell, found, files, form["out"])
+    elif output["out"]:
+        _write_page(shell, inspection, files, output["out"])
     else:
-        lines = _text(found, files, shell.result_width, values=form["values"])
-        shell.print(*lines, *(_drawings(shell, found, files) if form["plot"] else []))
+        lines = _text(inspection, files, shell.result_width, values=output["values"])
+        shell.print(*lines, *(_drawings(shell, inspection, files) if output["plot"] else []))
 
 
-def _write_page(shell: Shell, found: Inspection, files: tuple[FileFacts, ...], place: str) -> None:
+def _write_page(
+    shell: Shell, inspection: Inspection, files: tuple[FileFacts, ...], out: str
+) -> None:
     from jobrun.cli.runs.report import write_page  # noqa: PLC0415 - only when asked for
     from jobrun.tools.report.blob_pictures import draw_each_blob  # noqa: PLC0415
     from jobrun.tools.report.page import format_now, render_checkpoint_page  # noqa: PLC0415
 
     write_page(
-        shell, render_checkpoint_page(found, draw_each_blob(found, files), format_now()), place
+        shell,
+        render_checkpoint_page(inspection, draw_each_blob(inspection, files), format_now()),
+        out,
     )
 
 
-def _drawings(shell: Shell, found: Inspection, files: tuple[FileFacts, ...]) -> list[str]:
+def _drawings(shell: Shell, inspection: Inspection, files: tuple[FileFacts, ...]) -> list[str]:
     size_ = shutil.get_terminal_size()
-    return draw_blobs(found, files, (size_.columns, size_.lines), colours=shell.result_colours)
+    return draw_blobs(inspection, files, (size_.columns, size_.lines), colours=shell.result_colours)
 
 
 def _text(
-    found: Inspection, files: tuple[FileFacts, ...], columns: int, *, values: bool
+    inspection: Inspection, files: tuple[FileFacts, ...], columns: int, *, values: bool
 ) -> list[str]:
     facts = [
-        ("epoch", f"{found.epoch}, {_how_far(found)}saved {span(found.age_s)} ago"),
-        ("path", shorten_path(found.path)),
-        ("run", found.run_id),
+        ("epoch", f"{inspection.epoch}, {_how_far(inspection)}saved {span(inspection.age_s)} ago"),
+        ("path", shorten_path(inspection.path)),
+        ("run", inspection.run_id),
     ]
-    if found.ahead:
-        facts.append(("and then", f"epoch {found.epoch + 1}, {found.ahead} records in"))
-    if found.spec_digest:
-        facts.append(("spec", f"{found.spec_digest[:_DIGEST]}…"))
-    if found.times is not None:
-        facts.append(("saved in", _speed(found.times) + f", slowest node {found.times.slowest}"))
-        facts.append(("made of", _made_of(found.times)))
-        if 0 < found.times.written_bytes < found.times.size_bytes:
-            facts.append(("written", _written(found.times)))
-    facts += [("stream", f"{place} ({kind})") for place, kind in found.streams.items()]
-    facts += [(name, number(value)) for name, value in found.metrics.items()]
+    if inspection.ahead:
+        facts.append(("and then", f"epoch {inspection.epoch + 1}, {inspection.ahead} records in"))
+    if inspection.spec_digest:
+        facts.append(("spec", f"{inspection.spec_digest[:_DIGEST]}…"))
+    if inspection.times is not None:
+        facts.append(
+            ("saved in", _speed(inspection.times) + f", slowest node {inspection.times.slowest}")
+        )
+        facts.append(("made of", _made_of(inspection.times)))
+        if 0 < inspection.times.written_bytes < inspection.times.size_bytes:
+            facts.append(("written", _written(inspection.times)))
+    facts += [("stream", f"{stream} ({kind})") for stream, kind in inspection.streams.items()]
+    facts += [(name, number(value)) for name, value in inspection.metrics.items()]
     width = max(len(name) for name, _ in facts)
     lines = []
     for name, text in facts:
         lines += wrap_line(f"{name:<{width}}  {text}", columns, width + 2)
     for file in files:
-        took = _took(found, file.header.node)
+        took = _took(inspection, file.header.node)
         title = f"{file.header.node}   {Path(file.path).name}, {size(file.size_bytes)}{took}"
         lines += ["", *wrap_line(title, columns, len(_INDENT))]
         lines += _table(file.blobs, columns, values=values)
     return lines
 
 
-def _how_far(found: Inspection) -> str:
-    return f"{found.records} records in, " if found.records else ""
+def _how_far(inspection: Inspection) -> str:
+    return f"{inspection.records} records in, " if inspection.records else ""
 
 
 def _made_of(times: CheckpointTimes) -> str:
@@ -171,13 +177,15 @@ def _made_of(times: CheckpointTimes) -> str:
 
 
 def _written(times: CheckpointTimes) -> str:
-    what = f"{size(times.written_bytes)} of {size(times.size_bytes)}"
-    return f"{what}; the rest had not changed"
+    sizes = f"{size(times.written_bytes)} of {size(times.size_bytes)}"
+    return f"{sizes}; the rest had not changed"
 
 
-def _took(found: Inspection, node: str) -> str:
-    nodes = found.times.nodes if found.times else ()
-    return next((f", written in {_speed(one)}" for one in nodes if one.node == node), "")
+def _took(inspection: Inspection, node: str) -> str:
+    nodes = inspection.times.nodes if inspection.times else ()
+    return next(
+        (f", written in {_speed(written)}" for written in nodes if written.node == node), ""
+    )
 
 
 def _speed(times: CheckpointTimes | NodeTime) -> str:
@@ -225,50 +233,58 @@ def _contents(blob: BlobFacts) -> str:
 
 
 def draw_blobs(
-    found: Inspection, files: tuple[FileFacts, ...], terminal: tuple[int, int], *, colours: bool
+    inspection: Inspection,
+    files: tuple[FileFacts, ...],
+    terminal: tuple[int, int],
+    *,
+    colours: bool,
 ) -> list[str]:
     """Draw on the terminal, for ``jobrun inspect-checkpoint``, each blob that can be drawn.
 
     Args:
-        found: The checkpoint.
+        inspection: The checkpoint.
         files: What of it is wanted.
         terminal: Its columns and lines.
         colours: Whether it takes them; without, pictures are made of shades.
     """
     columns = max(20, terminal[0] - len(_INDENT) - 1)
     # A picture fits on the screen, under its title; a half block is one row of it.
-    lines = max(8, terminal[1] - 4)
-    most = (2 * lines if colours else lines, columns)
-    blobs = [one for one in draw_each_blob(found, files, most) if one.histogram or one.pictures]
-    several = len({one.node for one in blobs}) > 1
-    said: list[str] = []
-    for one in blobs:
-        name = f"{one.node}.{one.facts.name}" if several else one.facts.name
-        said += ["", name, *_drawing(one, columns, colours=colours)]
-    return said or ["", "nothing to plot: all blobs are scalars or text"]
+    most_lines = max(8, terminal[1] - 4)
+    most = (2 * most_lines if colours else most_lines, columns)
+    blobs = [
+        drawn
+        for drawn in draw_each_blob(inspection, files, most)
+        if drawn.histogram or drawn.pictures
+    ]
+    several = len({drawn.node for drawn in blobs}) > 1
+    printed: list[str] = []
+    for drawn in blobs:
+        name = f"{drawn.node}.{drawn.facts.name}" if several else drawn.facts.name
+        printed += ["", name, *_drawing(drawn, columns, colours=colours)]
+    return printed or ["", "nothing to plot: all blobs are scalars or text"]
 
 
-def _drawing(one: DrawnBlob, columns: int, *, colours: bool) -> list[str]:
-    lines = draw_histogram(one.histogram, columns) if one.histogram else []
-    for drawn in one.pictures:
+def _drawing(blob: DrawnBlob, columns: int, *, colours: bool) -> list[str]:
+    lines = draw_histogram(blob.histogram, columns) if blob.histogram else []
+    for drawn in blob.pictures:
         if drawn.shades.shape[1] <= columns:
             lines += ["", *draw_picture(drawn, colours=colours)]
     return [_INDENT + line if line else "" for line in lines]
 
 
-def draw_histogram(found: Histogram, columns: int) -> list[str]:
+def draw_histogram(histogram: Histogram, columns: int) -> list[str]:
     """Draw a histogram on the terminal for ``jobrun inspect-checkpoint``, as vertical bars."""
-    bars = _pooled(found.counts, columns)
+    bars = _pooled(histogram.counts, columns)
     wide = max(1, min(4, columns // len(bars), 40 // len(bars)))
     eighths = [-(-bar * 8 * _HEIGHT // max(bars)) for bar in bars]
     lines = []
     for line in reversed(range(_HEIGHT)):
-        cells = (_BARS[min(8, max(0, one - 8 * line))] * wide for one in eighths)
+        cells = (_BARS[min(8, max(0, eighth - 8 * line))] * wide for eighth in eighths)
         lines.append("".join(cells).rstrip())
-    low, high = number(found.low), number(found.high)
+    low, high = number(histogram.low), number(histogram.high)
     gap = max(1, wide * len(bars) - len(low) - len(high))
-    notes = [found.of] if found.of else []
-    notes += [f"one of {found.step} values"] if found.step > 1 else []
+    notes = [histogram.of] if histogram.of else []
+    notes += [f"one of {histogram.step} values"] if histogram.step > 1 else []
     return [*lines, "  ".join([low + " " * gap + high, *notes])]
 
 

@@ -52,19 +52,19 @@ def command(
       jobrun logs latest lloyd -f
       jobrun logs kmeans -n 20
     """
-    found = find_run(run, Path(run_dir))
-    if not follow and not require_logs(found.path, task, found.name):
-        shell.say(f"no log output in {found.name}")
+    found_run = find_run(run, Path(run_dir))
+    if not follow and not require_logs(found_run.path, task, found_run.name):
+        shell.say(f"no log output in {found_run.name}")
         return
-    places: dict[Path, int] = {}
+    offsets: dict[Path, int] = {}
     while True:
         # Before the last look, so that nothing that was said before the end is missed.
-        live = is_live(found.path)
+        live = is_live(found_run.path)
         fault = None
-        for path in list_logs(found.path, task):
+        for path in list_logs(found_run.path, task):
             name = "" if task else f"{path.stem} "
             try:
-                for line in _new_lines(path, places, lines):
+                for line in _new_lines(path, offsets, lines):
                     shell.print(f"{name}{keep_colours(line)}")
             except OSError as error:
                 # The others are shown first.
@@ -72,14 +72,14 @@ def command(
         if fault is not None:
             raise fault
         if not follow or not live or not shell.has_reader:
-            _say_lost(shell, found.path)
+            _say_lost(shell, found_run.path)
             return
         time.sleep(_LOOK_EVERY_S)
 
 
 def _say_lost(shell: Shell, run: Path) -> None:
     """Print on stderr which lines of a run's logs were lost."""
-    lost = {name: one for name, one in read_losses(run).items() if name.startswith("logs/")}
+    lost = {name: loss for name, loss in read_losses(run).items() if name.startswith("logs/")}
     for words in describe_losses(lost):
         shell.say(f"lost: {words}")
 
@@ -109,5 +109,5 @@ def _start_of_last(descriptor: int, count: int) -> int:
         data = os.pread(descriptor, step, at) + data
     whole = data.rpartition(b"\n")[0] + b"\n" if b"\n" in data else b""
     wanted = whole.splitlines(keepends=True)
-    kept = wanted[-count:] if count else []
-    return end - (len(data) - len(whole)) - sum(map(len, kept))
+    shown = wanted[-count:] if count else []
+    return end - (len(data) - len(whole)) - sum(map(len, shown))

@@ -55,7 +55,7 @@ def command(
     follow: bool,
     resources: bool,
     run_dir: str,
-    **form: bool,
+    **output: bool,
 ) -> None:
     r"""Show the metrics of RUN, an epoch a line; of the newest run if none is named.
 
@@ -68,45 +68,49 @@ def command(
       jobrun metrics latest --csv > metrics.csv
       jobrun metrics --resources
     """
-    if sum(form.values()) > 1:
+    if sum(output.values()) > 1:
         raise UsageError.of("E404", "--plot, --csv and --json exclude each other", "choose one")
-    if follow and (form["plot"] or form["as_json"] or resources):
+    if follow and (output["plot"] or output["as_json"] or resources):
         mend = "leave --plot, --json or --resources out"
         raise UsageError.of("E404", "--follow prints a table or CSV of metrics", mend)
-    found = find_run(run, Path(run_dir))
+    found_run = find_run(run, Path(run_dir))
     if follow:
-        _follow(shell, found.path, names, last, as_csv=form["as_csv_text"])
+        _follow(shell, found_run.path, names, last, as_csv=output["as_csv_text"])
         return
-    read = read_resources(found.path) if resources else read_metrics(found.path)
+    read = read_resources(found_run.path) if resources else read_metrics(found_run.path)
     file = USAGE_NAME if resources else METRICS_NAME
     if read.damaged:
         count = f"{read.damaged} line{'s' if read.damaged > 1 else ''}"
-        shell.say(f"{count} of {found.path / file} cannot be read and are skipped")
-    lost = {name: one for name, one in read_losses(found.path).items() if name == file}
+        shell.say(f"{count} of {found_run.path / file} cannot be read and are skipped")
+    lost = {name: loss for name, loss in read_losses(found_run.path).items() if name == file}
     for words in describe_losses(lost):
         shell.say(f"lost: {words}")
-    gaps = () if resources else _find_gaps(found)
+    gaps = () if resources else _find_gaps(found_run)
     for gap in gaps:
         shell.say(f"lost: {gap}")
     metrics = select_metrics(read, names)
     if last:
         metrics = Metrics(metrics.names, metrics.rows[-last:])
-    if form["as_json"]:
+    if output["as_json"]:
         shell.print_text(
             render_json_document(
                 "metrics",
-                {"run": str(found.path), **_as_values(metrics), "gaps": list(map(asdict, gaps))},
+                {
+                    "run": str(found_run.path),
+                    **_as_values(metrics),
+                    "gaps": list(map(asdict, gaps)),
+                },
             )
         )
-    elif form["as_csv_text"]:
+    elif output["as_csv_text"]:
         shell.print_text(render_csv(metrics).rstrip("\n"))
     elif not metrics.names and resources:
-        shell.say(f"{found.name} has no record of its resources yet")
+        shell.say(f"{found_run.name} has no record of its resources yet")
     elif not metrics.names:
         why = "" if gaps else "; declare them under 'metrics' in the spec"
-        shell.say(f"{found.name} has no metrics{why}")
+        shell.say(f"{found_run.name} has no metrics{why}")
     else:
-        shell.print(*(_charts(metrics) if form["plot"] else _tables(metrics, shell)))
+        shell.print(*(_charts(metrics) if output["plot"] else _tables(metrics, shell)))
 
 
 def _find_gaps(run: Run) -> tuple[MetricsGap, ...]:

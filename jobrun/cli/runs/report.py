@@ -57,11 +57,11 @@ def command(
     if sum(map(bool, (out, tensorboard, as_json))) > 1:
         mend = "choose one"
         raise UsageError.of("E404", "--out, --tensorboard and --json exclude each other", mend)
-    found = _runs((run, *others), Path(run_dir))
+    chosen = _runs((run, *others), Path(run_dir))
     # Brings numpy in.
     from jobrun.tools.report.report_data import read_report  # noqa: PLC0415
 
-    reports = [read_report(one, Path(run_dir), len(found)) for one in found]
+    reports = [read_report(chosen_run, Path(run_dir), len(chosen)) for chosen_run in chosen]
     if tensorboard:
         from jobrun.tools.report.tensorboard import export  # noqa: PLC0415
 
@@ -75,7 +75,7 @@ def command(
     else:
         from jobrun.tools.report.page import format_now, render_page  # noqa: PLC0415
 
-        write_page(shell, render_page(reports, format_now()), out or _place(found))
+        write_page(shell, render_page(reports, format_now()), out or _place(chosen))
 
 
 def write_page(shell: Shell, page: str, out: str) -> None:
@@ -104,8 +104,8 @@ def write_page(shell: Shell, page: str, out: str) -> None:
 def _runs(names: tuple[str, ...], run_dir: Path) -> list[Run]:
     from jobrun.tools.report.page import MOST_RUNS  # noqa: PLC0415
 
-    found = [find_run(name, run_dir) for name in names]
-    distinct = list({run.path: run for run in found}.values())
+    named = [find_run(name, run_dir) for name in names]
+    distinct = list({run.path: run for run in named}.values())
     if len(distinct) > MOST_RUNS:
         raise UsageError.of(
             "E431",
@@ -115,8 +115,8 @@ def _runs(names: tuple[str, ...], run_dir: Path) -> list[Run]:
     return distinct
 
 
-def _place(found: list[Run]) -> str:
-    return str(found[0].path / _NAME) if len(found) == 1 else _NAME
+def _place(reported: list[Run]) -> str:
+    return str(reported[0].path / _NAME) if len(reported) == 1 else _NAME
 
 
 def _expect_ours(path: Path) -> None:

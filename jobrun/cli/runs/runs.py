@@ -100,7 +100,7 @@ _MENTIONED, _FIRST_VALUE = 2, 5
 @json_option
 @run_dir_option
 @click.pass_obj
-def _list(shell: Shell, /, job: str, run_dir: str, **given: Any) -> None:
+def _list(shell: Shell, /, job: str, run_dir: str, **options: Any) -> None:
     r"""Show runs with the params that differ and their last metrics, the newest last.
 
     Of one JOB or sweep, or of all: each has a table of its own. Columns that find no room are left
@@ -111,63 +111,63 @@ def _list(shell: Shell, /, job: str, run_dir: str, **given: Any) -> None:
       jobrun runs kmeans --where 'k>=8' --sort -shift
       jobrun runs train --best max:accuracy --status finished
     """
-    if given["as_csv_text"] and given["as_json"]:
+    if options["as_csv_text"] and options["as_json"]:
         raise UsageError.of("E404", "--csv and --json exclude each other", "choose one")
     root = Path(run_dir)
-    chooses = any(given[name] for name in ("status", "wanted", "conditions", "sort", "best"))
-    listed = read_summaries(root, job, None if chooses else given["limit"])
+    chooses = any(options[name] for name in ("status", "wanted", "conditions", "sort", "best"))
+    listed = read_summaries(root, job, None if chooses else options["limit"])
     for fault in listed.faults:
         shell.say(f"warning: {fault}")
     if job and not listed.runs and not listed.faults:
-        jobs = {one.sweep or one.job for one in read_summaries(root).runs}
+        jobs = {summary.sweep or summary.job for summary in read_summaries(root).runs}
         raise UsageError.of("E351", f"no run of '{job}' in {root}", did_you_mean(job, jobs))
     now = datetime.now(UTC)
-    found = _selected(listed.runs, root, now, given)
-    if given["as_json"]:
+    selected = _selected(listed.runs, root, now, options)
+    if options["as_json"]:
         content = {
-            "runs": [_as_values(one) for one in found],
+            "runs": [_as_values(summary) for summary in selected],
             "faults": list(listed.faults),
         }
         shell.print_text(render_json_document("runs", content))
-    elif given["as_csv_text"]:
-        shell.print_text(render_csv(found).rstrip("\n"))
-    elif found:
-        _print_table(found, shell, now, given)
+    elif options["as_csv_text"]:
+        shell.print_text(render_csv(selected).rstrip("\n"))
+    elif selected:
+        _print_table(selected, shell, now, options)
     else:
         none = f"no runs in {root}; {suggest_run_dir(root)}"
         shell.say(f"no such run in {root}" if listed.runs or listed.faults else none)
 
 
 def _selected(
-    runs: Sequence[RunSummary], root: Path, now: datetime, given: dict[str, Any]
+    runs: Sequence[RunSummary], root: Path, now: datetime, options: dict[str, Any]
 ) -> list[RunSummary]:
     """Apply the options of the command ``jobrun runs list`` that select and sort runs."""
-    found = [
-        one
-        for one in runs
-        if given["status"] in (None, one.status) and set(given["wanted"]) <= set(one.tags)
+    selected = [
+        run
+        for run in runs
+        if options["status"] in (None, run.status) and set(options["wanted"]) <= set(run.tags)
     ]
-    if not found:
-        return found
-    found = filter_runs(found, map(parse_condition, given["conditions"]), now)
-    if found and given["best"]:
+    if not selected:
+        return selected
+    selected = filter_runs(selected, map(parse_condition, options["conditions"]), now)
+    if selected and options["best"]:
         # The best one is the first, and so of these the first are kept.
-        found = with_best_metrics(found, root, given["best"], now)
-    if found and given["sort"]:
-        found = sort_runs(found, given["sort"], now)
-    limit = given["limit"] or len(found)
-    return found[:limit] if given["best"] or given["sort"] else found[-limit:]
+        selected = with_best_metrics(selected, root, options["best"], now)
+    if selected and options["sort"]:
+        selected = sort_runs(selected, options["sort"], now)
+    limit = options["limit"] or len(selected)
+    return selected[:limit] if options["best"] or options["sort"] else selected[-limit:]
 
 
 def _print_table(
-    found: list[RunSummary], shell: Shell, now: datetime, given: dict[str, Any]
+    selected: list[RunSummary], shell: Shell, now: datetime, options: dict[str, Any]
 ) -> None:
-    asked = [parse_condition(text).name for text in given["conditions"]]
-    asked += [given["sort"].removeprefix("-"), given["best"].rpartition(":")[2]]
-    columns = set(find_columns(filter(None, asked), found)) if any(asked) else set()
+    asked = [parse_condition(text).name for text in options["conditions"]]
+    asked += [options["sort"].removeprefix("-"), options["best"].rpartition(":")[2]]
+    columns = set(find_columns(filter(None, asked), selected)) if any(asked) else set()
     table = RunsTable(shell, now, columns)
-    is_sorted = bool(given["sort"] or given["best"])
-    groups = group_runs(found, nest_forks=not is_sorted, always=columns)
+    is_sorted = bool(options["sort"] or options["best"])
+    groups = group_runs(selected, nest_forks=not is_sorted, always=columns)
     shell.print(*table.render(groups))
     if table.left_out:
         text = f"no room for: {', '.join(table.left_out)} (--csv prints all)"
@@ -188,9 +188,9 @@ def _tag(shell: Shell, run: str, tags: tuple[str, ...], remove: bool, run_dir: s
       jobrun runs tag brisk-heron baseline
       jobrun runs tag brisk-heron baseline --remove
     """
-    found = find_run(run, Path(run_dir))
-    left = change_tags(found.path, () if remove else tags, tags if remove else ())
-    shell.say(f"{found.name}: {_words(left) or 'no tags'}")
+    found_run = find_run(run, Path(run_dir))
+    tags_now = change_tags(found_run.path, () if remove else tags, tags if remove else ())
+    shell.say(f"{found_run.name}: {_words(tags_now) or 'no tags'}")
 
 
 @command.command("remove", cls=Command)
@@ -203,7 +203,7 @@ def _tag(shell: Shell, run: str, tags: tuple[str, ...], remove: bool, run_dir: s
 @run_dir_option
 @click.pass_obj
 def _remove(
-    shell: Shell, /, runs: tuple[str, ...], run_dir: str, dry_run: bool, yes: bool, **given: Any
+    shell: Shell, /, runs: tuple[str, ...], run_dir: str, dry_run: bool, yes: bool, **options: Any
 ) -> None:
     r"""Delete RUNs, or all old ones, with their checkpoints. A live run is never touched.
 
@@ -212,23 +212,23 @@ def _remove(
       jobrun runs remove brisk-heron calm-otter --yes
       jobrun runs remove --older-than 30d --status failed --dry-run
     """
-    root, unfinished = Path(run_dir), given["unfinished"]
-    if bool(runs) == bool(given["older_than"] or given["status"]):
+    root, unfinished = Path(run_dir), options["unfinished"]
+    if bool(runs) == bool(options["older_than"] or options["status"]):
         raise UsageError.of(
             "E404",
             "name the runs to remove, or choose them by --older-than and --status, not both",
             "list them first: jobrun runs",
         )
-    found = [find_run(name, root) for name in runs] or _old_runs(shell, root, given)
+    chosen = [find_run(name, root) for name in runs] or _old_runs(shell, root, options)
     if dry_run:
-        sizes = [measure_size(run.path) for run in found]
-        for run, size_bytes in zip(found, sizes, strict=True):
+        sizes = [measure_size(run.path) for run in chosen]
+        for run, size_bytes in zip(chosen, sizes, strict=True):
             shell.print(f"{run.name}  {size(size_bytes)}")
-        if found:
-            shell.say(f"{_count(len(found))}, {size(sum(sizes))}")
-    if not (found or given.get("kept")):
+        if chosen:
+            shell.say(f"{_count(len(chosen))}, {size(sum(sizes))}")
+    if not (chosen or options.get("kept")):
         shell.say(f"no such run in {root}")
-    if dry_run or not found:
+    if dry_run or not chosen:
         return
     if not yes:
         if not shell.terminal:
@@ -237,33 +237,35 @@ def _remove(
                 "removing runs needs confirmation, but standard error is not a terminal",
                 "add --yes",
             )
-        for run in found:
+        for run in chosen:
             shell.say(f"{run.name}  {size(measure_size(run.path))}  {shorten_path(str(run.path))}")
         click.confirm("Remove?", abort=True, err=True)
-    for run in found:
+    for run in chosen:
         remove_run(run, unfinished=unfinished)
         shell.say(f"removed {run.name}")
 
 
-def _old_runs(shell: Shell, root: Path, given: dict[str, Any]) -> list[Run]:
+def _old_runs(shell: Shell, root: Path, options: dict[str, Any]) -> list[Run]:
     """Choose runs for ``jobrun runs remove`` by age and status; print which runs it keeps."""
     now = datetime.now(UTC)
     listed = read_summaries(root)
     for fault in listed.faults:
         shell.say(f"warning: {fault}")
     chosen = [
-        one
-        for one in listed.runs
-        if one.status != "running"
-        and given["status"] in (None, one.status)
-        and one.age_s(now) >= (given["older_than"] or 0.0)
+        summary
+        for summary in listed.runs
+        if summary.status != "running"
+        and options["status"] in (None, summary.status)
+        and summary.age_s(now) >= (options["older_than"] or 0.0)
     ]
-    found = [open_run(root / one.path) for one in chosen]
-    kept = [run for run in found if run.unfinished and run.has_saved and not given["unfinished"]]
-    given["kept"] = len(kept)
-    if kept:
-        shell.say(f"{_count(len(kept))} unfinished, and kept; --unfinished removes them, too")
-    return [run for run in found if run not in kept]
+    old = [open_run(root / summary.path) for summary in chosen]
+    unfinished = [
+        run for run in old if run.unfinished and run.has_saved and not options["unfinished"]
+    ]
+    options["kept"] = len(unfinished)
+    if unfinished:
+        shell.say(f"{_count(len(unfinished))} unfinished, and kept; --unfinished removes them, too")
+    return [run for run in old if run not in unfinished]
 
 
 def _count(number: int) -> str:
@@ -285,15 +287,15 @@ def _path(shell: Shell, run: str, run_dir: str) -> None:
     shell.print(str(find_run(run, Path(run_dir)).path))
 
 
-def _as_values(one: RunSummary) -> dict[str, Any]:
-    values = asdict(one)
-    fork = {"run": one.parent, "run_id": one.parent_id, "epoch": one.parent_epoch}
-    left = {name: values.pop(name) for name in ("path", "order", "parent_id", "parent_epoch")}
+def _as_values(summary: RunSummary) -> dict[str, Any]:
+    values = asdict(summary)
+    fork = {"run": summary.parent, "run_id": summary.parent_id, "epoch": summary.parent_epoch}
+    renamed = {name: values.pop(name) for name in ("path", "order", "parent_id", "parent_epoch")}
     return {
-        "run": left["path"],
+        "run": renamed["path"],
         **values,
-        "parent": fork if one.parent else None,
-        "sweep": one.sweep or None,
+        "parent": fork if summary.parent else None,
+        "sweep": summary.sweep or None,
     }
 
 
@@ -337,11 +339,11 @@ class RunsTable:
         words = [[run.words for run in group.runs] for group in groups]
         counts = Counter(chain.from_iterable(words))
         lines: list[str] = []
-        for group, own in zip(groups, words, strict=True):
+        for group, group_words in zip(groups, words, strict=True):
             names = [
                 ("  " * (depth - 1) + "└ " if depth else "")
                 + (word if counts[word] == 1 else run.path)
-                for run, depth, word in zip(group.runs, group.depths, own, strict=True)
+                for run, depth, word in zip(group.runs, group.depths, group_words, strict=True)
             ]
             lines += ["", *self._group(group, names)] if lines else self._group(group, names)
         return lines
@@ -355,14 +357,14 @@ class RunsTable:
             columns[0] = _column("run", "run", columns[0].cells, 0)
         width = self._shell.result_width
         shown = _fitting(columns, width)
-        self.left_out |= {one.head: None for one in columns if one not in shown}
-        room = width - sum(one.width + _GAP for one in shown)
+        self.left_out |= {column.head: None for column in columns if column not in shown}
+        room = width - sum(column.width + _GAP for column in shown)
         notes = _notes(group.runs)
         distinct = set(notes)
         has_notes = room >= min(_LEAST_NOTE, max(map(len, distinct))) and any(distinct)
         lines = [*above, self._head(shown, has_notes=has_notes)]
-        status = next(at for at, one in enumerate(shown) if one.key == "status")
-        padded = [_padded(one) for one in shown]
+        status = next(at for at, column in enumerate(shown) if column.key == "status")
+        padded = [_padded(column) for column in shown]
         padded[status] = self._painted(padded[status])
         if has_notes:
             cut = {note: cut_at_word(note, room) for note in distinct}
@@ -380,18 +382,20 @@ class RunsTable:
 
     def _head(self, shown: Sequence[_Column], *, has_notes: bool) -> str:
         heads = [
-            f"{one.head:>{one.width}}" if one.is_right else f"{one.head:<{one.width}}"
-            for one in shown
+            f"{column.head:>{column.width}}"
+            if column.is_right
+            else f"{column.head:<{column.width}}"
+            for column in shown
         ]
         line = (" " * _GAP).join([*heads, *(["note"] if has_notes else [])]).rstrip()
         return self._shell.paint(line, "bold", result=True)
 
     def _columns(self, group: RunGroup, names: Sequence[str]) -> list[_Column]:
         runs = group.runs
-        found = [_column("run", group.title, names, 0)]
+        columns = [_column("run", group.title, names, 0)]
         for at, name in enumerate(group.params):
             seeds = name == "seed" and not any("seed" in run.params for run in runs)
-            found.append(
+            columns.append(
                 self._values(
                     "seed" if seeds else PARAMS + name,
                     name,
@@ -401,21 +405,21 @@ class RunsTable:
             )
         for at, name in enumerate(group.metrics):
             values = [run.metrics.get(name) for run in runs]
-            found.append(self._values(METRICS + name, name, values, _FIRST_VALUE + 1 + 2 * at))
+            columns.append(self._values(METRICS + name, name, values, _FIRST_VALUE + 1 + 2 * at))
         # Always: runs of other code or data are not to be compared without a word.
         for name in group.origins:
             cells = [getattr(run, name) or _EMPTY for run in runs]
-            found.append(_column(name, name, cells, _RANKS["status"]))
+            columns.append(_column(name, name, cells, _RANKS["status"]))
         if any(run.best_epoch is not None for run in runs):
-            found.append(
+            columns.append(
                 self._values("best_epoch", "best at", [run.best_epoch for run in runs], _MENTIONED)
             )
-        found.append(_column("status", "status", [run.status for run in runs], _RANKS["status"]))
-        found.append(self._own("epoch", list(map(_epoch, runs))))
+        columns.append(_column("status", "status", [run.status for run in runs], _RANKS["status"]))
+        columns.append(self._own("epoch", list(map(_epoch, runs))))
         if any(run.left_s is not None for run in runs):
-            found.append(self._own("left", [_coarse(run.left_s) for run in runs]))
-        found.append(self._own("age", [_coarse(run.age_s(self._now)) for run in runs]))
-        return found
+            columns.append(self._own("left", [_coarse(run.left_s) for run in runs]))
+        columns.append(self._own("age", [_coarse(run.age_s(self._now)) for run in runs]))
+        return columns
 
     def _own(self, key: str, cells: Sequence[str]) -> _Column:
         rank = _MENTIONED if key in self._mentioned else _RANKS[key]
@@ -459,11 +463,11 @@ def _fitting(columns: Sequence[_Column], width: int) -> list[_Column]:
     room = width + _GAP
     chosen = []
     # Sorting is stable: of one rank the first.
-    for one in sorted(columns, key=lambda column: column.rank):
-        if one.rank <= 1 or one.width + _GAP <= room:
-            chosen.append(one)
-            room -= one.width + _GAP
-    return [one for one in columns if one in chosen]
+    for column in sorted(columns, key=lambda each: each.rank):
+        if column.rank <= 1 or column.width + _GAP <= room:
+            chosen.append(column)
+            room -= column.width + _GAP
+    return [column for column in columns if column in chosen]
 
 
 def _padded(column: _Column) -> list[str]:

@@ -59,19 +59,19 @@ def command(shell: Shell, run: str, watch: bool, as_json: bool, run_dir: str) ->
       jobrun status
       jobrun status kmeans --watch
     """
-    found = find_run(run, Path(run_dir))
-    place = _CLEAR
+    found_run = find_run(run, Path(run_dir))
+    before = _CLEAR
     while True:
         # Its record changes when it ends.
-        found = find_run(str(found.path), Path(run_dir))
-        state = read_status(found)
+        found_run = find_run(str(found_run.path), Path(run_dir))
+        state = read_status(found_run)
         if as_json:
             shell.print_text(render_json_document("status", _as_values(state)))
         else:
             lines = _text(state, shell)
             redraws = watch and shell.on_terminal
-            shell.print(*(_in_place(lines, place) if redraws else lines))
-            place = ""
+            shell.print(*(_in_place(lines, before) if redraws else lines))
+            before = ""
         if not watch or state.owner is None or not shell.has_reader:
             return
         time.sleep(_LOOK_EVERY_S)
@@ -122,8 +122,8 @@ def _tasks(state: Status) -> list[tuple[str, str]]:
     if len(state.tasks) < 2 or (state.epoch_s or _CALM_S) < _CALM_S:
         return []
     nodes: dict[str, list[str]] = {}
-    for node, task, how in state.tasks:
-        nodes.setdefault(node, []).append(f"{TASK_MARKS[how]} {task}")
+    for node, task, task_state in state.tasks:
+        nodes.setdefault(node, []).append(f"{TASK_MARKS[task_state]} {task}")
     shown = [(node, "   ".join(words)) for node, words in nodes.items()]
     left_out = len(shown) - _MOST_NODES
     return shown[:_MOST_NODES] + ([("", f"and {left_out} more nodes")] if left_out > 0 else [])
@@ -212,8 +212,10 @@ def _as_values(state: Status) -> dict[str, Any]:
         "metrics": dict(zip(state.metrics.names, latest, strict=False)),
         "tags": list(state.tags),
         "lines": list(state.lines),
-        "lost": {name: asdict(one) for name, one in state.lost.items()},
+        "lost": {name: asdict(loss) for name, loss in state.lost.items()},
         "faults": list(state.faults),
         **usage_values(state.usage),
-        "tasks": [{"node": node, "task": task, "state": how} for node, task, how in state.tasks],
+        "tasks": [
+            {"node": node, "task": task, "state": progress} for node, task, progress in state.tasks
+        ],
     }

@@ -104,33 +104,33 @@ def command(shell: Shell, code: str | None, out: str, as_json: bool) -> None:
             shell.print_text(_page(name, entry))
 
 
-def _other_page(given: str) -> str | None:
+def _other_page(word: str) -> str | None:
     """Render what ``jobrun explain`` prints for a word that is no error code; None if unknown."""
-    if given == _COMMANDS:
+    if word == _COMMANDS:
         return render_command_help(_root())
-    if given in TOPICS:
-        return TOPICS[given]()
-    if given.strip("[]").upper() in read_catalogue():
+    if word in TOPICS:
+        return TOPICS[word]()
+    if word.strip("[]").upper() in read_catalogue():
         return None
     pages = []
-    if (page := read_pages().get(_ALIASES.get(given, given))) is not None:
+    if (page := read_pages().get(_ALIASES.get(word, word))) is not None:
         pages.append(
             render_for_terminal(
                 page.text, min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
             )
         )
-    definition = list_definitions().get(given) or installed_operators().get(given)
+    definition = list_definitions().get(word) or installed_operators().get(word)
     if definition is not None:
-        pages.append(render_function(given, definition))
-    if keys := render_key_page(given):
+        pages.append(render_function(word, definition))
+    if keys := render_key_page(word):
         pages.append(keys)
-    return "\n\n".join(pages) or _help_of(given)
+    return "\n\n".join(pages) or _help_of(word)
 
 
-def _help_of(given: str) -> str | None:
+def _help_of(word: str) -> str | None:
     """Render the help of a command, if ``jobrun explain`` is asked for one; else None."""
-    found = dict(iter_command_help(_root()))
-    return found.get(f"jobrun {given}")
+    help_by_command = dict(iter_command_help(_root()))
+    return help_by_command.get(f"jobrun {word}")
 
 
 def _root() -> click.Group:
@@ -161,16 +161,16 @@ def render_command_help(root: click.Group) -> str:
 
 
 def _help(command: click.Command, path: str, parent: click.Context) -> Iterator[tuple[str, str]]:
-    own = click.Context(
+    context = click.Context(
         command,
         info_name=path.rpartition(" ")[2],
         parent=parent,
         max_content_width=_HELP_WIDTH,
         terminal_width=_HELP_WIDTH,
     )
-    yield path, command.get_help(own).strip()
+    yield path, command.get_help(context).strip()
     for name, part in getattr(command, "commands", {}).items():
-        yield from _help(part, f"{path} {name}", own)
+        yield from _help(part, f"{path} {name}", context)
 
 
 def _contents() -> str:
@@ -186,8 +186,10 @@ def _write_manual(path: str, shell: Shell) -> None:
         _COMMANDS: render_command_help(_root()),
         **{name: text() for name, text in TOPICS.items()},
     }
-    made = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-    text = render_manual(list_key_tables(), topics, list_definitions(), read_catalogue(), made)
+    written_at = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    text = render_manual(
+        list_key_tables(), topics, list_definitions(), read_catalogue(), written_at
+    )
     if path == "-":
         shell.print_text(text.rstrip("\n"))
         return
@@ -196,12 +198,12 @@ def _write_manual(path: str, shell: Shell) -> None:
     shell.say(f"wrote {path}")
 
 
-def _one(codes: dict[str, Entry], given: str) -> dict[str, Entry]:
-    name = given.strip("[]").upper()
+def _one(codes: dict[str, Entry], code: str) -> dict[str, Entry]:
+    name = code.strip("[]").upper()
     if name not in codes:
         looks_like_code = name[:1] in ("E", "W") and name[1:].isdigit()
-        mend = did_you_mean(name, codes) if looks_like_code else suggest_topic(given)
-        raise UsageError.of("E405", f"unknown code '{given}'", mend)
+        mend = did_you_mean(name, codes) if looks_like_code else suggest_topic(code)
+        raise UsageError.of("E405", f"unknown code '{code}'", mend)
     return {name: codes[name]}
 
 

@@ -23,7 +23,7 @@ _FORMATS = {"ascii": draw.ascii, "mermaid": draw.mermaid, "dot": draw.dot, "svg"
 @value_options
 @option(
     "--format",
-    "form",
+    "output_format",
     type=OneOf(list(_FORMATS)),
     default="ascii",
     show_default=True,
@@ -36,7 +36,7 @@ def command(
     spec: str,
     values: tuple[str, ...],
     overrides: tuple[str, ...],
-    form: str,
+    output_format: str,
     types: bool,
 ) -> None:
     r"""Draw the tasks of SPEC: groups in their order, tasks by what they wait for.
@@ -52,6 +52,6 @@ def command(
     more: dict[str, list[str]] = {}
     if types:
         folder = Path(prepared.authored.folder)
-        made = infer_header_types(prepared.job, folder, prepared.compiled.types).made
-        more = blob_lines(made)
-    shell.print_text(_FORMATS[form](prepared.job, more).rstrip("\n"))
+        blob_types = infer_header_types(prepared.job, folder, prepared.compiled.types).made
+        more = blob_lines(blob_types)
+    shell.print_text(_FORMATS[output_format](prepared.job, more).rstrip("\n"))

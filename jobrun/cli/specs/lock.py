@@ -52,12 +52,12 @@ def command(
         write_lock(path, pins)
     if as_json:
         files = {
-            name: {"size_bytes": one.size_bytes, "sha256": one.sha256} for name, one in pins.items()
+            name: {"size_bytes": pin.size_bytes, "sha256": pin.sha256} for name, pin in pins.items()
         }
         shell.print_text(render_json_document("lock", {"path": str(path), "files": files}))
         return 0
-    for name, one in pins.items():
-        shell.print(f"{name}: {one}")
+    for name, pin in pins.items():
+        shell.print(f"{name}: {pin}")
     done = "as pinned by" if check else "pinned in"
     count = f"{len(pins)} data file{'' if len(pins) == 1 else 's'}"
     shell.print(f"{count} {done} {path.name}" if pins else _nothing(spec, path))

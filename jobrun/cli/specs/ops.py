@@ -47,11 +47,11 @@ def command(shell: Shell, name: str | None, left_out: bool, as_json: bool) -> No
         functions = [_values(*item) for item in chosen.items()]
         shell.print_text(render_json_document("ops", {"functions": functions}))
     elif name is None:
-        rows = [(key, one.doc) for key, one in chosen.items()]
+        rows = [(key, definition.doc) for key, definition in chosen.items()]
         shell.print(*_render_table(rows, shell.result_width))
     else:
-        for key, one in chosen.items():
-            shell.print_text(render_function(key, one))
+        for key, definition in chosen.items():
+            shell.print_text(render_function(key, definition))
 
 
 def _show_left_out(shell: Shell, *, as_json: bool) -> None:
@@ -86,42 +86,48 @@ def _one(known: Mapping[str, Definition], name: str) -> dict[str, Definition]:
     return {name: known[name]}
 
 
-def render_function(name: str, one: Definition) -> str:
+def render_function(name: str, definition: Definition) -> str:
     """Render what ``jobrun ops`` shows of a function: signature, example, peculiarities."""
-    prefix = name.removesuffix(one.name)
-    lines = [f"{prefix}{one.name}{one.signature}", f"  {one.doc}", f"  such as: {one.example}"]
-    lines.append(f"  takes {one.typed_signature}")
-    if isinstance(one, OpDef):
-        lines += [f"  {note}" for note in _notes(one)]
+    prefix = name.removesuffix(definition.name)
+    lines = [
+        f"{prefix}{definition.name}{definition.signature}",
+        f"  {definition.doc}",
+        f"  such as: {definition.example}",
+    ]
+    lines.append(f"  takes {definition.typed_signature}")
+    if isinstance(definition, OpDef):
+        lines += [f"  {note}" for note in _notes(definition)]
     return "\n".join(lines)
 
 
-def _notes(one: OpDef) -> list[str]:
-    notes = [] if one.rule is None else ["its dtype and shape are checked before the run"]
-    if one.mutates:
-        changed = ", ".join(one.parameters.parameter(place) for place in one.mutates)
+def _notes(definition: OpDef) -> list[str]:
+    notes = [] if definition.rule is None else ["its dtype and shape are checked before the run"]
+    if definition.mutates:
+        changed = ", ".join(
+            definition.parameters.parameter(position) for position in definition.mutates
+        )
         notes.append(f"changes {changed} in place")
-    if one.atomic:
+    if definition.atomic:
         notes.append("atomic: safe to call from concurrent tasks")
-    if not one.deterministic:
+    if not definition.deterministic:
         notes.append("not deterministic: equal arguments can give different bits")
     return notes
 
 
-def _values(name: str, one: Definition) -> dict[str, Any]:
+def _values(name: str, definition: Definition) -> dict[str, Any]:
     content: dict[str, Any] = {
         "name": name,
-        "signature": one.signature,
-        "doc": one.doc,
-        "example": one.example,
-        "typed_signature": one.typed_signature,
-        "has_rule": one.rule is not None,
+        "signature": definition.signature,
+        "doc": definition.doc,
+        "example": definition.example,
+        "typed_signature": definition.typed_signature,
+        "has_rule": definition.rule is not None,
     }
-    if isinstance(one, OpDef):
+    if isinstance(definition, OpDef):
         content |= {
-            "results": one.results,
-            "mutates": list(one.mutates),
-            "atomic": one.atomic,
-            "deterministic": one.deterministic,
+            "results": definition.results,
+            "mutates": list(definition.mutates),
+            "atomic": definition.atomic,
+            "deterministic": definition.deterministic,
         }
     return content

@@ -88,7 +88,7 @@ def _call_faults(job: Job, folder: Path) -> list[Fault]:
     from jobrun.runner.preflight.checks import SPEC_CODES  # noqa: PLC0415 - of few jobs
 
     return list(
-        dict.fromkeys(one for one in check_callables(job, folder) if one.code in SPEC_CODES)
+        dict.fromkeys(fault for fault in check_callables(job, folder) if fault.code in SPEC_CODES)
     )
 
 

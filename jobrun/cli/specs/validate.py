@@ -46,7 +46,7 @@ class Verdict:
 @value_options
 @option(
     "--format",
-    "form",
+    "output_format",
     type=OneOf(["text", "json", "github"]),
     default="text",
     show_default=True,
@@ -63,7 +63,7 @@ def command(
     specs: tuple[str, ...],
     values: tuple[str, ...],
     overrides: tuple[str, ...],
-    form: str,
+    output_format: str,
     as_json: bool,
     strict: bool,
     imports: bool,
@@ -79,8 +79,12 @@ def command(
     """
     shell.texts |= override_texts(overrides)
     verdicts = [_judged(spec, values, overrides, imports) for spec in specs]
-    _REPORTS[choose_form(form, as_json=as_json)](verdicts, shell)
-    bad = [one for one in verdicts if errors_only(one.faults) or (strict and one.faults)]
+    _REPORTS[choose_form(output_format, as_json=as_json)](verdicts, shell)
+    bad = [
+        verdict
+        for verdict in verdicts
+        if errors_only(verdict.faults) or (strict and verdict.faults)
+    ]
     return SpecError.exit_code if bad else 0
 
 
@@ -91,10 +95,11 @@ def _judged(spec: str, values: Sequence[str], overrides: Sequence[str], imports:
         return Verdict(spec, error.faults)
     job = prepared.job
     folder = Path(prepared.authored.folder)
-    found = preflight(job, folder, imports=imports, compiled=prepared.compiled.types)
+    missing_faults = preflight(job, folder, imports=imports, compiled=prepared.compiled.types)
     # What this machine lacks is no fault of the spec; what does not fit together is one.
     missing = tuple(
-        fault if fault.code in SPEC_CODES else replace(fault, severity="warning") for fault in found
+        fault if fault.code in SPEC_CODES else replace(fault, severity="warning")
+        for fault in missing_faults
     )
     return Verdict(spec, (*prepared.warnings, *missing), _summary(job), job.exactness.exact)
 

@@ -55,13 +55,13 @@ def read_catalogue() -> dict[str, Entry]:
     Raises:
         ValueError: Two sections have the same code.
     """
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     for path in sorted(_FOLDER.glob("*.md")):
         for code, entry in parse_area(path.read_text(encoding="utf-8"), path.stem):
-            if code in found:
-                raise ValueError(f"{code} is in {found[code].area}.md and in {path.name}")
-            found[code] = entry
-    return dict(sorted(found.items()))
+            if code in entries:
+                raise ValueError(f"{code} is in {entries[code].area}.md and in {path.name}")
+            entries[code] = entry
+    return dict(sorted(entries.items()))
 
 
 def parse_area(text: str, area: str) -> Iterator[tuple[str, Entry]]:
@@ -70,13 +70,17 @@ def parse_area(text: str, area: str) -> Iterator[tuple[str, Entry]]:
     for code, title, body in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True):
         match = _EXAMPLE.search(body)
         prose = body[: match.start()] if match else body
-        paragraphs = [" ".join(one.split()) for one in prose.strip().split("\n\n")]
-        fixes = [one.removeprefix(_FIX) for one in paragraphs if one.startswith(_FIX)]
+        paragraphs = [" ".join(paragraph.split()) for paragraph in prose.strip().split("\n\n")]
+        fixes = [
+            paragraph.removeprefix(_FIX) for paragraph in paragraphs if paragraph.startswith(_FIX)
+        ]
         yield (
             code,
             Entry(
                 title=title,
-                explanation="\n\n".join(one for one in paragraphs if not one.startswith(_FIX)),
+                explanation="\n\n".join(
+                    paragraph for paragraph in paragraphs if not paragraph.startswith(_FIX)
+                ),
                 fix="\n\n".join(fixes),
                 example=match[1] if match else "",
                 area=area,

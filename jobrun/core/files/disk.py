@@ -63,20 +63,22 @@ class disk_faults:  # noqa: N801 - it reads as a function
 
     Args:
         code: The catalogue's code.
-        what: The act and the file, such as ``write /data/x.npy``.
-        place: A directory on the disk in question, to say how much is free there.
+        action: The act and the file, such as ``write /data/x.npy``.
+        directory: A directory on the disk in question, to say how much is free there.
         needed_bytes: How much the act needs there.
 
     Raises:
         EnvironmentFaultError: The body raised an ``OSError``.
     """
 
-    __slots__ = ("_code", "_needed_bytes", "_place", "_what")
+    __slots__ = ("_action", "_code", "_directory", "_needed_bytes")
 
-    def __init__(self, code: Code, what: str, *, place: str = "", needed_bytes: int = 0) -> None:
+    def __init__(
+        self, code: Code, action: str, *, directory: str = "", needed_bytes: int = 0
+    ) -> None:
         self._code = code
-        self._what = what
-        self._place = place
+        self._action = action
+        self._directory = directory
         self._needed_bytes = needed_bytes
 
     def __enter__(self) -> None:
@@ -92,12 +94,12 @@ class disk_faults:  # noqa: N801 - it reads as a function
             raise self._convert(error) from error
 
     def _convert(self, error: OSError) -> EnvironmentFaultError:
-        message = f"cannot {self._what}: {error.strerror or error}"
+        message = f"cannot {self._action}: {error.strerror or error}"
         if error.errno in _FULL:
             # Of the nodes of a job each may write on the disk of its own machine.
             machine = f"on machine {os.uname().nodename}"
-            needs = f"needs {self._needed_bytes} bytes, {_free_bytes(self._place)} are free "
-            message += f" ({needs if self._place and self._needed_bytes else ''}{machine})"
+            needs = f"needs {self._needed_bytes} bytes, {_free_bytes(self._directory)} are free "
+            message += f" ({needs if self._directory and self._needed_bytes else ''}{machine})"
         return EnvironmentFaultError.of(
             self._code, message, mend_of(error, "see to the disk, then resume")
         )
@@ -196,19 +198,19 @@ def unshare(path: str | os.PathLike[str], descriptor: int) -> int:
     named = final.lstat()
     if (named.st_dev, named.st_ino) != (facts.st_dev, facts.st_ino):
         raise OSError(errno.ESTALE, "another file has its name now", str(path))
-    beside = final.with_name(f".{final.name}.{os.urandom(4).hex()}")
+    temporary = final.with_name(f".{final.name}.{os.urandom(4).hex()}")
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    copy = os.open(beside, flags, stat.S_IMODE(facts.st_mode))
+    copy = os.open(temporary, flags, stat.S_IMODE(facts.st_mode))
     try:
         at = 0
         while data := os.pread(descriptor, _COPIED_BYTES, at):
             write_all(copy, data)
             at += len(data)
         sync_file(copy)
-        beside.replace(final)
+        temporary.replace(final)
     except BaseException:
         os.close(copy)
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     sync_directory(final.parent)
     os.close(descriptor)
@@ -261,26 +263,26 @@ def sync_directory(path: str | Path) -> None:
         os.close(descriptor)
 
 
-def make_directory(path: str | Path, mode: int = 0o777, *, own: int = 1) -> None:
+def make_directory(path: str | Path, mode: int = 0o777, *, own_names: int = 1) -> None:
     """Create a directory and missing parents, and make their names durable on disk (``fsync``).
 
     Args:
         path: The directory.
         mode: Of those that are made.
-        own: See ``sync_names``.
+        own_names: See ``sync_names``.
 
     Raises:
         OSError: The system refuses.
     """
     wanted = Path(path).absolute()
-    missing = [one for one in (wanted, *wanted.parents) if not one.exists()]
+    missing = [directory for directory in (wanted, *wanted.parents) if not directory.exists()]
     wanted.mkdir(mode=mode, parents=True, exist_ok=True)
-    for one in missing:
-        sync_directory(one.parent)
-    sync_names(missing[-1].parent if missing else wanted, own=own - len(missing))
+    for directory in missing:
+        sync_directory(directory.parent)
+    sync_names(missing[-1].parent if missing else wanted, own_names=own_names - len(missing))
 
 
-def sync_names(path: str | Path, *, own: int = 1) -> None:
+def sync_names(path: str | Path, *, own_names: int = 1) -> None:
     """Make the names of a directory and of its parents durable on disk with ``fsync``.
 
     Who made them may have been killed before it came to that. Then nothing else is beside them;
@@ -288,27 +290,27 @@ def sync_names(path: str | Path, *, own: int = 1) -> None:
 
     Args:
         path: The directory.
-        own: So many names, from the last one of the path, are synced whatever is beside them.
+        own_names: So many names, from the last one of the path, are synced whatever is beside them.
 
     Raises:
         OSError: The system refuses.
     """
     wanted = Path(path).absolute()
     user, device = os.geteuid(), wanted.stat().st_dev
-    for count, one in enumerate((wanted, *wanted.parents[:-1]), start=1):
-        facts = one.stat()
+    for count, directory in enumerate((wanted, *wanted.parents[:-1]), start=1):
+        facts = directory.stat()
         is_ours = facts.st_uid == user and facts.st_dev == device
-        if not is_ours or (count > own and not _is_alone(one)):
+        if not is_ours or (count > own_names and not _is_alone(directory)):
             return
         # What may not be read holds no name that we have given.
         with contextlib.suppress(PermissionError):
-            sync_directory(one.parent)
+            sync_directory(directory.parent)
 
 
 def _is_alone(path: Path) -> bool:
     try:
         with os.scandir(path.parent) as entries:
-            return all(one.name == path.name for one in entries)
+            return all(entry.name == path.name for entry in entries)
     except PermissionError:
         return False
 
@@ -375,18 +377,18 @@ def replace_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> None
 def _replacement(final: Path, mode: int) -> Iterator[int]:
     """Yield the descriptor of a temporary file on disk; afterwards rename the file to ``final``."""
     # As ``_UNFINISHED`` says.
-    beside = final.with_name(f".{final.name[:_NAME_LENGTH]}.{os.urandom(8).hex()}")
-    descriptor = create_file(beside, mode)
+    temporary = final.with_name(f".{final.name[:_NAME_LENGTH]}.{os.urandom(8).hex()}")
+    descriptor = create_file(temporary, mode)
     try:
         try:
             yield descriptor
             sync_file(descriptor)
         finally:
             os.close(descriptor)
-        beside.replace(final)
+        temporary.replace(final)
     except BaseException:
         with contextlib.suppress(OSError):
-            beside.unlink()
+            temporary.unlink()
         raise
     sync_directory(final.parent)
 
@@ -417,9 +419,9 @@ def list_directory(path: str | Path) -> list[Path]:
         return []
 
 
-def _free_bytes(place: str) -> int:
+def _free_bytes(directory: str) -> int:
     try:
-        facts = os.statvfs(place)
+        facts = os.statvfs(directory)
     except OSError:
         return 0
     return facts.f_bavail * facts.f_frsize

@@ -121,11 +121,11 @@ def _require_shallow(content: Any, most_depth: int) -> None:
         if not level:
             return
         inner: list[Any] = []
-        for one in level:
-            if isinstance(one, dict):
-                inner += one.values()
-            elif isinstance(one, list):
-                inner += one
+        for part in level:
+            if isinstance(part, dict):
+                inner += part.values()
+            elif isinstance(part, list):
+                inner += part
         level = inner
     raise _too_deep(most_depth)
 
@@ -169,7 +169,7 @@ def _check_of(hint: Any) -> _Check:
     if origin in (Union, types.UnionType):
         if frozenset(inner) >= _VALUE:
             return _value_check(is_optional=type(None) in inner)
-        return _union_check([_check_of(one) for one in inner])
+        return _union_check([_check_of(inner_hint) for inner_hint in inner])
     if origin is Literal:
         return _literal_check(inner)
     if origin is tuple:
@@ -236,9 +236,9 @@ def _value_check(*, is_optional: bool) -> _Check:
 def _union_check(checks: list[_Check]) -> _Check:
     def check(value: Any) -> Any:
         reasons = []
-        for one in checks:
+        for alternative in checks:
             try:
-                return one(value)
+                return alternative(value)
             except ValueError as error:
                 reasons.append(str(error))
         raise ValueError(", and ".join(dict.fromkeys(reasons)))
@@ -257,7 +257,9 @@ def _literal_check(known: tuple[Any, ...]) -> _Check:
 
 def _tuple_check(inner: tuple[Any, ...]) -> _Check:
     is_open = len(inner) == 2 and inner[1] is Ellipsis
-    checks = [_check_of(one) for one in inner[:1] if is_open] or [_check_of(one) for one in inner]
+    checks = [_check_of(inner_hint) for inner_hint in inner[:1] if is_open] or [
+        _check_of(inner_hint) for inner_hint in inner
+    ]
 
     def check(value: Any) -> Any:
         if not isinstance(value, list):
@@ -266,7 +268,7 @@ def _tuple_check(inner: tuple[Any, ...]) -> _Check:
             return tuple(map(checks[0], value))
         if len(value) != len(checks):
             raise ValueError(f"is not a list of {len(checks)}")
-        return tuple(one(item) for one, item in zip(checks, value, strict=True))
+        return tuple(item_check(item) for item_check, item in zip(checks, value, strict=True))
 
     return check
 
@@ -423,9 +425,9 @@ def find_last_line(path: str | os.PathLike[str], mark: bytes) -> bytes:
             at -= step
             # A mark may lie across two steps.
             data = os.pread(file.fileno(), step, at) + behind
-            if (found := data.rfind(mark)) >= 0:
-                before = max(0, at + found - _NEAR_BYTES)
-                start = os.pread(file.fileno(), at + found - before, before).rfind(b"\n")
+            if (position := data.rfind(mark)) >= 0:
+                before = max(0, at + position - _NEAR_BYTES)
+                start = os.pread(file.fileno(), at + position - before, before).rfind(b"\n")
                 file.seek(before + start + 1)
                 return file.readline(_LINE_BYTES).rstrip(b"\n")
             behind = data[: len(mark) - 1]

@@ -111,7 +111,7 @@ def open_output_files() -> tuple[OutputFile, ...]:
     if limited or is_scarce or not hasattr(os, "memfd_create"):
         return ()
     try:
-        places = [(one.st_dev, one.st_ino) for one in (os.fstat(1), os.fstat(2))]
+        places = [(fact.st_dev, fact.st_ino) for fact in (os.fstat(1), os.fstat(2))]
         groups = ((1, 2),) if places[0] == places[1] else ((1,), (2,))
         return tuple(OutputFile(group) for group in groups)
     except OSError:

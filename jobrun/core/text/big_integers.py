@@ -55,9 +55,9 @@ def integers_in_hex(value: object) -> object:
 
 def _first_digits(value: int) -> tuple[str, int]:
     """Return the leading decimal digits of a long integer, and its number of digits."""
-    found = _decimal(value)
-    text = "".join(map(str, found.as_tuple().digits))
-    first, count = text[:_SHOWN_DIGITS], found.adjusted() + 1
+    decimal = _decimal(value)
+    text = "".join(map(str, decimal.as_tuple().digits))
+    first, count = text[:_SHOWN_DIGITS], decimal.adjusted() + 1
     if text[:_SURE_DIGITS].strip("9") and text[1:_SURE_DIGITS].strip("0"):
         return first, count
     # So near to a power of ten that only all digits tell on which side of it.
@@ -113,5 +113,5 @@ def _decimal(value: int, digits: int = _PRECISION) -> Decimal:
         context.Emin = MIN_EMIN
         shift = max(0, abs(value).bit_length() - 4 * digits)
         head = abs(value) >> shift
-        made = Decimal(head) * Decimal(2) ** shift
-        return made.copy_negate() if value < 0 else made
+        shifted = Decimal(head) * Decimal(2) ** shift
+        return shifted.copy_negate() if value < 0 else shifted

@@ -59,8 +59,8 @@ def _of_option(text: str) -> Excerpt | None:
     if "\n" in text or not text.strip():
         return None
     start = text.find("=") + 1
-    place = Origin("", 1, start + 1, max(1, len(text) - start))
-    return _window("", text, place)
+    position = Origin("", 1, start + 1, max(1, len(text) - start))
+    return _window("", text, position)
 
 
 def _line(text: str, number: int) -> str | None:
@@ -69,8 +69,8 @@ def _line(text: str, number: int) -> str | None:
     return lines[number - 1].rstrip("\r") if number <= len(lines) else None
 
 
-def _window(number: str, line: str, place: Origin) -> Excerpt:
-    at = min(max(place.column - 1, 0), len(line))
+def _window(number: str, line: str, position: Origin) -> Excerpt:
+    at = min(max(position.column - 1, 0), len(line))
     start = 0
     if len(line) > _WIDEST:
         start = max(0, min(at - _BEFORE_CARET, len(line) - _WIDEST))
@@ -78,7 +78,7 @@ def _window(number: str, line: str, place: Origin) -> Excerpt:
     shown = visible(line[start:end])
     shown = ("…" + shown[1:]) if start > 0 else shown
     shown = (shown[:-1] + "…") if end < len(line) else shown
-    marked = shown[at - start : at - start + max(1, place.length)]
+    marked = shown[at - start : at - start + max(1, position.length)]
     return Excerpt(number, shown, _width(shown[: at - start]), max(1, _width(marked)))
 
 

@@ -22,6 +22,6 @@ class _LazyPattern:
 
     def __getattr__(self, name: str) -> Any:
         # The module ``re`` keeps what it has compiled for the next method.
-        found = getattr(re.compile(*self._given), name)
-        setattr(self, name, found)
-        return found
+        method = getattr(re.compile(*self._given), name)
+        setattr(self, name, method)
+        return method

@@ -50,7 +50,7 @@ def style(text: str, codes: str) -> str:
 
 def keep_colours(text: str) -> str:
     """Mark the colours of a text, such as a line of a task's log, for a terminal, up to its end."""
-    coloured, count = _COLOUR.subn(lambda found: control(found[1]), text)
+    coloured, count = _COLOUR.subn(lambda match: control(match[1]), text)
     return coloured + control("0m") if count else text
 
 

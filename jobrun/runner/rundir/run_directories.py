@@ -140,7 +140,7 @@ def make_job_directory(run_dir: Path, job: str) -> None:
     """
     parent = run_dir.absolute() / job
     with disk_faults("E354", f"make a run directory in {parent}"):
-        make_directory(parent, _DIRECTORY_MODE, own=2)
+        make_directory(parent, _DIRECTORY_MODE, own_names=2)
 
 
 def create_directory(run_dir: Path, job: str) -> Path:

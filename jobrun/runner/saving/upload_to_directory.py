@@ -156,7 +156,7 @@ class DirectoryUpload:
         """Sync the upload directory once to disk, in case an earlier upload was killed."""
         if not self._is_settled and self._root.is_dir():
             with disk_faults("E318", f"sync {self._root}"):
-                sync_names(self._root, own=3)
+                sync_names(self._root, own_names=3)
         self._is_settled = True
 
     def target(self, manifest: Manifest) -> str:

@@ -95,7 +95,7 @@ def pack_directory(folder: Path, last: Bytes | None = None, *, most_bytes: int =
     listing = _list_directory(folder)
     if last is not None and listing is not None and listing == _listing_of(last):
         return last
-    with disk_faults("E354", f"store the 'state_dir' {folder}", place=str(folder.parent)):
+    with disk_faults("E354", f"store the 'state_dir' {folder}", directory=str(folder.parent)):
         entries = list(_entries(folder))
         if not entries:
             return np.empty(0, np.uint8)
@@ -139,7 +139,7 @@ def unpack_directory(content: Bytes, folder: Path) -> None:
         EnvironmentFaultError: E354, there is no room for it.
     """
     fresh = folder.with_name(f"{folder.name}.new")
-    with disk_faults("E354", f"restore the 'state_dir' {folder}", place=str(folder.parent)):
+    with disk_faults("E354", f"restore the 'state_dir' {folder}", directory=str(folder.parent)):
         for old in (fresh, folder):
             remove_directory(old)
         fresh.mkdir(parents=True)

@@ -225,11 +225,11 @@ def make_copy(plan: CopyPlan, top: Path, source: Path = Path("/")) -> FolderCopy
     with disk_faults("E354", f"copy the files of the job to {top}"):
         for path in (*plan.ancestors, *plan.copied):
             _below(top, path).mkdir(parents=True)
-        made: dict[tuple[int, int], Path] = {}
+        copies: dict[tuple[int, int], Path] = {}
         for path in plan.files:
             # A file that is gone, such as a temporary one, is none of the job's.
             with suppress(FileNotFoundError):
-                _copy_file(_below(source, path), _below(top, path), made)
+                _copy_file(_below(source, path), _below(top, path), copies)
         for path in plan.large:
             _share_or_link(path, _below(source, path), _below(top, path))
         for path in plan.linked:
@@ -249,17 +249,17 @@ def _below(top: Path, path: Path) -> Path:
     return top / path.relative_to("/")
 
 
-def _copy_file(source: Path, target: Path, made: dict[tuple[int, int], Path]) -> None:
+def _copy_file(source: Path, target: Path, copies: dict[tuple[int, int], Path]) -> None:
     facts = source.stat()
     key = facts.st_dev, facts.st_ino
-    if facts.st_nlink > 1 and key in made:
+    if facts.st_nlink > 1 and key in copies:
         # Two names of one file are so in the copy, too.
-        os.link(made[key], target)
+        os.link(copies[key], target)
         return
     if not _share_blocks(source, target):
         shutil.copyfile(source, target)
     shutil.copystat(source, target)
-    made[key] = target
+    copies[key] = target
 
 
 def _share_or_link(path: Path, source: Path, target: Path) -> None:

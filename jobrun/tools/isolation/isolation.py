@@ -174,20 +174,22 @@ class Isolator:
         if cache := os.environ.get("XDG_CACHE_HOME"):
             caches.append(Path(cache))
         return [
-            part for place in (*_SYSTEM, *caches) for part in _parts_without(place, self._folders)
+            part
+            for directory in (*_SYSTEM, *caches)
+            for part in _parts_without(directory, self._folders)
         ]
 
 
-def _parts_without(place: Path, folders: Sequence[Path]) -> list[Path]:
+def _parts_without(directory: Path, folders: Sequence[Path]) -> list[Path]:
     """Return the parts of a directory that an isolated process may write: not the user's folders.
 
     All of it, if none of the folders is in it.
     """
-    if place in folders:
+    if directory in folders:
         return []
-    if not any(folder.is_relative_to(place) for folder in folders):
-        return [place]
-    return [part for entry in place.iterdir() for part in _parts_without(entry, folders)]
+    if not any(folder.is_relative_to(directory) for folder in folders):
+        return [directory]
+    return [part for entry in directory.iterdir() for part in _parts_without(entry, folders)]
 
 
 def enter_isolation(request: Mapping[str, Any]) -> None:
@@ -224,5 +226,7 @@ class _FactsKeeper:
         if event not in _FACTS or not isinstance(arguments[0], str | bytes):
             return
         path = os.path.realpath(os.fsdecode(arguments[0]))
-        if not any(path == place or path.startswith(f"{place}/") for place in self._writable):
+        if not any(
+            path == directory or path.startswith(f"{directory}/") for directory in self._writable
+        ):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)

@@ -14,7 +14,7 @@ from jobrun.values import compare
 from jobrun.values.blob_kinds import Value
 
 
-def describe_file_difference(expected: Path, found: Path, *, by_bytes: bool = False) -> str:
+def describe_file_difference(expected: Path, actual: Path, *, by_bytes: bool = False) -> str:
     """Compare a file of a proof with what it should be; describe how they differ, '' if not at all.
 
     Arrays in npy, npz, CSV, HDF5 and Parquet are compared by dtype, shape and bits, whatever else
@@ -22,45 +22,50 @@ def describe_file_difference(expected: Path, found: Path, *, by_bytes: bool = Fa
 
     Args:
         expected: The file as it should be.
-        found: The file as it is.
+        actual: The file as it is.
         by_bytes: Files of the same arrays differ, too, if any other byte of them does.
     """
-    if by_bytes and filecmp.cmp(expected, found, shallow=False):
+    if by_bytes and filecmp.cmp(expected, actual, shallow=False):
         return ""
     try:
-        ours, theirs = members(str(expected)), members(str(found))
+        ours, theirs = members(str(expected)), members(str(actual))
         if missing := sorted({*ours} - {*theirs}):
             return f"it has no '{missing[0]}'"
         if more := sorted({*theirs} - {*ours}):
             return f"it has '{more[0]}', and should not"
         for member in ours or ("",):
-            words = _member_difference(str(expected), str(found), member)
+            words = _member_difference(str(expected), str(actual), member)
             if words:
                 return words
     except JobrunError:
         # Of no format that is known, or with what is no array.
-        return _bytes_difference(expected.read_bytes(), found.read_bytes())
-    return _bytes_difference(expected.read_bytes(), found.read_bytes()) if by_bytes else ""
+        return _bytes_difference(expected.read_bytes(), actual.read_bytes())
+    return _bytes_difference(expected.read_bytes(), actual.read_bytes()) if by_bytes else ""
 
 
-def _member_difference(expected: str, found: str, member: str) -> str:
+def _member_difference(expected: str, actual: str, member: str) -> str:
     # How a file has its axes in order is no part of the value.
-    values = (np.asarray(read_member(path, member), order="C") for path in (expected, found))
+    values = (np.asarray(read_member(path, member), order="C") for path in (expected, actual))
     differs = compare.find_difference(*values)
     if differs is None:
         return ""
     element, words = first_element(differs)
-    place = member + (f"[{', '.join(map(str, element))}]" if element else "")
-    return f"{place}: {words}" if place else words
+    where = member + (f"[{', '.join(map(str, element))}]" if element else "")
+    return f"{where}: {words}" if where else words
 
 
-def _bytes_difference(expected: bytes, found: bytes) -> str:
-    if expected == found:
+def _bytes_difference(expected: bytes, actual: bytes) -> str:
+    if expected == actual:
         return ""
-    pairs = enumerate(zip(expected, found, strict=False))
-    at = next((at for at, (one, other) in pairs if one != other), min(len(expected), len(found)))
+    pairs = enumerate(zip(expected, actual, strict=False))
+    at = next(
+        (at for at, (byte, actual_byte) in pairs if byte != actual_byte),
+        min(len(expected), len(actual)),
+    )
     sizes = (
-        "" if len(expected) == len(found) else (f"; it has {len(found)} bytes, not {len(expected)}")
+        ""
+        if len(expected) == len(actual)
+        else (f"; it has {len(actual)} bytes, not {len(expected)}")
     )
     return f"its bytes differ from byte {at} on{sizes}"
 
@@ -78,7 +83,7 @@ def first_element(differs: compare.Difference) -> tuple[tuple[int, ...], str]:
         for array in (first, second)
     ]
     at = int(np.flatnonzero((bits[0] != bits[1]).any(axis=1))[0])
-    element = tuple(int(place) for place in np.unravel_index(at, first.shape))
+    element = tuple(int(index) for index in np.unravel_index(at, first.shape))
     return element, f"it is {second[element]}, not {first[element]}"
 
 

@@ -202,10 +202,10 @@ def _wait_for_child(child: int, limit_s: float | None) -> bool:
         # Not reaped where that can be: a PID that is free may be reused by another process.
         if has_ended(child, lambda: _reap(child)):
             return False
-        left = deadline - time.monotonic()
-        if left <= 0:
+        remaining_s = deadline - time.monotonic()
+        if remaining_s <= 0:
             return True
-        wait_for_signal({signal.SIGCHLD}, left)
+        wait_for_signal({signal.SIGCHLD}, remaining_s)
 
 
 _reaped: dict[int, int] = {}
@@ -253,9 +253,9 @@ def _run(program: str, isolation: dict[str, Any] | None) -> int:
 def _connect(output: str) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    for given, number in ((null, 0), (file, 1), (file, 2)):
-        os.dup2(given, number)
-        os.close(given) if given == null else None
+    for descriptor, number in ((null, 0), (file, 1), (file, 2)):
+        os.dup2(descriptor, number)
+        os.close(descriptor) if descriptor == null else None
     os.close(file)
 
 

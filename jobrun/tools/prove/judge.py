@@ -38,7 +38,7 @@ class Difference:
     """The first difference between a judged run and the reference.
 
     Attributes:
-        what: In words: what differs, and how.
+        words: What differs, and how.
         epoch: The first kept epoch that differs; -1 when none does, or one is missing.
         node: Of the blob that differs; empty when it is no blob.
         blob: Its name; of a container or an object, with the path inside it.
@@ -46,7 +46,7 @@ class Difference:
         is_in_files: It is in files that the copies have written.
     """
 
-    what: str
+    words: str
     epoch: int = -1
     node: str = ""
     blob: str = ""
@@ -149,12 +149,12 @@ def find_difference(
         ignored: Names of files that do not count.
         exclusions: What else does not count.
     """
-    expected, kept = _store(reference.run), _store(ended.run)
-    if expected.epochs() != kept.epochs():
-        return Difference(f"it keeps epochs {_list(kept)}, not {_list(expected)}")
+    expected, actual = _store(reference.run), _store(ended.run)
+    if expected.epochs() != actual.epochs():
+        return Difference(f"it keeps epochs {_list(actual)}, not {_list(expected)}")
     for epoch in expected.epochs():
-        differs = _in_epoch(Path(expected.path(epoch)), Path(kept.path(epoch)), epoch, exclusions)
-        differs = differs or _in_progress(expected, kept, epoch)
+        differs = _in_epoch(Path(expected.path(epoch)), Path(actual.path(epoch)), epoch, exclusions)
+        differs = differs or _in_progress(expected, actual, epoch)
         if differs is not None:
             return differs
     return _in_files(reference, ended, ignored, exclusions)
@@ -242,21 +242,21 @@ def _in_epoch(
     reference: Path, actual: Path, epoch: int, exclusions: Exclusions
 ) -> Difference | None:
     try:
-        expected, given = _blobs(reference), _blobs(actual)
+        expected_blobs, actual_blobs = _blobs(reference), _blobs(actual)
     except CheckpointError as error:
         return Difference(str(error), epoch)
-    for node, blob in sorted(expected.keys() ^ given.keys()):
+    for node, blob in sorted(expected_blobs.keys() ^ actual_blobs.keys()):
         if not exclusions.exclude(*_blob_names(node, blob)):
             return Difference(
                 f"'{blob}' of node '{node}' is in one of them only", epoch, node, blob
             )
-    for (node, blob), value in expected.items():
+    for (node, blob), value in expected_blobs.items():
         names = _blob_names(node, blob)
-        if (node, blob) not in given or exclusions.exclude(*names):
+        if (node, blob) not in actual_blobs or exclusions.exclude(*names):
             continue
         differs = compare.find_difference(
             _counted(node, blob, value, exclusions),
-            _counted(node, blob, given[node, blob], exclusions),
+            _counted(node, blob, actual_blobs[node, blob], exclusions),
         )
         if differs is not None:
             element, words = first_element(differs)
@@ -330,13 +330,13 @@ def _blobs(epoch: Path) -> dict[tuple[str, str], Value]:
     }
 
 
-def _in_progress(expected: DirectoryStore, found: DirectoryStore, epoch: int) -> Difference | None:
+def _in_progress(expected: DirectoryStore, actual: DirectoryStore, epoch: int) -> Difference | None:
     first = _without_times(expected.manifest(epoch).runner)
-    second = _without_times(found.manifest(epoch).runner)
+    second = _without_times(actual.manifest(epoch).runner)
     for name in sorted(first.keys() | second.keys()):
         if first.get(name) != second.get(name):
-            what = f"{name}: it is {second.get(name)}, not {first.get(name)}"
-            return Difference(what, epoch)
+            words = f"{name}: it is {second.get(name)}, not {first.get(name)}"
+            return Difference(words, epoch)
     return None
 
 
@@ -355,12 +355,12 @@ def _artifacts(run: Run) -> dict[str, Path]:
 
 def last_writer(job: Job, node: str, blob: str) -> str:
     """Find the last step of an epoch that writes a blob which a proof judged as different."""
-    found = ""
+    last_path = ""
     for task in job.epoch.tasks:
         for path, access in _accesses(task.steps) if task.node == node else ():
             if blob in (*access.binds, *access.changes, *access.atomic):
-                found = path
-    return found
+                last_path = path
+    return last_path
 
 
 def _accesses(steps: tuple[Step, ...]) -> Iterator[tuple[str, Access]]:

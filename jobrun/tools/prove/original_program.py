@@ -94,8 +94,8 @@ def run_original(
     variables = {VARIABLE: DEFAULT, **environment, **thread_variables(original.threads)}
     variables |= isolation.variables(variables)
     # 'python' is the one that has what the job needs.
-    own = os.path.dirname(sys.executable)  # noqa: PTH120 - of a link, where it is
-    variables["PATH"] = os.pathsep.join((own, variables.get("PATH", os.defpath)))
+    program_folder = os.path.dirname(sys.executable)  # noqa: PTH120 - of a link, where it is
+    variables["PATH"] = os.pathsep.join((program_folder, variables.get("PATH", os.defpath)))
     with output.open("wb") as stream:
         ended = subprocess.run(  # noqa: S602 - a line of shell that the user gave
             original.command,

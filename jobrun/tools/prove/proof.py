@@ -58,7 +58,7 @@ class ProofRequest:
         kills: How many copies are killed.
         seed: Of the choice of places and instants.
         jobs: How many copies run at the same time.
-        place: Where the runs of the proof live while it lasts.
+        scratch_parent: Where the runs of the proof live while it lasts.
         folders: Those in which the job reads and writes files, absolute, the spec's first: each
             copy of the run has copies of them.
         directory: The working directory, absolute.
@@ -72,7 +72,7 @@ class ProofRequest:
 
     command: tuple[str, ...]
     job: Job
-    place: Path
+    scratch_parent: Path
     folders: tuple[Path, ...]
     directory: Path
     kills: int = 20
@@ -157,9 +157,9 @@ def prove(request: ProofRequest, listen: Callable[[Outcome], None]) -> Proof:
             one of them has not written an artifact.
         UsageError: E404, an exclusion excludes nothing.
     """
-    is_new = not request.place.exists()
-    request.place.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=request.place)).resolve()
+    is_new = not request.scratch_parent.exists()
+    request.scratch_parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=request.scratch_parent)).resolve()
     keep = request.keep
     try:
         proof = _prove(request, folder, listen)
@@ -169,7 +169,7 @@ def prove(request: ProofRequest, listen: Callable[[Outcome], None]) -> Proof:
             shutil.rmtree(folder, ignore_errors=True)
             if is_new:
                 with suppress(OSError):
-                    request.place.rmdir()
+                    request.scratch_parent.rmdir()
     return proof
 
 
@@ -323,10 +323,10 @@ def _trial(
     listen: Callable[[Outcome], None],
     trial: Trial,
 ) -> Outcome:
-    place = folder / f"trial-{trial.number}"
-    outcome = run_trial(copies, trial, reference, request.command, place, compare)
+    trial_folder = folder / f"trial-{trial.number}"
+    outcome = run_trial(copies, trial, reference, request.command, trial_folder, compare)
     if outcome.good and not request.keep:
-        shutil.rmtree(place)
+        shutil.rmtree(trial_folder)
     listen(outcome)
     return outcome
 

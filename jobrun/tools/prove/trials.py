@@ -50,7 +50,7 @@ class AtPoint:
     occurrence: int
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """Return the failpoint, as the text for a table of where trials kill the run."""
         return self.point
 
@@ -65,7 +65,7 @@ class AtTime:
     after_s: float
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """Return ``at a random instant``, as the text for a table of where trials kill."""
         return "at a random instant"
 
@@ -293,14 +293,14 @@ def run_trial(
     """
     attempt = 0
     while True:
-        place = folder / f"try-{attempt}"
-        place.mkdir(parents=True)
-        outcome = _once(forge, trial, reference, command, place, compare, loss)
+        attempt_folder = folder / f"try-{attempt}"
+        attempt_folder.mkdir(parents=True)
+        outcome = _once(forge, trial, reference, command, attempt_folder, compare, loss)
         attempt += 1
         too_late = isinstance(trial.kills[0], AtTime) and not outcome.landed[0]
         if not (outcome.good and too_late) or attempt == _TRIES:
             return outcome
-        shutil.rmtree(place)
+        shutil.rmtree(attempt_folder)
         # Out of the half of what is left each time.
         course = reference.course
         left_s = (course.seconds - course.first_s) / 2**attempt
@@ -337,8 +337,8 @@ def _once(
     ended = _start(forge, command, folder, {})
     if ended.exit_code != reference.exit_code:
         return replace(outcome, failure=_ended_badly(ended, folder))
-    found = _newest(folder)
-    return replace(outcome, loaded=_loaded(found), difference=compare(reference.run, found))
+    newest = _newest(folder)
+    return replace(outcome, loaded=_loaded(newest), difference=compare(reference.run, newest))
 
 
 def _killed(forge: Starter, kill: Kill, command: Sequence[str], folder: Path) -> ProcessEnd:
@@ -365,8 +365,8 @@ def _padded(landed: list[bool], trial: Trial) -> tuple[bool, ...]:
 
 
 def _only_run(folder: Path) -> Run:
-    (found,) = runs(folder)
-    return found
+    (run,) = runs(folder)
+    return run
 
 
 def _newest(folder: Path) -> Run:
@@ -375,8 +375,8 @@ def _newest(folder: Path) -> Run:
 
 
 def _has_finished(folder: Path) -> bool:
-    found = runs(folder)
-    return bool(found) and found[-1].record.status == "finished"
+    ended_runs = runs(folder)
+    return bool(ended_runs) and ended_runs[-1].record.status == "finished"
 
 
 def _loaded(run: Run) -> int:
@@ -405,7 +405,7 @@ def _last_words(folder: Path) -> str:
     errors = [at for at, line in enumerate(lines) if line.startswith("error[")]
     if not errors:
         return "; ".join(lines[-_LAST_LINES:]) or "no output"
-    headline, *rest = lines[errors[-1] :]
+    headline, *following = lines[errors[-1] :]
     # Under the source line the carets, and after them the mend.
-    mends = (match[1] for line in rest if (match := _MEND.fullmatch(line)))
+    mends = (match[1] for line in following if (match := _MEND.fullmatch(line)))
     return "; ".join((headline, *islice(mends, 1)))

@@ -161,7 +161,7 @@ class DrawnBlob:
 
 
 def draw_each_blob(
-    found: Inspection,
+    inspection: Inspection,
     files: tuple[FileFacts, ...] = (),
     most: tuple[int, int] = (160, 160),
     most_drawn: int = MOST_DRAWN,
@@ -169,12 +169,12 @@ def draw_each_blob(
     """Draw pictures and a histogram of each blob of a checkpoint, node by node.
 
     Args:
-        found: The checkpoint.
+        inspection: The checkpoint.
         files: Only these; empty for all.
         most: How many rows and columns a picture may have.
         most_drawn: How many blobs get a drawing.
     """
-    blobs = [(file.header.node, blob) for file in files or found.files for blob in file.blobs]
+    blobs = [(file.header.node, blob) for file in files or inspection.files for blob in file.blobs]
     return tuple(
         _drawn(node, blob, most) if number < most_drawn else DrawnBlob(node, blob)
         for number, (node, blob) in enumerate(blobs)
@@ -183,7 +183,9 @@ def draw_each_blob(
 
 def _drawn(node: str, blob: BlobFacts, most: tuple[int, int]) -> DrawnBlob:
     both = (picture(blob.value, most), tiles(blob.value))
-    return DrawnBlob(node, blob, histogram(blob.value), tuple(one for one in both if one))
+    return DrawnBlob(
+        node, blob, histogram(blob.value), tuple(drawing for drawing in both if drawing)
+    )
 
 
 @dataclass(frozen=True, slots=True)

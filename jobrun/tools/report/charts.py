@@ -61,7 +61,7 @@ class Chart:
 
     name: str
     curves: tuple[Curve, ...]
-    own: bool = True
+    is_metric: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +77,20 @@ def build_charts(reports: Sequence[RunReport]) -> Charts:
 
     A metric that is text has none; of a bool the curve is of 0 and 1.
     """
-    names = list(dict.fromkeys(name for one in reports for name in one.status.metrics.names))
-    found = [(name, [metric_points(one.status.metrics, name) for one in reports]) for name in names]
-    found = [(name, curves) for name, curves in found if any(map(len, curves))]
-    left_out = tuple(name for name, _ in found[MOST_CHARTS:])
-    found = found[:MOST_CHARTS]
+    names = list(dict.fromkeys(name for report in reports for name in report.status.metrics.names))
+    curves_by_metric = [
+        (name, [metric_points(report.status.metrics, name) for report in reports]) for name in names
+    ]
+    curves_by_metric = [
+        (name, curves) for name, curves in curves_by_metric if any(map(len, curves))
+    ]
+    left_out = tuple(name for name, _ in curves_by_metric[MOST_CHARTS:])
+    curves_by_metric = curves_by_metric[:MOST_CHARTS]
     times = [(name, curves) for name, curves in _times(reports) if any(map(len, curves))]
-    drawn = sum(len(curves) for _, curves in (*found, *times))
+    drawn = sum(len(curves) for _, curves in (*curves_by_metric, *times))
     most = max(_LEAST_POINTS, MOST_POINTS // max(1, drawn))
-    charts = [Chart(name, _curves(curves, most)) for name, curves in found]
-    charts += [Chart(name, _curves(curves, most), own=False) for name, curves in times]
+    charts = [Chart(name, _curves(curves, most)) for name, curves in curves_by_metric]
+    charts += [Chart(name, _curves(curves, most), is_metric=False) for name, curves in times]
     return Charts(tuple(charts), left_out)
 
 
@@ -100,38 +104,38 @@ def metric_points(metrics: Metrics, name: str) -> list[Point]:
     if name not in metrics.names:
         return []
     at = metrics.names.index(name)
-    found = ((epoch, values[at]) for epoch, values in metrics.rows)
+    pairs = ((epoch, values[at]) for epoch, values in metrics.rows)
     return [
         (epoch, float(value))
-        for epoch, value in found
+        for epoch, value in pairs
         if isinstance(value, float) or (isinstance(value, int) and value.bit_length() < 1024)
     ]
 
 
 def _times(reports: Sequence[RunReport]) -> Iterator[tuple[str, list[list[Point]]]]:
     # Of an epoch that was run again, the last time counts.
-    epochs = [{one.epoch: one.seconds for one in report.history.epochs} for report in reports]
-    saves = [{one.epoch: one.seconds for one in report.history.saves} for report in reports]
-    for name, found in ((EPOCH_SECONDS, epochs), (SAVE_SECONDS, saves)):
-        yield name, [sorted(one.items()) for one in found]
+    epochs = [{event.epoch: event.seconds for event in report.history.epochs} for report in reports]
+    saves = [{event.epoch: event.seconds for event in report.history.saves} for report in reports]
+    for name, reported in ((EPOCH_SECONDS, epochs), (SAVE_SECONDS, saves)):
+        yield name, [sorted(seconds_by_epoch.items()) for seconds_by_epoch in reported]
     for name in _memory_columns(reports):
         process = name.removesuffix(_MEMORY)
-        points = [metric_points(one.resources, name) for one in reports]
+        curves = [metric_points(report.resources, name) for report in reports]
         yield (
             f"memory of {process[:-1]}, MiB" if process else "memory, MiB",
-            [[(epoch, value / (1 << 20)) for epoch, value in one] for one in points],
+            [[(epoch, value / (1 << 20)) for epoch, value in curve] for curve in curves],
         )
 
 
 def _memory_columns(reports: Sequence[RunReport]) -> list[str]:
-    names = dict.fromkeys(name for one in reports for name in one.resources.names)
+    names = dict.fromkeys(name for report in reports for name in report.resources.names)
     return [name for name in names if name.endswith(_MEMORY)][:_MOST_PROCESSES]
 
 
-def _curves(found: Sequence[Sequence[Point]], most: int) -> tuple[Curve, ...]:
+def _curves(points_by_run: Sequence[Sequence[Point]], most: int) -> tuple[Curve, ...]:
     return tuple(
         Curve(run, tuple(thin_points(points, most)), len(points))
-        for run, points in enumerate(found)
+        for run, points in enumerate(points_by_run)
         if points
     )
 
@@ -153,12 +157,12 @@ def thin_points(points: Sequence[Point], most: int) -> list[Point]:
         return list(points)
     inner = points[1:-1]
     stretches = (most - 2) // 3
-    kept = [points[0]]
+    selected = [points[0]]
     for stretch in range(stretches):
         start = stretch * len(inner) // stretches
         end = (stretch + 1) * len(inner) // stretches
-        kept += _extremes(inner[start:end])
-    return [*kept, points[-1]]
+        selected += _extremes(inner[start:end])
+    return [*selected, points[-1]]
 
 
 def _extremes(stretch: Sequence[Point]) -> list[Point]:
@@ -211,7 +215,7 @@ def _key_button(run: int, name: str) -> Html:
 
 
 def _figure(at: int, chart: Chart, names: Sequence[str]) -> Html:
-    said = _summary(chart, names)
+    summary = _summary(chart, names)
     tools = tag(
         "span",
         tag(
@@ -232,14 +236,16 @@ def _figure(at: int, chart: Chart, names: Sequence[str]) -> Html:
         ),
         class_="tools",
     )
-    caption = tag("figcaption", tag("h3", chart.name), tag("span", said, class_="summary"), tools)
+    caption = tag(
+        "figcaption", tag("h3", chart.name), tag("span", summary, class_="summary"), tools
+    )
     plot = tag(
         "div",
         class_="plot",
         tabindex="0",
         role="application",
         aria_roledescription="chart",
-        aria_label=f"{chart.name}: {said}",
+        aria_label=f"{chart.name}: {summary}",
         aria_describedby="chart-help",
     )
     readout = tag("output", class_="readout unseen", aria_live="polite")
@@ -264,14 +270,14 @@ class _Part:
     """The horizontal extent of one invocation on the timeline."""
 
     invocation: Invocation
-    left: float
+    left_edge: float
     width: float
 
     def x(self, at: float) -> float:
         """Convert a time to an x coordinate, in one process's part of the timeline chart."""
         length = self.invocation.ended - self.invocation.started
         share = (at - self.invocation.started) / length if length > 0 else 0.0
-        return self.left + self.width * min(1.0, max(0.0, share))
+        return self.left_edge + self.width * min(1.0, max(0.0, share))
 
 
 def timeline(history: History, width: int, words: str) -> Html:
@@ -283,7 +289,7 @@ def timeline(history: History, width: int, words: str) -> Html:
         words: What it shows, for those who do not see it.
     """
     parts = _parts(history.invocations[-_MOST_INVOCATIONS:], width)
-    top = max(1, max((one.epoch for one in history.epochs), default=0))
+    top = max(1, max((epoch.epoch for epoch in history.epochs), default=0))
     inside = [*_axes(width, top)]
     for part in parts:
         inside += _part(part, history, top)
@@ -308,12 +314,14 @@ def legend() -> Html:
         ("again", "M0-5L5 4h-10z", "went on from an epoch"),
         ("pause", "M-2-6v12M2-6v12", "nothing ran"),
     ]
-    ends = [(look, path, word) for word, (path, look) in _ENDS.items() if word != "interrupted"]
+    outcomes = [(look, path, word) for word, (path, look) in _ENDS.items() if word != "interrupted"]
     items = (
         tag(
-            "li", tag("svg", _mark(path, look, 8, 8), width=16, height=16, aria_hidden="true"), said
+            "li",
+            tag("svg", _mark(path, look, 8, 8), width=16, height=16, aria_hidden="true"),
+            meaning,
         )
-        for look, path, said in (*marks, *ends)
+        for look, path, meaning in (*marks, *outcomes)
     )
     words = tag("li", "g1, g2 …: a later generation, begun by going back to an epoch")
     return tag("ul", *items, words, class_="marks")
@@ -321,16 +329,16 @@ def legend() -> Html:
 
 def _parts(invocations: Sequence[Invocation], width: int) -> list[_Part]:
     room = width - _LEFT - _RIGHT - _GAP * max(0, len(invocations) - 1)
-    lengths = [max(0.0, one.ended - one.started) for one in invocations]
+    lengths = [max(0.0, invocation.ended - invocation.started) for invocation in invocations]
     # Each has its least width; what remains is shared out by time.
     least = max(0.5, min(_LEAST_WIDTH, room / max(1, len(lengths))))
     spare, total = max(0.0, room - least * len(lengths)), sum(lengths) or 1.0
     parts = []
-    left = float(_LEFT)
-    for one, length in zip(invocations, lengths, strict=True):
+    x = float(_LEFT)
+    for invocation, length in zip(invocations, lengths, strict=True):
         wide = least + spare * length / total
-        parts.append(_Part(one, left, wide))
-        left += wide + _GAP
+        parts.append(_Part(invocation, x, wide))
+        x += wide + _GAP
     return parts
 
 
@@ -343,16 +351,18 @@ def _axes(width: int, top: int) -> Iterator[Html]:
 
 
 def _part(part: _Part, history: History, top: int) -> Iterator[Html]:
-    one = part.invocation
-    base, right = _HEIGHT - _BOTTOM, part.left + part.width
-    inside = [each for each in history.epochs if one.started <= each.at <= one.ended]
-    points = [(part.left, _y(max(0, one.before), top))]
-    points += [(part.x(each.at), _y(each.epoch, top)) for each in inside]
+    invocation = part.invocation
+    base, right = _HEIGHT - _BOTTOM, part.left_edge + part.width
+    epochs = [
+        epoch for epoch in history.epochs if invocation.started <= epoch.at <= invocation.ended
+    ]
+    points = [(part.left_edge, _y(max(0, invocation.before), top))]
+    points += [(part.x(epoch.at), _y(epoch.epoch, top)) for epoch in epochs]
     steps = thin_points(points, max(8, int(part.width)))
     line = "L".join(f"{x:.1f} {y:.1f}" for x, y in [*steps, (right, steps[-1][1])])
     yield tag(
         "rect",
-        x=f"{part.left:.1f}",
+        x=f"{part.left_edge:.1f}",
         y=_TOP - 6,
         width=f"{part.width:.1f}",
         height=base - _TOP + 6,
@@ -360,23 +370,32 @@ def _part(part: _Part, history: History, top: int) -> Iterator[Html]:
     )
     yield tag("path", d=f"M{line}", class_="line")
     saves = {
-        round(part.x(save.at)) for save in history.saves if one.started <= save.at <= one.ended
+        round(part.x(save.at))
+        for save in history.saves
+        if invocation.started <= save.at <= invocation.ended
     }
     ticks = "".join(f"M{x} {base + 3}v7" for x in sorted(saves))
     if ticks:
         yield tag("path", d=ticks, class_="save")
-    if one.before >= 0:
-        words = f"went on from epoch {one.before}, generation {one.generation}"
-        yield _mark("M0-5L5 4h-10z", "again", part.left, points[0][1], words)
-    path, look = _ENDS.get(one.outcome, _ENDS[KILLED])
-    yield _mark(path, look, right, steps[-1][1], f"{one.outcome} {one.reason}".strip())
+    if invocation.before >= 0:
+        words = f"went on from epoch {invocation.before}, generation {invocation.generation}"
+        yield _mark("M0-5L5 4h-10z", "again", part.left_edge, points[0][1], words)
+    path, look = _ENDS.get(invocation.outcome, _ENDS[KILLED])
+    yield _mark(
+        path, look, right, steps[-1][1], f"{invocation.outcome} {invocation.reason}".strip()
+    )
     if part.width > 60:
-        yield _label(span(one.ended - one.started), part.left + part.width / 2, base + 26, "middle")
+        yield _label(
+            span(invocation.ended - invocation.started),
+            part.left_edge + part.width / 2,
+            base + 26,
+            "middle",
+        )
 
 
 def _gap(before: _Part, after: _Part) -> Iterator[Html]:
     """Draw on the report's timeline a gap between two processes, or a return to an older epoch."""
-    middle = (before.left + before.width + after.left) / 2
+    middle = (before.left_edge + before.width + after.left_edge) / 2
     away = max(0.0, after.invocation.started - before.invocation.ended)
     words = f"nothing ran for {span(away)}"
     path = tag(
@@ -388,13 +407,13 @@ def _gap(before: _Part, after: _Part) -> Iterator[Html]:
     )
     yield path
     if after.invocation.generation != before.invocation.generation:
-        yield _label(f"g{after.invocation.generation}", after.left, _TOP - 12, "start")
+        yield _label(f"g{after.invocation.generation}", after.left_edge, _TOP - 12, "start")
 
 
 def _mark(path: str, look: str, x: float, y: float, words: str = "") -> Html:
     title = joined([tag("title", words)]) if words else Html("")
-    place = f"translate({x:.1f} {y:.1f})"
-    return tag("g", title, tag("path", d=path), class_=f"mark {look}", transform=place)
+    translation = f"translate({x:.1f} {y:.1f})"
+    return tag("g", title, tag("path", d=path), class_=f"mark {look}", transform=translation)
 
 
 def _label(words: str, x: float, y: float, anchor: str) -> Html:

@@ -31,7 +31,7 @@ def text(words: str) -> Html:
 
 def plain(words: str) -> str:
     """Replace the invisible characters of a text for HTML by their Unicode numbers."""
-    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", words)
+    return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", words)
 
 
 def tag(name: str, /, *inside: str, **attributes: Attribute) -> Html:
@@ -64,17 +64,17 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]], **attributes: Attr
 
 def facts(pairs: Iterable[tuple[str, str]]) -> Html:
     """Render pairs of names and descriptions as an HTML description list (``<dl>``)."""
-    items = (tag("div", tag("dt", name), tag("dd", said)) for name, said in pairs)
+    items = (tag("div", tag("dt", name), tag("dd", description)) for name, description in pairs)
     return tag("dl", *items)
 
 
 def data(identity: str, content: Mapping[str, Any]) -> Html:
     """Embed JSON for the page's script, escaped so that no text can end the HTML element."""
     # Escapes of JSON in place of the characters that mean something to HTML.
-    form = json.dumps(content, separators=(",", ":"), allow_nan=False)
+    content_json = json.dumps(content, separators=(",", ":"), allow_nan=False)
     for sign in "<>&":
-        form = form.replace(sign, f"\\u{ord(sign):04x}")
-    return tag("script", Html(form), type="application/json", id=identity)
+        content_json = content_json.replace(sign, f"\\u{ord(sign):04x}")
+    return tag("script", Html(content_json), type="application/json", id=identity)
 
 
 def _attribute(name: str, value: Attribute) -> str:

@@ -33,15 +33,15 @@ def format_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def render_page(reports: Sequence[RunReport], made: str) -> str:
+def render_page(reports: Sequence[RunReport], written_at: str) -> str:
     """Render the page of a report: one run, or the comparison of several.
 
     Args:
         reports: At least one, at most ``MOST_RUNS``.
-        made: When, in words.
+        written_at: When, in words.
     """
     charts = build_charts(reports)
-    names = [one.run.name for one in reports]
+    names = [report.run.name for report in reports]
     curves = [("metrics", "Metrics and times", chart_section(charts, names))]
     if len(reports) == 1:
         title, top = names[0], heading(reports[0])
@@ -49,20 +49,26 @@ def render_page(reports: Sequence[RunReport], made: str) -> str:
     else:
         title, top = f"{len(reports)} runs compared", summary(reports)
         parts = [*curves, *difference_sections(reports)]
-        parts.append(("runs", "The runs", joined(_run(n, one) for n, one in enumerate(reports))))
-    held = data("data", _chart_data(charts, names))
-    return document_page(title, top, parts, made, held, "charts.js")
+        parts.append(
+            ("runs", "The runs", joined(_run(n, report) for n, report in enumerate(reports)))
+        )
+    data_script = data("data", _chart_data(charts, names))
+    return document_page(title, top, parts, written_at, data_script, "charts.js")
 
 
-def render_checkpoint_page(found: Inspection, blobs: tuple[DrawnBlob, ...], made: str) -> str:
+def render_checkpoint_page(
+    inspection: Inspection, blobs: tuple[DrawnBlob, ...], written_at: str
+) -> str:
     """Render the whole HTML page of a report about one checkpoint, around its cards of blobs."""
-    place = Path(found.path)
-    run = place.parent.parent
-    in_run = place.parent.name == "checkpoints"
-    name = f"{run.parent.name}/{run.name} ({found.run_id})" if in_run else found.run_id
-    top = tag("p", f"epoch {found.epoch} of run {name}, every byte verified")
+    folder = Path(inspection.path)
+    run = folder.parent.parent
+    in_run = folder.parent.name == "checkpoints"
+    name = f"{run.parent.name}/{run.name} ({inspection.run_id})" if in_run else inspection.run_id
+    top = tag("p", f"epoch {inspection.epoch} of run {name}, every byte verified")
     parts = [("blobs", "Blobs", blob_cards(blobs))]
-    return document_page(f"Checkpoint of epoch {found.epoch}", top, parts, made, Html(""), "")
+    return document_page(
+        f"Checkpoint of epoch {inspection.epoch}", top, parts, written_at, Html(""), ""
+    )
 
 
 def _chart_data(charts: Charts, names: list[str]) -> dict[str, object]:
@@ -80,7 +86,7 @@ def _run(number: int, report: RunReport) -> Html:
 
 
 def document_page(
-    title: str, top: Html, parts: Sequence[Section], made: str, held: Html, script: str
+    title: str, top: Html, parts: Sequence[Section], written_at: str, data_script: Html, script: str
 ) -> str:
     """Assemble a page of the report, a self-contained HTML document, from title and sections.
 
@@ -88,8 +94,8 @@ def document_page(
         title: Of the page, also at its top.
         top: The content below the title.
         parts: The sections; each gets a link at the top.
-        made: When, in words.
-        held: Values for the script.
+        written_at: When, in words.
+        data_script: Values for the script.
         script: The name of its asset; empty for a page without one.
     """
     links = (tag("li", tag("a", name, href=f"#{identity}")) for identity, name, _ in parts)
@@ -97,9 +103,9 @@ def document_page(
         "body",
         tag("a", "To the content", href="#main", class_="skip"),
         tag("header", tag("h1", title), top, tag("nav", tag("ul", *links), aria_label="parts")),
-        tag("main", *(_part(*one) for one in parts), id="main"),
-        tag("footer", f"Made by jobrun {__version__} at {made}."),
-        held,
+        tag("main", *(_part(*part) for part in parts), id="main"),
+        tag("footer", f"Made by jobrun {__version__} at {written_at}."),
+        data_script,
         tag("script", Html(_asset(script))) if script else Html(""),
     )
     return f'{START}<html lang="en">{_head(title, script)}{body}</html>\n'.encode(
@@ -146,12 +152,12 @@ def _asset(name: str) -> str:
 def summary(reports: Sequence[RunReport]) -> Html:
     """Render the table at the top of the report's HTML page: a row for each run compared."""
     rows = []
-    for at, one in enumerate(reports):
-        status = one.status
-        took = sum(part.ended - part.started for part in one.history.invocations)
-        name = tag("a", one.run.name, href=f"#run-{at}")
+    for at, report in enumerate(reports):
+        status = report.status
+        took = sum(part.ended - part.started for part in report.history.invocations)
+        name = tag("a", report.run.name, href=f"#run-{at}")
         epoch = str(status.epoch) if status.epoch >= 0 else "-"
-        reason = one.run.record.reason if status.owner is None else ""
-        reason += " (outdated)" if one.outdated else ""
+        reason = report.run.record.reason if status.owner is None else ""
+        reason += " (outdated)" if report.outdated else ""
         rows.append((line_sample(at), name, status.status, epoch, span(took), reason))
     return table(("line", "run", "status", "epoch", "took", "why it ended"), rows)

@@ -106,11 +106,11 @@ class RunReport:
     @property
     def metrics_last(self) -> dict[str, Any]:
         """Return the last value of each metric of the reported run."""
-        found: dict[str, Any] = {}
+        last_values: dict[str, Any] = {}
         for _, values in self.status.metrics.rows:
             pairs = zip(self.status.metrics.names, values, strict=True)
-            found |= {name: value for name, value in pairs if value is not None}
-        return found
+            last_values |= {name: value for name, value in pairs if value is not None}
+        return last_values
 
 
 def read_report(run: Run, run_dir: Path, runs: int = 1) -> RunReport:
@@ -197,7 +197,7 @@ def _stored(run: Run, runs: int) -> Stored:
         pinned = tuple(sorted(read_pins(run.path) & set(epochs)))
         if not epochs:
             return Stored()
-        place = Path(store.path(epochs[-1]))
+        folder = Path(store.path(epochs[-1]))
         # Also of files that would have to be fetched first.
         size_bytes = sum(file.size_bytes for file in store.manifest(epochs[-1]).files)
         if size_bytes > _MOST_STATE_BYTES // runs:
@@ -209,7 +209,7 @@ def _stored(run: Run, runs: int) -> Stored:
     except OSError as error:
         return Stored(fault=f"the newest epoch went away while it was looked at: {error.strerror}")
     try:
-        newest = inspect(str(place), root)
+        newest = inspect(str(folder), root)
     except (JobrunError, OSError) as error:
         return Stored(epochs, pinned, fault=_words(error))
     blobs = draw_each_blob(newest, most_drawn=MOST_DRAWN // runs)

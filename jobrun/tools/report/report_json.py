@@ -19,7 +19,7 @@ def report_values(reports: Sequence[RunReport]) -> dict[str, Any]:
     """Convert reported runs and their curves to JSON values; runs are counted from 0."""
     charts = build_charts(reports)
     return {
-        "runs": [_run(one) for one in reports],
+        "runs": [_run(report) for report in reports],
         "charts": chart_values(charts),
         "metrics_left_out": list(charts.left_out),
     }
@@ -44,7 +44,7 @@ def _run(report: RunReport) -> dict[str, Any]:
         "total_epochs": status.total_epochs,
         "tags": list(status.tags),
         "metrics_last": report.metrics_last,
-        "expectations": [asdict(one) for one in report.expectations],
+        "expectations": [asdict(expectation) for expectation in report.expectations],
         "params": {name: _plain(value) for name, value in params},
         "environment": environment(report),
         "history": asdict(report.history),
@@ -54,9 +54,9 @@ def _run(report: RunReport) -> dict[str, Any]:
         "checkpoint_pinned": list(stored.pinned),
         "checkpoint_fault": stored.fault,
         "checkpoint_epoch": -1 if newest is None else newest.epoch,
-        "blobs": [_blob(one) for one in stored.blobs],
-        "parents": [asdict(one) for one in report.ancestors],
-        "forks": [asdict(one) for one in report.children],
+        "blobs": [_blob(blob) for blob in stored.blobs],
+        "parents": [asdict(link) for link in report.ancestors],
+        "forks": [asdict(link) for link in report.children],
         "spec": report.spec,
         "next": list(report.following),
         "faults": list(report.faults),
@@ -64,10 +64,10 @@ def _run(report: RunReport) -> dict[str, Any]:
     }
 
 
-def _blob(one: DrawnBlob) -> dict[str, Any]:
-    facts = one.facts
+def _blob(drawn: DrawnBlob) -> dict[str, Any]:
+    facts = drawn.facts
     return {
-        "node": one.node,
+        "node": drawn.node,
         "name": facts.name,
         "kind": facts.kind,
         "dtype": dtype_name(facts.dtype),
@@ -77,7 +77,7 @@ def _blob(one: DrawnBlob) -> dict[str, Any]:
         "mean": facts.mean,
         "max": facts.maximum,
         "nan": facts.nans,
-        "histogram": None if one.histogram is None else asdict(one.histogram),
+        "histogram": None if drawn.histogram is None else asdict(drawn.histogram),
     }
 
 
@@ -93,7 +93,7 @@ def chart_values(charts: Charts) -> list[dict[str, Any]]:
     return [
         {
             "name": chart.name,
-            "own": chart.own,
+            "own": chart.is_metric,
             "curves": [
                 {
                     "run": curve.run,

@@ -122,8 +122,8 @@ def read_history(run: Path, *, live: bool) -> History:
     """
     seen = _Seen()
     with contextlib.suppress(OSError):
-        for one in read_events(read_lines(run / EVENTS_NAME), _WANTED):
-            seen.see(one)
+        for record in read_events(read_lines(run / EVENTS_NAME), _WANTED):
+            seen.see(record)
     return seen.history(live=live)
 
 
@@ -138,34 +138,34 @@ class _Seen:
     total_epochs: int | None = None
     latest: datetime | None = None
 
-    def see(self, one: RecordedEvent[Event]) -> None:
+    def see(self, record: RecordedEvent[Event]) -> None:
         """Update the history of a run, which a report reconstructs, with a recorded event."""
-        match one.event:
+        match record.event:
             case RunStarted() as event:
                 self._end()
-                at = one.at.timestamp()
+                at = record.at.timestamp()
                 self.total_epochs = event.total_epochs
                 self.invocations.append(
-                    Invocation(at, at, event.epoch, event.epoch, one.generation)
+                    Invocation(at, at, event.epoch, event.epoch, record.generation)
                 )
             case CheckpointFailed() | CheckpointSkipped() | GroupRetried() | Noted() as event:
                 # The first words of the next process come before its start: they end none.
-                self._notice(event, one.at.timestamp())
+                self._notice(event, record.at.timestamp())
             case _:
-                self._happened(one)
-                self.latest = one.at
+                self._happened(record)
+                self.latest = record.at
 
-    def _happened(self, one: RecordedEvent[Event]) -> None:
-        match one.event:
+    def _happened(self, record: RecordedEvent[Event]) -> None:
+        match record.event:
             # By far the most; their times are not looked at one by one.
             case TaskEnded() as event:
                 self._task(event)
             case EpochEnded() as event:
-                at = one.at.timestamp()
-                self.epochs.append(Epoch(event.epoch, at, event.seconds, one.generation))
+                at = record.at.timestamp()
+                self.epochs.append(Epoch(event.epoch, at, event.seconds, record.generation))
                 self._last(epoch=event.epoch)
             case CheckpointCommitted() as event:
-                at = one.at.timestamp()
+                at = record.at.timestamp()
                 self.saves.append(Saved(event.epoch, at, event.size_bytes, event.seconds))
             case GroupEnded() as event:
                 self.groups[event.group] = self.groups.get(event.group, 0.0) + event.seconds
@@ -179,7 +179,7 @@ class _Seen:
         self._end()
         if live and self.invocations and self.invocations[-1].outcome == KILLED:
             self._last(outcome=RUNNING)
-        tasks = sorted(self.tasks.values(), key=lambda one: -one.seconds)
+        tasks = sorted(self.tasks.values(), key=lambda task: -task.seconds)
         return History(
             tuple(self.invocations),
             tuple(self.epochs),
@@ -245,8 +245,8 @@ def ancestors(run: Run) -> tuple[Link, ...]:
 def children(run: Run) -> tuple[Link, ...]:
     """Find the children of a run, the forks made from it, oldest first."""
     others = runs(run.path.parent.parent, run.record.job)
-    mine = [one for one in others if one.record.parent.get("run_id") == run.record.run_id]
-    return tuple(_link(one.name, one.record.parent) for one in mine[:_MOST_FORKS])
+    forks = [other for other in others if other.record.parent.get("run_id") == run.record.run_id]
+    return tuple(_link(child.name, child.record.parent) for child in forks[:_MOST_FORKS])
 
 
 def _upwards(run: Run) -> Iterator[Link]:
@@ -265,12 +265,12 @@ def _upwards(run: Run) -> Iterator[Link]:
 
 def _parent(run: Run) -> Run | None:
     """Find a run's parent in the fork lineage, if the parent's directory has not moved."""
-    place = Path(run.path, str(run.record.parent.get("checkpoints", ""))).parent
+    path = Path(run.path, str(run.record.parent.get("checkpoints", ""))).parent
     try:
-        found = open_run(place.resolve())
+        parent = open_run(path.resolve())
     except CheckpointError:
         return None
-    return found if found.record.run_id == run.record.parent.get("run_id") else None
+    return parent if parent.record.run_id == run.record.parent.get("run_id") else None
 
 
 def _link(run: str, parent: Mapping[str, Any]) -> Link:

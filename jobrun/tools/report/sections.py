@@ -54,7 +54,15 @@ def heading(report: RunReport) -> Html:
     pairs = [
         ("epochs", _epochs(report)),
         ("started", record.created[:19].replace("T", " ") + " UTC"),
-        ("took", span(sum(one.ended - one.started for one in report.history.invocations))),
+        (
+            "took",
+            span(
+                sum(
+                    invocation.ended - invocation.started
+                    for invocation in report.history.invocations
+                )
+            ),
+        ),
         ("run", record.run_id),
         ("seed", str(report.job.seed) if report.job else ""),
         ("exit code", "" if record.exit_code is None else str(record.exit_code)),
@@ -64,7 +72,7 @@ def heading(report: RunReport) -> Html:
     parts = [tag("p", state, " ", tag("span", why, class_="why"))]
     if report.job and report.job.description:
         parts.append(tag("p", report.job.description))
-    parts.append(facts((name, said) for name, said in pairs if said))
+    parts.append(facts((name, value) for name, value in pairs if value))
     parts += [tag("p", fault, class_="bad why") for fault in report.faults]
     if report.outdated:
         parts.append(tag("p", "Outdated, changed since it finished:", class_="bad"))
@@ -115,12 +123,12 @@ def sections(report: RunReport) -> Iterator[Section]:
 def environment(report: RunReport) -> dict[str, str]:
     """Collect the names and values that a report's section on a run's environment shows."""
     record = report.run.record
-    found = {name: _value(value) for name, value in record.environment.items()}
-    found |= {"host": record.host, "file system": record.file_system}
-    found |= {f"${name}": digest for name, digest in record.variables.items()}
-    found |= dict(iter_code_rows(record))
-    found |= {f"package {name}": version for name, version in record.packages.items()}
-    return {name: value for name, value in found.items() if value}
+    values = {name: _value(value) for name, value in record.environment.items()}
+    values |= {"host": record.host, "file system": record.file_system}
+    values |= {f"${name}": digest for name, digest in record.variables.items()}
+    values |= dict(iter_code_rows(record))
+    values |= {f"package {name}": version for name, version in record.packages.items()}
+    return {name: value for name, value in values.items() if value}
 
 
 def highlight_spec(spec: str) -> Html:
@@ -151,8 +159,11 @@ def _expectations(report: RunReport) -> Html:
         None: ("not looked at", "note"),
     }
     rows = [
-        (tag("code", one.words), tag("span", words[one.held][0], class_=words[one.held][1]))
-        for one in report.expectations
+        (
+            tag("code", expectation.words),
+            tag("span", words[expectation.held][0], class_=words[expectation.held][1]),
+        )
+        for expectation in report.expectations
     ]
     return table(("expected", "result"), rows)
 
@@ -164,26 +175,35 @@ def _timeline(report: RunReport) -> Html:
     counts = (len(history.invocations), len(history.epochs), len(history.saves))
     words = "{} processes, {} epochs, {} saves".format(*counts)
     drawings = [tag("div", timeline(history, width, words), class_=look) for width, look in _WIDTHS]
-    rows = [_invocation(number_, one) for number_, one in enumerate(history.invocations, start=1)]
+    rows = [
+        _invocation(number_, invocation)
+        for number_, invocation in enumerate(history.invocations, start=1)
+    ]
     head = ("process", "from", "epochs", "took", "how it ended")
     parts = [*drawings, legend(), table(head, rows[-_MOST_ROWS:])]
     if history.notices:
-        items = (tag("li", one.words, class_="why") for one in history.notices[-_MOST_NOTICES:])
+        items = (
+            tag("li", notice.words, class_="why") for notice in history.notices[-_MOST_NOTICES:]
+        )
         parts.append(tag("h3", "To be noted"))
         parts.append(tag("ul", *items))
     return joined(parts)
 
 
-def _invocation(number_: int, one: Invocation) -> tuple[str, ...]:
-    begun = "new" if one.before < 0 else f"epoch {one.before}"
-    if one.generation:
-        begun += f", generation {one.generation}"
-    ran = f"{max(0, one.before) + 1} to {one.epoch}" if one.epoch > max(0, one.before) else "none"
-    look = _LOOKS.get(one.outcome, "bad")
+def _invocation(number_: int, invocation: Invocation) -> tuple[str, ...]:
+    begun = "new" if invocation.before < 0 else f"epoch {invocation.before}"
+    if invocation.generation:
+        begun += f", generation {invocation.generation}"
+    ran = (
+        f"{max(0, invocation.before) + 1} to {invocation.epoch}"
+        if invocation.epoch > max(0, invocation.before)
+        else "none"
+    )
+    look = _LOOKS.get(invocation.outcome, "bad")
     # Some reasons begin with what the word before them has just said.
-    reason = one.reason.removeprefix(f"{one.outcome} ")
-    outcome = joined((tag("strong", one.outcome, class_=look), text(f" {reason}")))
-    return (str(number_), begun, ran, span(one.ended - one.started), outcome)
+    reason = invocation.reason.removeprefix(f"{invocation.outcome} ")
+    outcome = joined((tag("strong", invocation.outcome, class_=look), text(f" {reason}")))
+    return (str(number_), begun, ran, span(invocation.ended - invocation.started), outcome)
 
 
 def _times(report: RunReport) -> Html:
@@ -192,23 +212,23 @@ def _times(report: RunReport) -> Html:
     rows = [(label, seconds, f"{seconds / whole:.0%}") for label, seconds in used.times.rows()]
     parts = [tag("p", used.advice, class_="why")] if used.advice else []
     groups = [(name, seconds, "") for name, seconds in report.history.groups]
-    several = len({one.node for one in report.history.tasks}) > 1
+    several = len({task.node for task in report.history.tasks}) > 1
     tasks = [
-        (f"{one.node}/{one.task}" if several else one.task, one.seconds, _runs(one))
-        for one in report.history.tasks
+        (f"{task.node}/{task.task}" if several else task.task, task.seconds, _runs(task))
+        for task in report.history.tasks
     ]
     starts = f", {used.starts} starts together" if used.starts > 1 else ""
-    found = [
+    tables = [
         ("row", f"Wall time{starts}", rows),
         ("group", "Groups", groups),
         ("task", "Tasks", tasks),
     ]
     for title, key, name in (("Steps", "steps", "path"), ("Operators", "operators", "label")):
         rows = _profile_rows(report.profile.get(key), name)
-        found.append((key, f"{title}, each by itself", rows))
-    for what, title, rows in found:
+        tables.append((key, f"{title}, each by itself", rows))
+    for subject, title, rows in tables:
         if rows:
-            parts += [tag("h3", title), _bars(what, rows)]
+            parts += [tag("h3", title), _bars(subject, rows)]
     if not report.profile:
         hint = "Where in a task the time goes is measured by jobrun run --profile."
         parts.append(tag("p", hint, class_="note"))
@@ -220,37 +240,45 @@ def _resources(report: RunReport) -> Html:
     head = ("process", "memory", "at most", "processor", "read", "written", "GPU", "at most")
     rows = [
         (
-            one.node or "run",
-            *map(size, (one.resident_bytes, one.peak_bytes)),
-            span(one.cpu_s),
-            *map(size, (one.read_bytes, one.written_bytes, one.gpu_bytes, one.gpu_peak_bytes)),
+            process.node or "run",
+            *map(size, (process.resident_bytes, process.peak_bytes)),
+            span(process.cpu_s),
+            *map(
+                size,
+                (
+                    process.read_bytes,
+                    process.written_bytes,
+                    process.gpu_bytes,
+                    process.gpu_peak_bytes,
+                ),
+            ),
         )
-        for one in report.status.usage.processes[:_MOST_ROWS]
+        for process in report.status.usage.processes[:_MOST_ROWS]
     ]
     return table(head, rows)
 
 
-def _runs(one: TaskTime) -> str:
-    runs = "1 run" if one.runs == 1 else f"{one.runs} runs, longest {_brief(one.longest_s)}"
-    return runs + (f", {one.failed} failed" if one.failed else "")
+def _runs(task: TaskTime) -> str:
+    runs = "1 run" if task.runs == 1 else f"{task.runs} runs, longest {_brief(task.longest_s)}"
+    return runs + (f", {task.failed} failed" if task.failed else "")
 
 
 def _profile_rows(rows: Any, name: str) -> list[_Row]:
     """Convert a profile's rows to rows of the report's section: name, seconds, calls."""
     if not isinstance(rows, list):
         return []
-    found = []
+    section_rows = []
     for row in rows:
         try:
             calls = "1 call" if row["calls"] == 1 else f"{row['calls']} calls"
             words = f"{row['label']}, {calls}" if name == "path" and row["label"] else calls
-            found.append((str(row[name]) or "around steps", float(row["seconds"]), words))
+            section_rows.append((str(row[name]) or "around steps", float(row["seconds"]), words))
         except (KeyError, TypeError, ValueError):
             continue
-    return found
+    return section_rows
 
 
-def _bars(what: str, rows: list[_Row], most_rows: int = _MOST_BARS) -> Html:
+def _bars(subject: str, rows: list[_Row], most_rows: int = _MOST_BARS) -> Html:
     """Render a report section's longest times as HTML: name, time and a bar in each row."""
     rows = sorted(rows, key=lambda row: -row[1])
     most = max((seconds for _, seconds, _ in rows), default=0.0) or 1.0
@@ -264,7 +292,7 @@ def _bars(what: str, rows: list[_Row], most_rows: int = _MOST_BARS) -> Html:
         )
         for name, seconds, words in rows[:most_rows]
     )
-    drawn = tag("ol", *items, class_="bars", aria_label=f"time by {what}")
+    drawn = tag("ol", *items, class_="bars", aria_label=f"time by {subject}")
     more = len(rows) - most_rows
     return joined((drawn, tag("p", f"and {more} more", class_="note"))) if more > 0 else drawn
 
@@ -294,10 +322,10 @@ def _lineage(report: RunReport) -> Html:
     if report.ancestors:
         parts += [
             tag("h3", "It began with"),
-            tag("ol", *(tag("li", words(one)) for one in report.ancestors)),
+            tag("ol", *(tag("li", words(ancestor)) for ancestor in report.ancestors)),
         ]
     if report.children:
-        items = (tag("li", f"{one.run}, from epoch {one.epoch}") for one in report.children)
+        items = (tag("li", f"{child.run}, from epoch {child.epoch}") for child in report.children)
         parts += [tag("h3", "Forked from it"), tag("ul", *items)]
     return joined(parts)
 
@@ -318,10 +346,10 @@ def _line(line: str) -> Iterator[Html]:
         yield text(key[1])
         yield tag("span", key[2], class_="yk")
         at = key.start(3)
-    for found in _PIECE.finditer(line, at):
-        yield text(line[at : found.start()])
-        yield tag("span", found[0], class_=f"y{found.lastgroup}")
-        at = found.end()
+    for match in _PIECE.finditer(line, at):
+        yield text(line[at : match.start()])
+        yield tag("span", match[0], class_=f"y{match.lastgroup}")
+        at = match.end()
     yield text(line[at:])
 
 
@@ -344,15 +372,15 @@ def stored_section(stored: Stored, history: History) -> Html:
 
 def blob_cards(blobs: tuple[DrawnBlob, ...]) -> Html:
     """Render a card for each blob in the checkpoints section, with its picture or histogram."""
-    several = len({one.node for one in blobs}) > 1
-    cards = (_card(one, several=several) for one in blobs[:_MOST_CARDS])
+    several = len({blob.node for blob in blobs}) > 1
+    cards = (_card(blob, several=several) for blob in blobs[:_MOST_CARDS])
     drawn = tag("div", *cards, class_="blobs")
     more = len(blobs) - _MOST_CARDS
     return joined((drawn, tag("p", f"and {more} more blobs"))) if more > 0 else drawn
 
 
 def _epochs_table(stored: Stored, history: History) -> Html:
-    saves = {one.epoch: one for one in history.saves}
+    saves = {save.epoch: save for save in history.saves}
     shown = stored.epochs[-_MOST_EPOCHS:]
     rows = []
     for epoch in reversed(shown):
@@ -366,9 +394,9 @@ def _epochs_table(stored: Stored, history: History) -> Html:
     return joined((tag("p", words), tag("details", tag("summary", "List of epochs"), box)))
 
 
-def _card(one: DrawnBlob, *, several: bool) -> Html:
-    facts = one.facts
-    name = f"{one.node}.{facts.name}" if several else facts.name
+def _card(drawn: DrawnBlob, *, several: bool) -> Html:
+    facts = drawn.facts
+    name = f"{drawn.node}.{facts.name}" if several else facts.name
     kind = dtype_name(facts.dtype)
     if facts.kind != "array":
         kind = f"numpy {kind}" if facts.kind == "numpy" else facts.kind
@@ -378,39 +406,39 @@ def _card(one: DrawnBlob, *, several: bool) -> Html:
     if not facts.shape:
         parts.append(tag("p", tag("code", _cut(value_text(facts.value)))))
     elif facts.minimum is not None and facts.mean is not None and facts.maximum is not None:
-        ends = (
+        extremes = (
             f"min {number(facts.minimum)}, mean {number(facts.mean)}, max {number(facts.maximum)}"
         )
-        parts.append(tag("p", ends))
+        parts.append(tag("p", extremes))
     if facts.nans:
         parts.append(tag("p", f"{facts.nans} NaN", class_="bad"))
-    if one.histogram is not None:
-        parts.append(_histogram(one.histogram, name))
-    if one.pictures:
+    if drawn.histogram is not None:
+        parts.append(_histogram(drawn.histogram, name))
+    if drawn.pictures:
         parts.append(
-            tag("div", *(_picture(each, name) for each in one.pictures), class_="pictures")
+            tag("div", *(_picture(picture, name) for picture in drawn.pictures), class_="pictures")
         )
     return tag("section", *parts, class_="blob", aria_label=f"blob {name}")
 
 
-def _histogram(found: Histogram, name: str) -> Html:
-    most = max(found.counts)
-    bars = _histogram_bars(found.counts, most)
-    words = f"histogram of {name}: {len(found.counts)} bins, at most {most} in one"
+def _histogram(histogram: Histogram, name: str) -> Html:
+    most = max(histogram.counts)
+    bars = _histogram_bars(histogram.counts, most)
+    words = f"histogram of {name}: {len(histogram.counts)} bins, at most {most} in one"
     drawing = tag(
         "svg",
         *bars,
-        viewBox=f"0 0 {len(found.counts) * 10} 100",
+        viewBox=f"0 0 {len(histogram.counts) * 10} 100",
         preserveAspectRatio="none",
         class_="hist",
         role="img",
         aria_label=words,
     )
-    of = f"{found.of}, " if found.of else ""
-    sample = f"one of {found.step} values" if found.step > 1 else ""
+    of = f"{histogram.of}, " if histogram.of else ""
+    sample = f"one of {histogram.step} values" if histogram.step > 1 else ""
     middle = f"{of}{sample}".strip(", ")
-    ends = (number(found.low), middle, number(found.high))
-    return joined((drawing, tag("div", *(tag("span", end) for end in ends), class_="ends")))
+    labels = (number(histogram.low), middle, number(histogram.high))
+    return joined((drawing, tag("div", *(tag("span", end) for end in labels), class_="ends")))
 
 
 def _histogram_bars(counts: tuple[int, ...], most: int) -> Iterator[Html]:
@@ -442,13 +470,15 @@ _MOST_CHANGES = 60
 
 def difference_sections(reports: Sequence[RunReport]) -> Iterator[Section]:
     """Yield the sections of a report on how several runs differ: metrics, params, state."""
-    lasts = [{name: number(value) for name, value in one.metrics_last.items()} for one in reports]
+    lasts = [
+        {name: number(value) for name, value in report.metrics_last.items()} for report in reports
+    ]
     if any(lasts):
         yield "last", "Last values", _side_by_side("metric", reports, lasts, all_rows=True)
-    params = [dict(_params(one)) for one in reports]
+    params = [dict(_params(report)) for report in reports]
     yield "params", "Parameters that differ", _side_by_side("parameter", reports, params)
-    made = [environment(one) for one in reports]
-    yield "environment", "Environment that differs", _side_by_side("what", reports, made)
+    environments = [environment(report) for report in reports]
+    yield "environment", "Environment that differs", _side_by_side("what", reports, environments)
     parts = [_against(reports[0], other, at) for at, other in enumerate(reports[1:], start=1)]
     yield "differences", "Against the first run", joined(parts)
 
@@ -459,24 +489,24 @@ def _params(report: RunReport) -> Iterator[tuple[str, str]]:
 
 
 def _side_by_side(
-    what: str,
+    subject: str,
     reports: Sequence[RunReport],
-    found: Sequence[dict[str, str]],
+    columns: Sequence[dict[str, str]],
     *,
     all_rows: bool = False,
 ) -> Html:
-    names = dict.fromkeys(name for one in found for name in one)
-    rows = [(name, [one.get(name, "-") for one in found]) for name in names]
-    kept = [(name, values) for name, values in rows if all_rows or len(set(values)) > 1]
-    if not kept:
+    names = dict.fromkeys(name for column in columns for name in column)
+    rows = [(name, [column.get(name, "-") for column in columns]) for name in names]
+    shown = [(name, values) for name, values in rows if all_rows or len(set(values)) > 1]
+    if not shown:
         return tag("p", "All runs are alike in this.", class_="note")
-    heads = [tag("th", what, scope="col")]
+    heads = [tag("th", subject, scope="col")]
     heads += [
-        tag("th", line_sample(at), _short(one), scope="col") for at, one in enumerate(reports)
+        tag("th", line_sample(at), _short(report), scope="col") for at, report in enumerate(reports)
     ]
-    lines = (tag("tr", *(tag("td", cell) for cell in (name, *values))) for name, values in kept)
+    lines = (tag("tr", *(tag("td", cell) for cell in (name, *values))) for name, values in shown)
     inside = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines))
-    return tag("div", inside, class_="scroll", tabindex="0", role="group", aria_label=f"{what}s")
+    return tag("div", inside, class_="scroll", tabindex="0", role="group", aria_label=f"{subject}s")
 
 
 def _short(report: RunReport) -> str:
@@ -491,7 +521,10 @@ def _against(first: RunReport, other: RunReport, at: int) -> Html:
         parts.append(tag("p", f"The specs cannot be compared: {error.faults[0].message}"))
         changes = ()
     if changes:
-        rows = ((tag("code", one.field), one.before or "-", one.after or "-") for one in changes)
+        rows = (
+            (tag("code", change.field), change.before or "-", change.after or "-")
+            for change in changes
+        )
         parts.append(table(("spec, code or data", "first run", "this run"), rows))
     else:
         parts.append(tag("p", "The same spec and code. The same data.", class_="note"))
@@ -504,20 +537,24 @@ def _changes(first: RunReport, other: RunReport) -> tuple[Change, ...]:
 
 
 def _state(first: RunReport, other: RunReport) -> Iterable[Html]:
-    one, two = first.stored.newest, other.stored.newest
-    if one is None or two is None:
+    first_state, second_state = first.stored.newest, other.stored.newest
+    if first_state is None or second_state is None:
         return
-    apart = compare_states(one, two)
+    differences = compare_states(first_state, second_state)
     rows: list[tuple[Any, ...]] = []
-    for blob in apart:
-        how = blob.apart
-        if not how.equal:
-            largest = "-" if how.largest is None else number(how.largest)
-            relative = "-" if how.relative is None else f"{how.relative:.2e}"
-            count = how.words or f"{how.count} of {how.size}"
+    for blob in differences:
+        difference = blob.apart
+        if not difference.equal:
+            largest = "-" if difference.largest is None else number(difference.largest)
+            relative = "-" if difference.relative is None else f"{difference.relative:.2e}"
+            count = difference.words or f"{difference.count} of {difference.size}"
             rows.append((f"{blob.node}.{blob.name}", count, largest, relative))
-    words = f"State after epoch {one.epoch} of the first and {two.epoch} of this run: "
-    alike = len(apart) - len(rows)
-    yield tag("p", words + f"{alike} of {len(apart)} blobs have the same bits.", class_="note")
+    words = (
+        f"State after epoch {first_state.epoch} of the first and {second_state.epoch} of this run: "
+    )
+    alike = len(differences) - len(rows)
+    yield tag(
+        "p", words + f"{alike} of {len(differences)} blobs have the same bits.", class_="note"
+    )
     if rows:
         yield table(("blob", "differ", "largest difference", "relative norm"), rows[:_MOST_CHANGES])

@@ -36,48 +36,48 @@ def export(reports: Iterable[RunReport], folder: Path) -> tuple[Path, ...]:
     Raises:
         EnvironmentFaultError: E432, the extra is not installed; or writing fails.
     """
-    form = load_event_format()
-    return tuple(_export(report, folder, form) for report in reports)
+    event_format = load_event_format()
+    return tuple(_export(report, folder, event_format) for report in reports)
 
 
-def _export(report: RunReport, folder: Path, form: EventFormat) -> Path:
-    place = folder / report.run.record.job / report.run.path.name
+def _export(report: RunReport, folder: Path, event_format: EventFormat) -> Path:
+    run_folder = folder / report.run.record.job / report.run.path.name
     began = datetime.fromisoformat(report.run.record.created).timestamp()
-    path = place / f"{FILE_PREFIX}.{int(began)}.jobrun"
+    path = run_folder / f"{FILE_PREFIX}.{int(began)}.jobrun"
 
     def write(file: IO[bytes]) -> None:
         # RecordWriter opens a file by its path; this is the path of an open one.
-        records = form.writer(f"/dev/fd/{file.fileno()}")
+        records = event_format.writer(f"/dev/fd/{file.fileno()}")
         try:
-            first = form.event(wall_time=began, file_version="brain.Event:2")
+            first = event_format.event(wall_time=began, file_version="brain.Event:2")
             records.write(first.SerializeToString())
             for epoch, at, values in _by_epoch(report, began):
-                scalars = [form.summary.Value(tag=tag, simple_value=y) for tag, y in values]
-                summary = form.summary(value=scalars)
-                one = form.event(wall_time=at, step=epoch, summary=summary)
-                records.write(one.SerializeToString())
+                scalars = [event_format.summary.Value(tag=tag, simple_value=y) for tag, y in values]
+                summary = event_format.summary(value=scalars)
+                event = event_format.event(wall_time=at, step=epoch, summary=summary)
+                records.write(event.SerializeToString())
         finally:
             records.close()
 
     with disk_faults("E354", f"write {path}"):
-        place.mkdir(parents=True, exist_ok=True)
+        run_folder.mkdir(parents=True, exist_ok=True)
         replace_file(path, write)
     return path
 
 
 def _by_epoch(report: RunReport, began: float) -> Iterator[tuple[int, float, list[Any]]]:
     """Yield each epoch for TensorBoard: its end time, and its metrics and times by name."""
-    at = {one.epoch: one.at for one in report.history.epochs}
-    found: dict[int, list[tuple[str, float]]] = {}
+    at = {ended.epoch: ended.at for ended in report.history.epochs}
+    scalars: dict[int, list[tuple[str, float]]] = {}
     for name, points in _points(build_charts([report])):
         for epoch, value in points:
-            found.setdefault(int(epoch), []).append((plain(name), to_single(value)))
-    for epoch, values in sorted(found.items()):
+            scalars.setdefault(int(epoch), []).append((plain(name), to_single(value)))
+    for epoch, values in sorted(scalars.items()):
         yield epoch, at.get(epoch, began), values
 
 
 def _points(charts: Charts) -> Iterator[tuple[str, Any]]:
     for chart in charts.charts:
-        prefix = "" if chart.own else "time/"
+        prefix = "" if chart.is_metric else "time/"
         for curve in chart.curves:
             yield prefix + chart.name, curve.points

@@ -120,12 +120,14 @@ def parse_condition(text: str) -> Condition:
             f"'{text}' is no condition",
             "write a name, a comparison and a value in quotes, such as 'rate<0.1' or 'age>2d'",
         )
-    found = Condition(match[1], match[2], match[3])
-    if found.name in _DURATIONS and found.number is None:
+    condition = Condition(match[1], match[2], match[3])
+    if condition.name in _DURATIONS and condition.number is None:
         raise UsageError.of(
-            "E449", f"'{found.text}' is no duration", f"write such as '{found.name}<2h' or 30m, 7d"
+            "E449",
+            f"'{condition.text}' is no duration",
+            f"write such as '{condition.name}<2h' or 30m, 7d",
         )
-    return found
+    return condition
 
 
 def find_column(name: str, runs: Sequence[RunSummary]) -> str:
@@ -165,7 +167,7 @@ def _matching(name: str, runs: Sequence[RunSummary]) -> str:
     if matches or name in OWN_COLUMNS:
         return matches[0] if matches else name
     known = [*_union(runs, PARAMS), *_union(runs, METRICS)]
-    bare = [one.partition(".")[2] for one in known]
+    bare = [column.partition(".")[2] for column in known]
     raise UsageError.of(
         "E449",
         f"no run here has a param or metric '{name}'",
@@ -199,18 +201,19 @@ def filter_runs(
         UsageError: E449, no run has the column of a condition, or text is compared by size.
     """
     # Of each run, whether it is kept so far.
-    kept = [True] * len(runs)
-    for one in conditions:
-        column = find_column(one.name, runs)
+    is_kept = [True] * len(runs)
+    for condition in conditions:
+        column = find_column(condition.name, runs)
         values = read_column(runs, column, now)
-        if one.comparison not in _EQUALITY and values and not any(map(_is_number, values)):
+        if condition.comparison not in _EQUALITY and values and not any(map(_is_number, values)):
             raise UsageError.of(
                 "E449",
-                f"'{one.name}' is text, which has no order",
-                f"write '{one.name}={one.text}' or '{one.name}!={one.text}'",
+                f"'{condition.name}' is text, which has no order",
+                f"write '{condition.name}={condition.text}' or "
+                f"'{condition.name}!={condition.text}'",
             )
-        kept = list(map(operator.and_, kept, one.judge_all(values)))
-    return list(compress(runs, kept))
+        is_kept = list(map(operator.and_, is_kept, condition.judge_all(values)))
+    return list(compress(runs, is_kept))
 
 
 def sort_runs(runs: Sequence[RunSummary], text: str, now: datetime) -> list[RunSummary]:
@@ -223,7 +226,7 @@ def sort_runs(runs: Sequence[RunSummary], text: str, now: datetime) -> list[RunS
     values = read_column(runs, column, now)
     if _are_numbers(values) and not any(map(_is_missing, values)):
         order = sorted(range(len(runs)), key=values.__getitem__, reverse=text.startswith("-"))
-        return [runs[place] for place in order]
+        return [runs[index] for index in order]
     pairs = list(zip(values, runs, strict=True))
     there = [pair for pair in pairs if not _is_missing(pair[0])]
     there.sort(key=lambda pair: _rank(pair[0]), reverse=text.startswith("-"))
@@ -267,7 +270,9 @@ def _with_best(run: RunSummary, run_dir: Path, name: str, mode: str) -> RunSumma
     epoch, _ = min(points, key=lambda point: -point[1] if mode == "max" else point[1])
     values = dict(metrics.rows)[epoch]
     pairs = zip(metrics.names, values, strict=True)
-    declared = {one: value for one, value in pairs if one in run.metrics and value is not None}
+    declared = {
+        metric: value for metric, value in pairs if metric in run.metrics and value is not None
+    }
     return replace(run, metrics=declared, best_epoch=epoch)
 
 
@@ -294,16 +299,22 @@ def _group(
     title: str, runs: list[RunSummary], always: Collection[str], *, nest_forks: bool
 ) -> RunGroup:
     rows = _nested(runs) if nest_forks else [(run, 0) for run in runs]
-    columns = [one for one in _union(runs, PARAMS) if one in always or _differs(runs, one)]
-    params = [one.removeprefix(PARAMS) for one in columns]
+    columns = [
+        column for column in _union(runs, PARAMS) if column in always or _differs(runs, column)
+    ]
+    params = [column.removeprefix(PARAMS) for column in columns]
     seeds = ["seed"] if "seed" in always or len({run.seed for run in runs}) > 1 else []
     return RunGroup(
         title,
         tuple(run for run, _ in rows),
         tuple(depth for _, depth in rows),
         tuple(params + seeds),
-        tuple(one.removeprefix(METRICS) for one in _union(runs, METRICS)),
-        tuple(one for one in ORIGINS if one in always or len(set(map(attrgetter(one), runs))) > 1),
+        tuple(metric.removeprefix(METRICS) for metric in _union(runs, METRICS)),
+        tuple(
+            origin
+            for origin in ORIGINS
+            if origin in always or len(set(map(attrgetter(origin), runs))) > 1
+        ),
     )
 
 
@@ -322,7 +333,7 @@ def _nested(runs: Sequence[RunSummary]) -> list[tuple[RunSummary, int]]:
         run, depth = pending.pop()
         rows.append((run, depth))
         pending += [(fork, depth + 1) for fork in reversed(forks.pop(run.run_id, []))]
-    return rows + [(run, 0) for left in forks.values() for run in left]
+    return rows + [(run, 0) for orphans in forks.values() for run in orphans]
 
 
 def _differs(runs: Sequence[RunSummary], column: str) -> bool:
@@ -342,11 +353,15 @@ def render_csv(runs: Sequence[RunSummary]) -> str:
     columns = [*_union(runs, PARAMS), *_union(runs, METRICS)]
     rows: list[list[object]] = [[*_CSV, *columns]]
     for run in runs:
-        own = [run.path, run.job, run.created, run.status, run.epoch, run.exit_code, run.seed]
-        own += [run.parent, " ".join(run.tags), run.reason, run.code, run.data, run.versions]
-        params = [run.params.get(one.removeprefix(PARAMS)) for one in columns if one[0] == "p"]
-        metrics = [run.metrics.get(one.removeprefix(METRICS)) for one in columns if one[0] == "m"]
-        rows.append(["" if value is None else value for value in (*own, *params, *metrics)])
+        cells = [run.path, run.job, run.created, run.status, run.epoch, run.exit_code, run.seed]
+        cells += [run.parent, " ".join(run.tags), run.reason, run.code, run.data, run.versions]
+        params = [
+            run.params.get(column.removeprefix(PARAMS)) for column in columns if column[0] == "p"
+        ]
+        metrics = [
+            run.metrics.get(column.removeprefix(METRICS)) for column in columns if column[0] == "m"
+        ]
+        rows.append(["" if value is None else value for value in (*cells, *params, *metrics)])
     return csv_text(rows)
 
 

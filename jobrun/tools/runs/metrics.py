@@ -45,10 +45,10 @@ class Metrics:
     def column(self, name: str) -> list[tuple[int, float]]:
         """Return one column of a run's table of metrics: finite values, each with its epoch."""
         at = self.names.index(name)
-        found = ((epoch, values[at]) for epoch, values in self.rows)
+        pairs = ((epoch, values[at]) for epoch, values in self.rows)
         return [
             (epoch, float(value))
-            for epoch, value in found
+            for epoch, value in pairs
             # Larger integers have no float.
             if isinstance(value, int | float) and abs(value) <= _LARGEST
         ]
@@ -159,14 +159,16 @@ def read_last_values(run: Path) -> tuple[dict[str, Number], int]:
     except FileNotFoundError:
         return {}, 0
     damaged: list[None] = []
-    measured = (one.event for one in read_events(lines, (Measured,), lambda: damaged.append(None)))
-    return {one.name: one.value for one in measured if not one.task}, len(damaged)
+    measured = (
+        record.event for record in read_events(lines, (Measured,), lambda: damaged.append(None))
+    )
+    return {event.name: event.value for event in measured if not event.task}, len(damaged)
 
 
 def read_last_epoch(run: Path) -> tuple[int, Mapping[str, Number]]:
     """Read only the last finished epoch and its metrics from a run's files; -1 for none."""
-    for found in read_events(reversed(_tail(run / EVENTS_NAME)), (EpochEnded,)):
-        return found.event.epoch, dict(found.event.metrics)
+    for record in read_events(reversed(_tail(run / EVENTS_NAME)), (EpochEnded,)):
+        return record.event.epoch, dict(record.event.metrics)
     return -1, {}
 
 

@@ -57,7 +57,7 @@ def usage_values(usage: RunUsage) -> dict[str, Any]:
     return {
         "starts": usage.starts,
         "times_s": {**asdict(usage.times), "total": usage.times.total_s},
-        "processes": [asdict(one) for one in usage.processes],
+        "processes": [asdict(process) for process in usage.processes],
         "advice": usage.advice,
     }
 
@@ -83,25 +83,25 @@ def read_resources(run: Path) -> Metrics:
     rows: dict[int, tuple[float, dict[str, Number | None]]] = {}
     before: UsageMeasured | None = None
     try:
-        for one in read_events(read_lines(path), (UsageMeasured,), lambda: damaged.append(None)):
-            record = one.event
-            earlier = before if before and before.started == record.started else None
+        for line in read_events(read_lines(path), (UsageMeasured,), lambda: damaged.append(None)):
+            usage = line.event
+            earlier = before if before and before.started == usage.started else None
             # Within an epoch there may be several records, whose differences add up.
-            epoch = record.epoch + record.within
+            epoch = usage.epoch + usage.within
             started, row = rows.get(epoch, (0.0, {}))
-            row = row if started == record.started else {}
-            for name, value in _row(record, earlier):
+            row = row if started == usage.started else {}
+            for name, value in _row(usage, earlier):
                 last = row.get(name)
                 is_added = name.rpartition(".")[2] in _ADDED and isinstance(last, float | int)
                 row[name] = round(last + value, 3) if is_added else value
-            rows[epoch] = record.started, row
-            before = record
+            rows[epoch] = usage.started, row
+            before = usage
     except FileNotFoundError:
         pass
     except OSError as error:
         raise unreadable_file_error(path, error) from error
-    found = dict.fromkeys(name for _, row in rows.values() for name in row if row[name])
-    names = tuple(sorted(found, key=lambda name: "." in name))
+    used_names = dict.fromkeys(name for _, row in rows.values() for name in row if row[name])
+    names = tuple(sorted(used_names, key=lambda name: "." in name))
     table = tuple((epoch, tuple(map(row.get, names))) for epoch, (_, row) in sorted(rows.items()))
     return Metrics(names, table, len(damaged))
 
@@ -114,12 +114,12 @@ def _row(record: UsageMeasured, before: UsageMeasured | None) -> Iterator[tuple[
     """Yield the name and value of each resource recorded in a line of ``usage.jsonl``."""
     seconds = record.times.total_s - (before.times.total_s if before else 0.0)
     yield "seconds", round(seconds, 3)
-    known = {one.node: one for one in before.processes} if before else {}
-    for one in record.processes:
-        prefix = f"{one.node}." if one.node else ""
-        last = known.get(one.node, ProcessUse())
+    known = {process.node: process for process in before.processes} if before else {}
+    for process in record.processes:
+        prefix = f"{process.node}." if process.node else ""
+        last = known.get(process.node, ProcessUse())
         for name in ProcessUse.__dataclass_fields__:
-            value = getattr(one, name)
+            value = getattr(process, name)
             if name in _GROWING:
                 value = round(max(0, value - getattr(last, name)), 3)
             if name != "node":

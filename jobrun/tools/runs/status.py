@@ -175,7 +175,7 @@ class _EventSummary:
     last_at: datetime | None = None
     seconds: list[float] = field(default_factory=list)
     facts: tuple[TaskFacts, ...] = ()
-    ends: dict[tuple[str, str], bool] = field(default_factory=dict)
+    has_failed: dict[tuple[str, str], bool] = field(default_factory=dict)
     epoch_at: datetime | None = None
     # From the end of an epoch to that of the next one.
     gaps_s: list[float] = field(default_factory=list)
@@ -189,10 +189,10 @@ class _EventSummary:
         computing_s = _mean_of_newest(self.seconds)
         return max(computing_s, _mean_of_newest(self.gaps_s)) if self.gaps_s else computing_s
 
-    def see(self, one: RecordedEvent[Event]) -> None:
+    def see(self, record: RecordedEvent[Event]) -> None:
         """Update the summarised status of a run by one event."""
-        self.last_at = one.at
-        match one.event:
+        self.last_at = record.at
+        match record.event:
             case RunStarted() as event:
                 self.epoch, self.total_epochs = event.epoch, event.total_epochs
                 self.seconds.clear()
@@ -200,18 +200,18 @@ class _EventSummary:
                 self.epoch_at = None
                 self.facts = event.tasks
             case GroupStarted() | GroupRetried() as event:
-                self.group, self.ends = event.group, {}
+                self.group, self.has_failed = event.group, {}
             case GroupEnded():
                 self.group = ""
             case TaskEnded() as event:
-                self.ends[event.node, event.task] = event.failed
+                self.has_failed[event.node, event.task] = event.failed
             case CheckpointCommitted() as event:
-                self.saved_at, self.saved_bytes = one.at, event.size_bytes
+                self.saved_at, self.saved_bytes = record.at, event.size_bytes
                 self.saving_s += event.seconds
             case EpochEnded() as event:
                 self.epoch = event.epoch
                 self.seconds.append(event.seconds)
-                self._end_epoch(one.at, event.seconds)
+                self._end_epoch(record.at, event.seconds)
             case _:
                 pass
 
@@ -229,14 +229,14 @@ class _EventSummary:
 
     def tasks(self) -> Iterator[tuple[str, str, str]]:
         """Yield for a run's status the newest group's tasks: waiting, running, ended or failed."""
-        facts = [one for one in self.facts if one.group == self.group]
-        left = {one.task for one in facts if (one.node, one.task) not in self.ends}
-        for one in facts:
-            failed = self.ends.get((one.node, one.task))
+        facts = [task for task in self.facts if task.group == self.group]
+        unended = {task.task for task in facts if (task.node, task.task) not in self.has_failed}
+        for task in facts:
+            failed = self.has_failed.get((task.node, task.task))
             # A task starts as soon as those that it needs have ended, on all their nodes.
-            going = "waiting" if left & set(one.needs) else "running"
+            going = "waiting" if unended & set(task.needs) else "running"
             state = going if failed is None else "failed" if failed else "ended"
-            yield one.node, one.task, state
+            yield task.node, task.task, state
 
 
 def _mean_of_newest(spans_s: list[float]) -> float:
@@ -272,8 +272,8 @@ def _list_epochs(run: Run) -> tuple[int, ...]:
     inside = run.epochs_inside
     if inside or _saved(run) < 0:
         return inside
-    found: tuple[int, ...] = import_module("jobrun.tools.inspection").stored_epochs(run)
-    return found
+    epochs: tuple[int, ...] = import_module("jobrun.tools.inspection").stored_epochs(run)
+    return epochs
 
 
 def _saved(run: Run) -> int:

@@ -132,21 +132,21 @@ def read_summaries(run_dir: Path, job: str = "", newest: int | None = None) -> R
         read = ((path, ordered.read(path)) for path in ordered.paths)
         listed = ((path, values) for path, values in read if values is not None)
     # The jobs of a sweep's points begin with its name.
-    near = (one for one in listed if f"{one[1][0]}.".startswith(f"{job}.")) if job else listed
-    found: Iterator[RunSummary] = starmap(_build, near)
+    near = (entry for entry in listed if f"{entry[1][0]}.".startswith(f"{job}.")) if job else listed
+    matching: Iterator[RunSummary] = starmap(_build, near)
     if job:
-        found = (one for one in found if job in (one.job, one.sweep))
-    runs = list(islice(found, newest))
+        matching = (run for run in matching if job in (run.job, run.sweep))
+    runs = list(islice(matching, newest))
     runs.sort(key=attrgetter("order", "path"))
     present = tuple(
-        [_with_present_status(run_dir, one) if one.status == "running" else one for one in runs]
+        [_with_present_status(run_dir, run) if run.status == "running" else run for run in runs]
     )
     for path in find_missing_records(run_dir, job, known):
         try:
             read_record(path)
         except JobrunError as error:
             faults.append(_words_of(error))
-    faults += [f"{one.path}: {fault}" for one in present if one.faults for fault in one.faults]
+    faults += [f"{run.path}: {fault}" for run in present if run.faults for fault in run.faults]
     return RunListing(present, tuple(faults))
 
 
@@ -164,26 +164,26 @@ def _describe(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else "") or str(error)
 
 
-def _with_present_status(run_dir: Path, one: RunSummary) -> RunSummary:
+def _with_present_status(run_dir: Path, summary: RunSummary) -> RunSummary:
     """Replace in the summary of a running run the recorded status and epoch by the present ones."""
     from jobrun.runner.rundir.journal import JOURNAL_NAME, read_journal  # noqa: PLC0415 - few run
 
-    run = run_dir / one.path
+    run = run_dir / summary.path
     if not is_live(run):
         try:
-            epoch = read_journal(run, one.run_id).newest
+            epoch = read_journal(run, summary.run_id).newest
         except JobrunError:
-            faults = (*one.faults, f"cannot read {JOURNAL_NAME}")
-            return replace(one, status=KILLED, faults=faults)
-        return replace(one, status=KILLED, epoch=epoch)
+            faults = (*summary.faults, f"cannot read {JOURNAL_NAME}")
+            return replace(summary, status=KILLED, faults=faults)
+        return replace(summary, status=KILLED, epoch=epoch)
     from jobrun.tools.runs.status import read_status  # noqa: PLC0415 - few are live
 
     try:
         state = read_status(open_run(run), lines=0)
     except JobrunError as error:
-        return replace(one, faults=(*one.faults, _describe(error)))
+        return replace(summary, faults=(*summary.faults, _describe(error)))
     return replace(
-        one,
+        summary,
         status=state.status,
         epoch=state.epoch,
         total_epochs=state.total_epochs,
@@ -234,8 +234,8 @@ def _digest(values: Any) -> str:
 
 def _storable(values: Mapping[str, Value]) -> dict[str, Value]:
     return {
-        name: integer_hex(one) if isinstance(one, int) and is_long(one) else one
-        for name, one in values.items()
+        name: integer_hex(value) if isinstance(value, int) and is_long(value) else value
+        for name, value in values.items()
     }
 
 
@@ -281,15 +281,15 @@ class NewestFirst:
 
     def newest_of_jobs(self) -> Iterator[IndexedRun]:
         """List each job's newest run, newest first, reading as few runs to summarise as needed."""
-        left = {path.partition("/")[0] for path in self._ordered.paths}
-        for one in self.runs(lambda path: path.partition("/")[0] in left):
-            left.discard(one.path.partition("/")[0])
-            yield one
-            if not left:
+        pending_jobs = {path.partition("/")[0] for path in self._ordered.paths}
+        for run in self.runs(lambda path: path.partition("/")[0] in pending_jobs):
+            pending_jobs.discard(run.path.partition("/")[0])
+            yield run
+            if not pending_jobs:
                 return
 
 
-def _killed_or_same(run_dir: Path, one: IndexedRun) -> IndexedRun:
-    if one.status == "running" and not is_live(run_dir / one.path):
-        return replace(one, status=KILLED)
-    return one
+def _killed_or_same(run_dir: Path, run: IndexedRun) -> IndexedRun:
+    if run.status == "running" and not is_live(run_dir / run.path):
+        return replace(run, status=KILLED)
+    return run

@@ -22,8 +22,8 @@ def read_tags(run: Path) -> tuple[str, ...]:
         content = read_json(run / TAGS_NAME)
     except (OSError, ValueError):
         return ()
-    found = content if isinstance(content, list) else []
-    return tuple(sorted({tag for tag in found if isinstance(tag, str) and _TAG.fullmatch(tag)}))
+    tags = content if isinstance(content, list) else []
+    return tuple(sorted({tag for tag in tags if isinstance(tag, str) and _TAG.fullmatch(tag)}))
 
 
 def change_tags(run: Path, add: tuple[str, ...], remove: tuple[str, ...]) -> tuple[str, ...]:

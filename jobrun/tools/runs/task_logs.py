@@ -13,10 +13,10 @@ from jobrun.runner.rundir.logs import unreadable_file_error
 def list_logs(run: Path, task: str = "") -> list[Path]:
     """List log files of a task in a run, one per parallel copy; of all tasks if none is named."""
     try:
-        found = sorted((run / "logs").glob("*.log"))
+        paths = sorted((run / "logs").glob("*.log"))
     except OSError:
         return []
-    return [path for path in found if task in ("", path.stem, path.stem.rpartition(".")[0])]
+    return [path for path in paths if task in ("", path.stem, path.stem.rpartition(".")[0])]
 
 
 def require_logs(run: Path, task: str, name: str) -> list[Path]:

@@ -53,7 +53,7 @@ class ValueRange:
         return str(round(value)) if self.whole else repr(float(f"{value:.6g}"))
 
     @property
-    def ends(self) -> tuple[str, str]:
+    def bounds(self) -> tuple[str, str]:
         """Return the first and the last value of a sweep's axis, as text."""
         return tuple(  # type: ignore[return-value]  # there are two
             str(int(end)) if self.whole else repr(end) for end in (self.low, self.high)
@@ -67,13 +67,13 @@ class Axis:
     Attributes:
         path: Of the value in the spec: ``params.lr``, or ``seed``.
         values: As written; empty for a range.
-        place: What the axis is called in errors: ``--grid #1``.
+        position: What the axis is called in errors: ``--grid #1``.
     """
 
     path: str
     values: tuple[str, ...] = ()
     range: ValueRange | None = None
-    place: str = ""
+    position: str = ""
 
     @property
     def name(self) -> str:
@@ -83,7 +83,7 @@ class Axis:
     @property
     def samples(self) -> tuple[str, ...]:
         """Return values of a sweep's axis with which to check the spec: all, or a range's ends."""
-        return self.range.ends if self.range else self.values
+        return self.range.bounds if self.range else self.values
 
 
 # The path of each value, and the value as text.
@@ -108,13 +108,13 @@ def parse_axes(texts: Sequence[str], option: str = "--grid") -> tuple[Axis, ...]
     axes: list[Axis] = []
     faults: list[Fault] = []
     for number, text in enumerate(texts, 1):
-        place = f"{option} #{number}"
-        axis = _axis(text, place)
+        position = f"{option} #{number}"
+        axis = _axis(text, position)
         if isinstance(axis, str):
-            faults.append(Fault("E435", axis, _HOW, Origin(place)))
-        elif axis.name in {one.name for one in axes}:
+            faults.append(Fault("E435", axis, _HOW, Origin(position)))
+        elif axis.name in {known.name for known in axes}:
             message = f"'{axis.name}' has values already"
-            faults.append(Fault("E435", message, "give all its values at once", Origin(place)))
+            faults.append(Fault("E435", message, "give all its values at once", Origin(position)))
         else:
             axes.append(axis)
     if faults:
@@ -135,11 +135,11 @@ def list_range(axis: Axis) -> Axis:
             "E436",
             f"the range of '{axis.name}' has infinitely many values",
             "list the values, or give a range of whole numbers, such as seed=1..8",
-            where=Origin(axis.place),
+            where=Origin(axis.position),
         )
     low, high = int(axis.range.low), int(axis.range.high)
     if high - low >= MOST_POINTS:
-        raise _too_many(high - low + 1, "list fewer values", Origin(axis.place))
+        raise _too_many(high - low + 1, "list fewer values", Origin(axis.position))
     return replace(axis, values=tuple(map(str, range(low, high + 1))), range=None)
 
 
@@ -148,36 +148,36 @@ def _too_many(points: int, mend: str, where: Origin | None = None) -> UsageError
     return UsageError.of("E437", message, mend, where=where)
 
 
-def _axis(text: str, place: str) -> Axis | str:
+def _axis(text: str, position: str) -> Axis | str:
     """Parse one axis of a sweep; return the axis, or what is wrong with the text."""
-    name, equals, rest = text.partition("=")
+    name, equals, values_text = text.partition("=")
     name = name.strip()
     if not equals or not name:
         return f"'{text}' is not NAME=VALUES"
     # The spec's own seed; a param of that name is reached in full.
     path = name if name == "seed" or name.startswith("params.") else f"params.{name}"
-    match = _RANGE.fullmatch(rest.strip())
+    match = _RANGE.fullmatch(values_text.strip())
     if match is not None:
-        return _ranged(path, match, place)
-    if rest.startswith("log:"):
-        return f"'{rest}' is not a range"
-    values = _parts(rest)
+        return _ranged(path, match, position)
+    if values_text.startswith("log:"):
+        return f"'{values_text}' is not a range"
+    values = _parts(values_text)
     if values is None:
-        return f"a quote in '{rest}' has no end"
+        return f"a quote in '{values_text}' has no end"
     if "" in values:
         return f"'{name}' has an empty value"
     # Twice the same value would be the same run.
-    return Axis(path, tuple(dict.fromkeys(values)), place=place)
+    return Axis(path, tuple(dict.fromkeys(values)), position=position)
 
 
-def _ranged(path: str, match: re.Match[str], place: str) -> Axis | str:
+def _ranged(path: str, match: re.Match[str], position: str) -> Axis | str:
     low, high = float(match["low"]), float(match["high"])
     if not low < high:
         return f"the range of '{short_name(path)}' has nothing in it"
     if match["log"] and low <= 0:
         return f"the range of '{short_name(path)}' has to begin above 0"
     whole = bool(_WHOLE.fullmatch(match["low"]) and _WHOLE.fullmatch(match["high"]))
-    return Axis(path, (), ValueRange(low, high, whole, bool(match["log"])), place)
+    return Axis(path, (), ValueRange(low, high, whole, bool(match["log"])), position)
 
 
 def _parts(text: str) -> list[str] | None:
@@ -211,7 +211,7 @@ def enumerate_points(axes: Sequence[Axis], count: int | None, seed: int) -> tupl
             "E436",
             f"the range of '{ranged[0].name}' has infinitely many values",
             "give the number of points to draw, such as --random 20, or list the values",
-            where=Origin(ranged[0].place),
+            where=Origin(ranged[0].position),
         )
     total = math.prod(len(axis.values) for axis in axes if not axis.range)
     wanted = total if count is None else count if ranged else min(count, total)
@@ -225,22 +225,22 @@ def enumerate_points(axes: Sequence[Axis], count: int | None, seed: int) -> tupl
 
 
 def _drawn(axes: Sequence[Axis], seed: int, number: int) -> Point:
-    found = []
+    point = []
     for axis in axes:
         # Of the axis's name, so that neither their order nor another axis changes the draw.
         part = random.Random(f"{seed}/{number}/{axis.path}").random()  # noqa: S311 - no secret
         value = axis.range.at(part) if axis.range else axis.values[int(part * len(axis.values))]
-        found.append((axis.path, value))
-    return tuple(found)
+        point.append((axis.path, value))
+    return tuple(point)
 
 
 def _numbered(axes: Sequence[Axis], number: int) -> Point:
     """Return the combination of axes' values with a given number; the last axis changes fastest."""
-    found = []
+    point = []
     for axis in reversed(axes):
-        number, place = divmod(number, len(axis.values))
-        found.append((axis.path, axis.values[place]))
-    return tuple(reversed(found))
+        number, index = divmod(number, len(axis.values))
+        point.append((axis.path, axis.values[index]))
+    return tuple(reversed(point))
 
 
 def _shuffled(total: int, count: int, seed: int) -> list[int]:
@@ -250,12 +250,12 @@ def _shuffled(total: int, count: int, seed: int) -> list[int]:
     """
     draw = random.Random(f"{seed}")  # noqa: S311 - no secret
     moved: dict[int, int] = {}
-    found = []
-    for place in range(count):
-        other = place + int(draw.random() * (total - place))
-        found.append(moved.get(other, other))
-        moved[other] = moved.get(place, place)
-    return found
+    drawn = []
+    for index in range(count):
+        other = index + int(draw.random() * (total - index))
+        drawn.append(moved.get(other, other))
+        moved[other] = moved.get(index, index)
+    return drawn
 
 
 def restore_option_name(fault: Fault, places: dict[str, str]) -> Fault:

@@ -94,7 +94,7 @@ def apply_attempt(outcome: Outcome, attempt: PointEnded) -> Outcome:
     elif attempt.started:
         reason = outcome.reason
     else:
-        reason = attempt.said[-1] if attempt.said else f"exit code {code}"
+        reason = attempt.last_lines[-1] if attempt.last_lines else f"exit code {code}"
     # The metrics of an earlier attempt are no result of this one.
     metrics = outcome.metrics if attempt.started else {}
     return replace(
@@ -171,9 +171,9 @@ def score(outcome: Outcome, aim: Objective) -> float | None:
 def rank_outcomes(outcomes: Sequence[Outcome], aim: Objective) -> list[Outcome]:
     """Rank the finished points that have a score, best first; ties keep their order."""
     sign = -1 if aim.mode == "max" else 1
-    scored = [(score(one, aim), one) for one in outcomes if one.state in OVER]
-    found = [(sign * value, one) for value, one in scored if value is not None]
-    return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+    scored = [(score(outcome, aim), outcome) for outcome in outcomes if outcome.state in OVER]
+    keyed = [(sign * value, outcome) for value, outcome in scored if value is not None]
+    return [outcome for _, outcome in sorted(keyed, key=lambda pair: pair[0])]
 
 
 def outcome_values(outcome: Outcome) -> dict[str, Any]:
@@ -194,12 +194,12 @@ def outcome_values(outcome: Outcome) -> dict[str, Any]:
 def outcomes_csv(outcomes: Sequence[Outcome]) -> str:
     """Render the outcomes of a sweep's points as CSV text, a line each, with all digits."""
     axes = list(outcomes[0].point.values) if outcomes else []
-    metrics = list(dict.fromkeys(name for one in outcomes for name in one.metrics))
+    metrics = list(dict.fromkeys(name for outcome in outcomes for name in outcome.metrics))
     rows: list[list[object]] = [[*axes, "state", "epoch", *metrics, "outdated", "run"]]
-    for one in outcomes:
-        values = [one.point.values[axis] for axis in axes]
-        measured = [one.metrics.get(name, "") for name in metrics]
-        epoch = one.epoch if one.epoch >= 0 else ""
-        run = f"{one.point.job}/{one.run.name}" if one.run else ""
-        rows.append([*values, one.state, epoch, *measured, "; ".join(one.outdated), run])
+    for outcome in outcomes:
+        values = [outcome.point.values[axis] for axis in axes]
+        measured = [outcome.metrics.get(name, "") for name in metrics]
+        epoch = outcome.epoch if outcome.epoch >= 0 else ""
+        run = f"{outcome.point.job}/{outcome.run.name}" if outcome.run else ""
+        rows.append([*values, outcome.state, epoch, *measured, "; ".join(outcome.outdated), run])
     return csv_text(rows)

@@ -56,14 +56,14 @@ class PointEnded:
     Attributes:
         exit_code: Negative for the signal that killed it.
         faults: What it said was wrong, as ``jobrun.core.text.fault_text`` lists faults.
-        said: The last other lines that it said.
+        last_lines: The last other lines of its output.
         started: Whether its run was started or resumed.
     """
 
     point: PlannedPoint
     exit_code: int
     faults: tuple[Mapping[str, Any], ...] = ()
-    said: tuple[str, ...] = ()
+    last_lines: tuple[str, ...] = ()
     started: bool = False
 
 
@@ -163,7 +163,7 @@ class Pool:
         """Read the output of a point's process until it ends, in a thread of its own."""
         assert process.stderr is not None  # noqa: S101 - it is a pipe
         faults: list[Mapping[str, Any]] = []
-        said: deque[str] = deque(maxlen=_MOST_LINES)
+        last_lines: deque[str] = deque(maxlen=_MOST_LINES)
         started = False
         with process.stderr as lines:
             for line in lines:
@@ -176,11 +176,11 @@ class Pool:
                     case "Fault" if event["severity"] == "error":
                         faults.append(event)
                     case None:
-                        said.append(line.rstrip())
+                        last_lines.append(line.rstrip())
                     case _:
                         pass
         code = process.wait()
-        self._heard.put(PointEnded(point, code, tuple(faults), tuple(said), started))
+        self._heard.put(PointEnded(point, code, tuple(faults), tuple(last_lines), started))
 
     def _hear(self) -> None:
         try:
@@ -239,7 +239,7 @@ def _dies_with(parent: int) -> Callable[[], None]:
 
 def _event(line: str) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        event = json.loads(line)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return event if isinstance(event, dict) else {}

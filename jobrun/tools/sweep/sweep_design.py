@@ -143,7 +143,7 @@ def design_sweep(base: SweepBase, axes: Sequence[Axis], points: Sequence[Point])
     loaded = _loaded_all(base, axes, points)
     planned = (_planned(base, name, *pair) for pair in zip(points, loaded, strict=True))
     # Each once, though 1 and 1.0 may both have been written.
-    distinct = {one.job: one for one in planned}
+    distinct = {planned_point.job: planned_point for planned_point in planned}
     metrics = tuple(known for known, _ in job.metrics)
     return Design(name, tuple(distinct.values()), metrics, _best(job))
 
@@ -190,23 +190,23 @@ def _collected(
     Raises:
         SpecError: Of any; with the faults of all of them, each at the option that is to blame.
     """
-    places = {axis.path: axis.place for axis in axes}
+    options = {axis.path: axis.position for axis in axes}
     faults: list[Fault] = []
-    found: list[Made] = []
+    collected: list[Made] = []
     for point in points:
         known = {
-            f"--set #{number}": places[path]
+            f"--set #{number}": options[path]
             for number, (path, _) in enumerate(point, len(base.overrides) + 1)
         }
         try:
-            found.append(make(base.load([f"{path}={value}" for path, value in point])))
+            collected.append(make(base.load([f"{path}={value}" for path, value in point])))
         except SpecError as error:
             faults += [restore_option_name(fault, known) for fault in error.faults]
             if len(faults) >= _MOST_FAULTS:
                 break
     if faults:
         raise SpecError(*sorted(dict.fromkeys(faults), key=lambda fault: str(fault.where)))
-    return found
+    return collected
 
 
 def _planned(base: SweepBase, name: str, point: Point, loaded: LoadedSpec) -> PlannedPoint:

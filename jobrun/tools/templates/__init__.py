@@ -46,8 +46,8 @@ def template_text(name: str) -> str:
 def template_files(name: str) -> dict[str, str]:
     """Read all files of a spec template by name, the spec first."""
     here = Path(__file__)
-    beside = {
-        one: here.with_name(f"{one}.txt").read_text(encoding="utf-8")
-        for one in COMPANIONS.get(name, ())
+    companions = {
+        companion: here.with_name(f"{companion}.txt").read_text(encoding="utf-8")
+        for companion in COMPANIONS.get(name, ())
     }
-    return {f"{name}.yaml": template_text(name)} | beside
+    return {f"{name}.yaml": template_text(name)} | companions

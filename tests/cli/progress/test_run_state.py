@@ -32,13 +32,13 @@ def test_an_epoch_leaves_its_metric_its_checkpoint_and_its_last_line():
 def test_the_rest_is_what_the_epochs_so_far_took_on_average():
     state = RunState(clock=Clock())
     state.update(started(total=10))
-    assert state.left is None
+    assert state.remaining_s is None
     state.update(EpochEnded(2, 2.5, (), ()))
-    assert state.left == 8 * 2.5
+    assert state.remaining_s == 8 * 2.5
     without_limit = RunState(clock=Clock())
     without_limit.update(started(total=None))
     without_limit.update(EpochEnded(2, 2.5, (), ()))
-    assert without_limit.left is None
+    assert without_limit.remaining_s is None
 
 
 def test_a_resumed_run_starts_at_its_epoch():
@@ -107,8 +107,8 @@ def test_the_time_left_does_not_jump_with_each_save_of_short_epochs():
     for number in range(1, 5001):
         clock.now += 0.002 + (0.4 if number % 400 == 0 else 0.0)
         state.update(EpochEnded(number, 0.002, (), ()))
-        if state.left is not None:
-            estimates.append(state.left + clock.now)
+        if state.remaining_s is not None:
+            estimates.append(state.remaining_s + clock.now)
 
     # Each epoch takes 3 ms in the mean, so all take 30 s.
     assert len(estimates) > 4000
@@ -123,7 +123,7 @@ def test_no_time_left_is_estimated_by_the_first_short_epochs():
         clock.now += 0.01
         state.update(EpochEnded(number, 0.01, (), ()))
 
-    assert state.left is None
+    assert state.remaining_s is None
 
 
 def test_the_time_left_counts_saves_and_counts_down():
@@ -136,6 +136,6 @@ def test_the_time_left_counts_saves_and_counts_down():
             state.update(event)
 
     # An epoch takes 0.25 s, and 2 s until the next one has ended.
-    assert state.left == 14
+    assert state.remaining_s == 14
     clock.now += 1
-    assert state.left == 13
+    assert state.remaining_s == 13

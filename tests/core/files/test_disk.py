@@ -109,7 +109,7 @@ def test_every_byte_is_written_however_short_the_writes(tmp_path, monkeypatch):
 def test_a_fault_says_what_was_being_done_and_how_to_mend():
     with (
         pytest.raises(EnvironmentFaultError, match="cannot write x: No space left") as caught,
-        disk_faults("E285", "write x", place="/", needed_bytes=7),
+        disk_faults("E285", "write x", directory="/", needed_bytes=7),
     ):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -164,7 +164,7 @@ def test_names_beside_which_there_is_something_were_there_before(tmp_path, monke
     assert synced == [tmp_path / "a" / "b"]
 
     synced.clear()
-    files.sync_names(tmp_path / "a" / "b" / "c", own=3)
+    files.sync_names(tmp_path / "a" / "b" / "c", own_names=3)
     assert synced[:3] == [tmp_path / "a" / "b", tmp_path / "a", tmp_path]
 
 

@@ -238,7 +238,7 @@ def test_many_lines_are_told_in_order(harness):
 
     harness.run(group(task("t", *lines, node="a")))
 
-    assert harness.said() == [f"line {number}" for number in range(300)]
+    assert harness.log_lines() == [f"line {number}" for number in range(300)]
 
 
 @pytest.mark.long

@@ -64,8 +64,8 @@ def test_the_first_epoch_blob_and_element_that_differ_are_told(pair, tmp_path):
 
     assert found is not None
     assert (found.epoch, found.node, found.blob, found.element) == (1, "local", "x", (1, 2))
-    assert "2.0" in found.what
-    assert "1.0" in found.what
+    assert "2.0" in found.words
+    assert "1.0" in found.words
 
 
 def test_an_epoch_that_is_not_kept_is_a_difference(pair, other):
@@ -74,7 +74,7 @@ def test_an_epoch_that_is_not_kept_is_a_difference(pair, other):
     found = find_difference(pair[0], EndedCopy(other))
 
     assert found is not None
-    assert found.what == "it keeps epochs 0, 1, 3, not 0, 1, 2, 3"
+    assert found.words == "it keeps epochs 0, 1, 3, not 0, 1, 2, 3"
 
 
 def test_another_metric_in_the_manifest_is_a_difference(pair, tmp_path, monkeypatch):
@@ -91,7 +91,7 @@ def test_another_metric_in_the_manifest_is_a_difference(pair, tmp_path, monkeypa
     found = find_difference(*pair)
 
     assert found is not None
-    assert found.what.startswith("metrics: it is")
+    assert found.words.startswith("metrics: it is")
 
 
 def test_an_artifact_with_other_bytes_is_a_difference_unless_it_does_not_count(pair, other):
@@ -100,7 +100,7 @@ def test_an_artifact_with_other_bytes_is_a_difference_unless_it_does_not_count(p
     found = find_difference(pair[0], EndedCopy(other))
 
     assert found is not None
-    assert found.what.startswith("the file artifacts/x.npy: its bytes differ from byte 0 on")
+    assert found.words.startswith("the file artifacts/x.npy: its bytes differ from byte 0 on")
     changed = EndedCopy(other)
     assert find_difference(pair[0], changed, ignored=frozenset({"artifacts/x.npy"})) is None
     assert find_difference(pair[0], changed, exclusions=Exclusions(("artifacts/*",))) is None

@@ -41,7 +41,7 @@ def test_each_point_is_run_once_and_its_end_told(tmp_path):
     told, code = run([point(code) for code in (0, 1, 9)], 'echo "bye" >&2; exit $0', tmp_path)
 
     assert code == 0
-    assert sorted((one.exit_code, one.said) for one in told) == [
+    assert sorted((one.exit_code, one.last_lines) for one in told) == [
         (0, ("bye",)),
         (1, ("bye",)),
         (9, ("bye",)),
@@ -68,7 +68,7 @@ def test_what_a_run_says_is_heard(tmp_path):
     assert isinstance(told[0], PointStarted)
     assert (str(told[0].run), told[0].total_epochs) == ("/r/one", 3)
     assert [one["code"] for one in told[1].faults] == ["E205"]
-    assert told[1].said == ('{"half',)
+    assert told[1].last_lines == ('{"half',)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -83,7 +83,7 @@ def test_a_signal_is_passed_on_once_and_nothing_is_started_after_it(tmp_path, nu
     told, code = run([point(word) for word in "abc"], program, tmp_path, act=act)
 
     assert code == number
-    assert [(one.exit_code, one.said) for one in told] == [(75, ("caught",))] * 2
+    assert [(one.exit_code, one.last_lines) for one in told] == [(75, ("caught",))] * 2
 
 
 @pytest.mark.long
@@ -129,7 +129,7 @@ def test_variables_that_steer_jobrun_do_not_reach_the_runs(tmp_path, monkeypatch
 
     told, _ = run([point("x")], "env | grep JOBRUN_ >&2; exit 0", tmp_path)
 
-    assert told[0].said == ()
+    assert told[0].last_lines == ()
     assert "JOBRUN_MAX_EPOCHS" not in pools.plain_environment()
 
 
