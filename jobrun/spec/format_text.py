@@ -44,7 +44,7 @@ def format_text(text: str, file: str) -> str:
 
     Args:
         text: Of the whole file, as ``spec_text.read_text`` lets it through.
-        file: Its name, for places.
+        file: Its name, for positions.
 
     Raises:
         SpecError: The text is not valid YAML; or E420, it cannot be put in order.
@@ -93,7 +93,7 @@ def _late_alias(tree: Tree, error: SpecError) -> Leaf | None:
             return tree if tree.is_alias and f"'&{tree.value}'" in words else None
         case _:
             below = tree.values if isinstance(tree, Entries) else tree.items
-            return next((hit for one in below if (hit := _late_alias(one, error))), None)
+            return next((hit for child in below if (hit := _late_alias(child, error))), None)
 
 
 def _same(first: Any, second: Any) -> bool:
@@ -116,18 +116,18 @@ def _same(first: Any, second: Any) -> bool:
 
 def comments(text: str) -> list[str]:
     """List the comments in a spec's text, sorted, to compare them after reordering."""
-    found = []
+    texts = []
     for begin, end in _gaps(text):
-        found += [match[0].rstrip() for match in re.finditer(r"#[^\n]*", text[begin:end])]
-    return sorted(found)
+        texts += [match[0].rstrip() for match in re.finditer(r"#[^\n]*", text[begin:end])]
+    return sorted(texts)
 
 
 def _gaps(text: str) -> list[tuple[int, int]]:
     """List the spans of a spec's text between its scalars, in which are all its comments."""
     leaves = [leaf for leaf in _leaves(tree_of(text)) if leaf.span.end > leaf.span.start]
-    ends = [0, *(leaf.span.end for leaf in leaves)]
-    begins = [*(leaf.span.start for leaf in leaves), len(text)]
-    return list(zip(ends, begins, strict=True))
+    gap_starts = [0, *(leaf.span.end for leaf in leaves)]
+    gap_ends = [*(leaf.span.start for leaf in leaves), len(text)]
+    return list(zip(gap_starts, gap_ends, strict=True))
 
 
 def _leaves(tree: Tree) -> list[Leaf]:
@@ -136,21 +136,21 @@ def _leaves(tree: Tree) -> list[Leaf]:
             return [tree]
         case Entries():
             pairs = zip(tree.keys, tree.values, strict=True)
-            return [leaf for pair in pairs for one in pair for leaf in _leaves(one)]
+            return [leaf for pair in pairs for part in pair for leaf in _leaves(part)]
         case _:
-            return [leaf for one in tree.items for leaf in _leaves(one)]
+            return [leaf for item in tree.items for leaf in _leaves(item)]
 
 
 def _tidy(text: str) -> str:
     """Remove trailing spaces and repeated blank lines from formatted text; end with a line feed."""
-    kept: set[int] = set()
+    untouched: set[int] = set()
     for leaf in _leaves(tree_of(text)):
-        kept |= set(range(leaf.span.line + leaf.is_block, leaf.span.last_line + leaf.is_block))
+        untouched |= set(range(leaf.span.line + leaf.is_block, leaf.span.last_line + leaf.is_block))
     lines: list[str] = []
     blank, needed = _MOST_BLANK_LINES, 0
     for number, line in enumerate(text.split("\n")):
-        shown = line if number in kept else line.rstrip(" \t")
-        blank = 0 if shown or number in kept else blank + 1
+        shown = line if number in untouched else line.rstrip(" \t")
+        blank = 0 if shown or number in untouched else blank + 1
         if blank <= _MOST_BLANK_LINES:
             lines.append(shown)
         if blank == 0:
@@ -180,7 +180,7 @@ class EntryMover:
 
     Args:
         text: The text, lines ended by line feeds.
-        file: Its name, for places.
+        file: Its name, for positions.
     """
 
     def __init__(self, text: str, file: str) -> None:
@@ -217,19 +217,19 @@ class EntryMover:
         keys = [key.value for key in tree.keys]
         order = kind.order(keys)
         starts = [key.span.line for key in tree.keys]
-        ends = [
+        entry_ends = [
             self._tail(max(key.span.last_line, value.span.last_line), limit, tree.span.column)
             for key, value, limit in zip(tree.keys, tree.values, [*starts[1:], end], strict=True)
         ]
         bodies = [
             self._entry(key, value, value_kind, behind)
             for key, value, value_kind, behind in zip(
-                tree.keys, tree.values, kind.values(keys), ends, strict=True
+                tree.keys, tree.values, kind.values(keys), entry_ends, strict=True
             )
         ]
         # Lines before an entry move with it; those before the first entry stay.
-        before = [[], *(self._lines[a:b] for a, b in zip(ends, starts[1:], strict=False))]
-        footer = self._lines[ends[-1] : end]
+        before = [[], *(self._lines[a:b] for a, b in zip(entry_ends, starts[1:], strict=False))]
+        footer = self._lines[entry_ends[-1] : end]
         if order == sorted(order):
             lines = [bodies[0][0], *bodies[0][1:]]
             for lead, body, key in zip(before[1:], bodies[1:], tree.keys[1:], strict=True):
@@ -248,7 +248,7 @@ class EntryMover:
     ) -> _Block:
         indent = " " * tree.span.column
         first = order[0]
-        # The blank lines that parted it from what was above part what takes its old place.
+        # Blank lines above a moved entry stay: they separate the entry that takes its old place.
         blank = [line for line in before[first] if not line.strip()]
         above = [line.strip() for line in before[first] if line.strip()]
         if first:
@@ -313,19 +313,19 @@ class EntryMover:
         if isinstance(item, Leaf):
             return self._lines[item.span.line : end]
         if item.is_flow:
-            first, *rest = self._around(item.span, item, kind, end)
-            return [prefix + first, *rest]
+            first, *following = self._around(item.span, item, kind, end)
+            return [prefix + first, *following]
         block = self._block(item, kind, end)
-        own = [prefix + block.lines[0], *block.lines[1:]]
+        lines = [prefix + block.lines[0], *block.lines[1:]]
         if not block.above:
-            return own
+            return lines
         if not prefix.strip():
-            return [*(prefix + line for line in block.above), *own]
+            return [*(prefix + line for line in block.above), *lines]
         if not before:
-            # The list itself begins on this line: its parent knows what is above.
+            # The list itself begins on this line, so the parent places what is above.
             hoisted += block.above
-            return own
-        return [*(" " * column + line for line in block.above), *own]
+            return lines
+        return [*(" " * column + line for line in block.above), *lines]
 
     def _inline(self, tree: Tree, kind: Kind) -> str:
         """Format a mapping or list in brackets: return its text with keys in the usual order."""
@@ -334,7 +334,9 @@ class EntryMover:
             return self._text[span.start : span.end]
         if isinstance(tree, Items):
             below = kind.item()
-            return self._pieces(span, [(one.span, self._inline(one, below)) for one in tree.items])
+            return self._pieces(
+                span, [(item.span, self._inline(item, below)) for item in tree.items]
+            )
         keys = [key.value for key in tree.keys]
         order = kind.order(keys)
         pieces = []
@@ -344,21 +346,21 @@ class EntryMover:
             if value.span.end <= key.span.end:
                 head, inner = self._text[key.span.start : key.span.end], ""
             behind = max(value.span.end, key.span.end)
-            place = Span(key.span.start, behind, key.span.line, key.span.column, key.span.line)
-            pieces.append((place, head + inner))
+            piece_span = Span(key.span.start, behind, key.span.line, key.span.column, key.span.line)
+            pieces.append((piece_span, head + inner))
         if order != sorted(order):
             self._expect_no_comment(tree)
         texts = [pieces[number][1] for number in order]
         return self._pieces(
-            span, [(place, text) for (place, _), text in zip(pieces, texts, strict=True)]
+            span, [(piece_span, text) for (piece_span, _), text in zip(pieces, texts, strict=True)]
         )
 
     def _pieces(self, span: Span, pieces: list[tuple[Span, str]]) -> str:
         """Return a span of a spec's text in which each piece is replaced by its formatted text."""
         out, at = "", span.start
-        for place, text in pieces:
-            out += self._text[at : place.start] + text
-            at = place.end
+        for piece_span, text in pieces:
+            out += self._text[at : piece_span.start] + text
+            at = piece_span.end
         return out + self._text[at : span.end]
 
     def _tail(self, last: int, limit: int, column: int) -> int:
@@ -457,7 +459,9 @@ Tree = Leaf | Items | Entries
 
 def tree_of(text: str) -> Tree:
     """Parse YAML text into nested spans of text, so that formatting can move the spans."""
-    stream = (one for one in parser_events(text) if isinstance(one, yaml.events.NodeEvent | _End))
+    stream = (
+        event for event in parser_events(text) if isinstance(event, yaml.events.NodeEvent | _End)
+    )
     return _node(next(stream), stream, text)
 
 
@@ -491,7 +495,7 @@ def _close(node: Items | Entries, event: Any, keys: Any, values: list[Tree]) -> 
     if node.is_flow:
         span.end, span.last_line = event.end_mark.index, event.end_mark.line
     elif values:
-        # With an anchor, the event begins there, and not at what can be moved.
+        # With an anchor, the event begins at the anchor, not at the part that can be moved.
         if keys:
             first = keys[0].span
             span.start, span.line, span.column = first.start, first.line, first.column
@@ -513,7 +517,7 @@ def _scalar(event: Any, text: str) -> Leaf:
     is_block = event.style in {"|", ">"}
     if is_block:
         keeps = "+" in text[span.start : text.find("\n", span.start)].partition("#")[0]
-        # It ends where the next thing begins; blank lines count only if they are kept.
+        # A block of text ends where the next node begins; blank lines count only if it keeps them.
         body = text[span.start : span.end]
         body = body.removesuffix("\n") if keeps else body.rstrip("\n\t ")
         span.end = span.start + len(body)

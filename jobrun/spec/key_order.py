@@ -15,29 +15,29 @@ from jobrun.spec.models.job import JobSpec
 from jobrun.spec.models.model_keys import fields_of
 from jobrun.spec.models.step_forms import step_form
 
-# What describes a body comes before the body, whatever the order of the models.
+# Keys that describe a body come before it, whatever the order of the models.
 _BODIES = ("setup", "steps")
 _BEFORE_BODIES = ("as", "name", "node")
-# What a task reads comes beside its name and its place in the job.
+# ``read`` comes directly after ``needs``.
 _BEHIND = {"read": "needs"}
 _FIRST = ("<<",)
 _NOTES = "x-"
-# What identifies the file comes before the notes.
+# Keys that identify the file come before the notes.
 _HEAD = ("jobrun", "include", "name", "description")
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a place in a spec may hold, by a type of the models, or None if that is unknown."""
+    """The kind of value that a key of a spec may hold: a type of the models, or None."""
 
     annotation: Any = None
 
     def model(self, keys: Sequence[str]) -> type[BaseModel] | None:
         """Return the model whose fields determine the order of a mapping's keys, or None."""
-        found = [one for one in _members(self.annotation, "") if _is_model(one[1])]
-        form = step_form(dict.fromkeys(keys))
-        for tag, member in found:
-            if len(found) == 1 or tag == form:
+        models = [member for member in _members(self.annotation, "") if _is_model(member[1])]
+        tag_of_step = step_form(dict.fromkeys(keys))
+        for tag, member in models:
+            if len(models) == 1 or tag == tag_of_step:
                 model: type[BaseModel] = member
                 return model
         return None
@@ -73,13 +73,13 @@ class Kind:
         rank = {key: number for number, key in enumerate(_canonical(model))}
         behind = len(rank)
 
-        def place(number: int) -> tuple[int, int]:
+        def rank_of(number: int) -> tuple[int, int]:
             key = keys[number]
             if model is JobSpec and key.startswith(_NOTES):
                 key = _NOTES
             return (rank.get(key, behind), number)
 
-        return sorted(range(len(keys)), key=place)
+        return sorted(range(len(keys)), key=rank_of)
 
 
 WHOLE = Kind(JobSpec)

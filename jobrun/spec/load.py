@@ -34,17 +34,17 @@ class LoadedSpec:
 
     Attributes:
         spec: The checked model, references replaced.
-        source: The places of all keys and values.
+        source: The positions of all keys and values.
         params: The values of the params.
         folder: The folder that relative paths start from, absolute.
-        files: The text of every file that was read, by the name it has in places.
+        files: The text of every file that was read, by the name it has in positions.
         warnings: What the user should know.
         environment_digests: sha256 of each environment variable used, by name.
         secrets: The params whose values are not to be recorded, or shown.
         missing_secrets: Those of them that have no value here, which a run needs.
-        authored: Absolute paths of the files its author wrote, by the name they have in places,
+        authored: Absolute paths of the files its author wrote, by the name they have in positions,
             where that name is not their path.
-        optional: The names that options (``--values``, ``--set``) have in places.
+        optional: The names that options (``--values``, ``--set``) have in positions.
     """
 
     spec: JobSpec
@@ -60,16 +60,16 @@ class LoadedSpec:
     optional: frozenset[str] = frozenset()
 
     @property
-    def given(self) -> tuple[str, ...]:
+    def external_params(self) -> tuple[str, ...]:
         """The params of this loaded spec, and its seed, whose values are not written in it."""
         fields = [("seed",), *(("params", name) for name in self.params)]
-        given = [path_text(path) for path in fields if self._place(path) in self.optional]
+        names = [path_text(path) for path in fields if self._file_of(path) in self.optional]
         seed = self.source.node(("seed",))
         if isinstance(seed, Scalar) and "${env:" in str(seed.value):
-            given.append("seed")
-        return tuple(dict.fromkeys(given))
+            names.append("seed")
+        return tuple(dict.fromkeys(names))
 
-    def _place(self, path: SpecPath) -> str:
+    def _file_of(self, path: SpecPath) -> str:
         # A param in its long form has the value below ``default``.
         return self.source.at((*path, "default")).file if self.source.node(path) else ""
 
@@ -96,7 +96,7 @@ class LoadedSpec:
         spec has for it: values of variables are never recorded.
         """
         foreign: set[str] = set()
-        found = self.shown_params
+        recordable = self.shown_params
         declared = self.merged.get("params", {})
         for name in self.params:
             if name in self.secrets:
@@ -106,10 +106,10 @@ class LoadedSpec:
             if not isinstance(text, str):
                 continue
             names = set(_REFERENCED.findall(text))
-            if names & foreign or any(one.startswith("env:") for one in names):
+            if names & foreign or any(reference.startswith("env:") for reference in names):
                 foreign.add(name)
-                found[name] = text
-        return found
+                recordable[name] = text
+        return recordable
 
 
 def load_spec(
@@ -183,7 +183,7 @@ def _load(request: _Request, environment: MappingType[str, str]) -> LoadedSpec:
         reader.files,
         (*reader.warnings, *params.warnings),
         substitution.digests,
-        {one.shown: one.path for one in request.origins.files} if request.origins else {},
+        {file.shown: file.path for file in request.origins.files} if request.origins else {},
         tuple(params.secrets),
         tuple(params.missing),
         frozenset(reader.files).difference(files),
@@ -253,8 +253,8 @@ def _distinct(faults: list[Fault], files: MappingType[str, str]) -> list[Fault]:
     first: dict[object, Fault] = {}
     for fault in faults:
         where = fault.where
-        place = (where.file, where.line, where.column, fault.path) if where else fault
-        first.setdefault(place, fault)
+        key = (where.file, where.line, where.column, fault.path) if where else fault
+        first.setdefault(key, fault)
     rank = {name: number for number, name in enumerate(files)}
 
     def _order(fault: Fault) -> tuple[int, int, int]:

@@ -126,7 +126,7 @@ def list_given(authored: Authored) -> tuple[str, ...]:
     """List the fields of a job's inputs that are no defaults of a spec; in Python all are given."""
     match authored:
         case LoadedSpec():
-            return authored.given
+            return authored.external_params
         case PythonJob():
             return (SEED, *(f"params.{name}" for name, _ in authored.job.params))
         case _:

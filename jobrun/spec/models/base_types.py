@@ -44,19 +44,19 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False, defer_build=True)
 
     @classmethod
-    def model_rebuild(cls, **given: Any) -> bool | None:
+    def model_rebuild(cls, **options: Any) -> bool | None:
         """Build the validator of a subclass of the base ``Model``, without pydantic's plug-ins.
 
         Those are looked for in the metadata of all installed packages. Other models of this
         process, those of callables, still get theirs.
         """
         if cls.__pydantic_complete__ or _PLUGIN_LOADER in sys.modules:
-            return super().model_rebuild(**given)
+            return super().model_rebuild(**options)
         without = ModuleType(_PLUGIN_LOADER)
         without.__dict__["get_plugins"] = tuple
         sys.modules[_PLUGIN_LOADER] = without
         try:
-            return super().model_rebuild(**given)
+            return super().model_rebuild(**options)
         finally:
             del sys.modules[_PLUGIN_LOADER]
 
@@ -107,7 +107,7 @@ class Scalar:
     def __get_pydantic_core_schema__(
         self, _source: Any, _handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
-        # A copy, since pydantic notes in it what belongs to the place.
+        # A copy, because pydantic adds details of the key to it.
         schema: core_schema.CoreSchema = self._schema.copy()
         return schema
 
@@ -140,7 +140,7 @@ class _Optional:
         return core_schema.no_info_before_validator_function(_given, either)
 
 
-# A key that may be left out. Written with nothing behind it, it is a slip and an error.
+# A key that may be left out. Written without a value, it is an error.
 if TYPE_CHECKING:
     Given = TypeVar("Given")
     Maybe = Annotated[Given | None, _Optional()]
@@ -151,9 +151,9 @@ else:
 
         _OPTIONAL = _Optional()
 
-        def __class_getitem__(cls, given: Any) -> Any:
+        def __class_getitem__(cls, annotation: Any) -> Any:
             """Build the base type ``Maybe[T]``, for keys that may be absent but not null."""
-            return Annotated[given, cls._OPTIONAL]
+            return Annotated[annotation, cls._OPTIONAL]
 
 
 def kind_of(value: Any) -> str:
@@ -244,7 +244,7 @@ _EXPRESSION_SCHEMA = {
     "anyOf": [{"type": kind} for kind in ("string", "number", "boolean", "array")],
 }
 
-# Editors know \\w as ASCII only; this lets through what the check above then judges.
+# Editors treat \\w as ASCII only; this pattern leaves the decision to the check above.
 _BLOB_PATTERN = "^[A-Za-z_\\u0080-\\uffff][0-9A-Za-z_\\u0080-\\uffff]{0,63}$"
 
 Name = Annotated[
@@ -325,8 +325,8 @@ class Deferred:
     @property
     def model(self) -> type[Model]:
         """Import the model that a deferred type of a key names, and return it."""
-        found: type[Model] = getattr(import_module(f"{__package__}.{self._module}"), self._name)
-        return found
+        model: type[Model] = getattr(import_module(f"{__package__}.{self._module}"), self._name)
+        return model
 
     def _validate(self, value: Any) -> Any:
         if self._check is None:

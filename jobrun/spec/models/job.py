@@ -114,7 +114,7 @@ class StopSpec(Model):
         return self
 
 
-# Those of core.compression, which a test compares.
+# Equal to the names in core.compression; a test compares them.
 Codec = Literal["none", "deflate", "zstd", "lz4", "blosc2", "bitshuffle"]
 
 

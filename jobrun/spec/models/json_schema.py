@@ -29,7 +29,7 @@ from jobrun.spec.models.base_types import (
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _REF = "#/$defs/{model}"
-# Types that stand in many places get a definition each: (type, name, description).
+# Types that many keys use get a definition each: (type, name, description).
 _SHARED: tuple[tuple[Any, str, str], ...] = (
     (Expression, "Expression", "over blobs and params; text inside one is quoted again"),
     (Name, "Name", "letters, digits, '_', '.', '-'; not starting with '.' or '-'"),
@@ -49,7 +49,7 @@ _REFERENCE = {
     "description": "${param}, ${env:NAME,default}, ${run.seed}",
 }
 _TO_REFERENCE = {"$ref": "#/$defs/Reference"}
-# What people read, and what does not tell one type from another.
+# Keys for readers only: they do not distinguish types.
 _NOTES = ("title", "description", "default")
 # A reference may stand for these: it is replaced before the value is checked.
 _REPLACEABLE = frozenset({"integer", "number", "boolean"})
@@ -68,8 +68,8 @@ def schema() -> dict[str, Any]:
         model.model_rebuild()
     built = _referring(job.JobSpec.model_json_schema(by_alias=True, ref_template=_REF))
     for model in models:
-        own = _referring(model.model_json_schema(by_alias=True, ref_template=_REF))
-        built["$defs"] |= own.pop("$defs", {}) | {model.__name__: own}
+        model_schema = _referring(model.model_json_schema(by_alias=True, ref_template=_REF))
+        built["$defs"] |= model_schema.pop("$defs", {}) | {model.__name__: model_schema}
     del built["$defs"][job.JobSpec.__name__]
     shared = {name: _schema_of(kind) for kind, name, _ in _SHARED}
     definitions = {
@@ -95,9 +95,9 @@ def schema() -> dict[str, Any]:
 def _models() -> Iterator[type[Model]]:
     """Yield each pydantic model that has a definition of its own in the JSON Schema."""
     for module in (control_flow, job, optional_parts, readers, retention, steps, tasks):
-        for one in vars(module).values():
-            if isinstance(one, type) and issubclass(one, Model) and one.model_fields:
-                yield one
+        for member in vars(module).values():
+            if isinstance(member, type) and issubclass(member, Model) and member.model_fields:
+                yield member
 
 
 def _referring(value: Any) -> Any:
@@ -106,10 +106,10 @@ def _referring(value: Any) -> Any:
         return [_referring(item) for item in value]
     if not isinstance(value, dict):
         return value
-    found = {key: _referring(item) for key, item in value.items()}
-    if DEFERRED_MARK not in found:
-        return found
-    return {"$ref": _REF.format(model=found.pop(DEFERRED_MARK)), **found}
+    replaced = {key: _referring(item) for key, item in value.items()}
+    if DEFERRED_MARK not in replaced:
+        return replaced
+    return {"$ref": _REF.format(model=replaced.pop(DEFERRED_MARK)), **replaced}
 
 
 def _schema_of(kind: Any) -> dict[str, Any]:
@@ -157,11 +157,11 @@ def _without_null(value: dict[str, Any]) -> dict[str, Any]:
     members = value.get("anyOf")
     if not members or {"type": "null"} not in members:
         return value
-    rest = [member for member in members if member != {"type": "null"}]
+    others = [member for member in members if member != {"type": "null"}]
     outer = {name: item for name, item in value.items() if name != "anyOf"}
     if outer.get("default", 0) is None:
         del outer["default"]
-    return {**outer, "anyOf": rest} if len(rest) > 1 else {**rest[0], **outer}
+    return {**outer, "anyOf": others} if len(others) > 1 else {**others[0], **outer}
 
 
 def _closed(value: dict[str, Any]) -> dict[str, Any]:

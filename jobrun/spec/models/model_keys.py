@@ -64,9 +64,9 @@ def is_union(annotation: Any) -> bool:
 
 def require_one_key(model: Model, keys: tuple[str, ...]) -> None:
     """Raise a pydantic error unless exactly one of the given keys of a model is set."""
-    given = [key for key in keys if key in model.model_fields_set]
-    if len(given) != 1:
-        context = {"given": ", ".join(given), "keys": ", ".join(sorted(keys))}
+    present = [key for key in keys if key in model.model_fields_set]
+    if len(present) != 1:
+        context = {"given": ", ".join(present), "keys": ", ".join(sorted(keys))}
         raise PydanticCustomError("one_key", "exactly one key", context)
 
 

@@ -23,7 +23,7 @@ from jobrun.spec.models.base_types import (
 )
 from jobrun.spec.models.model_keys import require_one_key
 
-# What a reader may read from; a reader has exactly one of them.
+# The keys for a reader's source; a reader has exactly one of them.
 READER_SOURCES: tuple[str, ...] = (*FILE_FORMATS, "blobs", "counter", "call", "zip")
 
 

@@ -28,7 +28,7 @@ MODELS = {
     "pull": ("steps", "PullStep"),
     "load": ("steps", "LoadStep"),
     "save": ("steps", "SaveStep"),
-    **{form: ("steps", f"{kind.__name__}Step") for form, kind in DECLARED.items()},
+    **{key: ("steps", f"{kind.__name__}Step") for key, kind in DECLARED.items()},
 }
 FORMS = tuple(MODELS)
 
@@ -38,10 +38,10 @@ def step_form(value: Any) -> str | None:
     if isinstance(value, str):
         return "text"
     if isinstance(value, dict):
-        return next((form for form in FORMS if form in value), None)
+        return next((key for key in FORMS if key in value), None)
     if isinstance(value, Model):
         keys = {field.alias or name for name, field in type(value).model_fields.items()}
-        return next((form for form in FORMS if form in keys), None)
+        return next((key for key in FORMS if key in keys), None)
     return None
 
 
@@ -51,9 +51,9 @@ Statement = Annotated[
     WithJsonSchema({"type": "string", "description": "a statement, such as 'w -= lr * g'"}),
 ]
 
-# Checkers of types see those in steps.
+# Type checkers see the definitions in steps.
 if not TYPE_CHECKING:
-    # An alias is built once; the bare type would be for each place where a model has steps.
+    # pydantic builds an alias once, but a bare type for each key that has steps.
     Step = TypeAliasType(
         "Step",
         Annotated[
@@ -61,8 +61,8 @@ if not TYPE_CHECKING:
                 (
                     Annotated[Statement, Tag("text")],
                     *(
-                        Annotated[Deferred(module, name), Tag(form)]
-                        for form, (module, name) in MODELS.items()
+                        Annotated[Deferred(module, name), Tag(key)]
+                        for key, (module, name) in MODELS.items()
                     ),
                 )
             ],

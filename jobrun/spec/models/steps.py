@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         WhileStep,
     )
 
-    # As the checkers of types see them: with the models, which step_forms only names.
+    # For type checkers: with the models, which step_forms only names.
     Step: TypeAlias = (
         "str | OpStep | NetStep | LoopStep | WhileStep | IfStep | StopIfStep | StopStep"
         " | GuardStep | ParallelStep | EffectStep"
@@ -153,16 +153,16 @@ _TYPE_OF: dict[KeyKind, Any] = {
 
 def _build_model(kind: type[DeclaredEffect]) -> type[EffectStep]:
     """Define the pydantic model of a step such as ``log`` by the keys that its class declares."""
-    given: dict[str, Any] = {}
+    model_fields: dict[str, Any] = {}
     declared: Any = kind
     for field, key in declared_keys(declared).items():
         default = ... if key.default is REQUIRED else key.default
-        given[field] = (
+        model_fields[field] = (
             _TYPE_OF[key.kind],
             Field(default, alias=key.name, description=key.description),
         )
     model: type[EffectStep] = create_model(
-        f"{kind.__name__}Step", __base__=EffectStep, __doc__=kind.__doc__, **given
+        f"{kind.__name__}Step", __base__=EffectStep, __doc__=kind.__doc__, **model_fields
     )
     return model
 

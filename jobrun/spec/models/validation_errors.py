@@ -29,12 +29,12 @@ _KEY_MARK = "[key]"
 _COUNTED = lazy_pattern(r"for (\w+) .*?(?:range\(([^(),]*)\))?")
 _ASSIGNMENT = lazy_pattern(r"[\w, \[\]]+ [-+*/]?= ")
 _ANNOTATED = lazy_pattern(r"[\w.\[\], ]+ = (.+)")
-# What a key is called by people who know it from another step.
+# Keys that people use by mistake, because another step or program has them → the right key.
 _OTHER_NAMES = {
     "steps": "then", "do": "steps", "body": "steps", "args": "with", "arguments": "with",
     "kwargs": "with", "inputs": "with", "params": "with", "result": "out", "returns": "out",
 }  # fmt: skip
-# What people call a loop, a program and a function.
+# Words that people use for a loop, a program and a function.
 _LOOPS = frozenset(("for", "repeat", "times", "range"))
 _PROGRAMS = frozenset(("bash", "cmd", "command", "exec", "script", "sh", "shell", "system"))
 _FUNCTIONS = frozenset(("function", "func", "py", "python"))
@@ -116,14 +116,14 @@ def _param_first(words: _Words, path: Path, source: SourceMap) -> _Words:
 def _unknown_step(error: _Error) -> _Words:
     forms = ", ".join(FORMS)
     if not isinstance(error.value, dict):
-        message = f"expected a step, found {found(error.value)}"
+        message = f"expected a step, found {describe_value(error.value)}"
         mend = f"a step is a statement such as 'w -= lr * g', or has one of: {forms}"
         return _Words("E027", message, mend)
     line = _python_line(error.value)
     if line:
         return _Words("E027", "unknown step", f"write {line}")
     candidates = [nearest(key, FORMS) for key in error.value]
-    match = next((form for form in candidates if form is not None), None)
+    match = next((candidate for candidate in candidates if candidate is not None), None)
     hint = f"did you mean '{match}'?  " if match else ""
     return _Words("E027", "unknown step", f"{hint}a step is a statement, or has one of: {forms}")
 
@@ -139,11 +139,11 @@ def _python_line(step: dict[str, Any]) -> str:
         return '{call: "module:function", with: {…}, out: …}'
     if len(others) > 1:
         return ""
-    word, _, rest = key.partition(" ")
+    word, _, condition = key.partition(" ")
     # A block below the line, or one statement after the colon.
     steps = f'["{value}"]' if isinstance(value, str | int | float | bool) else "[…]"
-    if word in ("if", "while") and rest:
-        return f'{{{word}: "{rest}", {"then" if word == "if" else "steps"}: {steps}}}'
+    if word in ("if", "while") and condition:
+        return f'{{{word}: "{condition}", {"then" if word == "if" else "steps"}: {steps}}}'
     if counted := _COUNTED.fullmatch(key):
         name, count = counted[1], (counted[2] or "").strip() or "count"
         return f"{{loop: {count}, as: {name}, steps: {steps}}}"
@@ -160,42 +160,44 @@ def _python_line(step: dict[str, Any]) -> str:
     return ""
 
 
-def _expected(what: str, kind: str = "") -> Callable[[_Error], _Words]:
+def _expected(expectation: str, kind: str = "") -> Callable[[_Error], _Words]:
     """Build the function that writes the validation error for a value of a wrong type."""
 
     def _words(error: _Error) -> _Words:
-        message = f"expected {what}, found {found(error.value)}"
-        return _two_readings(error, what, kind) or _Words("E022", message, _mend_type(error, what))
+        message = f"expected {expectation}, found {describe_value(error.value)}"
+        return _two_readings(error, expectation, kind) or _Words(
+            "E022", message, _mend_type(error, expectation)
+        )
 
     return _words
 
 
-def _two_readings(error: _Error, what: str, kind: str) -> _Words | None:
+def _two_readings(error: _Error, expectation: str, kind: str) -> _Words | None:
     """Explain in a validation error that YAML 1.1 read this text as a number or bool."""
     node = error.node
     if node is None or not node.plain or not isinstance(node.value, str):
         return None
-    words = both_readings(node.value, what, kind) if kind else None
+    words = both_readings(node.value, expectation, kind) if kind else None
     return _Words("E023", *words) if words is not None else None
 
 
-def _mend_type(error: _Error, what: str) -> str:
+def _mend_type(error: _Error, expectation: str) -> str:
     value = error.value
     if value is None:
         return "write a value, or remove the key"
     if isinstance(value, str) and error.node is not None and not error.node.plain:
-        return f"write {what}, without quotes"
-    if what == _TEXT and isinstance(value, bool | int | float):
+        return f"write {expectation}, without quotes"
+    if expectation == _TEXT and isinstance(value, bool | int | float):
         return "quote it to make it text"
-    if what == "an expression":
+    if expectation == "an expression":
         return "write text, a number, true, false, or a list of them"
-    if what == "a mapping" and (example := _example_mapping(error.located.path[-1], value)):
+    if expectation == "a mapping" and (example := _example_mapping(error.located.path[-1], value)):
         return f"write {example}"
-    if what == "a list" and isinstance(value, dict):
+    if expectation == "a list" and isinstance(value, dict):
         return "start each item with '- '"
-    if what == "a list":
+    if expectation == "a list":
         return "put it in [ ]"
-    return f"write {what}"
+    return f"write {expectation}"
 
 
 def _example_mapping(key: str | int, value: Any) -> str:
@@ -210,7 +212,7 @@ def _example_mapping(key: str | int, value: Any) -> str:
     return ""
 
 
-def found(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """Describe a wrong value in a few words, to end a validation error with 'found …'."""
     if value is None:
         return "nothing"
@@ -230,7 +232,7 @@ _KINDS = {"'text'": "a single value", "'list'": "a list", "'mapping'": "a mappin
 def _wrong_kind(error: _Error) -> _Words:
     tags = str(error.context.get("expected_tags", "")).split(", ")
     wanted = " or ".join(_KINDS.get(tag, tag) for tag in tags)
-    message = f"expected {wanted}, found {found(error.value)}"
+    message = f"expected {wanted}, found {describe_value(error.value)}"
     return _Words("E022", message, f"write {wanted}")
 
 
@@ -254,7 +256,7 @@ def _choice(error: _Error) -> _Words:
     choices = [word.strip("' ") for word in wanted.replace(" or ", ", ").split(", ")]
     match = nearest(error.value, choices) if isinstance(error.value, str) else None
     hint = f"did you mean '{match}'?  " if match else ""
-    message = f"expected {wanted}, found {found(error.value)}"
+    message = f"expected {wanted}, found {describe_value(error.value)}"
     return _Words("E025", message, f"{hint}use one of: {', '.join(choices)}")
 
 
@@ -263,25 +265,25 @@ def _name(error: _Error) -> _Words:
         "use letters, digits, '_', '.' and '-', at most 64, not starting with '.' or '-': "
         "names become part of file names"
     )
-    return _Words("E026", f"expected a name, found {found(error.value)}", mend)
+    return _Words("E026", f"expected a name, found {describe_value(error.value)}", mend)
 
 
 def _blob_name(error: _Error) -> _Words:
     mend = "use letters, digits and '_', at most 64, not starting with a digit"
-    return _Words("E026", f"expected a blob's name, found {found(error.value)}", mend)
+    return _Words("E026", f"expected a blob's name, found {describe_value(error.value)}", mend)
 
 
 def _one_key(error: _Error) -> _Words:
-    given = error.context["given"]
-    message = f"exactly one of its keys is required, found {given or 'none'}"
+    present = error.context["given"]
+    message = f"exactly one of its keys is required, found {present or 'none'}"
     mend = f"use one of: {error.context['keys']}"
-    if given and error.located.path[:1] == ("stop",):
+    if present and error.located.path[:1] == ("stop",):
         mend = "write each as an item of its own: any of them stops the job"
     return _Words("E028", message, mend)
 
 
 def _version(error: _Error) -> _Words:
-    message = f"expected version 1 of the spec language, found {found(error.value)}"
+    message = f"expected version 1 of the spec language, found {describe_value(error.value)}"
     return _Words("E029", message, "write jobrun: 1")
 
 
@@ -290,7 +292,7 @@ def _duration(error: _Error) -> _Words:
     mend = "write a number and one of ms s m h d"
     if _is_number(value):
         mend = f"write {value}s, {value}m or {value}h"
-    message = f"expected a duration such as 90s or 4h, found {found(value)}"
+    message = f"expected a duration such as 90s or 4h, found {describe_value(value)}"
     return _two_readings(error, "a duration", "duration") or _Words("E030", message, mend)
 
 
@@ -303,12 +305,14 @@ def _every(error: _Error) -> _Words:
     mend = "write a number greater than 0 and one of ep s m h d"
     if _is_number(value):
         mend = f"write {value}ep or {value}s"
-    message = f"expected epochs such as 5ep, or a duration such as 10m, found {found(value)}"
+    message = (
+        f"expected epochs such as 5ep, or a duration such as 10m, found {describe_value(value)}"
+    )
     return _two_readings(error, "a duration", "duration") or _Words("E030", message, mend)
 
 
 def _call_pattern(error: _Error) -> _Words:
-    message = f"expected a callable as pkg.mod:function, found {found(error.value)}"
+    message = f"expected a callable as pkg.mod:function, found {describe_value(error.value)}"
     mend = "put a ':' between the module and the function"
     if isinstance(error.value, str):
         function, bracket, _ = error.value.partition("(")
@@ -438,7 +442,7 @@ def restore_env_texts(
     Returns:
         Whether any was replaced, so that it is worth checking again.
     """
-    found = False
+    is_replaced = False
     for item in error.errors(include_url=False, include_context=False):
         path = locate(root, item["loc"]).path
         text = env_texts.get(path)
@@ -448,5 +452,5 @@ def restore_env_texts(
         for segment in path[:-1]:
             holder = holder[segment]
         holder[path[-1]] = text
-        found = True
-    return found
+        is_replaced = True
+    return is_replaced

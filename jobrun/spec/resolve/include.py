@@ -20,7 +20,7 @@ MOST_FILES = 200
 
 Change = Callable[[Node], Node]
 
-# What a tree of another folder says first where it means a place of its own.
+# A path that begins like this does not depend on the folder of the file that contains it.
 _NOT_RELATIVE = ("/", "~", "${")
 
 _TYPE_NAMES: dict[type, str] = {bool: "bool", int: "int", float: "float", str: "text"}
@@ -30,7 +30,7 @@ class SpecReader:
     """The files read so far for one spec, with those it includes.
 
     Attributes:
-        files: Texts, by the name each file has in places.
+        files: Texts, by the name each file has in positions.
         faults: What is wrong in them.
         warnings: What the user should know.
     """
@@ -52,16 +52,16 @@ class SpecReader:
     def _tree(
         self, path: str, base: str, above: tuple[str, ...], include: Scalar | None
     ) -> Mapping | None:
-        own = self._read(path, include)
-        if own is None:
+        tree_of_file = self._read(path, include)
+        if tree_of_file is None:
             return None
-        includes = own.values.get("include")
-        own = rebased(_without_private_keys(own), _relative_folder(base, path))
-        merged = Mapping({}, {}, own.place)
+        includes = tree_of_file.values.get("include")
+        tree_of_file = rebased(_without_private_keys(tree_of_file), _relative_folder(base, path))
+        merged = Mapping({}, {}, tree_of_file.position)
         for item in self._included(includes):
             tree = self._follow(path, item, base, (*above, os.path.realpath(path)))
             merged = merge_specs(merged, tree) if tree is not None else merged
-        return merge_specs(merged, own)
+        return merge_specs(merged, tree_of_file)
 
     def _follow(self, path: str, item: Scalar, base: str, above: tuple[str, ...]) -> Mapping | None:
         """Read an included file, whose path starts from the folder of the including file."""
@@ -100,12 +100,14 @@ class SpecReader:
         if isinstance(root, Mapping):
             return root
         if isinstance(root, Scalar) and root.value is None:
-            found = "nothing"
+            description = "nothing"
         else:
-            found = "a list" if isinstance(root, Sequence) else "a single value"
+            description = "a list" if isinstance(root, Sequence) else "a single value"
         mend = "start with 'jobrun: 1' and 'name: …', each on a line of its own"
-        where = origin_of(root.place)
-        self.faults.append(Fault("E009", f"a spec must be a mapping, found {found}", mend, where))
+        where = origin_of(root.position)
+        self.faults.append(
+            Fault("E009", f"a spec must be a mapping, found {description}", mend, where)
+        )
         return None
 
     def _included(self, node: Node | None) -> list[Scalar]:
@@ -123,7 +125,7 @@ class SpecReader:
         return items
 
     def _fault(self, message: str, mend: str, node: Node) -> None:
-        where = origin_of(node.place)
+        where = origin_of(node.position)
         self.faults.append(Fault("E034", message, mend, where, path_text(("include",))))
 
 
@@ -149,7 +151,7 @@ def _without_private_keys(root: Mapping) -> Mapping:
         for key, value in root.values.items()
         if key != "include" and not key.startswith("x-")
     }
-    return Mapping(values, {key: root.keys[key] for key in values}, root.place)
+    return Mapping(values, {key: root.keys[key] for key in values}, root.position)
 
 
 def _relative_folder(base: str, path: str) -> str:
@@ -170,7 +172,7 @@ def rebased(root: Mapping, prefix: str) -> Mapping:
     return Mapping(
         {key: _rebased_section(key, value, prefix) for key, value in root.values.items()},
         root.keys,
-        root.place,
+        root.position,
     )
 
 
@@ -191,7 +193,7 @@ def _rebased_section(key: str, value: Node, prefix: str) -> Node:
 def _rebased_steps(node: Node, prefix: str) -> Node:
     """Rewrite ``load`` and ``save`` paths in an included file relative to the spec's folder."""
     if isinstance(node, Sequence):
-        return Sequence([_rebased_steps(item, prefix) for item in node.items], node.place)
+        return Sequence([_rebased_steps(item, prefix) for item in node.items], node.position)
     if not isinstance(node, Mapping):
         return node
     values = {}
@@ -200,7 +202,7 @@ def _rebased_steps(node: Node, prefix: str) -> Node:
             values[key] = _with_paths(value, tuple(value.values), prefix)
         else:
             values[key] = _rebased_steps(value, prefix)
-    return Mapping(values, node.keys, node.place)
+    return Mapping(values, node.keys, node.position)
 
 
 def _each(node: Node, change: Change) -> Node:
@@ -216,7 +218,7 @@ def _with_paths(node: Node, keys: tuple[str, ...], prefix: str) -> Node:
         value = node.values.get(key)
         if isinstance(value, Scalar) and _is_relative(value.value):
             joined = os.path.normpath(f"{prefix}/{value.value}")
-            moved = Scalar(joined, (*value.place[:4], 0), value.plain)
+            moved = Scalar(joined, (*value.position[:4], 0), value.plain)
             node = replaced(node, key, moved)
     return node
 
@@ -239,7 +241,7 @@ def _merged(base: Mapping, over: Mapping) -> Mapping:
     for key, value in over.values.items():
         values[key] = deep_merge(values[key], value) if key in values else value
         keys[key] = over.keys[key]
-    return Mapping(values, keys, base.place)
+    return Mapping(values, keys, base.position)
 
 
 def merge_specs(base: Mapping, over: Mapping) -> Mapping:
@@ -248,12 +250,14 @@ def merge_specs(base: Mapping, over: Mapping) -> Mapping:
     So ``params: {k: 12}`` over ``k: {type: int, default: 10, min: 2}`` keeps the bounds,
     and ``1`` over ``tol: 1e-4`` stays a float.
     """
-    params, given = base.values.get("params"), over.values.get("params")
-    if isinstance(params, Mapping) and isinstance(given, Mapping):
-        for name in params.values.keys() & given.values.keys():
+    params, over_params = base.values.get("params"), over.values.get("params")
+    if isinstance(params, Mapping) and isinstance(over_params, Mapping):
+        for name in params.values.keys() & over_params.values.keys():
             params = replaced(params, name, long_form(params.values[name]))
-            given = replaced(given, name, long_form(given.values[name], typed=False))
-        base, over = replaced(base, "params", params), replaced(over, "params", given)
+            over_params = replaced(
+                over_params, name, long_form(over_params.values[name], typed=False)
+            )
+        base, over = replaced(base, "params", params), replaced(over, "params", over_params)
     return _merged(base, over)
 
 
@@ -264,8 +268,8 @@ def long_form(param: Node, *, typed: bool = True) -> Node:
     values: dict[str, Node] = {"default": param}
     kind = _TYPE_NAMES.get(type(param.value))
     if typed and kind is not None and not (kind == "text" and "${" in str(param.value)):
-        values["type"] = Scalar(kind, param.place)
-    return Mapping(values, dict.fromkeys(values, param.place), param.place)
+        values["type"] = Scalar(kind, param.position)
+    return Mapping(values, dict.fromkeys(values, param.position), param.position)
 
 
 def replaced(mapping: Mapping, key: str, value: Node) -> Mapping:

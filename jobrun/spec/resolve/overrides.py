@@ -14,7 +14,7 @@ from jobrun.spec.yaml.nodes import (
     Mapping,
     Node,
     Path,
-    Place,
+    Position,
     Scalar,
     Sequence,
     child,
@@ -35,22 +35,22 @@ class Override:
     Attributes:
         path: Where the value goes; a number is an index into a list.
         value: What goes there.
-        place: What the value is called in errors: ``--set #1``.
+        position: What the value is called in errors: ``--set #1``.
     """
 
     path: Path
     value: Node
-    place: Place
+    position: Position
 
     def relative_to(self, way: str) -> Override:
         """Return this override with a folder put before the relative paths in its value."""
-        tree: Node = rebased(_put_key(Mapping({}, {}, self.place), self.path, self, 0), way)
+        tree: Node = rebased(_put_key(Mapping({}, {}, self.position), self.path, self, 0), way)
         for segment in self.path:
             below = child(tree, segment if isinstance(tree, Sequence) else str(segment))
             if below is None:
                 return self
             tree = below
-        return Override(self.path, tree, self.place)
+        return Override(self.path, tree, self.position)
 
 
 def parse_override(text: str, number: int) -> Override:
@@ -70,8 +70,8 @@ def parse_override(text: str, number: int) -> Override:
     if not equals or not path or len(path) > DEEPEST:
         mend = "write PATH=VALUE, such as params.k=12 or stop[0].epochs=5"
         raise UsageError.of("E040", f"'{short(text)}' is not PATH=VALUE", mend, where=Origin(shown))
-    place: Place = (shown, 0, 0, 1, 0)
-    return Override(path, _parse_value(value_part, place, path), place)
+    position: Position = (shown, 0, 0, 1, 0)
+    return Override(path, _parse_value(value_part, position, path), position)
 
 
 def _split(text: str) -> tuple[str, str, str]:
@@ -81,53 +81,53 @@ def _split(text: str) -> tuple[str, str, str]:
 
 def _parse_path(text: str) -> Path:
     path: list[str | int] = []
-    position = 0
+    offset = 0
     for match in _SEGMENT.finditer(text):
-        if match.start() != position or (position == 0 and text.startswith(".")):
+        if match.start() != offset or (offset == 0 and text.startswith(".")):
             return ()
-        position = match.end()
+        offset = match.end()
         if match["index"] is not None:
             path.append(int(match["index"]))
         else:
             path.append(match["quoted"] or match["plain"])
-    return tuple(path) if position == len(text) else ()
+    return tuple(path) if offset == len(text) else ()
 
 
-def _parse_value(text: str, place: Place, path: Path) -> Node:
+def _parse_value(text: str, position: Position, path: Path) -> Node:
     if text[:1] in {"[", "{", '"', "'"}:
         try:
-            document = read_document(text, place[0])
+            document = read_document(text, position[0])
         except SpecError as error:
             fault = error.faults[0]
             raise UsageError.of(
                 "E041",
                 f"the value is not valid YAML: {fault.message}",
                 fault.mend,
-                where=Origin(place[0]),
+                where=Origin(position[0]),
                 path=path_text(path),
             ) from error
         if document.faults:
-            # The option has no lines: its name and path say where.
-            where, shown = Origin(place[0]), path_text(path)
+            # An option has no lines, so the position is its name and the path.
+            where, shown = Origin(position[0]), path_text(path)
             raise SpecError(*(replace(item, where=where, path=shown) for item in document.faults))
-        return _moved(document.root, place)
+        return _moved(document.root, position)
     try:
         # An empty value is empty text, not null.
-        return Scalar(resolve(text) if text else "", place, bool(text))
+        return Scalar(resolve(text) if text else "", position, bool(text))
     except NumberRangeError as error:
         mend = "write a number of at most 64 bits"
-        where = Origin(place[0])
+        where = Origin(position[0])
         raise SpecError.of("E016", str(error), mend, where=where, path=path_text(path)) from error
 
 
-def _moved(node: Node, place: Place) -> Node:
+def _moved(node: Node, position: Position) -> Node:
     """Set ``--set #N`` as the position of an override's value, so that errors show it."""
     if isinstance(node, Scalar):
-        return node._replace(place=place)
+        return node._replace(position=position)
     if isinstance(node, Sequence):
-        return Sequence([_moved(item, place) for item in node.items], place)
-    values = {key: _moved(value, place) for key, value in node.values.items()}
-    return Mapping(values, dict.fromkeys(values, place), place)
+        return Sequence([_moved(item, position) for item in node.items], position)
+    values = {key: _moved(value, position) for key, value in node.values.items()}
+    return Mapping(values, dict.fromkeys(values, position), position)
 
 
 def applied(root: Mapping, override: Override) -> Mapping:
@@ -140,7 +140,7 @@ def applied(root: Mapping, override: Override) -> Mapping:
     path = override.path
     params = root.values.get("params")
     if len(path) == 1 and path[0] not in JobSpec.model_fields and isinstance(params, Mapping):
-        # No key of a spec is called so, and a param is.
+        # No key of a spec has this name, but a param has.
         path = ("params", *path) if path[0] in params.values else path
         override = replace(override, path=path)
     if len(path) > 1 and path[0] == "params":
@@ -159,7 +159,7 @@ def _with_long_form(root: Mapping, override: Override) -> Mapping:
             "E042",
             f"unknown param '{name}'",
             did_you_mean(name, known),
-            where=Origin(override.place[0]),
+            where=Origin(override.position[0]),
             path=path_text(override.path),
         )
     return replaced(root, "params", replaced(params, name, long_form(known[name])))
@@ -170,9 +170,9 @@ def _put(node: Node | None, path: Path, override: Override, depth: int) -> Node:
         return override.value
     if isinstance(node, Sequence):
         return _put_item(node, path, override, depth)
-    # A missing value, or a null, becomes a mapping on the way.
+    # A missing value, or a null, becomes a mapping.
     if node is None or (isinstance(node, Scalar) and node.value is None):
-        node = Mapping({}, {}, override.place)
+        node = Mapping({}, {}, override.position)
     if isinstance(node, Mapping):
         return _put_key(node, path, override, depth)
     message = f"'{path_text(path[:depth])}' is a single value and has no keys"
@@ -182,8 +182,8 @@ def _put(node: Node | None, path: Path, override: Override, depth: int) -> Node:
 def _put_key(node: Mapping, path: Path, override: Override, depth: int) -> Mapping:
     key = str(path[depth])
     below = _put(node.values.get(key), path, override, depth + 1)
-    keys = {**node.keys, key: override.place}
-    return Mapping({**node.values, key: below}, keys, node.place)
+    keys = {**node.keys, key: override.position}
+    return Mapping({**node.values, key: below}, keys, node.position)
 
 
 def _put_item(node: Sequence, path: Path, override: Override, depth: int) -> Sequence:
@@ -198,9 +198,9 @@ def _put_item(node: Sequence, path: Path, override: Override, depth: int) -> Seq
     items = list(node.items)
     below = _put(items[index] if index < count else None, path, override, depth + 1)
     items[index : index + 1] = [below]
-    return Sequence(items, node.place)
+    return Sequence(items, node.position)
 
 
 def _misfit(override: Override, message: str, mend: str) -> SpecError:
-    where, path = Origin(override.place[0]), path_text(override.path)
+    where, path = Origin(override.position[0]), path_text(override.path)
     return SpecError.of("E043", message, mend, where=where, path=path)

@@ -18,7 +18,7 @@ from jobrun.spec.yaml.scalars import both_readings, old_reading
 
 Param = bool | int | float | str
 
-# In place of the value of a secret param.
+# Shown in place of a secret param's value.
 HIDDEN = "(secret)"
 
 _TYPES: dict[str, type] = {"int": int, "float": float, "bool": bool, "text": str}
@@ -72,7 +72,7 @@ class ParamValues:
         if declared.secret:
             return self._secret(name, declared, default, data)
         if references(node) & self.secrets.keys():
-            # What is made of a secret says it.
+            # A value derived from a secret would reveal it.
             self.secrets[name] = None
         value = self._value(declared, default, path)
         self.values[name] = value
@@ -87,10 +87,10 @@ class ParamValues:
             self.secrets[name] = None
             value = self.values[name] = _TYPES[kind]()
             return {**data, "type": kind, "default": value}
-        where = origin_of(node.place)
+        where = origin_of(node.position)
         written = node if isinstance(node, Scalar) else None
         is_reference = written is not None and str(written.value).startswith("${env:")
-        # An empty text is what a param has that was not given.
+        # An empty text means that the param was not given.
         if where.line and not is_reference and declared.default != "":
             mend = f"write default: ${{env:NAME}}, or give it by --set params.{name}=VALUE"
             message = f"a file contains the value of the secret param '{name}'"
@@ -98,19 +98,19 @@ class ParamValues:
         before = len(self.faults)
         value = self._value(declared, node, path)
         self.values[name] = value
-        for place in range(before, len(self.faults)):
-            # The message about it must not show it.
-            fault = self.faults[place]
+        for index in range(before, len(self.faults)):
+            # The message must not show the secret.
+            fault = self.faults[index]
             message = f"invalid value of the secret param '{name}'"
             secret = str(declared.default)
             mend = fault.mend.replace(secret, "it") if secret else fault.mend
-            self.faults[place] = replace(fault, message=message, mend=mend)
+            self.faults[index] = replace(fault, message=message, mend=mend)
         from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL
 
         digest = sha256(str(value).encode("utf-8", "surrogateescape")).hexdigest()
         self._substitution.digests[f"params.{name}"] = digest
         self.secrets[name] = None if is_reference else written
-        # The model is what digests and dumps are made of.
+        # Digests and dumps are made from the model.
         return {**data, "type": _kind(value), "default": f"sha256:{digest}"}
 
     def _long_form(self, data: Any, node: Node, path: Path) -> ParamSpec | None:
@@ -128,11 +128,11 @@ class ParamValues:
             return
         message = f"'{node.value}' is text (YAML 1.1 would read it as {old})"
         mend = f"write {old}, or quote it if you mean text"
-        where = origin_of(node.place)
+        where = origin_of(node.position)
         self.warnings.append(Fault("W101", message, mend, where, path_text(path), "warning"))
 
     def _value(self, declared: ParamSpec, node: Node, path: Path) -> Param:
-        where = origin_of(node.place)
+        where = origin_of(node.position)
         name = str(path[-1])
         value = declared.default
         if value is None:
@@ -164,10 +164,10 @@ class ParamValues:
             words = both_readings(value, expected, "bool" if kind == "bool" else "number")
         if words is not None:
             raise _UnfitError("E023", *words)
-        from jobrun.spec.models.validation_errors import found  # noqa: PLC0415 - after an error only
+        from jobrun.spec.models.validation_errors import describe_value  # noqa: PLC0415 - after an error only
 
         mend = "quote it to make it text" if kind == "text" else f"give {expected}"
-        raise _UnfitError("E036", f"expected {expected}, found {found(value)}", mend)
+        raise _UnfitError("E036", f"expected {expected}, found {describe_value(value)}", mend)
 
     def _check_bounds(self, value: Param, declared: ParamSpec, where: Origin, path: Path) -> None:
         if declared.choices and value not in declared.choices:
@@ -217,14 +217,14 @@ def without_secrets(
 ) -> Mapping:
     """Remove the values of secret params from a spec's tree, and from texts of ``--set``."""
     declared = root.values.get("params")
-    for name, given in secrets.items():
+    for name, secret in secrets.items():
         node = declared.values[name] if isinstance(declared, Mapping) else None
-        if given is None or not isinstance(node, Mapping) or not isinstance(declared, Mapping):
+        if secret is None or not isinstance(node, Mapping) or not isinstance(declared, Mapping):
             continue
-        values = {key: one for key, one in node.values.items() if key != "default"}
-        declared = replaced(declared, name, Mapping(values, node.keys, node.place))
+        values = {key: value for key, value in node.values.items() if key != "default"}
+        declared = replaced(declared, name, Mapping(values, node.keys, node.position))
         root = replaced(root, "params", declared)
-        shown = given.place[0]
-        if not given.place[1]:
+        shown = secret.position[0]
+        if not secret.position[1]:
             files[shown] = f"params.{name}={HIDDEN}"
     return root

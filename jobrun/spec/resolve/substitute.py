@@ -29,13 +29,13 @@ from jobrun.spec.yaml.nodes import (
 )
 from jobrun.spec.yaml.scalars import NumberRangeError, Value, resolve
 
-# Known only while the job runs; they stay in the text.
+# References whose values are known only while the job runs; they stay in the text.
 RUN_TIME_NAMES = ("run.dir", "node", "epoch", "instance")
-# In front of a name, in a line for bash: the value becomes a part of the line.
+# Prefix of a name in a bash line: the value is inserted as part of the line, unquoted.
 RAW = "raw:"
 _WITH_STEPS = frozenset({"init", "epoch", "download", "exit", "nets"})
 
-# In place of the value of a list or a mapping.
+# Marks a list or a mapping, in place of a scalar's value.
 _NO_SCALAR = object()
 
 _REFERENCE = lazy_pattern(r"\$\$|\$\{([^{}]*)(\})?")
@@ -76,33 +76,33 @@ class Substitution:
         if isinstance(node, Scalar):
             value = node.value
             return self.scalar(node, path) if isinstance(value, str) and "$" in value else value
-        # Most values of a large spec are scalars without a reference, and need no call.
+        # A fast path: most values of a large spec are scalars without a reference.
         if isinstance(node, Sequence):
             items = []
-            for index, one in enumerate(node.items):
-                value = one.value if type(one) is Scalar else _NO_SCALAR
+            for index, child in enumerate(node.items):
+                value = child.value if type(child) is Scalar else _NO_SCALAR
                 if value is _NO_SCALAR or (type(value) is str and "$" in value):
-                    value = self.tree(one, (*path, index))
+                    value = self.tree(child, (*path, index))
                 items.append(value)
             return items
         data = {}
         in_shell = "run" in node.values and _is_shell_line(node, path)
-        for key, one in node.values.items():
+        for key, child in node.values.items():
             if in_shell and key == "run":
                 continue
-            value = one.value if type(one) is Scalar else _NO_SCALAR
+            value = child.value if type(child) is Scalar else _NO_SCALAR
             if value is _NO_SCALAR or (type(value) is str and "$" in value):
-                value = self.tree(one, (*path, key))
+                value = self.tree(child, (*path, key))
             data[key] = value
         return self._shell_step(node, path, data) if in_shell else data
 
     def _shell_step(self, node: Mapping, path: Path, data: dict[str, Any]) -> dict[str, Any]:
         """Substitute each ``${…}`` in the bash line of a ``run`` step, texts by bash variables."""
         line = node.values["run"]
-        given = data.get("with", {})
-        if not isinstance(line, Scalar) or not isinstance(given, dict):
+        arguments = data.get("with", {})
+        if not isinstance(line, Scalar) or not isinstance(arguments, dict):
             return {key: data.get(key, getattr(line, "value", None)) for key in node.values}
-        names = (name for number in count(1) if (name := f"value_{number}") not in given)
+        names = (name for number in count(1) if (name := f"value_{number}") not in arguments)
         handed: dict[str, str] = {}
         try:
             text = self._shell_line(line, (*path, "run"), names, handed)
@@ -110,13 +110,13 @@ class Substitution:
             self.faults.append(error.fault)
             text = str(line.value)
         data = {key: text if key == "run" else data[key] for key in node.values}
-        return data | {"with": given | handed} if handed else data
+        return data | {"with": arguments | handed} if handed else data
 
     def _shell_line(
         self, node: Scalar, path: Path, names: Iterator[str], handed: dict[str, str]
     ) -> str:
         text, parts, position, quotes = str(node.value), [], 0, BashQuotes()
-        # As bash will see it, up to the next value.
+        # The line as bash will see it, up to the next value.
         before = ""
         for match in _REFERENCE.finditer(text):
             literal = text[position : match.start()]
@@ -157,14 +157,14 @@ class Substitution:
                 quotes.put()
                 return _text(value)
             variable = next(names)
-            # A param is a text of the spec, in which $$ is a dollar; a variable is not.
+            # A param is text of the spec, where $$ means one dollar; a variable is literal.
             is_foreign = name.startswith("env:")
             handed[variable] = repr(value.replace("$", "$$") if is_foreign else value)
             variable = f"JOBRUN_{variable.upper()}"
-        found = quotes.quoted(variable) if variable else None
+        quoted = quotes.quoted(variable) if variable else None
         quotes.put()
-        if found is not None:
-            return found.replace("$", "$$")
+        if quoted is not None:
+            return quoted.replace("$", "$$")
         if name in RUN_TIME_NAMES:
             return match[0]
         message = f"'${{{short(name)}}}' cannot be passed to bash as one word here: inside "
@@ -252,7 +252,7 @@ def _unclosed(node: Scalar, path: Path) -> _UnknownError:
 
 
 def _unknown(code: Code, message: str, mend: str, node: Scalar, path: Path) -> _UnknownError:
-    return _UnknownError(Fault(code, message, mend, origin_of(node.place), path_text(path)))
+    return _UnknownError(Fault(code, message, mend, origin_of(node.position), path_text(path)))
 
 
 def references(node: Node) -> set[str]:
@@ -290,8 +290,8 @@ class BashQuotes:
 
         None where bash would not expand it, or not as part of one word.
         """
-        form = _FORMS.get(self._context)
-        return None if form is None else form.format(f"${{{variable}}}")
+        template = _FORMS.get(self._context)
+        return None if template is None else template.format(f"${{{variable}}}")
 
     def feed(self, text: str) -> None:
         """Read a piece of a bash line, and track the quotes open where ``${…}`` is substituted."""
@@ -326,29 +326,29 @@ class BashQuotes:
 
     def _step(self, text: str, at: int) -> int:
         """Read one token of a bash line to substitute in; return the token's length."""
-        top, rest = self._frames[-1], text[at:]
+        top, unread = self._frames[-1], text[at:]
         if top == "single":
-            return self._until("'", rest)
+            return self._until("'", unread)
         if top == "comment":
-            return self._until("\n", rest)
+            return self._until("\n", unread)
         if top == "ansi":
-            return 2 if rest[0] == "\\" else self._until("'", rest[:1])
-        found = _OPENING.match(text, at)
-        if found is None:
+            return 2 if unread[0] == "\\" else self._until("'", unread[:1])
+        match = _OPENING.match(text, at)
+        if match is None:
             return 1
-        word = found[0]
+        word = match[0]
         if word == "\\":
             return 2
         if top == "double":
             return self._in_double(word)
         return self._in_plain(word, text[at - 1] if at else self._before)
 
-    def _until(self, end: str, rest: str) -> int:
-        place = rest.find(end)
-        if place < 0:
-            return len(rest)
+    def _until(self, end: str, unread: str) -> int:
+        offset = unread.find(end)
+        if offset < 0:
+            return len(unread)
         self._frames.pop()
-        return place + 1
+        return offset + 1
 
     def _in_double(self, word: str) -> int:
         if word == '"':
@@ -370,7 +370,7 @@ class BashQuotes:
                 if top in ("plain", "paren", "tick") and before in " \t\n;&|(":
                     self._frames.append("comment")
             case "<<":
-                # What follows is a document in which quotes are letters.
+                # A here-document follows, in which quotes are ordinary characters.
                 self._has_document = self._has_document or top in ("plain", "paren", "tick")
             case "}":
                 if top == "brace":

@@ -1,6 +1,6 @@
-"""Define the nodes of a YAML tree with their places, and map paths such as ``epoch[0]`` to them.
+"""Define the nodes of a YAML tree with their positions, and map paths such as ``epoch[0]`` to them.
 
-A place is kept as a plain tuple and becomes an ``Origin`` on demand: a file has
+A position is kept as a plain tuple and becomes an ``Origin`` on demand: a file has
 hundreds of thousands of them, and a fault needs one.
 """
 
@@ -13,7 +13,7 @@ from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.spec.yaml.scalars import Value
 
 # The fields of an Origin: file, line, column, length, text column.
-Place = tuple[str, int, int, int, int]
+Position = tuple[str, int, int, int, int]
 Path = tuple[str | int, ...]
 
 
@@ -21,31 +21,31 @@ class Scalar(NamedTuple):
     """A YAML scalar; ``plain`` if it was written without quotes and not as a block of text."""
 
     value: Value
-    place: Place
+    position: Position
     plain: bool = True
 
 
 class Sequence(NamedTuple):
-    """A YAML sequence with its place."""
+    """A YAML sequence with its position."""
 
     items: list[Node]
-    place: Place
+    position: Position
 
 
 class Mapping(NamedTuple):
-    """A YAML mapping: text keys and values with the place of each key, in the order of the file."""
+    """A YAML mapping: text keys, their positions, and values, in the order of the file."""
 
     values: dict[str, Node]
-    keys: dict[str, Place]
-    place: Place
+    keys: dict[str, Position]
+    position: Position
 
 
 Node = Scalar | Sequence | Mapping
 
 
-def origin_of(place: Place) -> Origin:
+def origin_of(position: Position) -> Origin:
     """Convert a YAML node's position (tuple of file, line, column) to an ``Origin``."""
-    return Origin(*place)
+    return Origin(*position)
 
 
 def plain(node: Node) -> Any:
@@ -84,7 +84,7 @@ def short(text: str, most: int = 60) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SourceMap:
-    """Maps a path in the spec, in the keys of the YAML, to its place in a file.
+    """Maps a path in the spec, in the keys of the YAML, to its position in a file.
 
     Attributes:
         root: The merged tree.
@@ -94,8 +94,8 @@ class SourceMap:
 
     def node(self, path: Path) -> Node | None:
         """Return the YAML node at a path of a spec, or None if the value has no node."""
-        found, rest = self._walk(path)
-        return None if rest else found
+        node, remaining = self._walk(path)
+        return None if remaining else node
 
     def at(self, path: Path) -> Origin:
         """Return the source position of the YAML node at a path, or of one around it."""
@@ -103,8 +103,8 @@ class SourceMap:
 
     def items(self, path: Path, count: int) -> list[Origin]:
         """Return the source position of each YAML node in the list at a path of keys."""
-        node, rest = self._walk(path)
-        if rest or not isinstance(node, Sequence) or len(node.items) != count:
+        node, remaining = self._walk(path)
+        if remaining or not isinstance(node, Sequence) or len(node.items) != count:
             return [self.at((*path, index)) for index in range(count)]
         return [_origin(item) for item in node.items]
 
@@ -120,7 +120,7 @@ class SourceMap:
     def _walk(self, path: Path) -> tuple[Node, int]:
         """Find the YAML node nearest to a path; return it and the number of path segments left.
 
-        Not by ``child``, because a large spec asks for hundreds of thousands of places.
+        Not by ``child``, because a large spec asks for hundreds of thousands of positions.
         """
         node = self.root
         for depth, segment in enumerate(path):
@@ -137,6 +137,6 @@ class SourceMap:
 
 def _origin(node: Node) -> Origin:
     if type(node) is Scalar and type(node.value) is str and "$" in node.value:
-        # What is put in for ${…} moves the columns behind it.
-        return replace(origin_of(node.place), text_column=0)
-    return Origin(*node.place)
+        # The text that replaces ${…} has another length, so the columns behind it are unknown.
+        return replace(origin_of(node.position), text_column=0)
+    return Origin(*node.position)

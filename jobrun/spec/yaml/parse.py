@@ -10,7 +10,7 @@ from jobrun.spec.yaml.pyyaml import parser_events, yaml
 from jobrun.spec.yaml.syntax_errors import syntax_fault
 from jobrun.spec.yaml.tree_builder import Builder, StopReadingError
 
-# Of a shorter text, parsing takes no longer than looking for what it repeats.
+# Parsing a shorter text takes no longer than a search for repeated items.
 _LEAST_LENGTH = 50_000
 
 
@@ -34,7 +34,7 @@ def read_document(text: str, file: str) -> Document:
 
     Args:
         text: The whole file.
-        file: Its name, for places.
+        file: Its name, for positions.
 
     Raises:
         SpecError: The text is not one YAML document; with all faults found until then.

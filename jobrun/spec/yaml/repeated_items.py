@@ -18,7 +18,7 @@ from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.patterns import lazy_pattern
-from jobrun.spec.yaml.nodes import Mapping, Node, Place, Scalar, Sequence
+from jobrun.spec.yaml.nodes import Mapping, Node, Position, Scalar, Sequence
 from jobrun.spec.yaml.pyyaml import parser_events, yaml
 from jobrun.spec.yaml.scalars import NumberRangeError, is_text, resolve
 from jobrun.spec.yaml.syntax_errors import DEEPEST
@@ -26,10 +26,10 @@ from jobrun.spec.yaml.tree_builder import Builder, StopReadingError
 
 # Replaces an item: a character that a spec may have, but hardly any has.
 MARK = "\ue000"
-# Of fewer, parsing takes no longer than looking for what is repeated.
+# Parsing fewer repeated items takes no longer than replacing them.
 _FEWEST_ITEMS = 100
 
-# How often the text may be kept in shapes: items within items are kept with each around them.
+# Limit of the text in shapes, in multiples of the file: nested items are in several shapes.
 _MOST_KEPT = 4
 
 _FLAT = str.maketrans(dict.fromkeys(string.ascii_letters + string.digits + "_", "w"))
@@ -38,10 +38,10 @@ _FLAT = str.maketrans(dict.fromkeys(string.ascii_letters + string.digits + "_", 
 _ITEM = lazy_pattern(
     r"(?m)^( *)- +(?:[\[{].*\n|[^ #\n].*\n(?=\1 ))(?:(?:\1 .*|[ ]*(?:#.*)?)(?:\n|\Z))*+"
 )
-# What looks like an anchor, an alias or a block of text, whose meaning depends on its words.
+# Looks like an anchor, an alias or a block of text, whose meaning depends on its words.
 _UNLIKELY = lazy_pattern(r"[\s\[{,][&*][w-]|[|>][-+w]*\n")
 
-# What no number and no word with a meaning has.
+# A character that neither a number nor a word such as ``true`` or ``null`` contains.
 _NEVER_VALUE = lazy_pattern(r"[^\w.+~-]")
 
 # Makes a named tuple from a tuple of its values.
@@ -116,22 +116,22 @@ def find_repeated_items(text: str) -> RepeatedItems | None:
     firsts: dict[tuple[int, int], Shape] = {}
     marked: dict[int, tuple[Shape, str]] = {}
     pieces: list[str] = []
-    # Up to where the text has been searched, copied, and its lines counted.
-    searched = copied = counted = kept = 0
+    # The offsets up to which the text was searched and copied, and its lines counted.
+    searched = copied = counted = shape_chars = 0
     line = 1
-    while found := search(flat, searched):
-        start, end = found.span()
+    while match := search(flat, searched):
+        start, end = match.span()
         line += flat.count("\n", counted, start)
         counted = start
-        key = found[0]
+        key = match[0]
         if key not in shapes:
-            hyphen = found.end(1) - start
+            hyphen = match.end(1) - start
             behind = key[hyphen + 1 :]
             column = hyphen + 2 + len(behind) - len(behind.lstrip(" "))
             shape = None if _UNLIKELY.search(key) else Shape(text[start:end], line, column)
             shapes[key] = shape
-            kept += len(key)
-            if kept > _MOST_KEPT * len(text):
+            shape_chars += len(key)
+            if shape_chars > _MOST_KEPT * len(text):
                 return None
         elif (shape := shapes[key]) is not None:
             firsts[shape.line, shape.column] = shape
@@ -153,25 +153,25 @@ class _Learner:
         self._text = text
         self._line = line
         self._starts = [0]
-        for one in text.splitlines(keepends=True):
-            self._starts.append(self._starts[-1] + len(one))
+        for line_text in text.splitlines(keepends=True):
+            self._starts.append(self._starts[-1] + len(line_text))
 
-    def node(self, node: Node, key_place: Place | None = None) -> _Make:
+    def node(self, node: Node, key_position: Position | None = None) -> _Make:
         """Build the function that makes a copy of this YAML node for each repeated list item."""
         if isinstance(node, Scalar):
-            return self._scalar(node, key_place)
-        file, down, column, length, text_column = self._place(node.place)
+            return self._scalar(node, key_position)
+        file, down, column, length, text_column = self._relative_position(node.position)
         if isinstance(node, Sequence):
-            items = [self.node(one) for one in node.items]
+            items = [self.node(item) for item in node.items]
             return lambda text, line: _new(
                 Sequence,
                 ([make(text, line) for make in items], (file, line + down, column, length, 0)),
             )
-        entries = [self._entry(key, node.keys[key], one) for key, one in node.values.items()]
+        entries = [self._entry(key, node.keys[key], value) for key, value in node.values.items()]
 
         def mapping(text: str, line: int) -> Any:
             values: dict[str, Node] = {}
-            keys: dict[str, Place] = {}
+            keys: dict[str, Position] = {}
             for usual, at, end, down_, column_, length_, text_column_, make in entries:
                 key = usual if text.startswith(usual, at) else _other_key(text[at:end])
                 values[key] = make(text, line)
@@ -182,30 +182,30 @@ class _Learner:
 
         return mapping
 
-    def _entry(self, key: str, place: Place, value: Node) -> tuple[Any, ...]:
-        _, down, column, length, text_column = self._place(place)
-        at = self._at(place)
+    def _entry(self, key: str, position: Position, value: Node) -> tuple[Any, ...]:
+        _, down, column, length, text_column = self._relative_position(position)
+        at = self._at(position)
         if self._text[at : at + len(key)] != key:
             raise DifferentItemError
-        make = self.node(value, place)
+        make = self.node(value, position)
         return (key, at, at + len(key), down, column, length, text_column, make)
 
-    def _scalar(self, node: Scalar, key_place: Place | None) -> _Make:
-        value, place, plain = node
-        file, down, column, length, text_column = self._place(place)
-        if value is None and place is key_place:
-            # Nothing is written there.
+    def _scalar(self, node: Scalar, key_position: Position | None) -> _Make:
+        value, position, plain = node
+        file, down, column, length, text_column = self._relative_position(position)
+        if value is None and position is key_position:
+            # The value is absent in the text.
             return lambda _, line: _new(
                 Scalar, (None, (file, line + down, column, length, text_column), plain)
             )
-        at = self._at(place)
+        at = self._at(position)
         end = at + length - 2 * (text_column - column)
         text = self._text[at:end]
         same = _resolved(text) if plain else text
         if type(same) is not type(value) or repr(same) != repr(value):
             raise DifferentItemError
         if not plain or _NEVER_VALUE.search(text):
-            # As most statements: text, whatever the words in it.
+            # Text, whatever its words are, like most statements.
             return lambda text, line: _new(
                 Scalar, (text[at:end], (file, line + down, column, length, text_column), plain)
             )
@@ -218,17 +218,17 @@ class _Learner:
 
         return scalar
 
-    def _place(self, place: Place) -> Place:
+    def _relative_position(self, position: Position) -> Position:
         """Return a node's position in a repeated YAML item, with lines counted from its start."""
-        file, line, column, length, text_column = place
+        file, line, column, length, text_column = position
         if not 0 <= line - self._line < len(self._starts) - 1:
             raise DifferentItemError
         return (file, line - self._line, column, length, text_column)
 
-    def _at(self, place: Place) -> int:
+    def _at(self, position: Position) -> int:
         """Return the offset of a scalar in the text of the first of the repeated list items."""
-        _, line, column, _, text_column = place
-        # Of several lines, with escapes, or behind an anchor.
+        _, line, column, _, text_column = position
+        # The scalar has several lines or escapes, or is behind an anchor.
         if text_column - column not in (0, 1):
             raise DifferentItemError
         return self._starts[line - self._line] + text_column - 1
@@ -260,7 +260,7 @@ class _RepeatingBuilder(Builder):
         super().__init__(file, repeated.text)
         self._repeated = repeated
         self._mark = repeated.mark
-        # The last lines that a token was on, and on which there was an anchor or an alias.
+        # The line of the last token, and the last line with an anchor or an alias.
         self._last_line = self._last_reference = 0
         self._actions |= {
             yaml.events.ScalarEvent: self._scalar_or_mark,
@@ -296,14 +296,14 @@ class _RepeatingBuilder(Builder):
         if frame.merges:
             self._last_reference = self._last_line
         self._close(event)
-        around = self._stack[-1] if self._stack else None
-        if around is None or around.items is None or around.flow:
+        outer = self._stack[-1] if self._stack else None
+        if outer is None or outer.items is None or outer.flow:
             return
-        shape = self._repeated.firsts.get(frame.place[1:3])
+        shape = self._repeated.firsts.get(frame.position[1:3])
         if shape is not None and self._last_reference < shape.line:
             if self._last_line > shape.last_line or shape.make is not None:
                 raise StopReadingError
-            shape.learn(around.items[-1], self._values - frame.started, frame.height)
+            shape.learn(outer.items[-1], self._values - frame.started, frame.height)
 
     def _repeat(self, event: Any) -> None:
         """Add a repeated list item to the YAML tree as a copy of the first, without parsing it."""

@@ -17,7 +17,7 @@ _WORDS: dict[str, Value] = {
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
     ".nan": math.nan, ".NaN": math.nan, ".NAN": math.nan,
 }  # fmt: skip
-# Of all numbers; most texts of a spec begin with a letter.
+# The first characters that a number can have; most texts of a spec begin with a letter.
 _FIRST = frozenset(".+-0123456789")
 _INT = lazy_pattern(r"[-+]?(?:0|[1-9][0-9]*)")
 _OCTAL = lazy_pattern(r"0o[0-7]+")
@@ -63,7 +63,7 @@ def _integer(text: str) -> int | None:
     base = next((base for pattern, base in _INTEGERS if pattern.fullmatch(text)), None)
     if base is None:
         return None
-    # The length first: Python refuses to convert thousands of digits, and slowly below that.
+    # Check the length first: Python refuses thousands of digits, and converts many slowly.
     number = int(text if base == 10 else text[2:], base) if len(text) <= _LONGEST_INT else None
     if number is None or not _SMALLEST <= number <= _LARGEST:
         raise NumberRangeError("this integer has more than 64 bits")

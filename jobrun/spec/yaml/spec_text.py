@@ -1,4 +1,4 @@
-"""Read a spec file as strict UTF-8 text, and refuse forbidden characters by their place."""
+"""Read a spec file as strict UTF-8 text, and refuse forbidden characters by their position."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _read_bytes(path: str, shown: str) -> bytes:
         )
         raise SpecError.of("E001", message, mend, where=where)
     try:
-        # Not blocking: opening a FIFO would wait for a writer that never comes.
+        # O_NONBLOCK: opening a FIFO would otherwise wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -88,8 +88,10 @@ def _mend_missing(path: str) -> str:
     if not folder.is_dir():
         return "check its directory"
     with contextlib.suppress(OSError):
-        there = sorted(one.name for one in folder.iterdir() if one.suffix in {".yaml", ".yml"})
-        same = [one for one in there if Path(one).stem in (name, Path(name).stem)]
+        there = sorted(
+            sibling.name for sibling in folder.iterdir() if sibling.suffix in {".yaml", ".yml"}
+        )
+        same = [file_name for file_name in there if Path(file_name).stem in (name, Path(name).stem)]
         if (match := next(iter(same), None) or nearest(name, there)) is not None:
             return f"did you mean '{folder / match}'?"
     return f"check its name; the directory is '{folder}'"

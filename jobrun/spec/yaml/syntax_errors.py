@@ -10,12 +10,12 @@ from jobrun.spec.yaml.pyyaml import yaml
 QUOTING_HINT = (
     'an expression with , [ { : or # inside [...] or {...} needs quotes, such as "x = f(a, b)"'
 )
-# Levels of lists and mappings in each other that a spec may have; message and mend beyond.
+# The deepest nesting of lists and mappings in a spec, and the message and mend beyond it.
 DEEPEST = 64
 TOO_DEEP = (f"more than {DEEPEST} levels of nesting", "move the inner steps into a net")
 _START_HINT = "put quotes around the whole text"
 
-# What ends with a sign of its own: when that is missing, the parser stops far behind.
+# Constructs with an end sign: if it is missing, the parser stops far behind their start.
 _BEGUN = ("a quoted scalar", "a simple key")
 
 # From the parser's words to ours: (pattern, message, mend).
@@ -48,7 +48,7 @@ def syntax_fault(error: yaml.YAMLError, text: str, file: str) -> Fault:
         return Fault("E005", f"not valid YAML: {first}", "check the file", Origin(file, 1, 1))
     mark = error.problem_mark
     line_text = _line(text, mark.line)
-    where = _place(error, text, file)
+    where = _position(error, text, file)
     problem, context = error.problem or "", error.context or ""
     if "maximum nesting depth" in problem:  # libyaml 0.2.6 counts to 1,000 by itself
         return Fault("E015", *TOO_DEEP, where)
@@ -66,7 +66,7 @@ def syntax_fault(error: yaml.YAMLError, text: str, file: str) -> Fault:
     return Fault("E005", f"not valid YAML: {problem}", "check the lines above", where)
 
 
-def _place(error: yaml.MarkedYAMLError, text: str, file: str) -> Origin:
+def _position(error: yaml.MarkedYAMLError, text: str, file: str) -> Origin:
     """Return where a YAML syntax error is, or where an unclosed bracket or quote was opened."""
     mark = error.problem_mark
     begun = error.context_mark

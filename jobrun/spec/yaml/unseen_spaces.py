@@ -21,7 +21,7 @@ def find_unseen_spaces(text: str, file: str) -> list[Fault]:
 
     Args:
         text: The whole file, which may not be valid.
-        file: Its name, for places.
+        file: Its name, for positions.
     """
     if not _UNSEEN_SPACE.search(text):
         return []

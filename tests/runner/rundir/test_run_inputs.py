@@ -55,7 +55,7 @@ def recorded(folder, *overrides, values=()):
         created="2026-11-21T09:42:00+00:00",
         params=recordable_params(loaded),
         seed=loaded.spec.seed,
-        given=loaded.given,
+        given=loaded.external_params,
         variables=loaded.environment_digests,
     )
     write_record(folder, record)
@@ -109,7 +109,7 @@ def test_a_file_of_values_gives_them_and_an_included_file_does_not(folder):
 
     loaded, inputs = load(folder, values=["more.yaml"])
 
-    assert sorted(loaded.given) == ["params.k", "params.rate"]
+    assert sorted(loaded.external_params) == ["params.k", "params.rate"]
     assert inputs.equal(recorded(folder, "k=2", "rate=0.25"))
     assert not load(folder)[1].match(recorded(folder, values=["more.yaml"]))
 

@@ -2,7 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from jobrun.spec.models.job import JobSpec
-from jobrun.spec.models.validation_errors import found, model_faults
+from jobrun.spec.models.validation_errors import describe_value, model_faults
 from jobrun.spec.yaml.nodes import SourceMap, plain
 from jobrun.spec.yaml.parse import read_document
 from tests.support.tables import each_case
@@ -139,4 +139,4 @@ def test_a_missing_name_is_told_at_the_start():
      ("a" * 99, "the text '" + "a" * 39 + "…'"), ("\x1b", "the text '\\x1b'")],
 )  # fmt: skip
 def test_a_value_in_a_few_words(value, words):
-    assert found(value) == words
+    assert describe_value(value) == words

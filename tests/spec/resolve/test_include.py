@@ -137,7 +137,7 @@ def test_mappings_are_merged_key_by_key_and_the_rest_replaced():
 def test_each_value_keeps_the_file_it_came_from():
     merged = deep_merge(_root("a: {b: 1}", "one"), _root("a: {c: 2}", "two"))
 
-    assert merged.values["a"].values["b"].place[0] == "one"
+    assert merged.values["a"].values["b"].position[0] == "one"
     assert merged.values["a"].keys["c"][0] == "two"
 
 

@@ -21,7 +21,7 @@ def _place(text, *path):
     node = _read(text).root
     for segment in path:
         node = node.values[segment] if isinstance(node, Mapping) else node.items[segment]
-    return node.place[1:]
+    return node.position[1:]
 
 
 def test_a_document_becomes_plain_data():
